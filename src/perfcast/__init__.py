@@ -1,0 +1,39 @@
+"""Forecast how fast deep-learning training and inference run, and how much memory they need.
+
+>>> import perfcast
+>>> forecast = perfcast.predict("gpt2-large", "h100-sxm", mode="train", batch_size=4)
+>>> forecast.step_seconds, forecast.memory.peak_bytes  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfcast.core.forecast import Forecast
+    from perfcast.errors import InputError, PerfcastError
+    from perfcast.prediction import Request, predict, predict_memory
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Forecast": "perfcast.core.forecast",
+    "InputError": "perfcast.errors",
+    "PerfcastError": "perfcast.errors",
+    "Request": "perfcast.prediction",
+    "predict": "perfcast.prediction",
+    "predict_memory": "perfcast.prediction",
+}
+
+__all__ = ["Forecast", "InputError", "PerfcastError", "Request", "__version__", "predict", "predict_memory"]
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when first used, so that ``import perfcast`` is instant."""
+    if name in _HOME:
+        import importlib
+
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'perfcast' has no attribute '{name}'")

@@ -1,0 +1,5 @@
+"""``python -m perfcast``."""
+
+from perfcast.cli.main import main
+
+main()

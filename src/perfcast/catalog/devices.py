@@ -1,0 +1,185 @@
+"""Accelerators by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from perfcast.catalog.figures import (
+    Figure,
+    collect_aliases,
+    data_files,
+    parse_figure,
+    parse_table,
+    parse_toml,
+    resolve_name,
+)
+from perfcast.core.dtype import DTYPES_BY_LABEL, DType
+from perfcast.core.hardware import Device
+from perfcast.errors import CatalogError
+
+_REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
+_OPTIONAL = ("power", "last_level")
+_TEXTS = ("title", "vendor", "architecture", "die")
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """A device with every figure as its source states it.
+
+    Attributes:
+        figures: By key of the data file; peaks as ``vector.fp32`` or ``matrix.bf16``.
+        study_figures: The figures that the NeuSight study used for it, if it is one of its devices.
+    """
+
+    device: Device
+    aliases: tuple[str, ...]
+    figures: Mapping[str, Figure]
+    study_figures: Mapping[str, Figure] = field(default_factory=dict)
+
+
+def load_device(name: str) -> Device:
+    """A device of the catalog, by name or alias, or one described in a ``.toml`` file of the same form.
+
+    Raises:
+        UnknownNameError: Not in the catalog; lists close names.
+        CatalogError: The file does not describe exactly one device.
+    """
+    if name.endswith(".toml"):
+        entries = parse_device_file(Path(name))
+        if len(entries) != 1:
+            raise CatalogError(f"{name}: expected one device, found {len(entries)}")
+        return next(iter(entries.values())).device
+    return load_device_entry(name).device
+
+
+def load_device_entry(name: str) -> DeviceEntry:
+    """Like ``load_device``, with the sources of every figure; catalog names only."""
+    entries = load_device_entries()
+    aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
+    hint = "See 'perfcast catalog devices'; 'cpu' is the local machine after 'perfcast calibrate'."
+    return entries[resolve_name("device", name, entries, aliases, hint)]
+
+
+@cache
+def load_device_entries() -> Mapping[str, DeviceEntry]:
+    """All devices of the catalog, checked, in the order of the files."""
+    entries: dict[str, DeviceEntry] = {}
+    for path in data_files("devices"):
+        for name, entry in parse_device_file(path).items():
+            if name in entries:
+                raise CatalogError(f"{path}: device {name!r} is described twice")
+            entries[name] = entry
+    return MappingProxyType(entries)
+
+
+def parse_device_file(path: Path) -> dict[str, DeviceEntry]:
+    """All devices of one data file.
+
+    Raises:
+        CatalogError: Names file, device and figure at fault.
+    """
+    content = parse_toml(path)
+    sources = parse_table(content, "sources", path.name)
+    devices = parse_table(content, "devices", path.name)
+    return {
+        name: _parse_device(name, parse_table(devices, name, path.name), sources, f"{path.name}: {name}")
+        for name in devices
+    }
+
+
+def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> DeviceEntry:
+    for key in (*_TEXTS, *_REQUIRED, "vector"):
+        if key not in table:
+            raise CatalogError(f"{where}: {key} missing")
+    figures = {
+        key: parse_figure(table[key], sources, f"{where}.{key}")
+        for key in (*_REQUIRED, *_OPTIONAL)
+        if key in table
+    }
+    for group in ("vector", "matrix"):
+        for dtype, entry in parse_table(table, group, where).items():
+            if dtype not in DTYPES_BY_LABEL:
+                raise CatalogError(f"{where}.{group}: unknown element type {dtype!r}")
+            figures[f"{group}.{dtype}"] = parse_figure(entry, sources, f"{where}.{group}.{dtype}")
+    study = {
+        k: parse_figure(v, sources, f"{where}.neusight.{k}") for k, v in parse_table(table, "neusight", where).items()
+    }
+    device = _device_from(name, table, figures)
+    _check_plausible(device, where)
+    return DeviceEntry(
+        device, tuple(table.get("aliases", ())), MappingProxyType(figures), MappingProxyType(study)
+    )
+
+
+def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figure]) -> Device:
+    return Device(
+        name=name,
+        title=table["title"],
+        vendor=table["vendor"],
+        architecture=table["architecture"],
+        die=table["die"],
+        year=int(figures["year"].si_value),
+        memory_bytes=int(figures["memory"].si_value),
+        memory_bytes_per_second=figures["memory_bandwidth"].si_value,
+        num_sms=int(figures["multiprocessors"].si_value),
+        clock_hertz=figures["boost_clock"].si_value,
+        l2_bytes=int(figures["l2"].si_value),
+        link_kind=table["link"].get("kind", ""),
+        link_bytes_per_second=figures["link"].si_value,
+        power_watts=figures["power"].si_value if "power" in figures else None,
+        launch_seconds=launch_floor(table["vendor"]).si_value,
+        vector_flops_per_second=_peaks(figures, "vector"),
+        matrix_flops_per_second=_peaks(figures, "matrix"),
+        compute_capability=table.get("compute_capability", ""),
+        note=table.get("note", ""),
+    )
+
+
+def _peaks(figures: Mapping[str, Figure], group: str) -> Mapping[DType, float]:
+    prefix = f"{group}."
+    return MappingProxyType(
+        {
+            DTYPES_BY_LABEL[k.removeprefix(prefix)]: f.si_value
+            for k, f in figures.items()
+            if k.startswith(prefix)
+        }
+    )
+
+
+@cache
+def launch_floor(vendor: str) -> Figure:
+    """Least time from one small kernel to the next that depends on it, by vendor.
+
+    Raises:
+        CatalogError: No figure for this vendor.
+    """
+    (path,) = data_files("launch")
+    content = parse_toml(path)
+    try:
+        entry = content["launch_floor"][vendor]
+    except KeyError:
+        raise CatalogError(f"{path.name}: no launch floor for vendor {vendor!r}") from None
+    return parse_figure(entry, content["sources"], f"{path.name}: launch_floor.{vendor}")
+
+
+def _check_plausible(device: Device, where: str) -> None:
+    """Refuse what no device can be: figures that contradict each other by more than their rounding."""
+    if DType.FP32 not in device.vector_flops_per_second:
+        raise CatalogError(f"{where}: vector.fp32 missing; ordinary arithmetic has no peak without it")
+    peaks = (*device.vector_flops_per_second.items(), *device.matrix_flops_per_second.items())
+    for dtype, peak in peaks:
+        per_cycle = peak / (device.num_sms * device.clock_hertz)
+        if per_cycle > 2**22:
+            raise CatalogError(
+                f"{where}: {peak:.3g} {dtype.label} operations per second are {per_cycle:.3g} per "
+                "multiprocessor and cycle; check multiprocessors, clock and peak"
+            )
+    if device.memory_bytes_per_second > 1e14:
+        raise CatalogError(
+            f"{where}: {device.memory_bytes_per_second:.3g} bytes per second of memory bandwidth"
+        )

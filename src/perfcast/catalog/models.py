@@ -1,0 +1,95 @@
+"""Models by name: shapes only, never weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from perfcast.catalog.figures import (
+    Figure,
+    collect_aliases,
+    data_files,
+    parse_figure,
+    parse_toml,
+    resolve_name,
+)
+from perfcast.errors import CatalogError
+
+TASKS = ("causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "recommendation")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model of the catalog.
+
+    Attributes:
+        architecture: Class that builds it: one of transformers, or 'DLRM'.
+        config: The architecture's configuration, shapes only.
+        sequence_length: The default; None where sequences mean nothing.
+        parameters: The published count.
+    """
+
+    name: str
+    title: str
+    family: str
+    architecture: str
+    task: str
+    source: str
+    note: str
+    aliases: tuple[str, ...]
+    sequence_length: Figure | None
+    parameters: Figure
+    config: Mapping[str, Any]
+
+
+def load_model(name: str) -> ModelEntry:
+    """A model by name or alias.
+
+    Raises:
+        UnknownNameError: Not in the catalog; lists close names.
+    """
+    entries = load_models()
+    aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
+    hint = "See 'perfcast catalog models'; a config.json, its folder or FILE.py:FUNCTION is taken too."
+    return entries[resolve_name("model", name, entries, aliases, hint)]
+
+
+@cache
+def load_models() -> Mapping[str, ModelEntry]:
+    """All models of the catalog, checked, in the order of the files."""
+    entries: dict[str, ModelEntry] = {}
+    for path in data_files("models"):
+        content = parse_toml(path)
+        sources = content.get("sources", {})
+        for name, table in content.get("models", {}).items():
+            if name in entries:
+                raise CatalogError(f"{path}: model {name!r} is described twice")
+            entries[name] = _parse_model(name, table, sources, f"{path.name}: {name}")
+    return MappingProxyType(entries)
+
+
+def _parse_model(name: str, table: dict[str, Any], sources: dict[str, str], where: str) -> ModelEntry:
+    for key in ("title", "family", "architecture", "task", "source", "parameters", "config"):
+        if key not in table:
+            raise CatalogError(f"{where}: {key} missing")
+    if table["task"] not in TASKS:
+        raise CatalogError(f"{where}: unknown task {table['task']!r}; known: {', '.join(TASKS)}")
+    if table["source"] not in sources:
+        raise CatalogError(f"{where}: source {table['source']!r} is not in the file's [sources]")
+    length = table.get("sequence_length")
+    return ModelEntry(
+        name=name,
+        title=table["title"],
+        family=table["family"],
+        architecture=table["architecture"],
+        task=table["task"],
+        source=sources[table["source"]],
+        note=table.get("note", ""),
+        aliases=tuple(table.get("aliases", ())),
+        sequence_length=None if length is None else parse_figure(length, sources, f"{where}.sequence_length"),
+        parameters=parse_figure(table["parameters"], sources, f"{where}.parameters"),
+        config=MappingProxyType(table["config"]),
+    )

@@ -1,0 +1,64 @@
+"""``perfcast``: verbs, and what becomes of an error.
+
+Exit codes: 0 done, 2 bad input, 1 an internal fault, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from perfcast import __version__
+from perfcast.errors import InputError, PerfcastError
+
+_VERBS = ("predict", "memory", "calibrate", "validate", "catalog")
+
+
+class _LazyGroup(click.Group):
+    """Imports a verb's file when that verb is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command = getattr(import_module(f"perfcast.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="perfcast")
+def cli() -> None:
+    """Forecast how fast deep-learning training and inference run, and how much memory they need."""
+
+
+def main() -> None:
+    """Entry point; turns errors into one line and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        cli.main(arguments, prog_name="perfcast", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except InputError as error:
+        click.echo(f"error: {error}", err=True)
+        return 2
+    except PerfcastError as error:
+        click.echo(f"error: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0

@@ -1,0 +1,31 @@
+"""``perfcast memory``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfcast.cli.options import output_options, request_options, workload_options
+
+
+@click.command()
+@workload_options
+@output_options(html=False, timeline=False)
+def memory(model: str, device: str, json_path: str | None, **options: Any) -> None:
+    """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits."""
+    from perfcast.prediction import predict_memory
+    from perfcast.report.files import check_writable
+
+    check_writable(json_path)
+    forecast = predict_memory(model, device, **request_options(**options))
+    if json_path:
+        from perfcast.report.json_format import memory_to_dict, write_json
+
+        write_json(memory_to_dict(forecast), json_path)
+    if json_path != "-":
+        from rich.console import Console
+
+        from perfcast.report.text import print_memory
+
+        print_memory(forecast, Console(highlight=False))

@@ -1,0 +1,125 @@
+"""The result of a forecast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class KindTime:
+    """Time of one group of nodes (a kind of operation, a module, a phase)."""
+
+    label: str
+    seconds: float
+    count: int
+    flops: int
+    memory_traffic_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTime:
+    """One different operation in one phase; times, flops and bytes are totals over all its nodes."""
+
+    name: str
+    kind: str
+    phase: str
+    shapes: str
+    count: int
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+    flops: int
+    memory_traffic_bytes: int
+    output_bytes: int
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInterval:
+    """A block of memory and the nodes between which it lives."""
+
+    num_bytes: int
+    category: str
+    created_by: int
+    created_by_name: str
+    created_by_module: str
+    freed_after: int
+    last_used_by: int
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """Memory of one step.
+
+    ``peak_bytes`` frees a block when the program drops its last reference; ``peak_by_last_use_bytes``
+    after the last operation that reads it, which a compiler could reach. ``timeline_bytes[i]`` is what
+    is held while node i runs, by category in ``timeline_bytes_by_category``.
+    """
+
+    peak_bytes: int
+    peak_by_last_use_bytes: int
+    peak_node: int
+    peak_operation: str
+    peak_module: str
+    peak_phase: str
+    bytes_by_category: dict[str, int]
+    timeline_bytes: tuple[int, ...]
+    timeline_bytes_by_category: dict[str, tuple[int, ...]]
+    intervals: tuple[TensorInterval, ...]
+    capacity_bytes: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is within the device's memory."""
+        return self.peak_bytes <= self.capacity_bytes
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Time and memory of one step on one device; all times in seconds."""
+
+    model: str
+    device: str
+    device_title: str
+    mode: str
+    dtype: str
+    batch_size: int
+    sequence_length: int | None
+    cost_model: str
+    step_seconds: float
+    step_seconds_low: float
+    step_seconds_high: float
+    seconds_by_phase: dict[str, float]
+    by_kind: tuple[KindTime, ...]
+    by_module: tuple[KindTime, ...]
+    operations: tuple[OperationTime, ...]
+    node_seconds: tuple[float, ...]
+    memory: MemoryForecast
+    flops: int
+    recompute_flops: int
+    peak_flops_per_second: float
+    memory_bytes_per_second: float
+    parameter_count: int
+    assumptions: tuple[str, ...]
+    graph: Graph
+
+    @property
+    def mfu(self) -> float:
+        """Model flops over what the device's peak could do in the step; 0 for a step that runs nothing."""
+        return _ratio(self.flops, self.step_seconds * self.peak_flops_per_second)
+
+    @property
+    def hfu(self) -> float:
+        """The same with recomputed flops counted."""
+        return _ratio(self.flops + self.recompute_flops, self.step_seconds * self.peak_flops_per_second)
+
+    @property
+    def samples_per_second(self) -> float:
+        """Sequences, images or samples per second."""
+        return _ratio(self.batch_size, self.step_seconds)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,79 @@
+"""A device as its datasheet describes it, in SI units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfcast.core.dtype import DType
+from perfcast.errors import PlanError
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator (for multi-die packages sold as several: one die) or the local processor.
+
+    Attributes:
+        name: Catalog name.
+        vector_flops_per_second: Dense peak of the ordinary units, by element type.
+        matrix_flops_per_second: Dense peak of tensor cores or matrix units, by element type.
+        memory_bytes, memory_bytes_per_second: Capacity and bandwidth of the device memory.
+        num_sms: Multiprocessors (SM, compute unit, Xe core, tensor core).
+        clock_hertz: Clock at which the peaks are stated.
+        l2_bytes: Last cache that all multiprocessors share.
+        link_bytes_per_second: Scale-up bandwidth of one device in one direction.
+        launch_seconds: Shortest time between two dependent kernels on one stream.
+    """
+
+    name: str
+    title: str
+    vendor: str
+    architecture: str
+    die: str
+    year: int
+    memory_bytes: int
+    memory_bytes_per_second: float
+    num_sms: int
+    clock_hertz: float
+    l2_bytes: int
+    link_kind: str
+    link_bytes_per_second: float
+    power_watts: float | None
+    launch_seconds: float
+    vector_flops_per_second: Mapping[DType, float] = field(hash=False)
+    matrix_flops_per_second: Mapping[DType, float] = field(hash=False)
+    compute_capability: str = ""
+    note: str = ""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is the local processor."""
+        return self.vendor == "cpu"
+
+    def peak_flops_per_second(self, dtype: DType, matrix_units: bool) -> float:
+        """Dense peak rate for arithmetic in ``dtype``.
+
+        Products use the matrix units where the device has them for this type, else the ordinary
+        ones. Ordinary arithmetic on 8- and 16-bit and integer elements runs at the fp32 rate, since
+        PyTorch's kernels widen to fp32.
+
+        Raises:
+            PlanError: The device has no unit for this type.
+        """
+        if matrix_units:
+            wanted, tables = dtype, (self.matrix_flops_per_second, self.vector_flops_per_second)
+        else:
+            wanted, tables = _widened(dtype), (self.vector_flops_per_second,)
+        for table in tables:
+            if wanted in table:
+                return table[wanted]
+        has = sorted({d.label for table in tables for d in table})
+        raise PlanError(
+            f"{self.name} has no {wanted.label} arithmetic{' for products' if matrix_units else ''}; "
+            f"it has {', '.join(has)}. Choose one of these with --dtype."
+        )
+
+
+def _widened(dtype: DType) -> DType:
+    """The type in which PyTorch's element-wise kernels compute."""
+    return DType.FP64 if dtype is DType.FP64 else DType.FP32

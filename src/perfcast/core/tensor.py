@@ -1,0 +1,75 @@
+"""What is known of a tensor without its values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfcast.core.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape, element type and strides (in elements). A stride of 0 marks an expanded dimension."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...] = ()
+
+    @property
+    def num_elements(self) -> int:
+        """Elements, counting expanded dimensions in full."""
+        return math.prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of distinct elements: an expanded dimension holds one copy."""
+        if 0 in self.strides and 0 not in self.shape:
+            distinct = math.prod(
+                size for size, stride in zip(self.shape, self.strides, strict=True) if stride != 0
+            )
+            return self.dtype.bytes_of(distinct)
+        return self.dtype.bytes_of(math.prod(self.shape))
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the last two dims are swapped in memory (the second to last is the dense one)."""
+        return len(self.shape) >= 2 and len(self.strides) >= 2 and self.strides[-2] == 1 != self.strides[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a graph: its type and the index of the storage that it looks into."""
+
+    type: TensorType
+    storage: int
+
+
+class Category:
+    """Why a storage exists. Plain strings, since reports and JSON carry them."""
+
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    GRADIENT = "gradient"
+    OPTIMIZER_STATE = "optimizer_state"
+    ACTIVATION = "activation"
+    TEMPORARY = "temporary"
+    INPUT = "input"
+    KV_CACHE = "kv_cache"
+
+    ALL = (PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, TEMPORARY, INPUT, KV_CACHE)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A block of memory.
+
+    ``created_by`` is the index of the node that allocates it, -1 if it was there before the step.
+    ``freed_after`` is the index of the last node issued before the program dropped its last
+    reference; None if it outlives the step.
+    """
+
+    num_bytes: int
+    category: str
+    created_by: int
+    freed_after: int | None

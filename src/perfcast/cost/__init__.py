@@ -1,0 +1,1 @@
+"""Operation + device → seconds. A plan never enters here: one operation, one device."""

@@ -1,0 +1,155 @@
+"""Families of operations that one fitted line covers, and what a line is a function of.
+
+Finer than ``OperationKind`` where a processor or a library runs other code: a weight gradient is a
+product of another shape class than a forward, a backward moves more than a forward, an exponential is
+arithmetic where an addition is traffic, and a scattered inner dimension defeats vector loads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.dtype import DType
+from perfcast.core.operation import Operation, OperationKind
+from perfcast.core.tensor import TensorType
+
+Kind = OperationKind
+
+#: Element-wise operators whose arithmetic is a polynomial or a table, not one instruction.
+_TRANSCENDENTAL = frozenset(
+    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "erf", "sigmoid", "silu", "silu_backward", "gelu", "gelu_backward", "elu", "mish", "mish_backward", "softplus", "softplus_backward", "log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward", "pow", "logaddexp", "xlogy", "atan", "atan2", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward"]
+)
+_SCANS = frozenset({"cumsum", "cumprod", "logcumsumexp", "cummax"})
+_VECTOR_PRODUCTS = frozenset({"mv", "dot", "vdot", "addmv"})
+
+#: Families whose compute line is over C[m, n] = A[m, k] · B[k, n] in shape, not over flops alone.
+PRODUCT_FAMILIES = frozenset(
+    {
+        "matmul_nn", "matmul_nt", "matmul_tn", "batched_matmul", "grouped_matmul", "convolution",
+        "convolution_backward", "grouped_convolution", "grouped_convolution_backward", "attention",
+        "attention_backward", "recurrent", "recurrent_backward",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """All that a fitted line looks at.
+
+    Attributes:
+        shape: (batch, m, n, k) of a product, of which ``executed_flops`` is 2·batch·m·n·k up to a
+            constant (masked pairs, several passes); None for the other families.
+    """
+
+    family: str
+    dtype: DType
+    executed_flops: int
+    memory_traffic_bytes: int
+    shape: tuple[float, float, float, float] | None = None
+
+
+def features_of(operation: Operation) -> Features:
+    """Family and quantities of an operation."""
+    family = family_of(operation)
+    shape = _product_shape(operation) if family in PRODUCT_FAMILIES else None
+    return Features(
+        family, operation.compute_dtype, operation.executed_flops, operation.memory_traffic_bytes, shape
+    )
+
+
+def family_of(operation: Operation) -> str:
+    """Name of the line that prices this operation; its kind's name where the kind is one family."""
+    kind, name = operation.kind, operation.name
+    backward = "_backward" if _is_backward(operation) else ""
+    if kind is Kind.MATMUL:
+        return _matmul_family(operation)
+    if kind is Kind.CONVOLUTION:
+        groups = operation.attribute("groups")
+        return ("grouped_convolution" if isinstance(groups, int) and groups > 1 else "convolution") + backward
+    if kind is Kind.ELEMENTWISE:
+        return _elementwise_family(operation)
+    if kind is Kind.NORMALIZATION:
+        return ("batch_norm" if "batch_norm" in name or "group_norm" in name else "layer_norm") + backward
+    if kind is Kind.REDUCTION:
+        return _reduction_family(operation)
+    if kind is Kind.EMBEDDING:
+        return ("embedding_bag" if "bag" in name else "embedding") + backward
+    if kind is Kind.INDEXING:
+        return "indexing_backward" if "put" in name or "add" in name or "scatter" in name else "indexing"
+    if kind is Kind.COPY:
+        return "copy_strided" if _reads_scattered(operation) else "copy"
+    if kind is Kind.OPTIMIZER:
+        return "optimizer_foreach" if name.startswith("_foreach") else "optimizer_fused"
+    if name == "first_touch":
+        return name
+    return kind.value + (backward if kind in _KINDS_WITH_BACKWARD else "")
+
+
+_KINDS_WITH_BACKWARD = frozenset({Kind.ATTENTION, Kind.RECURRENT, Kind.SOFTMAX, Kind.POOLING, Kind.LOSS})
+
+
+def _is_backward(operation: Operation) -> bool:
+    return "backward" in operation.name
+
+
+def _matmul_family(operation: Operation) -> str:
+    if operation.name in _VECTOR_PRODUCTS:
+        return "matvec"
+    layout = operation.attribute("layout")
+    return {"nt": "matmul_nt", "tt": "matmul_nt", "tn": "matmul_tn"}.get(str(layout), "matmul_nn")
+
+
+def _elementwise_family(operation: Operation) -> str:
+    name = operation.name
+    if name.removesuffix("_") in _TRANSCENDENTAL:
+        return "transcendental"
+    if name.endswith("_") and not name.endswith("__"):
+        return "update"
+    return "elementwise_strided" if _reads_scattered(operation) else "elementwise"
+
+
+def _reduction_family(operation: Operation) -> str:
+    if operation.name in _SCANS:
+        return "scan"
+    source = operation.inputs[0].shape if operation.inputs else ()
+    target = operation.outputs[0].shape if operation.outputs else ()
+    keeps_columns = len(source) >= 2 and len(target) >= 1 and source[-1] > 1 and target[-1] == source[-1]
+    reduces_all_rows = len(target) <= len(source) and (len(target) < len(source) or target[0] == 1)
+    return "reduction_columns" if keeps_columns and reduces_all_rows else "reduction_rows"
+
+
+def _reads_scattered(operation: Operation) -> bool:
+    """Whether a large input has its inner dimension spread in memory while the output's is dense."""
+    largest = max((t.num_elements for t in operation.outputs), default=0)
+    return any(_is_scattered(t) for t in operation.inputs if 2 * t.num_elements >= largest)
+
+
+def _is_scattered(type_: TensorType) -> bool:
+    inner = [
+        (size, stride) for size, stride in zip(type_.shape, type_.strides, strict=False) if size > 1
+    ]
+    return len(inner) >= 2 and inner[-1][1] > 1
+
+
+def _product_shape(operation: Operation) -> tuple[float, float, float, float]:
+    """(batch, m, n, k); see the rules of the families for where the sizes come from."""
+
+    def size(name: str) -> float:
+        value = operation.attribute(name)
+        return float(value) if isinstance(value, int | float) else 1.0
+
+    match operation.kind:
+        case Kind.CONVOLUTION:
+            groups = max(size("groups"), 1.0)
+            pixels = size("batch") * size("output_size")
+            return groups, pixels, size("c_out") / groups, size("c_in") / groups * size("filter")
+        case Kind.ATTENTION:
+            return size("batch") * size("heads"), size("num_queries"), size("num_keys"), size("head_size")
+        case Kind.RECURRENT:
+            inputs = operation.inputs[0].shape[-1] if operation.inputs and operation.inputs[0].shape else 1
+            hidden = size("hidden")
+            return size("steps"), size("batch"), 4 * hidden, hidden + inputs
+        case Kind.GROUPED_MATMUL:
+            groups = max(size("groups"), 1.0)
+            return groups, size("m") / groups, size("n"), size("k")
+    return size("batch"), size("m"), size("n"), size("k")

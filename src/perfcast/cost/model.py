@@ -1,0 +1,88 @@
+"""What every cost model answers, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation, OperationKind
+
+FloatArray = NDArray[np.float64]
+
+#: An operation without a rule has a known traffic and nothing else; its time may be this many times more.
+UNKNOWN_SPREAD = 10.0
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Seconds of each of a batch of operations, shape [n].
+
+    Attributes:
+        seconds: Best estimate of one run.
+        seconds_low, seconds_high: Interval; low is never below the roofline.
+        bound_by: 'compute', 'memory', 'launch', or 'nothing' for an operation that runs no kernel.
+        provenance: 'bounded' where only a bound is known, else as the model says.
+    """
+
+    seconds: FloatArray
+    seconds_low: FloatArray
+    seconds_high: FloatArray
+    bound_by: tuple[str, ...]
+    provenance: tuple[str, ...]
+
+
+class CostModel(Protocol):
+    """Prices operations on a device. Deterministic; monotone in work; never faster than the roofline."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+        ...
+
+    def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
+        """Price each operation once.
+
+        Raises:
+            PlanError: The device lacks arithmetic in a precision that is asked for.
+        """
+        ...
+
+
+def compute_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+    """executed flops / peak, by precision and unit."""
+    peaks = {
+        key: device.peak_flops_per_second(*key)
+        for key in {(o.compute_dtype, o.uses_matrix_units) for o in operations if o.executed_flops}
+    }
+    return np.array(
+        [
+            o.executed_flops / peaks[o.compute_dtype, o.uses_matrix_units] if o.executed_flops else 0.0
+            for o in operations
+        ]
+    )
+
+
+def memory_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+    """traffic / bandwidth."""
+    traffic = np.array([o.memory_traffic_bytes for o in operations], dtype=np.float64)
+    return traffic / device.memory_bytes_per_second
+
+
+def roofline_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+    """max(compute, memory): no kernel is faster (Williams, Waterman, Patterson, CACM 2009)."""
+    return np.maximum(compute_seconds(operations, device), memory_seconds(operations, device))
+
+
+def is_free(operations: Sequence[Operation]) -> NDArray[np.bool_]:
+    """Which operations run no kernel."""
+    return np.array([o.is_free for o in operations], dtype=bool)
+
+
+def is_unknown(operations: Sequence[Operation]) -> NDArray[np.bool_]:
+    """Which operations have no rule."""
+    return np.array([o.kind is OperationKind.UNKNOWN for o in operations], dtype=bool)

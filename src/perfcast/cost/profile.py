@@ -1,0 +1,173 @@
+"""What calibration found out about one device: its measured figures and one fitted line per family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.errors import CalibrationError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """max(compute line, memory line) of one family and element type; see ``cost.linear``.
+
+    Attributes:
+        family, dtype: What it prices; ``dtype`` by label.
+        latency_seconds: Time of an operation with no work.
+        flops_per_second: Rate of the compute line; infinite where traffic alone decides.
+        edge_m, edge_n, edge_k: Rows and columns that every product pays on top of its own.
+        bytes_per_second: Bandwidth within the cache.
+        cache_bytes, bytes_per_second_beyond: Traffic beyond this size moves at the second bandwidth.
+        count: Measurements that the fit used.
+        r_squared, mape: Quality on the measurements held out from a fit of the others: R² of the
+            logarithms and mean absolute relative error.
+        least_flops, most_flops, least_bytes, most_bytes: Range measured.
+        largest_ratio: 95th percentile of measured / fitted over all measurements.
+    """
+
+    family: str
+    dtype: str
+    latency_seconds: float
+    flops_per_second: float
+    edge_m: float
+    edge_n: float
+    edge_k: float
+    bytes_per_second: float
+    cache_bytes: float
+    bytes_per_second_beyond: float
+    count: int
+    r_squared: float
+    mape: float
+    least_flops: float
+    most_flops: float
+    least_bytes: float
+    most_bytes: float
+    largest_ratio: float
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """A device as measured.
+
+    Attributes:
+        device: 'cpu' or 'cuda'.
+        processor: Its name as the system says it.
+        peak_flops_per_second: Fastest product measured, by element type label.
+        memory_bytes_per_second: Fastest traffic of any kernel measured, caches included: a bound.
+        dram_bytes_per_second: Traffic of a copy far beyond the caches.
+        launch_seconds: Shortest time of an operation.
+        host_seconds: Time of the program itself per operation (interpreter, autograd) of a forward or
+            backward, that a kernel measured alone does not show.
+        optimizer_host_seconds: The same per operation of an optimizer that loops over parameters.
+        measured_at: ISO 8601, UTC.
+    """
+
+    device: str
+    processor: str
+    num_threads: int
+    num_cores: int
+    memory_bytes: int
+    cache_bytes: int
+    peak_flops_per_second: Mapping[str, float]
+    memory_bytes_per_second: float
+    dram_bytes_per_second: float
+    launch_seconds: float
+    host_seconds: float
+    optimizer_host_seconds: float
+    torch_version: str
+    measured_at: str
+    lines: tuple[Line, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; infinite rates become null."""
+        data: dict[str, Any] = {"schema": SCHEMA}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            data[field.name] = dict(value) if isinstance(value, Mapping) else value
+        data["lines"] = [
+            {f.name: _finite_or_none(getattr(line, f.name)) for f in fields(Line)} for line in self.lines
+        ]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Any, where: str = "profile") -> DeviceProfile:
+        """Read back what ``to_json`` made.
+
+        Raises:
+            CalibrationError: A key is missing, of the wrong type or impossible; says which.
+        """
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+            raise CalibrationError(
+                f"{where}: expected a profile of schema {SCHEMA}, found {found}; run `perfcast calibrate`"
+            )
+        values = {f.name: _take(data, f.name, where) for f in fields(cls)}
+        lines = values["lines"]
+        if not isinstance(lines, list) or not lines:
+            raise CalibrationError(f"{where}: 'lines' must be a list of fitted lines; run `perfcast calibrate`")
+        values["lines"] = tuple(_line(line, f"{where}: lines[{i}]") for i, line in enumerate(lines))
+        peaks = values["peak_flops_per_second"]
+        if not isinstance(peaks, dict) or not peaks:
+            raise CalibrationError(f"{where}: 'peak_flops_per_second' must map element types to rates")
+        for name in ("device", "processor", "torch_version", "measured_at"):
+            _check(isinstance(values[name], str), where, name, values[name])
+        for label, peak in peaks.items():
+            _check(label in DTYPES_BY_LABEL and _is_positive(peak), where, f"peak of {label}", peak)
+        for name in _POSITIVE:
+            _check(_is_positive(values[name]), where, name, values[name])
+        for name in ("host_seconds", "optimizer_host_seconds"):
+            _check(_is_number(values[name]) and values[name] >= 0, where, name, values[name])
+        return cls(**values)
+
+
+_POSITIVE = (
+    "num_threads", "num_cores", "memory_bytes", "cache_bytes", "memory_bytes_per_second", "dram_bytes_per_second",
+    "launch_seconds",
+)  # fmt: skip
+_MAY_BE_INFINITE = ("flops_per_second", "bytes_per_second", "bytes_per_second_beyond", "cache_bytes")
+
+
+def _line(data: Any, where: str) -> Line:
+    if not isinstance(data, dict):
+        raise CalibrationError(f"{where}: expected an object, found {type(data).__name__}")
+    values = {f.name: _take(data, f.name, where) for f in fields(Line)}
+    for name in _MAY_BE_INFINITE:
+        values[name] = math.inf if values[name] is None else values[name]
+    for name in ("family", "dtype"):
+        _check(isinstance(values[name], str), where, name, values[name])
+    for name in set(values) - {"family", "dtype", "r_squared", *_MAY_BE_INFINITE}:
+        _check(_is_number(values[name]) and values[name] >= 0, where, name, values[name])
+    _check(_is_number(values["r_squared"]), where, "r_squared", values["r_squared"])
+    for name in _MAY_BE_INFINITE:
+        is_rate = isinstance(values[name], int | float) and not values[name] <= 0
+        _check(is_rate and not math.isnan(values[name]), where, name, values[name])
+    return Line(**values)
+
+
+def _take(data: Mapping[str, Any], name: str, where: str) -> Any:
+    if name not in data:
+        raise CalibrationError(f"{where}: '{name}' is missing; run `perfcast calibrate` again")
+    return data[name]
+
+
+def _check(is_good: bool, where: str, name: str, value: object) -> None:
+    if not is_good:
+        raise CalibrationError(f"{where}: {name} is {value!r}, which cannot be; run `perfcast calibrate` again")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value: object) -> bool:
+    return _is_number(value) and value > 0  # type: ignore[operator]
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,65 @@
+"""Every error that perfcast raises on purpose.
+
+::
+
+    PerfcastError
+    ├── InputError                 the user can mend it: the command line exits with 2
+    │   ├── UnknownNameError       a device, model, operator … that is not known; lists close names
+    │   ├── CatalogError           a data file with a missing, unsourced or impossible figure
+    │   ├── ModelError             a config or module that cannot be read or built
+    │   ├── CaptureError           a module whose step cannot be run symbolically
+    │   ├── PlanError              a plan that the model or the device cannot follow
+    │   └── CalibrationError       measurements that cannot be fitted, or none where some are needed
+    └── UncoveredOperationError    an operation that no rule or cost model covers
+
+Messages say what is wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PerfcastError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class InputError(PerfcastError):
+    """Bad input; the message says what, where, and what to do."""
+
+
+class UnknownNameError(InputError):
+    """A name that a table does not hold."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        known = list(known)
+        close = difflib.get_close_matches(name.lower(), known, n=5, cutoff=0.5)
+        close += [k for k in sorted(known) if name.lower() in k and k not in close][: 5 - len(close)]
+        suggestion = f" Did you mean {', '.join(close)}?" if close else ""
+        super().__init__(f"unknown {kind} '{name}'.{suggestion} {hint}".strip())
+        self.kind, self.name, self.close_names = kind, name, close
+
+
+class CatalogError(InputError):
+    """A catalog file that fails its checks."""
+
+
+class ModelError(InputError):
+    """A model that cannot be read or built."""
+
+
+class CaptureError(InputError):
+    """A module whose step cannot be captured."""
+
+
+class PlanError(InputError):
+    """A plan that cannot be followed."""
+
+
+class CalibrationError(InputError):
+    """Measurements that are missing or cannot be fitted."""
+
+
+class UncoveredOperationError(PerfcastError):
+    """An operation that no rule or cost model covers."""

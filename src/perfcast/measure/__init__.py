@@ -1,0 +1,1 @@
+"""All that touches real hardware: designed kernels, timing, calibration, whole steps."""

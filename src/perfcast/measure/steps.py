@@ -1,0 +1,78 @@
+"""Whole steps, run for real and timed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_forward, run_training_step
+
+#: What PyTorch does on a processor by default: foreach is for accelerators, fused only on request.
+CPU_OPTIMIZER = OptimizerChoice("adamw", "loop")
+
+_LEAST_WARM_UPS = 3
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Median over repeats, and the quartiles around it."""
+
+    seconds: float
+    lower_quartile_seconds: float
+    upper_quartile_seconds: float
+    repeats: int
+
+
+def step_of(program: Program, training: bool, optimizer: OptimizerChoice = CPU_OPTIMIZER) -> Callable[[], None]:
+    """A call that runs one step of the program."""
+    program.module.train(training)
+    if not training:
+        return lambda: _forward(program)
+    if optimizer.name == "none":
+        return lambda: _forward_backward(program)
+    chosen = build_optimizer(optimizer, program.module)
+    return lambda: run_training_step(program, chosen)
+
+
+def _forward(program: Program) -> None:
+    run_forward(program)
+
+
+def _forward_backward(program: Program) -> None:
+    from perfcast.workload.step import run_forward_backward
+
+    run_forward_backward(program)
+    program.module.zero_grad(set_to_none=True)
+
+
+def measure_step(
+    step: Callable[[], None],
+    least_seconds: float = 1.5,
+    least_repeats: int = 7,
+    most_repeats: int = 300,
+    clock: Callable[[], float] = time.perf_counter,
+    synchronize: Callable[[], None] = lambda: None,
+) -> StepTime:
+    """Warm up, then run until both limits are met; the median."""
+    for _ in range(_LEAST_WARM_UPS):
+        step()
+    synchronize()
+    samples: list[float] = []
+    spent = 0.0
+    while (spent < least_seconds or len(samples) < least_repeats) and len(samples) < most_repeats:
+        start = clock()
+        step()
+        synchronize()
+        samples.append(clock() - start)
+        spent += samples[-1]
+    low, middle, high = statistics.quantiles(samples, n=4) if len(samples) > 1 else (samples[0],) * 3
+    return StepTime(middle, low, high, len(samples))
+
+
+def synchronizer(device: str) -> Callable[[], None]:
+    """What waits for the device."""
+    return torch.cuda.synchronize if device == "cuda" else lambda: None

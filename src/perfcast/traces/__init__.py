@@ -1,0 +1,1 @@
+"""Traces: what profilers recorded, and forecasts written in the formats that trace viewers open."""

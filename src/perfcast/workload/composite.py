@@ -1,0 +1,132 @@
+"""Function calls that an accelerator runs as one operation, whatever the processor here would do.
+
+On CUDA, scaled dot-product attention is one fused kernel, dropout draws and applies its mask in one,
+an RMS norm is one, and a product over groups of rows is one. On a CPU they fall apart or have other
+limits. Under ``AcceleratorCalls`` they are recorded as one operation each, forward and backward, with
+the tensors that the accelerator's kernels save for the backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from perfcast.workload.recorder import Recorder
+
+
+class AcceleratorCalls(TorchFunctionMode):
+    """Replaces composite calls by one recorded operation each."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._replacements: dict[Any, Callable[..., Any]] = {
+            functional.scaled_dot_product_attention: self._attention,
+            torch.dropout: self._dropout,
+            functional.dropout: self._dropout,
+            torch._grouped_mm: self._grouped_mm,
+            getattr(functional, "grouped_mm", None): self._grouped_mm,
+        }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        replacement = self._replacements.get(func)
+        if replacement is None:
+            return func(*args, **(kwargs or {}))
+        return replacement(*args, **(kwargs or {}))
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        return _Attention.apply(self._recorder, query, key, value, attn_mask, is_causal)  # type: ignore[no-untyped-call]
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+        if not training or p == 0.0:
+            return input
+        return torch.native_dropout(input, p, True)[0]
+
+    def _grouped_mm(
+        self,
+        a: Tensor,
+        b: Tensor,
+        offs: Tensor | None = None,
+        bias: Tensor | None = None,
+        out_dtype: Any = None,
+    ) -> Any:
+        return _GroupedProduct.apply(self._recorder, a, b, offs)  # type: ignore[no-untyped-call]
+
+
+class _Attention(torch.autograd.Function):
+    """One fused attention kernel; it saves its inputs, its output and one fp32 number per row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        recorder: Recorder,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+    ) -> Tensor:
+        batch, heads, num_queries, _ = query.shape
+        with recorder.paused():
+            # Fused kernels write [batch, query, head, size], so that merging the heads is a view.
+            output = query.new_empty(batch, num_queries, heads, value.shape[-1]).transpose(1, 2)
+            logsumexp = query.new_empty(batch, heads, num_queries, dtype=torch.float32)
+        recorder.record("attention", (query, key, value, mask, causal), {}, (output, logsumexp))
+        ctx.recorder, ctx.causal = recorder, causal
+        ctx.save_for_backward(query, key, value, output, logsumexp, mask)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        query, key, value, output, logsumexp, mask = ctx.saved_tensors
+        with ctx.recorder.paused():
+            gradients = tuple(torch.empty_like(t) for t in (query, key, value))
+        args = (gradient, query, key, value, output, logsumexp, mask, ctx.causal)
+        ctx.recorder.record("attention_backward", args, {}, gradients)
+        return None, *gradients, None, None
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """a[t, k] · b[g, k, n] where the rows of a are split over the g matrices at ``offs``."""
+
+    @staticmethod
+    def forward(ctx: Any, recorder: Recorder, a: Tensor, b: Tensor, offsets: Tensor | None) -> Tensor:
+        with recorder.paused():
+            output = a.new_empty(a.shape[0], b.shape[-1])
+        recorder.record("_grouped_mm", (a, b, offsets), {}, output)
+        ctx.recorder = recorder
+        ctx.save_for_backward(a, b, offsets)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        a, b, offsets = ctx.saved_tensors
+        gradient_a = gradient_b = None
+        with ctx.recorder.paused():
+            if ctx.needs_input_grad[1]:
+                gradient_a = torch.empty_like(a)
+            if ctx.needs_input_grad[2]:
+                gradient_b = torch.empty_like(b)
+            transposed_a, transposed_b = a.t(), b.transpose(-2, -1)
+        if gradient_a is not None:
+            ctx.recorder.record("_grouped_mm", (gradient, transposed_b, offsets), {}, gradient_a)
+        if gradient_b is not None:
+            ctx.recorder.record("_grouped_mm", (transposed_a, gradient, offsets), {}, gradient_b)
+        return None, gradient_a, gradient_b, None

@@ -1,0 +1,205 @@
+"""Operators that move, fill, look up or allocate memory and compute nothing."""
+
+from __future__ import annotations
+
+from perfcast.core.operation import OperationKind
+from perfcast.core.tensor import TensorType
+from perfcast.workload.rules.registry import Call, RuleTable, Work, bytes_of
+
+MOVEMENT = RuleTable()
+
+
+@MOVEMENT.rule(
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "lift_fresh",
+    "alias",
+    "detach",
+    "view",
+    "_reshape_alias",
+    "empty_permuted",
+    "set",
+    "resize",
+    "expand",
+    "slice",
+    "lift",
+    "select",
+    "unsqueeze",
+    "squeeze",
+    "t",
+    "transpose",
+    "permute",
+    "as_strided",
+    "split",
+    "unbind",
+    "_unsafe_view",
+    "_reshape_copy",
+)
+def allocation(call: Call) -> Work:
+    """No kernel: memory is taken, or a view is made of memory not seen before."""
+    return Work(OperationKind.ALLOCATION, read_bytes=0, written_bytes=0)
+
+
+@MOVEMENT.rule(
+    "zeros",
+    "zeros_like",
+    "ones",
+    "ones_like",
+    "full",
+    "full_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "zero",
+    "fill",
+    "arange",
+    "linspace",
+    "eye",
+    "scalar_tensor",
+    "tril_indices",
+    "triu_indices",
+    "logspace",
+)
+def fill(call: Call) -> Work:
+    """Writes only."""
+    return Work(OperationKind.FILL, read_bytes=0)
+
+
+@MOVEMENT.rule(
+    "clone",
+    "_to_copy",
+    "cat",
+    "stack",
+    "flip",
+    "roll",
+    "repeat",
+    "constant_pad_nd",
+    "contiguous",
+    "reflection_pad2d",
+    "repeat_interleave",
+    "split_with_sizes_copy",
+    "pixel_shuffle",
+    "im2col",
+    "_to_dense",
+    "copy_to",
+    "upsample_nearest2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "_upsample_bicubic2d_aa",
+    "col2im",
+    "upsample_nearest2d_backward",
+    "upsample_bilinear2d_backward",
+    "upsample_bicubic2d_backward",
+    "_local_tensor_copy",
+    "native_channel_shuffle",
+    "channel_shuffle",
+)
+def copy(call: Call) -> Work:
+    """Reads each input once, writes the output once."""
+    return Work(OperationKind.COPY)
+
+
+@MOVEMENT.rule("copy")
+def copy_into(call: Call) -> Work:
+    """copy_(destination, source): the destination is written, not read."""
+    return Work(OperationKind.COPY, read_bytes=call.inputs[1].num_bytes if len(call.inputs) > 1 else 0)
+
+
+@MOVEMENT.rule("slice_backward", "select_backward", "unfold_backward", "diagonal_backward")
+def slice_backward(call: Call) -> Work:
+    """Fills the whole gradient with zeros and copies the slice into it."""
+    return Work(OperationKind.COPY, written_bytes=bytes_of(call.outputs) + call.inputs[0].num_bytes)
+
+
+@MOVEMENT.rule(
+    "embedding",
+    "index_select",
+    "gather",
+    "index",
+    "take_along_dim",
+    "take",
+    "_unsafe_index",
+    "masked_select",
+    "nonzero",
+)
+def lookup(call: Call) -> Work:
+    """Reads as many elements as it writes, and the indices."""
+    indices = bytes_of(tuple(t for t in call.inputs[1:] if t.dtype.label in ("int64", "int32", "bool")))
+    kind = OperationKind.EMBEDDING if call.operator == "embedding" else OperationKind.INDEXING
+    return Work(kind, read_bytes=bytes_of(call.outputs) + indices)
+
+
+@MOVEMENT.rule("embedding_dense_backward")
+def embedding_backward(call: Call) -> Work:
+    """Fills the table's gradient with zeros, then reads and writes one row per lookup."""
+    gradient = call.inputs[0]
+    return Work(
+        OperationKind.EMBEDDING,
+        flops=gradient.num_elements,
+        read_bytes=bytes_of(call.inputs) + gradient.num_bytes,
+        written_bytes=bytes_of(call.outputs) + gradient.num_bytes,
+    )
+
+
+@MOVEMENT.rule("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(call: Call) -> Work:
+    """Reads one row per index and adds it to its bag; the indices and offsets too."""
+    table, indices = call.inputs[:2]
+    row = table.shape[1]
+    return Work(
+        OperationKind.EMBEDDING,
+        flops=indices.num_elements * row,
+        read_bytes=table.dtype.bytes_of(indices.num_elements * row) + bytes_of(call.inputs[1:]),
+        attributes=(("bags", call.outputs[0].shape[0]), ("lookups", indices.num_elements), ("row", row)),
+    )
+
+
+@MOVEMENT.rule("_embedding_bag_dense_backward", "_embedding_bag_backward")
+def embedding_bag_backward(call: Call) -> Work:
+    """Fills the table's gradient with zeros, then reads and writes one row per lookup."""
+    gradient, indices = call.inputs[:2]
+    touched = gradient.dtype.bytes_of(indices.num_elements * gradient.shape[1])
+    return Work(
+        OperationKind.EMBEDDING,
+        flops=indices.num_elements * gradient.shape[1],
+        read_bytes=touched * 2 + bytes_of(call.inputs[1:]),
+        written_bytes=bytes_of(call.outputs) + touched,
+        attributes=(("lookups", indices.num_elements), ("row", gradient.shape[1])),
+    )
+
+
+@MOVEMENT.rule(
+    "scatter",
+    "scatter_add",
+    "index_put",
+    "index_add",
+    "index_copy",
+    "scatter_reduce",
+    "put",
+    "_index_put_impl",
+    "_unsafe_index_put",
+    "masked_scatter",
+    "index_fill",
+)
+def scatter(call: Call) -> Work:
+    """Touches as many elements as the source has; out of place, the rest is copied first."""
+    target = call.inputs[0]
+    source = _source_of(call)
+    touched = min(source.num_bytes, target.num_bytes) if source is not None else target.num_bytes
+    indices = bytes_of(tuple(t for t in call.inputs[1:] if t.dtype.label in ("int64", "int32", "bool")))
+    copied = 0 if call.is_in_place else target.num_bytes
+    return Work(
+        OperationKind.INDEXING,
+        flops=touched // max(target.dtype.bits // 8, 1),
+        read_bytes=copied + 2 * touched + indices,
+        written_bytes=copied + touched,
+    )
+
+
+def _source_of(call: Call) -> TensorType | None:
+    """The tensor whose elements are written: the last input of the target's type."""
+    candidates = [t for t in call.inputs[1:] if t.dtype is call.inputs[0].dtype]
+    return candidates[-1] if candidates else None

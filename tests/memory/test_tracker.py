@@ -1,0 +1,55 @@
+"""The peak as run on the processor, against PyTorch's own memory tracker on the same real step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from small_models import TRAINING_PROGRAMS
+
+from perfcast.memory.liveness import estimate_memory
+from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
+
+OPTIMIZER = OptimizerChoice("adamw", "loop")
+
+
+def tracked_peak_bytes(build: Callable[[], Program]) -> int:
+    """Peak that the tracker sees in the second of two real steps."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    program = build()
+    program.module.train()
+    optimizer = build_optimizer(OPTIMIZER, program.module)
+    run_training_step(program, optimizer)
+    tracker = MemTracker()
+    tracker.track_external(program.module, optimizer, *tensors_of(program))
+    with tracker:
+        run_training_step(program, optimizer)
+    return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+
+
+def tensors_of(program: Program) -> Iterator[torch.Tensor]:
+    closure = getattr(program.loss_function, "__closure__", None) or ()
+    held = [cell.cell_contents for cell in closure]
+    for leaf in torch.utils._pytree.tree_leaves((program.args, dict(program.kwargs), held)):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+
+
+@pytest.mark.filterwarnings("ignore:Module is None")
+@pytest.mark.parametrize("name", TRAINING_PROGRAMS)
+def test_the_peak_as_run_equals_the_trackers_to_the_byte(name: str) -> None:
+    build = TRAINING_PROGRAMS[name]
+    graph, _ = capture(build, CaptureOptions(for_accelerator=False, optimizer=OPTIMIZER))
+    assert estimate_memory(graph, 0).peak_bytes == tracked_peak_bytes(build)
+
+
+def test_most_of_these_steps_peak_in_the_backward_not_in_the_optimizer() -> None:
+    """Otherwise the test above would say little about activations."""
+    phases = []
+    for build in TRAINING_PROGRAMS.values():
+        graph, _ = capture(build, CaptureOptions(for_accelerator=False, optimizer=OPTIMIZER))
+        phases.append(estimate_memory(graph, 0).peak_phase)
+    assert phases.count("optimizer") <= len(phases) // 3

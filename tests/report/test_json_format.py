@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from builders import small_forecast
+from perfcast.core.forecast import Forecast
+from perfcast.errors import InputError
+from perfcast.report.json_format import (
+    downsample_indices,
+    forecast_schema,
+    forecast_to_dict,
+    memory_schema,
+    memory_to_dict,
+    tokens_per_second,
+    write_json,
+)
+
+
+def test_the_json_of_a_forecast_satisfies_the_published_schema(forecast: Forecast) -> None:
+    written = json.loads(json.dumps(forecast_to_dict(forecast), allow_nan=False))
+    Draft202012Validator(forecast_schema()).validate(written)
+
+
+def test_the_json_of_a_memory_forecast_satisfies_the_published_schema(forecast: Forecast) -> None:
+    written = json.loads(json.dumps(memory_to_dict(forecast), allow_nan=False))
+    Draft202012Validator(memory_schema()).validate(written)
+
+
+def test_a_model_without_sequences_satisfies_the_schemas_and_has_no_tokens(forecast: Forecast) -> None:
+    image_model = replace(forecast, sequence_length=None, mode="prefill", seconds_by_phase={"forward": 1.0})
+    data = forecast_to_dict(image_model)
+    Draft202012Validator(forecast_schema()).validate(data)
+    Draft202012Validator(memory_schema()).validate(memory_to_dict(image_model))
+    assert "tokens_per_second" not in data
+    assert (data["backward_seconds"], data["optimizer_seconds"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("schema", [forecast_schema(), memory_schema()], ids=["forecast", "memory"])
+def test_the_schemas_are_valid_strict_and_describe_every_property(schema: dict[str, Any]) -> None:
+    Draft202012Validator.check_schema(schema)
+    assert schema["additionalProperties"] is False
+    undescribed = [name for name, entry in schema["properties"].items() if not entry.get("description")]
+    assert undescribed == [] or undescribed == ["schema_version"]
+    assert "description" in schema["properties"]["schema_version"]
+
+
+def test_the_schema_refuses_a_key_that_it_does_not_know(forecast: Forecast) -> None:
+    data = forecast_to_dict(forecast) | {"surprise": 1}
+    assert not Draft202012Validator(forecast_schema()).is_valid(data)
+
+
+def test_the_figures_are_those_of_the_forecast(forecast: Forecast) -> None:
+    data = forecast_to_dict(forecast)
+    assert data["step_seconds"] == forecast.step_seconds
+    assert data["peak_memory_bytes"] == forecast.memory.peak_bytes
+    assert data["fits"] is True
+    phases = data["forward_seconds"] + data["backward_seconds"] + data["optimizer_seconds"]
+    assert phases == pytest.approx(forecast.step_seconds)
+    assert sum(row["seconds"] for row in data["breakdown"]) == pytest.approx(forecast.step_seconds)
+    assert data["tokens_per_second"] == pytest.approx(8 * 1024 / forecast.step_seconds)
+
+
+def test_a_decode_step_counts_one_token_for_each_sequence(forecast: Forecast) -> None:
+    decode = replace(forecast, mode="decode")
+    assert tokens_per_second(decode) == pytest.approx(8 / forecast.step_seconds)
+
+
+def test_only_the_largest_blocks_are_listed_and_the_rest_is_counted() -> None:
+    forecast = small_forecast(num_layers=40)
+    data = memory_to_dict(forecast)
+    sizes = [block["num_bytes"] for block in data["memory_intervals"]]
+    assert len(sizes) == 100
+    assert sizes == sorted((i.num_bytes for i in forecast.memory.intervals), reverse=True)[:100]
+    assert data["memory_interval_count"] == len(forecast.memory.intervals) > 100
+
+
+def test_a_long_timeline_is_thinned_and_keeps_its_peak_and_its_sums() -> None:
+    forecast = small_forecast(num_layers=150)
+    assert len(forecast.memory.timeline_bytes) > 2000
+    data = memory_to_dict(forecast)
+    assert len(data["timeline_bytes"]) == 2000
+    assert max(data["timeline_bytes"]) == forecast.memory.peak_bytes
+    assert forecast.memory.peak_node in data["timeline_nodes"]
+    sums = [sum(values) for values in zip(*data["timeline_bytes_by_category"].values(), strict=True)]
+    assert sums == data["timeline_bytes"]
+
+
+def test_thinning_is_ascending_keeps_spikes_and_leaves_short_series_alone() -> None:
+    values = [0] * 1000
+    values[137] = values[731] = 5
+    kept = downsample_indices(values, 10, keep=731)
+    assert kept == sorted(set(kept))
+    assert len(kept) == 10
+    assert {137, 731} <= set(kept)
+    assert downsample_indices([3, 1], 10, keep=0) == [0, 1]
+
+
+def test_a_dash_writes_to_standard_output_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_json({"a": 1}, "-")
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"a": 1}
+    assert captured.err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path, value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json({"seconds": value}, tmp_path / "x.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_place_for_json_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write"):
+        write_json({}, tmp_path / "missing" / "x.json")

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from builders import small_forecast
+from perfcast.core.forecast import Forecast
+from perfcast.report import text
+from perfcast.units import format_bytes, format_seconds
+
+SUMMARY = {
+    "predictor": "wave_scaling",
+    "group": "device h100_sxm",
+    "n": 1200,
+    "skipped": 3,
+    "mean": 0.123,
+    "median": 0.08,
+    "p90": 0.3,
+    "signed_mean": 0.021,
+    "coverage": None,
+}
+
+
+def printed(render: Callable[[Console], None], width: int = 80) -> str:
+    stream = io.StringIO()
+    render(Console(file=stream, width=width, color_system=None))
+    return stream.getvalue()
+
+
+def test_a_forecast_prints_its_headline_figures(forecast: Forecast) -> None:
+    output = printed(lambda console: text.print_forecast(forecast, console))
+    for expected in (
+        "tiny on NVIDIA H100 SXM",
+        format_seconds(forecast.step_seconds),
+        format_seconds(forecast.step_seconds_high),
+        "tokens/s",
+        f"{100 * forecast.mfu:.1f} %",
+        f"{format_bytes(forecast.memory.peak_bytes)} of 80.0 GiB: fits",
+        "backward",
+        "attention",
+        "h.1.mlp.act",
+        *forecast.assumptions,
+    ):
+        assert expected in output
+
+
+@pytest.mark.parametrize("render", [text.print_forecast, text.print_memory])
+def test_nothing_is_wider_than_80_columns(render: Callable[[Forecast, Console], None]) -> None:
+    forecast = small_forecast("m" * 70, num_layers=12)
+    output = printed(lambda console: render(forecast, console))
+    assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
+
+
+def test_a_model_that_does_not_fit_says_by_how_much_without_colour() -> None:
+    forecast = small_forecast(capacity_bytes=2**27)
+    too_much = format_bytes(forecast.memory.peak_bytes - 2**27)
+    for render in (text.print_forecast, text.print_memory):
+        output = printed(lambda console, render=render: render(forecast, console))
+        assert f"does not fit, {too_much} too much" in output
+
+
+def test_markup_in_a_name_is_printed_and_not_obeyed() -> None:
+    forecast = replace(small_forecast("x[bold]y[/]"), cost_model="[red]z", assumptions=("[dim]kept[/dim]",))
+    output = printed(lambda console: text.print_forecast(forecast, console))
+    assert "x[bold]y[/]" in output
+    assert "[red]z" in output
+    assert "[dim]kept[/dim]" in output
+
+
+def test_a_step_without_any_operation_still_prints(forecast: Forecast) -> None:
+    empty = replace(forecast, by_kind=(), by_module=(), operations=(), seconds_by_phase={}, assumptions=())
+    assert "Step time" in printed(lambda console: text.print_forecast(empty, console))
+
+
+def test_share_bars_fall_back_to_plain_characters() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", errors="replace")
+    console = Console(file=stream, width=80)
+    table = text._phase_table(small_forecast(), console)
+    assert "#" in next(iter(table.columns[3].cells))
+
+
+def test_the_kind_is_bound_by_what_limits_most_of_its_time(forecast: Forecast) -> None:
+    limits = text.bound_by_kind(forecast.operations)
+    assert (limits["matmul"], limits["elementwise"]) == ("compute", "memory")
+
+
+def test_a_device_prints_each_source_once_and_refers_to_it() -> None:
+    figures = [
+        {"name": "memory_bandwidth", "value": 3350.0, "unit": "GB/s", "source": "Datasheet (2023)"},
+        {"name": "power", "value": 700.0, "unit": "W", "source": "Datasheet (2023)"},
+        {"name": "num_sms", "value": 132, "unit": "1", "source": "Whitepaper"},
+    ]
+    device = {"name": "h100_sxm", "title": "NVIDIA H100 SXM", "note": "Nominal."}
+    output = printed(lambda console: text.print_device(device, console, figures))
+    assert "3350 GB/s" in output
+    assert output.count("Datasheet (2023)") == 1
+    assert output.count("[1]") == 3
+    assert output.count("[2]") == 2
+
+
+def test_lists_never_cut_a_name_short() -> None:
+    device = {
+        "name": "rtx_pro_6000_blackwell_server",
+        "title": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "year": 2025,
+        "memory_bytes": 96 * 2**30,
+        "memory_bytes_per_second": 1.597e12,
+        "matrix_flops_per_second": None,
+    }
+    output = printed(lambda console: text.print_devices([device], console))
+    assert "rtx_pro_6000_blackwell_server" in output
+    assert "1.60 TB/s" in output
+    model = {"name": "gpt2-large", "title": "GPT-2 large", "family": "gpt2", "parameter_count": 774e6}
+    assert "774 M" in printed(lambda console: text.print_models([model], console))
+    assert "GPT-2 large" in printed(lambda console: text.print_model(model, console))
+
+
+def test_a_validation_table_shows_percent_and_marks_what_is_missing() -> None:
+    output = printed(lambda console: text.print_validation([SUMMARY], console))
+    line = next(line for line in output.splitlines() if "wave_scaling" in line)
+    assert line.split()[-5:] == ["12.3", "8.0", "30.0", "+2.1", "–"]
