@@ -57,8 +57,12 @@ def imports_of(module: str) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], base]).strip(".")
-            found |= {f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names}
+                base = ".".join(
+                    [*package.split(".")[: len(package.split(".")) - node.level + 1], base]
+                ).strip(".")
+            found |= {
+                f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names
+            }
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             found |= {node.value} & MODULES.keys()
     return frozenset(found - {module})
@@ -110,9 +114,7 @@ def test_no_file_imports_the_private_tools_of_torch_distributed(module: str):
 @pytest.mark.parametrize("module", sorted(MODULES.keys() - {"perfcast.units"}))
 def test_powers_of_ten_and_two_that_are_units_stand_in_units_alone(module: str):
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    found = [
-        f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if is_power_literal(node)
-    ]
+    found = [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if is_power_literal(node)]
     assert not found
 
 

@@ -75,11 +75,19 @@ def test_the_error_tree_is_as_drawn():
 
 
 def test_an_unknown_name_lists_close_ones_and_then_the_way_out():
-    error = errors.UnknownNameError("device", "H100", ["a100", "h100-sxm", "h100-pcie", "t4"], "See the catalog.")
+    error = errors.UnknownNameError(
+        "device", "H100", ["a100", "h100-sxm", "h100-pcie", "t4"], "See the catalog."
+    )
     assert str(error).startswith("unknown device 'H100'. Did you mean ")
     assert set(error.close_names) >= {"h100-sxm", "h100-pcie"}
     assert "t4" not in error.close_names
     assert str(error).endswith("See the catalog.")
+
+
+def test_close_names_are_found_in_any_case_and_written_in_their_own():
+    assert errors.UnknownNameError("class", "gpt2LMheadmodle", ["GPT2LMHeadModel"]).close_names == [
+        "GPT2LMHeadModel"
+    ]
 
 
 def test_an_unknown_name_that_resembles_nothing_suggests_nothing():

@@ -45,7 +45,13 @@ def test_bytes_are_written_with_binary_prefixes(num_bytes: int, text: str):
 
 @pytest.mark.parametrize(
     ("count", "unit", "text"),
-    [(7, "", "7.00"), (1500, "", "1.50 k"), (34.1e12, "FLOP", "34.1 TFLOP"), (999_990, "", "1.00 M"), (2e15, "FLOP", "2.00 PFLOP")],
+    [
+        (7, "", "7.00"),
+        (1500, "", "1.50 k"),
+        (34.1e12, "FLOP", "34.1 TFLOP"),
+        (999_990, "", "1.00 M"),
+        (2e15, "FLOP", "2.00 PFLOP"),
+    ],
 )
 def test_counts_are_written_with_decimal_prefixes(count: float, unit: str, text: str):
     assert format_count(count, unit) == text

@@ -33,9 +33,10 @@ class UnknownNameError(InputError):
     """A name that a table does not hold."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        known = list(known)
-        close = difflib.get_close_matches(name.lower(), known, n=5, cutoff=0.5)
-        close += [k for k in sorted(known) if name.lower() in k and k not in close][: 5 - len(close)]
+        by_lower = {k.lower(): k for k in known}
+        close = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.5)
+        close += [k for k in sorted(by_lower) if name.lower() in k and k not in close][: 5 - len(close)]
+        close = [by_lower[k] for k in close]
         suggestion = f" Did you mean {', '.join(close)}?" if close else ""
         super().__init__(f"unknown {kind} '{name}'.{suggestion} {hint}".strip())
         self.kind, self.name, self.close_names = kind, name, close

@@ -156,11 +156,16 @@ def resolve_cost_model(name: str, device: Device) -> CostModel:
     raise UnknownNameError("cost model", name, COST_MODELS, f"Known: {', '.join(COST_MODELS)}.")
 
 
+def local_memory_bytes() -> int:
+    """Memory of the machine that this runs on."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _memory_device(name: str) -> Device:
     """Like ``resolve_device``, but the local machine's memory needs no calibration."""
     if name != "cpu":
         return load_device(name)
-    capacity = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    capacity = local_memory_bytes()
     nothing = math.nan
     return Device(
         name="cpu", title="this machine", vendor="cpu", architecture="", die="", year=0,
@@ -354,8 +359,9 @@ def _assumptions(
         notes.append(
             f"weights and activations in {request.dtype}; logits for every position that is computed"
         )
-    notes.append("eager execution on one stream; the host is never late")
-    notes.append("flops count every query-key pair, masked or not; recomputation is apart")
+    if cost_model is not None:
+        notes.append("eager execution on one stream; the host is never late")
+        notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if isinstance(cost_model, Roofline):
         notes.append(
             "datasheet roofline: low is the roofline itself, high is "

@@ -53,7 +53,10 @@ def test_the_device_carries_what_its_figures_say(entry: DeviceEntry):
     device, figures = entry.device, entry.figures
     assert device.memory_bytes == figures["memory"].si_value
     assert device.memory_bytes_per_second == figures["memory_bandwidth"].si_value
-    for group, peaks in (("vector", device.vector_flops_per_second), ("matrix", device.matrix_flops_per_second)):
+    for group, peaks in (
+        ("vector", device.vector_flops_per_second),
+        ("matrix", device.matrix_flops_per_second),
+    ):
         assert {f"{group}.{d.label}" for d in peaks} == {k for k in figures if k.startswith(f"{group}.")}
         assert all(figures[f"{group}.{d.label}"].si_value == rate for d, rate in peaks.items())
 
@@ -81,7 +84,9 @@ TERA, GIGA = 1e12, 1e9
     ],
 )
 def test_dense_peaks_are_those_of_the_datasheet(name: str, units: str, dtype: str, tflops: float):
-    assert load_device_entry(name).figures[f"{units}.{dtype}"].si_value == pytest.approx(tflops * TERA, rel=2e-3)
+    assert load_device_entry(name).figures[f"{units}.{dtype}"].si_value == pytest.approx(
+        tflops * TERA, rel=2e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,9 @@ def per_sm_and_cycle(device: Device, rate: float) -> float:
     return rate / (device.num_sms * device.clock_hertz)
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES.values() if e.device.vendor == "nvidia"], ids=lambda e: e.device.name)
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES.values() if e.device.vendor == "nvidia"], ids=lambda e: e.device.name
+)
 def test_nvidia_fp32_is_64_or_128_fused_multiply_adds_per_multiprocessor_and_cycle(entry: DeviceEntry):
     # The H20's peak is stated at another clock than its highest, 11 % more.
     tolerance = 0.12 if entry.device.name == "h20" else 0.03
@@ -116,9 +123,18 @@ def test_nvidia_fp32_is_64_or_128_fused_multiply_adds_per_multiprocessor_and_cyc
 
 @pytest.mark.parametrize(
     ("name", "flops_per_sm_and_cycle"),
-    [("v100-sxm-16gb", 1024), ("t4", 1024), ("a100-sxm-80gb", 2048), ("a10", 1024), ("h100-sxm", 4096), ("b200", 8192)],
+    [
+        ("v100-sxm-16gb", 1024),
+        ("t4", 1024),
+        ("a100-sxm-80gb", 2048),
+        ("a10", 1024),
+        ("h100-sxm", 4096),
+        ("b200", 8192),
+    ],
 )
-def test_half_precision_products_stay_within_what_a_multiprocessor_does_per_cycle(name, flops_per_sm_and_cycle):
+def test_half_precision_products_stay_within_what_a_multiprocessor_does_per_cycle(
+    name, flops_per_sm_and_cycle
+):
     device = load_device(name)
     per_cycle = per_sm_and_cycle(device, device.matrix_flops_per_second[DType.FP16])
     assert 0.9 * flops_per_sm_and_cycle < per_cycle < 1.005 * flops_per_sm_and_cycle
@@ -127,7 +143,9 @@ def test_half_precision_products_stay_within_what_a_multiprocessor_does_per_cycl
 @every_entry
 def test_a_narrower_element_never_has_a_lower_matrix_peak(entry: DeviceEntry):
     order = (DType.FP64, DType.TF32, DType.BF16, DType.FP8, DType.FP4)
-    rates = [entry.device.matrix_flops_per_second[d] for d in order if d in entry.device.matrix_flops_per_second]
+    rates = [
+        entry.device.matrix_flops_per_second[d] for d in order if d in entry.device.matrix_flops_per_second
+    ]
     assert rates == sorted(rates)
 
 
@@ -220,7 +238,11 @@ def test_a_device_of_ones_own_is_taken_from_a_file(tmp_path: Path):
         ("value = 16", "value = true", "x1.memory: True is not a positive number"),
         ("value = 16", 'value = "16"', "x1.memory: '16' is not a positive number"),
         ('"GiB"', '"Gib"', "x1.memory: unknown unit 'Gib'"),
-        ('unit = "GiB", source = "sheet"', 'unit = "GiB", source = "hearsay"', "x1.memory: source 'hearsay' is not in"),
+        (
+            'unit = "GiB", source = "sheet"',
+            'unit = "GiB", source = "hearsay"',
+            "x1.memory: source 'hearsay' is not in",
+        ),
         ('{ value = 16, unit = "GiB", source = "sheet" }', "16", "x1.memory: expected a table"),
         ("fp32 =", "fp33 =", "x1.vector: unknown element type 'fp33'"),
         ("fp32 =", "fp16 =", "x1: vector.fp32 missing"),
@@ -242,7 +264,12 @@ def test_a_broken_file_is_one_error_that_names_the_place(tmp_path: Path, before:
 
 @pytest.mark.parametrize(
     "text",
-    ["devices = 3", "[devices]\nx1 = 4", "sources = 1\n" + GOOD.replace("[sources]\nsheet", "sheet"), "[devices.x1]\nvector = 1"],
+    [
+        "devices = 3",
+        "[devices]\nx1 = 4",
+        "sources = 1\n" + GOOD.replace("[sources]\nsheet", "sheet"),
+        "[devices.x1]\nvector = 1",
+    ],
     ids=["devices-is-a-number", "device-is-a-number", "sources-is-a-number", "vector-is-a-number"],
 )
 def test_a_file_of_another_shape_is_a_catalog_error(tmp_path: Path, text: str):
@@ -255,7 +282,10 @@ def test_a_file_that_is_not_there_is_a_catalog_error(tmp_path: Path):
         load_device(str(tmp_path / "none.toml"))
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), (GOOD + GOOD[GOOD.index("[devices.x1]") :].replace("x1]", "x2]").replace("x1.", "x2."), 2)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), (GOOD + GOOD[GOOD.index("[devices.x1]") :].replace("x1]", "x2]").replace("x1.", "x2."), 2)],
+)
 def test_a_file_named_as_the_device_describes_exactly_one(tmp_path: Path, text: str, count: int):
     path = write(tmp_path, text)
     assert len(parse_device_file(path)) == count

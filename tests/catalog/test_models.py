@@ -58,7 +58,9 @@ def test_an_alias_leads_to_its_model(alias: str, name: str):
     assert load_model(alias).name == name
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("gpt2large", "gpt2-large"), ("llama", "llama2-7b"), ("mixtral", "mixtral-8x7b")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("gpt2large", "gpt2-large"), ("llama", "llama2-7b"), ("mixtral", "mixtral-8x7b")]
+)
 def test_an_unknown_model_lists_close_names_and_the_other_ways_to_name_one(typed: str, meant: str):
     with pytest.raises(UnknownNameError) as raised:
         load_model(typed)

@@ -7,7 +7,9 @@ from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import MATRIX_KINDS, OperationKind
 
 PRODUCT = matmul(4, 5, 6)  # 240 flops
-FLASH_BACKWARD = replace(PRODUCT, name="attention_backward", flops=100, executed_flops=130, recompute_flops=30)
+FLASH_BACKWARD = replace(
+    PRODUCT, name="attention_backward", flops=100, executed_flops=130, recompute_flops=30
+)
 
 
 def graph_of(*nodes: Node) -> Graph:

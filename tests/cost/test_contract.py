@@ -151,7 +151,9 @@ more = st.integers(0, 4096)
 @settings(max_examples=60, deadline=None)
 @given(m=sizes, n=sizes, k=sizes, dm=more, dn=more, dk=more, device=st.sampled_from(DEVICES))
 def test_a_larger_product_never_takes_less(model, m, n, k, dm, dn, dk, device):
-    estimates = model.estimate([matmul(m, n, k, DType.FP16), matmul(m + dm, n + dn, k + dk, DType.FP16)], device)
+    estimates = model.estimate(
+        [matmul(m, n, k, DType.FP16), matmul(m + dm, n + dn, k + dk, DType.FP16)], device
+    )
     assert estimates.seconds[0] <= estimates.seconds[1]
     assert estimates.seconds_low[0] <= estimates.seconds_low[1]
     assert estimates.seconds_high[0] <= estimates.seconds_high[1]

@@ -13,7 +13,9 @@ from perfcast.cost.spread import load_spread
 
 def price(operation: Operation) -> tuple[float, float, float, str]:
     estimates = Roofline().estimate([operation], made_up_device())
-    low, seconds, high = (float(x[0]) for x in (estimates.seconds_low, estimates.seconds, estimates.seconds_high))
+    low, seconds, high = (
+        float(x[0]) for x in (estimates.seconds_low, estimates.seconds, estimates.seconds_high)
+    )
     return low, seconds, high, estimates.bound_by[0]
 
 

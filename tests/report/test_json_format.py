@@ -72,9 +72,10 @@ def test_a_decode_step_counts_one_token_for_each_sequence(forecast: Forecast) ->
     assert tokens_per_second(decode) == pytest.approx(8 / forecast.step_seconds)
 
 
-def test_only_the_largest_blocks_are_listed_and_the_rest_is_counted() -> None:
+def test_a_forecast_lists_the_largest_blocks_and_counts_the_rest_but_memory_lists_all() -> None:
     forecast = small_forecast(num_layers=40)
-    data = memory_to_dict(forecast)
+    assert len(memory_to_dict(forecast)["memory_intervals"]) == len(forecast.memory.intervals)
+    data = forecast_to_dict(forecast)
     sizes = [block["num_bytes"] for block in data["memory_intervals"]]
     assert len(sizes) == 100
     assert sizes == sorted((i.num_bytes for i in forecast.memory.intervals), reverse=True)[:100]

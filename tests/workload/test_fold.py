@@ -22,7 +22,7 @@ TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_atten
 GPT2 = {"model_type": "gpt2", "n_layer": 8, "n_embd": 32, "n_head": 2, "vocab_size": 64, "n_positions": 32}
 LLAMA = {**TINY, "model_type": "llama", "num_hidden_layers": 8, "num_key_value_heads": 1}
 T5 = {"model_type": "t5", "num_layers": 8, "num_decoder_layers": 8, "d_model": 32, "d_kv": 16, "d_ff": 48,
-      "num_heads": 2, "vocab_size": 64}  # fmt: skip
+      "num_heads": 2, "vocab_size": 64, "decoder_start_token_id": 0}  # fmt: skip
 DEEPSEEK = {**TINY, "model_type": "deepseek_v3", "num_hidden_layers": 9, "first_k_dense_replace": 2,
             "num_key_value_heads": 2, "moe_intermediate_size": 16, "n_routed_experts": 8, "num_experts_per_tok": 2,
             "n_group": 2, "topk_group": 1, "n_shared_experts": 1, "q_lora_rank": 16, "kv_lora_rank": 16,
@@ -34,7 +34,11 @@ GEMMA3 = {**TINY, "model_type": "gemma3_text", "num_hidden_layers": 14, "num_key
 class Block(nn.Module):
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.norm, self.up, self.down = (
+            nn.LayerNorm(width),
+            nn.Linear(width, hidden),
+            nn.Linear(hidden, width),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.down(torch.relu(self.up(self.norm(x))))
@@ -142,8 +146,12 @@ class Case:
 GPT2_LAYERS, INFERENCE = {"transformer.h": 4}, {"training": False}
 FOLDING = {
     "gpt2": Case(hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS),
-    "gpt2-as-the-processor-runs-it": Case(hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"for_accelerator": False}),
-    "gpt2-mixed-precision": Case(hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"autocast_dtype": torch.bfloat16}),
+    "gpt2-as-the-processor-runs-it": Case(
+        hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"for_accelerator": False}
+    ),
+    "gpt2-mixed-precision": Case(
+        hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"autocast_dtype": torch.bfloat16}
+    ),
     "gpt2-checkpointed": Case(hf(GPT2, "GPT2LMHeadModel", recompute="full"), GPT2_LAYERS),
     "gpt2-two-micro-batches": Case(hf(GPT2, "GPT2LMHeadModel"), GPT2_LAYERS, {"num_micro_batches": 2}),
     "gpt2-fused-sgd": Case(
@@ -155,7 +163,9 @@ FOLDING = {
     "llama-prefill": Case(hf(LLAMA, "LlamaForCausalLM", mode="prefill"), {"model.layers": 4}, INFERENCE),
     "llama-decode": Case(hf(LLAMA, "LlamaForCausalLM", mode="decode"), {"model.layers": 4}, INFERENCE),
     "t5-decode": Case(
-        hf(T5, "T5ForConditionalGeneration", mode="decode"), {"encoder.block": 0, "decoder.block": 8}, INFERENCE
+        hf(T5, "T5ForConditionalGeneration", mode="decode"),
+        {"encoder.block": 0, "decoder.block": 8},
+        INFERENCE,
     ),
     "odd-first-and-last": Case(plain(OddEnds), {"layers": 6}),
     "two-stacks": Case(plain(TwoStacks), {"first": 4, "second": 4}),
@@ -190,7 +200,9 @@ def sequence(graph: Graph) -> list[Any]:
 
 
 def storages(graph: Graph) -> Counter[Any]:
-    return Counter((s.num_bytes, s.category, s.created_by, s.freed_after) for s in graph.storages if s.num_bytes)
+    return Counter(
+        (s.num_bytes, s.category, s.created_by, s.freed_after) for s in graph.storages if s.num_bytes
+    )
 
 
 def data_flow(graph: Graph) -> list[Any]:
@@ -220,18 +232,12 @@ def test_a_folded_capture_equals_the_full_one(name: str):
     assert (folded.flops, folded.recompute_flops) == (full.flops, full.recompute_flops)
     assert folded.parameter_count == full.parameter_count
     assert layers_that_ran(ran) == Counter({c: n for c, n in case.layers_run.items() if n})
-    assert sum(layers_that_ran(ran_in_full).values()) >= sum(case.layers_run.values())
+    leaves_layers_out = ran.keys() < ran_in_full.keys()
+    assert leaves_layers_out == (name in FOLDING and name != "t5-decode")
 
 
 def layers_that_ran(ran: Counter[tuple[str, int]]) -> Counter[str]:
     return Counter(container for container, _ in ran)
-
-
-@pytest.mark.parametrize("name", [name for name in FOLDING if name != "t5-decode"])
-def test_folding_leaves_layers_out(name: str):
-    case = FOLDING[name]
-    ran, ran_in_full = (sum(captured(case, fold)[1].values()) for fold in (True, False))
-    assert ran < ran_in_full
 
 
 # ---- which layers repeat -----------------------------------------------------------------------------
@@ -294,5 +300,7 @@ def test_the_module_is_whole_again_after_a_folded_capture():
 
 def test_the_backward_of_a_folded_layer_carries_its_own_index():
     graph, _ = captured(FOLDING["gpt2"], fold=True)
-    modules = {(n.module.split(".")[2], n.phase) for n in graph.nodes if n.module.startswith("transformer.h.")}
+    modules = {
+        (n.module.split(".")[2], n.phase) for n in graph.nodes if n.module.startswith("transformer.h.")
+    }
     assert modules >= {(str(i), phase) for i in range(8) for phase in (Phase.FORWARD, Phase.BACKWARD)}

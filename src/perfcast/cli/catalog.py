@@ -11,6 +11,8 @@ from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_devi
 from perfcast.catalog.figures import Figure
 from perfcast.catalog.models import ModelEntry, load_model, load_models
 from perfcast.cli.options import output_options
+from perfcast.core.dtype import DType
+from perfcast.core.hardware import Device
 
 
 @click.group()
@@ -27,7 +29,8 @@ def devices(name: str | None, json_path: str | None) -> None:
     if json_path:
         from perfcast.report.json_format import write_json
 
-        write_json({"devices": [_device_row(entry, with_figures=True) for entry in entries]}, json_path)
+        rows = [_device_row(entry, with_figures=True) for entry in entries]
+        write_json({"devices": rows + ([] if name else [_cpu_row()])}, json_path)
     if json_path == "-":
         return
     from rich.console import Console
@@ -38,7 +41,7 @@ def devices(name: str | None, json_path: str | None) -> None:
     if name:
         print_device(_device_row(entries[0]), console, _figure_rows(entries[0].figures))
     else:
-        print_devices([_device_row(entry) for entry in entries], console)
+        print_devices([*(_device_row(entry) for entry in entries), _cpu_row()], console)
 
 
 @catalog.command()
@@ -67,10 +70,26 @@ def models(name: str | None, json_path: str | None) -> None:
 
 
 def _device_row(entry: DeviceEntry, with_figures: bool = False) -> dict[str, Any]:
-    device = entry.device
-    peaks = {d.label: rate for d, rate in device.matrix_flops_per_second.items()}
-    vector = {d.label: rate for d, rate in device.vector_flops_per_second.items()}
-    row: dict[str, Any] = {
+    row = _plain_row(entry.device) | {"aliases": list(entry.aliases)}
+    if with_figures:
+        row["matrix_flops_per_second"] = _rates(entry.device.matrix_flops_per_second)
+        row["vector_flops_per_second"] = _rates(entry.device.vector_flops_per_second)
+        row["figures"] = _figure_rows(entry.figures)
+        row["study_figures"] = _figure_rows(entry.study_figures)
+    return row
+
+
+def _rates(table: Mapping[DType, float]) -> dict[str, float]:
+    return {dtype.label: rate for dtype, rate in table.items()}
+
+
+def _plain_row(device: Device) -> dict[str, Any]:
+    """A device's figures in SI; its peak is the one that a list compares by."""
+    tables = (device.matrix_flops_per_second, device.vector_flops_per_second)
+    peaks = [
+        table[dtype] for dtype in (DType.BF16, DType.FP16, DType.FP32) for table in tables if dtype in table
+    ]
+    return {
         "name": device.name,
         "title": device.title,
         "vendor": device.vendor,
@@ -86,16 +105,28 @@ def _device_row(entry: DeviceEntry, with_figures: bool = False) -> dict[str, Any
         "link_bytes_per_second": device.link_bytes_per_second,
         "power_watts": device.power_watts,
         "launch_seconds": device.launch_seconds,
-        "matrix_flops_per_second": (peaks | {}).get("bf16", peaks.get("fp16", vector["fp32"])),
-        "aliases": list(entry.aliases),
+        "matrix_flops_per_second": peaks[0],
         "note": device.note,
     }
-    if with_figures:
-        row["matrix_flops_per_second"] = peaks
-        row["vector_flops_per_second"] = vector
-        row["figures"] = _figure_rows(entry.figures)
-        row["study_figures"] = _figure_rows(entry.study_figures)
-    return row
+
+
+def _cpu_row() -> dict[str, Any]:
+    """The local machine: what calibration found, or what is known without it."""
+    from perfcast.errors import CalibrationError
+    from perfcast.prediction import local_memory_bytes, resolve_device
+
+    try:
+        return _plain_row(resolve_device("cpu"))
+    except CalibrationError:
+        return {
+            "name": "cpu",
+            "title": "this machine, not calibrated",
+            "year": None,
+            "memory_bytes": local_memory_bytes(),
+            "memory_bytes_per_second": None,
+            "matrix_flops_per_second": None,
+            "note": "run 'perfcast calibrate' to fill in the rest",
+        }
 
 
 def _model_row(entry: ModelEntry, with_figures: bool = False) -> dict[str, Any]:

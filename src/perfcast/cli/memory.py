@@ -11,18 +11,24 @@ from perfcast.cli.options import output_options, request_options, workload_optio
 
 @click.command()
 @workload_options
-@output_options(html=False, timeline=False)
-def memory(model: str, device: str, json_path: str | None, **options: Any) -> None:
+@output_options(html=True, timeline=False)
+def memory(model: str, device: str, json_path: str | None, html: str | None, **options: Any) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits."""
     from perfcast.prediction import predict_memory
     from perfcast.report.files import check_writable
 
-    check_writable(json_path)
+    for path in (json_path, html):
+        check_writable(path)
     forecast = predict_memory(model, device, **request_options(**options))
     if json_path:
         from perfcast.report.json_format import memory_to_dict, write_json
 
         write_json(memory_to_dict(forecast), json_path)
+    if html:
+        from perfcast.report.files import write_text_atomically
+        from perfcast.report.html import render_memory_html
+
+        write_text_atomically(html, render_memory_html(forecast))
     if json_path != "-":
         from rich.console import Console
 

@@ -19,6 +19,8 @@ Kind = OperationKind
 _TRANSCENDENTAL = frozenset(
     ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "erf", "sigmoid", "silu", "silu_backward", "gelu", "gelu_backward", "elu", "mish", "mish_backward", "softplus", "softplus_backward", "log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward", "pow", "logaddexp", "xlogy", "atan", "atan2", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward"]
 )
+#: Iterative instructions: several cycles a value.
+_DIVISIONS = frozenset("div sqrt rsqrt reciprocal addcdiv".split())
 _SCANS = frozenset({"cumsum", "cumprod", "logcumsumexp", "cummax"})
 _VECTOR_PRODUCTS = frozenset({"mv", "dot", "vdot", "addmv"})
 
@@ -27,7 +29,7 @@ PRODUCT_FAMILIES = frozenset(
     {
         "matmul_nn", "matmul_nt", "matmul_tn", "batched_matmul", "grouped_matmul", "convolution",
         "convolution_backward", "grouped_convolution", "grouped_convolution_backward", "attention",
-        "attention_backward", "recurrent", "recurrent_backward",
+        "attention_backward", "attention_causal", "attention_backward_causal", "recurrent", "recurrent_backward",
     }
 )  # fmt: skip
 
@@ -69,7 +71,13 @@ def family_of(operation: Operation) -> str:
     if kind is Kind.ELEMENTWISE:
         return _elementwise_family(operation)
     if kind is Kind.NORMALIZATION:
-        return ("batch_norm" if "batch_norm" in name or "group_norm" in name else "layer_norm") + backward
+        return _normalization_family(operation) + backward
+    if kind is Kind.SOFTMAX:
+        return ("safe_softmax" if "safe" in name else "log_softmax" if "log" in name else "softmax") + backward
+    if kind is Kind.POOLING:
+        return ("adaptive_pool" if "adaptive" in name else "avg_pool" if "avg" in name else "max_pool") + backward
+    if kind is Kind.ATTENTION:
+        return "attention" + backward + ("_causal" if operation.attribute("causal") else "")
     if kind is Kind.REDUCTION:
         return _reduction_family(operation)
     if kind is Kind.EMBEDDING:
@@ -85,7 +93,7 @@ def family_of(operation: Operation) -> str:
     return kind.value + (backward if kind in _KINDS_WITH_BACKWARD else "")
 
 
-_KINDS_WITH_BACKWARD = frozenset({Kind.ATTENTION, Kind.RECURRENT, Kind.SOFTMAX, Kind.POOLING, Kind.LOSS})
+_KINDS_WITH_BACKWARD = frozenset({Kind.RECURRENT, Kind.LOSS})
 
 
 def _is_backward(operation: Operation) -> bool:
@@ -101,11 +109,23 @@ def _matmul_family(operation: Operation) -> str:
 
 def _elementwise_family(operation: Operation) -> str:
     name = operation.name
+    if name.removesuffix("_") in ("gelu", "gelu_backward"):
+        return "gelu"
     if name.removesuffix("_") in _TRANSCENDENTAL:
         return "transcendental"
+    if name in _DIVISIONS:
+        return "division"
     if name.endswith("_") and not name.endswith("__"):
         return "update"
     return "elementwise_strided" if _reads_scattered(operation) else "elementwise"
+
+
+def _normalization_family(operation: Operation) -> str:
+    """Evaluation needs no statistics: PyTorch returns empty ones."""
+    if "batch_norm" not in operation.name and "group_norm" not in operation.name:
+        return "layer_norm"
+    has_statistics = len(operation.outputs) > 1 and operation.outputs[1].num_elements > 0
+    return "batch_norm" if has_statistics or _is_backward(operation) else "batch_norm_evaluate"
 
 
 def _reduction_family(operation: Operation) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.core.hardware import Device
 from perfcast.errors import CalibrationError
 
 SCHEMA = 1
+DATA_DIR_VARIABLE = "PERFCAST_DATA_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +178,76 @@ def _is_positive(value: object) -> bool:
 
 def _finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
+
+
+# ---- this machine's ----------------------------------------------------------------------------
+
+
+def data_folder() -> Path:
+    """The user's data folder, or what PERFCAST_DATA_DIR says."""
+    override = os.environ.get(DATA_DIR_VARIABLE)
+    return Path(override) if override else Path(platformdirs.user_data_path("perfcast"))
+
+
+def profile_path(device: str = "cpu", folder: Path | None = None) -> Path:
+    """Where calibration writes the profile."""
+    return (folder or data_folder()) / f"profile_{device}.json"
+
+
+def load_local_profile(device: str = "cpu", folder: Path | None = None) -> DeviceProfile:
+    """The profile of this machine.
+
+    Raises:
+        CalibrationError: There is none, or the file is broken.
+    """
+    path = profile_path(device, folder)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CalibrationError(f"{path}: this machine is not calibrated; run `perfcast calibrate`") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationError(f"{path}: cannot be read ({error}); run `perfcast calibrate`") from None
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CalibrationError(f"{path}: not valid JSON ({error}); run `perfcast calibrate`") from None
+    return DeviceProfile.from_json(data, str(path))
+
+
+def load_profile_of(device_name: str, folder: Path | None = None) -> DeviceProfile:
+    """The profile of a device by name.
+
+    Raises:
+        CalibrationError: It was never calibrated, or the file is broken.
+    """
+    if device_name != "cpu" and not profile_path(device_name, folder).exists():
+        raise CalibrationError(
+            f"'{device_name}' is not calibrated, and the linear cost model needs measurements of the device "
+            f"itself; use --device cpu after `perfcast calibrate`, or another cost model"
+        )
+    return load_local_profile(device_name, folder)
+
+
+def local_device(profile: DeviceProfile) -> Device:
+    """The device as measured. Its peaks are bounds: the fastest rates that any kernel reached."""
+    peaks = {DTYPES_BY_LABEL[label]: rate for label, rate in profile.peak_flops_per_second.items()}
+    return Device(
+        name=profile.device,
+        title=f"{profile.processor} ({profile.num_threads} threads)",
+        vendor="cpu" if profile.device == "cpu" else "nvidia",
+        architecture=profile.processor,
+        die=profile.processor,
+        year=int(profile.measured_at[:4]),
+        memory_bytes=profile.memory_bytes,
+        memory_bytes_per_second=profile.memory_bytes_per_second,
+        num_sms=profile.num_cores,
+        clock_hertz=0.0,
+        l2_bytes=profile.cache_bytes,
+        link_kind="none",
+        link_bytes_per_second=0.0,
+        power_watts=None,
+        launch_seconds=profile.launch_seconds,
+        vector_flops_per_second=peaks,
+        matrix_flops_per_second={},
+        note=f"as measured on {profile.measured_at} with PyTorch {profile.torch_version}",
+    )

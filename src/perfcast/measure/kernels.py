@@ -195,7 +195,7 @@ def _attentions() -> list[KernelCase]:
               (8, 8, 197, 64), (1, 8, 512, 64), (4, 12, 256, 64), (16, 3, 197, 64), (2, 8, 512, 32), (2, 16, 384, 64),
               (1, 4, 1024, 64), (4, 8, 96, 128), (32, 4, 50, 48)]  # fmt: skip
     for batch, heads, length, size in shapes:
-        for causal in (False, True):
+        for causal in (False, True):  # an unmasked kernel does not skip, a causal one does
             label = f"batch={batch} heads={heads} length={length} size={size} causal={int(causal)}"
             # [batch, length, heads, size] seen as [batch, heads, length, size], as a split of heads is.
             q = _heads(batch, length, heads, size)

@@ -9,22 +9,25 @@ from dataclasses import dataclass
 
 import torch
 
+from perfcast.measure.timer import Samples
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_forward, run_training_step
 
 #: What PyTorch does on a processor by default: foreach is for accelerators, fused only on request.
 CPU_OPTIMIZER = OptimizerChoice("adamw", "loop")
 
 _LEAST_WARM_UPS = 3
+_MOST_SPENT = 8
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Median over repeats, and the quartiles around it."""
+    """Median over repeats, and the quartiles around it; disturbed repeats are counted apart."""
 
     seconds: float
     lower_quartile_seconds: float
     upper_quartile_seconds: float
     repeats: int
+    num_disturbed: int = 0
 
 
 def step_of(program: Program, training: bool, optimizer: OptimizerChoice = CPU_OPTIMIZER) -> Callable[[], None]:
@@ -57,20 +60,28 @@ def measure_step(
     clock: Callable[[], float] = time.perf_counter,
     synchronize: Callable[[], None] = lambda: None,
 ) -> StepTime:
-    """Warm up, then run until both limits are met; the median."""
+    """Warm up, then run until both limits are met by undisturbed repeats; the median of these.
+
+    On a machine that never is quiet it stops after eight times ``least_seconds``; see ``timer``.
+    """
     for _ in range(_LEAST_WARM_UPS):
         step()
     synchronize()
-    samples: list[float] = []
-    spent = 0.0
-    while (spent < least_seconds or len(samples) < least_repeats) and len(samples) < most_repeats:
-        start = clock()
-        step()
-        synchronize()
-        samples.append(clock() - start)
-        spent += samples[-1]
-    low, middle, high = statistics.quantiles(samples, n=4) if len(samples) > 1 else (samples[0],) * 3
-    return StepTime(middle, low, high, len(samples))
+    samples = Samples()
+    spent, count = 0.0, 0
+    while count < most_repeats and spent < _MOST_SPENT * least_seconds:
+        with samples.watching() as taken:
+            start = clock()
+            step()
+            synchronize()
+            taken.append(clock() - start)
+        spent += taken[0]
+        count += 1
+        if spent >= least_seconds and samples.num_quiet >= least_repeats:
+            break
+    chosen = samples.chosen
+    low, middle, high = statistics.quantiles(chosen, n=4) if len(chosen) > 1 else (chosen[0],) * 3
+    return StepTime(middle, low, high, len(chosen), len(samples.disturbed))
 
 
 def synchronizer(device: str) -> Callable[[], None]:

@@ -6,6 +6,7 @@ since plotly reads a subset of HTML in labels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -149,13 +150,14 @@ def plot_roofline(forecast: Forecast) -> Figure:
 
 
 def plot_memory(forecast: Forecast) -> Figure:
-    """Memory held over time, stacked by category, with capacity and peak."""
+    """Memory held over time (node by node, if the nodes have no times), with capacity and peak."""
     from plotly import graph_objects as go
 
     memory = forecast.memory
     unit, size = ("GiB", GIB) if memory.peak_bytes >= GIB else ("MiB", MIB)
     kept = downsample_indices(memory.timeline_bytes, MAX_PLOTTED_POINTS, memory.peak_node)
-    starts = _start_seconds(forecast.node_seconds)
+    is_timed = not math.isnan(forecast.step_seconds)
+    starts = _start_seconds(forecast.node_seconds if is_timed else [1.0] * len(forecast.node_seconds))
     seconds = [starts[i] if i < len(starts) else 0.0 for i in kept]
     figure = go.Figure()
     for category in _stack_order(memory.timeline_bytes_by_category):
@@ -180,15 +182,18 @@ def plot_memory(forecast: Forecast) -> Figure:
             annotation_position="top left",
         )
     if 0 <= memory.peak_node < len(starts):
-        _mark_peak(figure, forecast, starts[memory.peak_node], size)
-    figure.update_xaxes(title="time in the step", tickformat="~s", ticksuffix="s", hoverformat=".4~s")
+        is_late = starts[memory.peak_node] > 0.5 * starts[-1]
+        _mark_peak(figure, forecast, starts[memory.peak_node], size, is_late)
+    if is_timed:
+        figure.update_xaxes(title="time in the step", tickformat="~s", ticksuffix="s", hoverformat=".4~s")
+    else:
+        figure.update_xaxes(title="operation of the step, in program order")
     figure.update_yaxes(title=f"memory ({unit})", range=[0, 1.22 * top / size])
     return _finish(figure, height=420, legend=True).update_layout(hovermode="x unified")
 
 
-def _mark_peak(figure: Figure, forecast: Forecast, seconds: float, size: int) -> None:
+def _mark_peak(figure: Figure, forecast: Forecast, seconds: float, size: int, late: bool) -> None:
     memory = forecast.memory
-    late = bool(forecast.node_seconds) and seconds > 0.5 * sum(forecast.node_seconds)
     figure.add_annotation(
         x=seconds,
         y=memory.peak_bytes / size,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfcast.core.forecast import Forecast, KindTime
 from perfcast.report import figures
-from perfcast.report.json_format import perfcast_version, tokens_per_second
-from perfcast.report.text import bound_by_kind, describe_peak, describe_workload
+from perfcast.report.json_format import largest_intervals, perfcast_version, tokens_per_second
+from perfcast.report.text import bound_by_kind, describe_fit, describe_peak, describe_workload
 from perfcast.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -122,6 +122,32 @@ def render_forecast_html(forecast: Forecast) -> str:
         Section("Kinds", _kind_table(forecast)),
         Section("Modules", _module_table(forecast.by_module)),
         Section("Operations", _operation_table(forecast)),
+        Section("Assumptions", _assumptions(forecast)),
+    ]
+    return page(title, sections)
+
+
+def render_memory_html(forecast: Forecast) -> str:
+    """Memory alone, for a forecast whose nodes have no times."""
+    title = f"Memory of {forecast.model} on {forecast.device_title or forecast.device}"
+    memory = forecast.memory
+    blocks = [
+        (
+            Cell(block.created_by_name or "before the step"),
+            Cell(block.created_by_module or "–"),
+            Cell(_words(block.category)),
+            Cell(format_bytes(block.num_bytes), block.num_bytes),
+            Cell(f"{block.created_by} – {block.freed_after}", block.created_by),
+        )
+        for block in largest_intervals(memory, MAX_ROWS)
+    ]
+    headings = ("Created by", "Module", "Category", "Size", "Alive from node to node")
+    left_out = _left_out(len(memory.intervals), "blocks")
+    lead = f'<p class="lead">{escape(describe_workload(forecast))} · {escape(describe_fit(memory))}</p>'
+    sections = [
+        Section("", lead),
+        Section("Memory over the step", _memory(forecast)),
+        Section("Largest blocks", table(headings, blocks) + left_out),
         Section("Assumptions", _assumptions(forecast)),
     ]
     return page(title, sections)
@@ -303,7 +329,7 @@ def _operation_table(forecast: Forecast) -> str:
 
 
 def _left_out(num_rows: int, what: str) -> str:
-    return f'<p class="note">The longest {MAX_ROWS} of {num_rows} {what}.</p>' if num_rows > MAX_ROWS else ""
+    return f'<p class="note">The first {MAX_ROWS} of {num_rows} {what}.</p>' if num_rows > MAX_ROWS else ""
 
 
 def _assumptions(forecast: Forecast) -> str:

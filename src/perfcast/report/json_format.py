@@ -56,6 +56,7 @@ def memory_to_dict(forecast: Forecast) -> dict[str, Any]:
         _header(forecast)
         | _memory(memory)
         | {
+            "memory_intervals": [asdict(interval) for interval in memory.intervals],
             "operations": [
                 {
                     "name": operation.name,

@@ -251,7 +251,7 @@ def _print_figures(figures: Iterable[Row], console: Console) -> None:
     """Figures with the numbers of their sources, then the sources: these are long and often shared."""
     table, sources = _grid(), dict[str, int]()
     for figure in figures:
-        value, unit = figure["value"], "" if figure["unit"] == "1" else figure["unit"]
+        value, unit = figure["value"], "" if figure["unit"] in ("1", "year") else figure["unit"]
         shown = f"{value:.10g}" if isinstance(value, float) else str(value)
         number = sources.setdefault(figure["source"], len(sources) + 1)
         table.add_row(*_plain(_words(figure["name"]), f"{shown} {unit}".rstrip(), f"[{number}]"))

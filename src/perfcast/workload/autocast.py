@@ -48,15 +48,22 @@ class CudaAutocast(TorchFunctionMode):
         super().__init__()
         self._dtype = dtype
         self._casts: dict[int, tuple[Any, Tensor]] = {}
+        self._is_forward = True
 
-    def clear_cache(self) -> None:
-        """Drop the copies of parameters, as leaving an autocast region does."""
+    def end_forward(self) -> None:
+        """Drop the copies of parameters, as leaving the autocast region does; the backward makes its own.
+
+        A checkpointed layer enters a region of its own when it runs again, and copies its parameters anew.
+        """
         self._casts.clear()
+        self._is_forward = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not (self._is_forward or torch.is_grad_enabled()):
+            return func(*args, **kwargs)  # the backward itself runs outside the region
         name = getattr(func, "__name__", "")
         target: torch.dtype | None = None
         if name in _LOWER_PRECISION:
@@ -80,7 +87,7 @@ class CudaAutocast(TorchFunctionMode):
         return value
 
     def _cached_cast(self, value: Tensor, dtype: torch.dtype) -> Tensor:
-        is_cacheable = value.is_leaf and value.requires_grad and dtype is self._dtype
+        is_cacheable = self._is_forward and value.is_leaf and value.requires_grad and dtype is self._dtype
         if not is_cacheable:
             return value.to(dtype)
         key = id(value)

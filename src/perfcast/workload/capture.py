@@ -27,7 +27,7 @@ from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor
 from perfcast.errors import CaptureError, PerfcastError
 from perfcast.workload.autocast import CudaAutocast
-from perfcast.workload.composite import AcceleratorCalls
+from perfcast.workload.composite import AcceleratorCalls, run_backward
 from perfcast.workload.fold import LayerRun, NotFoldableError, find_layer_runs, skipping_layers
 from perfcast.workload.recorder import Recorder
 from perfcast.workload.recording import Recording
@@ -139,8 +139,7 @@ def _record(program: Program, options: CaptureOptions) -> Recording:
                 stack.enter_context(AcceleratorCalls(recorder))
             if options.training:
                 for _ in range(options.num_micro_batches):
-                    with _autocast(options):
-                        run_forward_backward(program, recorder.announce)
+                    _run_micro_batch(program, recorder, options)
             else:
                 _run_inference(program, recorder, options)
         for name, parameter in named:
@@ -157,6 +156,17 @@ def _record(program: Program, options: CaptureOptions) -> Recording:
     return Recording(recorder.nodes, recorder.operations, recorder.tensors, storages, parameters, gradients)
 
 
+def _run_micro_batch(program: Program, recorder: Recorder, options: CaptureOptions) -> None:
+    with _autocast(options) as end_forward:
+
+        def on_phase(phase: Phase) -> None:
+            if phase is Phase.BACKWARD:
+                end_forward()
+            recorder.announce(phase)
+
+        run_forward_backward(program, on_phase, run_backward)
+
+
 def _run_inference(program: Program, recorder: Recorder, options: CaptureOptions) -> None:
     with _autocast(options):
         output = run_forward(program)
@@ -166,16 +176,16 @@ def _run_inference(program: Program, recorder: Recorder, options: CaptureOptions
 
 
 @contextmanager
-def _autocast(options: CaptureOptions) -> Iterator[None]:
+def _autocast(options: CaptureOptions) -> Iterator[Callable[[], None]]:
+    """Mixed precision, if any; gives what is to be called when the forward ends."""
     if options.autocast_dtype is None:
-        yield
+        yield lambda: None
     elif options.for_accelerator:
         with CudaAutocast(options.autocast_dtype) as mode:
-            yield
-            mode.clear_cache()
+            yield mode.end_forward
     else:
         with torch.autocast("cpu", options.autocast_dtype):
-            yield
+            yield torch.clear_autocast_cache
 
 
 def _register_inputs(recorder: Recorder, program: Program) -> None:

@@ -70,6 +70,25 @@ class AcceleratorCalls(TorchFunctionMode):
         return _GroupedProduct.apply(self._recorder, a, b, offs)  # type: ignore[no-untyped-call]
 
 
+def run_backward(loss: Tensor) -> None:
+    """``loss.backward()`` with the function modes left on.
+
+    PyTorch switches them off inside every call that they see, ``backward`` too; a checkpointed forward
+    would then run again as another program than the one that it repeats. The engine itself is not seen.
+    """
+    with torch.no_grad():
+        gradients = torch.autograd._make_grads((loss,), (None,), is_grads_batched=False)
+    torch.autograd.graph._engine_run_backward(
+        (loss,), gradients, False, False, (), allow_unreachable=True, accumulate_grad=True
+    )
+
+
+def _record_forward(recorder: Recorder, name: str, args: tuple[Any, ...], out: Any) -> None:
+    """A custom function's forward runs without grad mode, by which a recorder knows a recomputed forward."""
+    with torch.enable_grad():
+        recorder.record(name, args, {}, out)
+
+
 class _Attention(torch.autograd.Function):
     """One fused attention kernel; it saves its inputs, its output and one fp32 number per row."""
 
@@ -88,7 +107,7 @@ class _Attention(torch.autograd.Function):
             # Fused kernels write [batch, query, head, size], so that merging the heads is a view.
             output = query.new_empty(batch, num_queries, heads, value.shape[-1]).transpose(1, 2)
             logsumexp = query.new_empty(batch, heads, num_queries, dtype=torch.float32)
-        recorder.record("attention", (query, key, value, mask, causal), {}, (output, logsumexp))
+        _record_forward(recorder, "attention", (query, key, value, mask, causal), (output, logsumexp))
         ctx.recorder, ctx.causal = recorder, causal
         ctx.save_for_backward(query, key, value, output, logsumexp, mask)
         return output
@@ -110,7 +129,7 @@ class _GroupedProduct(torch.autograd.Function):
     def forward(ctx: Any, recorder: Recorder, a: Tensor, b: Tensor, offsets: Tensor | None) -> Tensor:
         with recorder.paused():
             output = a.new_empty(a.shape[0], b.shape[-1])
-        recorder.record("_grouped_mm", (a, b, offsets), {}, output)
+        _record_forward(recorder, "_grouped_mm", (a, b, offsets), output)
         ctx.recorder = recorder
         ctx.save_for_backward(a, b, offsets)
         return output

@@ -21,6 +21,7 @@ from perfcast.workload.balanced_experts import balance_experts
 from perfcast.workload.step import Program
 
 _MAX_SIZE = 10**9
+_MAX_LAYERS = 10**4
 _SIZE_WORDS = (
     "size layers layer heads head dim embd positions d_model d_ff d_kv inner experts hidden num_channels"
 ).split()
@@ -100,8 +101,9 @@ def _check_sizes(config: Mapping[str, Any], where: str) -> None:
         if is_size and isinstance(value, int | float) and not isinstance(value, bool):
             if value < 0:
                 raise ModelError(f"{where}: {key} is {value}; a size cannot be negative")
-            if value > _MAX_SIZE:
-                raise ModelError(f"{where}: {key} is {value}; no model is that large (limit {_MAX_SIZE})")
+            limit = _MAX_LAYERS if key.endswith(("layer", "layers")) else _MAX_SIZE
+            if value > limit:
+                raise ModelError(f"{where}: {key} is {value}; no model is that large (limit {limit})")
             if value == 0 and key in (
                 "hidden_size",
                 "n_embd",

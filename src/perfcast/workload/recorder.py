@@ -135,7 +135,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """(module path, whether recomputed) of what runs now."""
         if self.phase is not Phase.BACKWARD:
             return self._module_stack[-1], False
-        if torch.is_grad_enabled():
+        # Only a forward runs modules or has grad mode on, which a custom function's forward has not.
+        if torch.is_grad_enabled() or len(self._module_stack) > 1:
             return self._module_stack[-1], True
         node = torch._C._current_autograd_node()
         if node is None:

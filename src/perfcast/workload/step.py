@@ -65,13 +65,21 @@ def run_training_step(
     optimizer.zero_grad(set_to_none=True)
 
 
-def run_forward_backward(program: Program, on_phase: Callable[[Phase], None] = _ignore_phase) -> None:
+def _run_backward(loss: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def run_forward_backward(
+    program: Program,
+    on_phase: Callable[[Phase], None] = _ignore_phase,
+    run_backward: Callable[[Tensor], None] = _run_backward,
+) -> None:
     """Forward and backward of one micro-batch; gradients accumulate in ``.grad``."""
     on_phase(Phase.FORWARD)
     loss_function = program.loss_function or default_loss
     loss = loss_function(program.module(*program.args, **program.kwargs))
     on_phase(Phase.BACKWARD)
-    loss.backward()  # type: ignore[no-untyped-call]
+    run_backward(loss)
 
 
 def run_forward(program: Program) -> Any:

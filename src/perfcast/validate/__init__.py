@@ -1,0 +1,1 @@
+"""Measured against predicted, every predictor side by side."""
