@@ -43,7 +43,7 @@ MODULES = {module_name(path): path for path in FILES}
 
 
 def room_of(module: str) -> str:
-    return (module.split(".") + [""])[1]
+    return [*module.split("."), ""][1]
 
 
 @cache

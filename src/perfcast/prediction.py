@@ -23,6 +23,7 @@ from perfcast.cost.model import CostModel, Estimates
 from perfcast.cost.roofline import Roofline
 from perfcast.cost.spread import load_spread
 from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.memory.first_touch import with_first_touch
 from perfcast.memory.liveness import estimate_memory
 
 if TYPE_CHECKING:
@@ -204,6 +205,8 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
         fold_layers=request.fold_layers,
     )
     graph, program = capture(_program_builder(request, shape), options)
+    if device.is_cpu:
+        graph = with_first_touch(graph)
     return lower(graph, device, request.dtype), program
 
 

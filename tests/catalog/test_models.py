@@ -13,9 +13,11 @@ REQUIRED = """
     gpt2 gpt2-medium gpt2-large gpt2-xl gpt3-xl gpt3-2.7b gpt3-6.7b gpt3-13b gpt3-175b
     bert-base bert-large opt-125m opt-1.3b opt-13b opt-66b
     llama2-7b llama2-13b llama2-70b llama3-8b llama3-70b llama3.1-8b llama3.1-70b llama3.1-405b llama3.2-1b
-    mistral-7b mixtral-8x7b mixtral-8x22b deepseek-v3 qwen2.5-7b qwen3-8b qwen3-30b-a3b gemma-2b gemma2-9b gemma3-1b
+    mistral-7b mixtral-8x7b mixtral-8x22b deepseek-v3 qwen2.5-7b qwen3-8b qwen3-30b-a3b
+    gemma-2b gemma2-9b gemma3-1b
     t5-small t5-base t5-large t5-3b t5-11b switch-base-8 vit-b-16 vit-l-16 resnet-50 dlrm-mlperf dlrm-small
-    megatron-22b megatron-175b megatron-530b megatron-1t neusight-gpt3-xl neusight-gpt2-large neusight-bert-large
+    megatron-22b megatron-175b megatron-530b megatron-1t neusight-gpt3-xl
+    neusight-gpt2-large neusight-bert-large
 """.split()
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)

@@ -193,9 +193,11 @@ def test_a_precision_that_the_device_lacks_lists_what_it_has(perfcast, tiny: str
         (json.dumps(TINY | {"n_layer": 10**6}), "n_layer is 1000000; no model is that large"),
         (json.dumps(TINY | {"n_head": "two"}), "refuses this config"),
     ],
-    ids=["cut-off", "empty", "words", "binary", "deep", "list", "no-type", "unknown-type", "unknown-architecture"]
-    + ["negative", "zero", "indivisible", "absurd", "too-deep", "text"],
-)  # fmt: skip
+    ids="""
+        cut-off empty words binary deep list no-type unknown-type unknown-architecture negative zero
+        indivisible absurd too-deep text
+    """.split(),
+)
 @pytest.mark.parametrize("verb", ["predict", "memory"])
 def test_a_broken_config_is_one_line_and_no_traceback(
     perfcast, tmp_path: Path, verb: str, text: str, says: str
@@ -320,7 +322,7 @@ def test_the_catalog_lists_all_as_json(perfcast, kind: str, least: int):
     assert outcome.code == 0
     rows = json.loads(outcome.out)[kind]
     assert len(rows) >= least
-    assert all(row["figures"] for row in rows)
+    assert all(row["figures"] for row in rows if row["name"] != "cpu")
 
 
 @pytest.mark.parametrize(

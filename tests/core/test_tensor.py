@@ -12,8 +12,15 @@ from perfcast.core.tensor import TensorType
 
 @pytest.mark.parametrize(
     ("dtype", "elements", "num_bytes"),
-    [(DType.FP64, 3, 24), (DType.TF32, 3, 12), (DType.BF16, 3, 6), (DType.BOOL, 3, 3), (DType.FP6, 4, 3)]
-    + [(DType.FP4, 3, 2), (DType.FP4, 0, 0)],
+    [
+        (DType.FP64, 3, 24),
+        (DType.TF32, 3, 12),
+        (DType.BF16, 3, 6),
+        (DType.BOOL, 3, 3),
+        (DType.FP6, 4, 3),
+        (DType.FP4, 3, 2),
+        (DType.FP4, 0, 0),
+    ],
 )
 def test_packed_elements_take_whole_bytes(dtype: DType, elements: int, num_bytes: int):
     assert dtype.bytes_of(elements) == num_bytes

@@ -14,22 +14,36 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2 train bf16": ("gpt2", "h100-sxm", {"batch_size": 4, "dtype": "bf16"}),
     "gpt2 train fp32 eager": ("gpt2", "v100-sxm-32gb", {"sequence_length": 512, "attention": "eager"}),
     "gpt2 train two micro-batches": (
-        "gpt2", "a100-sxm-80gb", {"batch_size": 8, "micro_batch_size": 4, "optimizer_implementation": "fused"},
+        "gpt2",
+        "a100-sxm-80gb",
+        {"batch_size": 8, "micro_batch_size": 4, "optimizer_implementation": "fused"},
     ),
     "bert-base train tf32": ("bert-base", "a100-sxm-80gb", {"batch_size": 8, "dtype": "tf32"}),
     "bert-base inference": ("bert-base", "t4", {"mode": "prefill", "batch_size": 16, "dtype": "fp16"}),
     "llama3.2-1b train checkpointed": (
-        "llama3.2-1b", "h100-sxm", {"sequence_length": 1024, "dtype": "bf16", "recompute": "full"},
+        "llama3.2-1b",
+        "h100-sxm",
+        {"sequence_length": 1024, "dtype": "bf16", "recompute": "full"},
     ),
-    "llama3.2-1b prefill": ("llama3.2-1b", "l4", {"mode": "prefill", "sequence_length": 2048, "dtype": "bf16"}),
+    "llama3.2-1b prefill": (
+        "llama3.2-1b",
+        "l4",
+        {"mode": "prefill", "sequence_length": 2048, "dtype": "bf16"},
+    ),
     "llama3.2-1b decode": (
-        "llama3.2-1b", "mi300x", {"mode": "decode", "batch_size": 16, "sequence_length": 2048, "dtype": "bf16"},
+        "llama3.2-1b",
+        "mi300x",
+        {"mode": "decode", "batch_size": 16, "sequence_length": 2048, "dtype": "bf16"},
     ),
     "resnet-50 train": ("resnet-50", "v100-sxm-16gb", {"batch_size": 32, "optimizer": "momentum"}),
     "t5-small train": ("t5-small", "a100-sxm-40gb", {"batch_size": 8, "dtype": "bf16"}),
-    "mixtral-8x7b prefill": ("mixtral-8x7b", "h200-sxm", {"mode": "prefill", "sequence_length": 512, "dtype": "bf16"}),
+    "mixtral-8x7b prefill": (
+        "mixtral-8x7b",
+        "h200-sxm",
+        {"mode": "prefill", "sequence_length": 512, "dtype": "bf16"},
+    ),
     "dlrm-small train": ("dlrm-small", "t4", {"batch_size": 2048, "optimizer": "sgd"}),
-}  # fmt: skip
+}
 
 
 def figures_of(name: str) -> dict[str, float]:

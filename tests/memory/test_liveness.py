@@ -17,7 +17,7 @@ A, P, T = Category.ACTIVATION, Category.PARAMETER, Category.TEMPORARY
 
 
 def graph_of(nodes: list[tuple[list[int], list[int]]], storages: list[Storage], views: int = 0) -> Graph:
-    """Nodes as (inputs, outputs) by tensor; tensor i looks into storage i, and ``views`` more into storage 0."""
+    """Nodes as (inputs, outputs) by tensor: tensor i looks into storage i, ``views`` more into storage 0."""
     tensors = [Tensor(ANY_TYPE, i) for i in range(len(storages))] + [Tensor(ANY_TYPE, 0)] * views
     issued = tuple(
         Node(0, Phase.FORWARD, f"layer.{i}", tuple(reads), tuple(writes))

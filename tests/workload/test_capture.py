@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -161,8 +162,8 @@ def autocast_of(function: Callable[..., Any], *args: Any, **parameters: tuple[in
         (lambda m, x: torch.cat([x @ m.w, x]), "cat", DType.FP32),
         (lambda m, x: (x @ m.w).sum(), "sum", DType.FP32),
     ],
-    ids=["matmul", "linear", "softmax", "softmax-with-dtype", "layer_norm", "gelu", "exp", "add", "cat", "sum"],
-)  # fmt: skip
+    ids="matmul linear softmax softmax-with-dtype layer_norm gelu exp add cat sum".split(),
+)
 def test_autocast_follows_the_lists_of_cuda(function, operator: str, dtype: DType):
     graph = autocast_of(function, torch.zeros(4, 8), w=(8, 8), b=(8,))
     assert output_dtypes(graph, operator) == {dtype}
@@ -310,6 +311,30 @@ def test_what_a_checkpoint_runs_again_is_marked_and_counts_apart():
     assert graph.recompute_flops == 2 * 4 * 8 * 8
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = torch.mul(x, 2)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return torch.neg(gradient)
+
+
+def test_a_custom_functions_forward_that_runs_again_is_told_from_its_backward():
+    def build() -> nn.Module:
+        module = Checkpointed()
+        module.body[1] = Calls(lambda _, x: Doubled.apply(x))
+        return module
+
+    graph = graph_of(build, torch.zeros(4, 8))
+    found = [(n.phase, n.module, n.recomputed) for n in nodes_named(graph, "mul")]
+    assert found == [(Phase.FORWARD, "body.1", False), (Phase.BACKWARD, "body.1", True)]
+    assert [(n.module, n.recomputed) for n in nodes_named(graph, "neg")] == [("body.1", False)]
+
+
 class CheckpointedAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -383,6 +408,14 @@ def test_a_model_that_cannot_be_built_is_one_error_that_names_the_line():
         capture(build, CaptureOptions())
 
 
+def test_an_error_leaves_the_log_of_torch_as_it_was():
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    with pytest.raises(CaptureError):
+        inference(lambda: Calls(branches), torch.zeros(4))
+    assert logger.level == before
+
+
 @pytest.mark.parametrize(
     "output", [{"ids": "text"}, torch.zeros(4, dtype=torch.int64)], ids=["no-tensor", "integers"]
 )
@@ -397,7 +430,7 @@ def test_a_module_without_parameters_cannot_be_trained():
 
 
 def test_an_unknown_optimizer_is_named_with_close_ones():
-    with pytest.raises(UnknownNameError, match="unknown optimizer 'adamx'. Did you mean adam"):
+    with pytest.raises(UnknownNameError, match=r"unknown optimizer 'adamx'\. Did you mean adam"):
         graph_of(Outer, torch.zeros(4, 8), optimizer=OptimizerChoice("adamx"))
 
 

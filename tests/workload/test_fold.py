@@ -24,11 +24,12 @@ LLAMA = {**TINY, "model_type": "llama", "num_hidden_layers": 8, "num_key_value_h
 T5 = {"model_type": "t5", "num_layers": 8, "num_decoder_layers": 8, "d_model": 32, "d_kv": 16, "d_ff": 48,
       "num_heads": 2, "vocab_size": 64, "decoder_start_token_id": 0}  # fmt: skip
 DEEPSEEK = {**TINY, "model_type": "deepseek_v3", "num_hidden_layers": 9, "first_k_dense_replace": 2,
-            "num_key_value_heads": 2, "moe_intermediate_size": 16, "n_routed_experts": 8, "num_experts_per_tok": 2,
-            "n_group": 2, "topk_group": 1, "n_shared_experts": 1, "q_lora_rank": 16, "kv_lora_rank": 16,
-            "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}  # fmt: skip
-GEMMA3 = {**TINY, "model_type": "gemma3_text", "num_hidden_layers": 14, "num_key_value_heads": 1, "head_dim": 16,
-          "layer_types": ["sliding_attention", "full_attention"] * 7, "sliding_window": 4}  # fmt: skip
+            "num_key_value_heads": 2, "moe_intermediate_size": 16, "n_routed_experts": 8, "n_group": 2,
+            "num_experts_per_tok": 2, "topk_group": 1, "n_shared_experts": 1, "q_lora_rank": 16,
+            "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}  # fmt: skip
+GEMMA3 = {**TINY, "model_type": "gemma3_text", "num_hidden_layers": 14, "num_key_value_heads": 1,
+          "head_dim": 16, "sliding_window": 4,
+          "layer_types": ["sliding_attention", "full_attention"] * 7}  # fmt: skip
 
 
 class Block(nn.Module):

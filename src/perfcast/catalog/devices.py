@@ -107,7 +107,8 @@ def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str
                 raise CatalogError(f"{where}.{group}: unknown element type {dtype!r}")
             figures[f"{group}.{dtype}"] = parse_figure(entry, sources, f"{where}.{group}.{dtype}")
     study = {
-        k: parse_figure(v, sources, f"{where}.neusight.{k}") for k, v in parse_table(table, "neusight", where).items()
+        key: parse_figure(entry, sources, f"{where}.neusight.{key}")
+        for key, entry in parse_table(table, "neusight", where).items()
     }
     device = _device_from(name, table, figures)
     _check_plausible(device, where)

@@ -60,10 +60,8 @@ class Device:
         Raises:
             PlanError: The device has no unit for this type.
         """
-        if matrix_units:
-            wanted, tables = dtype, (self.matrix_flops_per_second, self.vector_flops_per_second)
-        else:
-            wanted, tables = _widened(dtype), (self.vector_flops_per_second,)
+        wanted = dtype if matrix_units else _widened(dtype)
+        tables = [self.matrix_flops_per_second] * matrix_units + [self.vector_flops_per_second]
         for table in tables:
             if wanted in table:
                 return table[wanted]

@@ -281,7 +281,8 @@ class _Geometry:
 
 def _pooling() -> list[KernelCase]:
     cases = []
-    for batch, channels, side in ((1, 16, 16), (8, 32, 32), (16, 64, 32), (8, 64, 56), (16, 128, 14), (16, 64, 64)):
+    for batch, channels, side in ((1, 16, 16), (2, 24, 20), (4, 32, 16), (8, 16, 24), (8, 32, 32), (4, 96, 28), (16, 64, 32),
+                                  (8, 64, 56), (16, 128, 14), (16, 64, 64)):
         label = f"batch={batch} c={channels} side={side}"
         x, half = _floats(batch, channels, side, side), _floats(batch, channels, side // 2, side // 2)
         indices = _integers(side * side, batch, channels, side // 2, side // 2)
@@ -369,7 +370,7 @@ def _rows() -> list[KernelCase]:
             _case("sum_rows", label, lambda x: aten.sum(x, [1]), x),
             _case("mean_rows", label, lambda x: aten.mean(x, [1], True), x),
         ]
-    for rows, width in ((64, 1000), (512, 2000), (1024, 4000), (256, 10000), (1024, 8000), (128, 50000)):
+    for rows, width in ((16, 500), (64, 1000), (100, 3000), (512, 2000), (1024, 4000), (256, 10000), (1024, 8000), (128, 50000)):
         label, x = f"rows={rows} width={width}", _floats(rows, width)
         cases += [
             _case("log_softmax", label, lambda x: aten._log_softmax(x, -1, False), x),
@@ -377,7 +378,7 @@ def _rows() -> list[KernelCase]:
             _case("nll_loss", label, lambda x, t: aten.nll_loss_forward(x, t, None, 1, -100), x, _integers(width, rows)),
             _case("nll_loss_backward", label, _nll_loss_backward, _floats(), x, _integers(width, rows), _floats()),
         ]  # fmt: skip
-    for batch, heads, length in ((2, 4, 64), (8, 8, 128), (4, 8, 197), (2, 12, 256)):
+    for batch, heads, length in ((1, 2, 32), (2, 4, 64), (4, 4, 96), (8, 4, 112), (8, 8, 128), (4, 8, 197), (2, 12, 256)):
         x = _floats(batch, heads, length, length)
         label = f"batch={batch} heads={heads} length={length}"
         cases.append(_case("safe_softmax", label, lambda x: aten._safe_softmax(x, -1), x))
@@ -399,7 +400,7 @@ def _nll_loss_backward(g: Tensor, x: Tensor, t: Tensor, total: Tensor) -> Any:
 
 def _batch_norms() -> list[KernelCase]:
     cases = []
-    for batch, channels, side in ((1, 16, 8), (4, 32, 16), (8, 32, 32), (16, 64, 16), (8, 64, 56), (16, 64, 32), (8, 256, 14), (16, 512, 7),
+    for batch, channels, side in ((1, 16, 8), (2, 16, 12), (4, 32, 16), (2, 64, 28), (8, 32, 32), (4, 128, 20), (16, 64, 16), (8, 64, 56), (16, 64, 32), (8, 256, 14), (16, 512, 7),
                                   (16, 96, 56)):  # fmt: skip
         label = f"batch={batch} c={channels} side={side}"
         x, c = _floats(batch, channels, side, side), _floats(channels)

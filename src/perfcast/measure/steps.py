@@ -70,18 +70,18 @@ def measure_step(
     samples = Samples()
     spent, count = 0.0, 0
     while count < most_repeats and spent < _MOST_SPENT * least_seconds:
-        with samples.watching() as taken:
-            start = clock()
-            step()
-            synchronize()
-            taken.append(clock() - start)
-        spent += taken[0]
+        start = clock()
+        step()
+        synchronize()
+        seconds = clock() - start
+        samples.add(seconds)
+        spent += seconds
         count += 1
-        if spent >= least_seconds and samples.num_quiet >= least_repeats:
+        if spent >= least_seconds and len(samples.quiet) >= least_repeats:
             break
-    chosen = samples.chosen
+    chosen = samples.quiet
     low, middle, high = statistics.quantiles(chosen, n=4) if len(chosen) > 1 else (chosen[0],) * 3
-    return StepTime(middle, low, high, len(chosen), len(samples.disturbed))
+    return StepTime(middle, low, high, len(chosen), samples.num_disturbed)
 
 
 def synchronizer(device: str) -> Callable[[], None]:

@@ -2,18 +2,15 @@
 
 Interleaving means that the cases of a group take turns, so that a disturbance of a second falls on one
 round of each and not on all rounds of one. Kernels of several threads wait for the slowest, so another
-program on one core stretches them manifold. Linux counts how long each thread was ready but had no core
-(the second figure of ``/proc/self/task/*/schedstat``); samples of which that was more than a fiftieth are
-set aside while there are others.
+program on one core stretches them manifold: samples half as long again as the fastest are set aside as
+disturbed, and more are taken in their place.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 Call = Callable[[], Any]
@@ -23,8 +20,7 @@ _WARM_UP_SECONDS = 2e-3
 _MOST_REPEATS = 1000
 _MOST_EXTRA_ROUNDS = 6
 _ENOUGH = 3
-_TOLERATED_WAIT = 0.02
-_TASKS = Path("/proc/self/task")
+_STRETCHED = 1.5
 
 
 class Timer(Protocol):
@@ -52,56 +48,39 @@ def _interleaved(
     samples = [Samples() for _ in calls]
     for turn in range(rounds * _MOST_EXTRA_ROUNDS):
         for call, count, mine in zip(calls, repeats, samples, strict=True):
-            if turn < rounds or mine.num_quiet < min(_ENOUGH, rounds):
+            if turn < rounds or len(mine.quiet) < min(_ENOUGH, rounds):
                 # Shorter samples slip between the disturbances of a busy machine.
                 count = count if turn < rounds else max(1, count // 4)
                 call()
-                with mine.watching() as taken:
-                    taken.append(seconds_of(call, count) / count)
+                mine.add(seconds_of(call, count) / count)
     return [mine.median for mine in samples]
 
 
 class Samples:
-    """Times, each with whether the system took a core away meanwhile."""
+    """Times of the same thing, of which some were disturbed."""
 
     def __init__(self) -> None:
-        self.quiet: list[float] = []
-        self.disturbed: list[float] = []
+        self._seconds: list[float] = []
 
-    @contextmanager
-    def watching(self) -> Iterator[list[float]]:
-        """Times put in the list are filed by what happens inside."""
-        start, before = time.perf_counter(), waiting_seconds()
-        taken: list[float] = []
-        yield taken
-        waited, spent = waiting_seconds() - before, time.perf_counter() - start
-        (self.quiet if waited <= _TOLERATED_WAIT * spent else self.disturbed).extend(taken)
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._seconds.append(seconds)
 
     @property
-    def num_quiet(self) -> int:
-        """Undisturbed samples so far."""
-        return len(self.quiet)
+    def quiet(self) -> list[float]:
+        """Those within half as much again of the fastest."""
+        limit = _STRETCHED * min(self._seconds, default=0.0)
+        return [seconds for seconds in self._seconds if seconds <= limit]
 
     @property
-    def chosen(self) -> list[float]:
-        """The undisturbed samples; if there is none, the fastest of the others."""
-        return self.quiet or sorted(self.disturbed)[: 1 + len(self.disturbed) // 10]
+    def num_disturbed(self) -> int:
+        """How many are set aside."""
+        return len(self._seconds) - len(self.quiet)
 
     @property
     def median(self) -> float:
-        """Of the chosen ones."""
-        return statistics.median(self.chosen)
-
-
-def waiting_seconds() -> float:
-    """How long the threads of this process were ready but had no core; 0 where the system does not say."""
-    total = 0
-    for task in _TASKS.glob("*/schedstat"):
-        try:
-            total += int(task.read_text().split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
-    return total * 1e-9
+        """Of the quiet ones."""
+        return statistics.median(self.quiet)
 
 
 def _warm_up(call: Call, seconds_of: Callable[[Call, int], float]) -> int:

@@ -167,6 +167,6 @@ def _protocol(profile: DeviceProfile, num_cases: int, num_chosen: int) -> dict[s
         "forecast": "captured on symbolic tensors as the processor runs it, each different operation priced once, "
         "summed over nodes; pages touched anew added by memory.first_touch",
         "measured": "one process, PyTorch's default threads and allocator, after three warm-ups; median of the "
-        "repeats in which the system took no core away",
+        "repeats that took less than half as long again as the fastest",
         "sampling": "all cases" if num_chosen == num_cases else f"{num_chosen} of {num_cases} cases by a fixed hash",
     }

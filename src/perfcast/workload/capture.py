@@ -348,6 +348,8 @@ def _capture_errors(doing: str) -> Iterator[None]:
         raise CaptureError(
             f"{doing} failed at {_line_of(error)}: {type(error).__name__}: {message}"
         ) from error
+    finally:
+        logger.setLevel(level)
 
 
 def _line_of(error: BaseException) -> str:

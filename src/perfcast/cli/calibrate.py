@@ -1,0 +1,36 @@
+"""``perfcast calibrate``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--quick", is_flag=True, help="A third of the measurements; a coarser fit.")
+@click.option("--restart", is_flag=True, help="Forget what was measured before.")
+@click.option("--html", metavar="FILE", help="Every measured point and fitted line, as one page.")
+def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None:
+    """Measure this machine's kernels and fit a profile of it, for --device cpu and --cost-model linear.
+
+    Takes some minutes. Ctrl-C loses nothing: the next run measures what is missing.
+    """
+    from rich.console import Console
+
+    from perfcast.measure.calibrate import calibrate as run_calibration
+    from perfcast.measure.calibrate import measurements_of
+    from perfcast.measure.store import load_records, measurements_path, profile_path
+    from perfcast.report.files import check_writable, write_text_atomically
+    from perfcast.report.text import print_calibration
+
+    check_writable(html)
+    console = Console(highlight=False)
+    profile = run_calibration(device, progress=Console(stderr=True), quick=quick, restart=restart)
+    print_calibration(profile, console)
+    console.print(f"wrote {profile_path(device)}", markup=False, soft_wrap=True)
+    if html:
+        from perfcast.report.calibration import render_calibration_html
+
+        measurements = measurements_of(load_records(measurements_path(device)))
+        write_text_atomically(html, render_calibration_html(profile, measurements))
+        console.print(f"wrote {html}", markup=False)
