@@ -21,7 +21,7 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     from perfcast.measure.calibrate import measurements_of
     from perfcast.measure.store import load_records, measurements_path, profile_path
     from perfcast.report.files import check_writable, write_text_atomically
-    from perfcast.report.text import print_calibration
+    from perfcast.report.calibration import print_calibration
 
     check_writable(html)
     console = Console(highlight=False)

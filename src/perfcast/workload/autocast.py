@@ -49,6 +49,18 @@ class CudaAutocast(TorchFunctionMode):
         self._dtype = dtype
         self._casts: dict[int, tuple[Any, Tensor]] = {}
         self._is_forward = True
+        self._was_enabled = False
+
+    def __enter__(self) -> CudaAutocast:
+        # Programs ask whether autocast is on; it does not touch CPU tensors.
+        self._was_enabled = torch.is_autocast_enabled("cuda")
+        torch.set_autocast_enabled("cuda", True)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        torch.set_autocast_enabled("cuda", self._was_enabled)
 
     def end_forward(self) -> None:
         """Drop the copies of parameters, as leaving the autocast region does; the backward makes its own.
@@ -57,6 +69,7 @@ class CudaAutocast(TorchFunctionMode):
         """
         self._casts.clear()
         self._is_forward = False
+        torch.set_autocast_enabled("cuda", self._was_enabled)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

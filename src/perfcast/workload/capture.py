@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -100,7 +101,8 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
 
 
 def _build(build: Callable[[], Program], options: CaptureOptions) -> Program:
-    with _capture_errors("building the model"), _without_truncated_normal():
+    with _capture_errors("building the model"), _without_truncated_normal(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         program = build()
     program.module.train(options.training)
     return program
@@ -133,6 +135,7 @@ def _record(program: Program, options: CaptureOptions) -> Recording:
         with ExitStack() as stack:
             stack.enter_context(_capture_errors("running the model"))
             stack.enter_context(program.symbolic_context())
+            stack.enter_context(_without_inference_shortcuts())
             stack.enter_context(recorder.following_modules())
             stack.enter_context(recorder)
             if options.for_accelerator:
@@ -306,6 +309,17 @@ class _Merge:
             for node in recorder.nodes
         ]
         return Recording(nodes, operations, tensors, storages, base.parameters, base.gradients)
+
+
+@contextmanager
+def _without_inference_shortcuts() -> Iterator[None]:
+    """PyTorch's transformer layers have one opaque kernel for inference; their own operators say more."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

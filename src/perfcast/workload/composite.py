@@ -31,6 +31,8 @@ class AcceleratorCalls(TorchFunctionMode):
             functional.dropout: self._dropout,
             torch._grouped_mm: self._grouped_mm,
             getattr(functional, "grouped_mm", None): self._grouped_mm,
+            functional.rms_norm: self._rms_norm,
+            torch.rms_norm: self._rms_norm,
         }
 
     def __torch_function__(
@@ -52,7 +54,24 @@ class AcceleratorCalls(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        return _Attention.apply(self._recorder, query, key, value, attn_mask, is_causal)  # type: ignore[no-untyped-call]
+        if query.ndim == 4:
+            return _Attention.apply(self._recorder, query, key, value, attn_mask, is_causal)  # type: ignore[no-untyped-call]
+        # Kernels know [batch, head, query, size]; what has fewer or more dims is seen as that.
+        if query.ndim == 3:
+            heads = [t.unsqueeze(1) for t in (query, key, value)]
+        else:
+            heads = [t.reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
+        output = _Attention.apply(self._recorder, *heads, attn_mask, is_causal)  # type: ignore[no-untyped-call]
+        return output.reshape(*query.shape[:-1], value.shape[-1])
+
+    def _rms_norm(
+        self,
+        input: Tensor,
+        normalized_shape: Any,
+        weight: Tensor | None = None,
+        eps: float | None = None,  # noqa: A002
+    ) -> Any:
+        return _RmsNorm.apply(self._recorder, input, weight, len(normalized_shape))  # type: ignore[no-untyped-call]
 
     def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
         if not training or p == 0.0:
@@ -149,3 +168,27 @@ class _GroupedProduct(torch.autograd.Function):
         if gradient_b is not None:
             ctx.recorder.record("_grouped_mm", (transposed_a, gradient, offsets), {}, gradient_b)
         return None, gradient_a, gradient_b, None
+
+
+class _RmsNorm(torch.autograd.Function):
+    """One fused kernel; it saves its input and one fp32 number per row."""
+
+    @staticmethod
+    def forward(ctx: Any, recorder: Recorder, x: Tensor, weight: Tensor | None, num_dims: int) -> Tensor:
+        with recorder.paused():
+            output = torch.empty_like(x)
+            scale = x.new_empty(*x.shape[:-num_dims], *([1] * num_dims), dtype=torch.float32)
+        _record_forward(recorder, "_fused_rms_norm", (x, weight), (output, scale))
+        ctx.recorder = recorder
+        ctx.save_for_backward(x, scale, weight)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        x, scale, weight = ctx.saved_tensors
+        with ctx.recorder.paused():
+            gradient_x = torch.empty_like(x)
+            gradient_weight = torch.empty_like(weight) if weight is not None else None
+        outputs = (gradient_x,) if gradient_weight is None else (gradient_x, gradient_weight)
+        ctx.recorder.record("_fused_rms_norm_backward", (gradient, x, scale, weight), {}, outputs)
+        return None, gradient_x, gradient_weight, None

@@ -81,12 +81,25 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     else:
         raise InputError(f"{name}: inputs must be a tensor, a tuple or a dict, not {type(inputs).__name__}")
     if shape.weight_dtype is not torch.float32:
-        module.to(shape.weight_dtype)
+        _cast_weights(module, shape.weight_dtype)
         args, kwargs = torch.utils._pytree.tree_map_only(
             torch.Tensor, _caster(shape.weight_dtype), (args, kwargs)
         )
     batch_size = _leading_size((*args, *kwargs.values())) or shape.batch_size
     return Program(module, args, kwargs, loss, batch_size, shape.sequence_length)
+
+
+def _cast_weights(module: nn.Module, dtype: torch.dtype) -> None:
+    """``module.to(dtype)`` for symbolic parameters, which cannot be swapped in place; ties are kept."""
+    cast: dict[int, Any] = {}
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            if parameter.is_floating_point():
+                converted = nn.Parameter(parameter.detach().to(dtype), parameter.requires_grad)
+                setattr(part, name, cast.setdefault(id(parameter), converted))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            if buffer.is_floating_point():
+                setattr(part, name, buffer.to(dtype))
 
 
 def _caster(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
