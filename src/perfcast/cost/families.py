@@ -7,6 +7,7 @@ arithmetic where an addition is traffic, and a scattered inner dimension defeats
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfcast.core.dtype import DType
@@ -17,7 +18,43 @@ Kind = OperationKind
 
 #: Element-wise operators whose arithmetic is a polynomial or a table, not one instruction.
 _TRANSCENDENTAL = frozenset(
-    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "erf", "sigmoid", "silu", "silu_backward", "gelu", "gelu_backward", "elu", "mish", "mish_backward", "softplus", "softplus_backward", "log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward", "pow", "logaddexp", "xlogy", "atan", "atan2", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward"]
+    {
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "silu",
+        "silu_backward",
+        "gelu",
+        "gelu_backward",
+        "elu",
+        "mish",
+        "mish_backward",
+        "softplus",
+        "softplus_backward",
+        "log_sigmoid_forward",
+        "log_sigmoid_backward",
+        "glu",
+        "glu_backward",
+        "pow",
+        "logaddexp",
+        "xlogy",
+        "atan",
+        "atan2",
+        "_thnn_fused_lstm_cell",
+        "_thnn_fused_gru_cell",
+        "_thnn_fused_lstm_cell_backward_impl",
+        "_thnn_fused_gru_cell_backward",
+    }
 )
 #: Iterative instructions: several cycles a value.
 _DIVISIONS = frozenset("div sqrt rsqrt reciprocal addcdiv".split())
@@ -29,7 +66,8 @@ PRODUCT_FAMILIES = frozenset(
     {
         "matmul_nn", "matmul_nt", "matmul_tn", "batched_matmul", "grouped_matmul", "convolution",
         "convolution_backward", "grouped_convolution", "grouped_convolution_backward", "attention",
-        "attention_backward", "attention_causal", "attention_backward_causal", "recurrent", "recurrent_backward",
+        "attention_backward", "attention_causal", "attention_backward_causal", "recurrent",
+        "recurrent_backward",
     }
 )  # fmt: skip
 
@@ -61,43 +99,55 @@ def features_of(operation: Operation) -> Features:
 
 def family_of(operation: Operation) -> str:
     """Name of the line that prices this operation; its kind's name where the kind is one family."""
-    kind, name = operation.kind, operation.name
-    backward = "_backward" if _is_backward(operation) else ""
-    if kind is Kind.MATMUL:
-        return _matmul_family(operation)
-    if kind is Kind.CONVOLUTION:
-        groups = operation.attribute("groups")
-        return ("grouped_convolution" if isinstance(groups, int) and groups > 1 else "convolution") + backward
-    if kind is Kind.ELEMENTWISE:
-        return _elementwise_family(operation)
-    if kind is Kind.NORMALIZATION:
-        return _normalization_family(operation) + backward
-    if kind is Kind.SOFTMAX:
-        return ("safe_softmax" if "safe" in name else "log_softmax" if "log" in name else "softmax") + backward
-    if kind is Kind.POOLING:
-        return ("adaptive_pool" if "adaptive" in name else "avg_pool" if "avg" in name else "max_pool") + backward
-    if kind is Kind.ATTENTION:
-        return "attention" + backward + ("_causal" if operation.attribute("causal") else "")
-    if kind is Kind.REDUCTION:
-        return _reduction_family(operation)
-    if kind is Kind.EMBEDDING:
-        return ("embedding_bag" if "bag" in name else "embedding") + backward
-    if kind is Kind.INDEXING:
-        return "indexing_backward" if "put" in name or "add" in name or "scatter" in name else "indexing"
-    if kind is Kind.COPY:
-        return "copy_strided" if _reads_scattered(operation) else "copy"
-    if kind is Kind.OPTIMIZER:
-        return "optimizer_foreach" if name.startswith("_foreach") else "optimizer_fused"
-    if name == "first_touch":
-        return name
-    return kind.value + (backward if kind in _KINDS_WITH_BACKWARD else "")
+    rule = _RULES.get(operation.kind)
+    if rule is not None:
+        return rule(operation)
+    return operation.name if operation.name == "first_touch" else operation.kind.value
 
 
-_KINDS_WITH_BACKWARD = frozenset({Kind.RECURRENT, Kind.LOSS})
+def _backward(operation: Operation) -> str:
+    return "_backward" if "backward" in operation.name else ""
 
 
-def _is_backward(operation: Operation) -> bool:
-    return "backward" in operation.name
+def _convolution_family(operation: Operation) -> str:
+    groups = operation.attribute("groups")
+    is_grouped = isinstance(groups, int) and groups > 1
+    return ("grouped_convolution" if is_grouped else "convolution") + _backward(operation)
+
+
+def _softmax_family(operation: Operation) -> str:
+    prefix = "safe_" if "safe" in operation.name else "log_" if "log" in operation.name else ""
+    return f"{prefix}softmax{_backward(operation)}"
+
+
+def _pooling_family(operation: Operation) -> str:
+    kind = "adaptive" if "adaptive" in operation.name else "avg" if "avg" in operation.name else "max"
+    return f"{kind}_pool{_backward(operation)}"
+
+
+def _attention_family(operation: Operation) -> str:
+    return f"attention{_backward(operation)}{'_causal' if operation.attribute('causal') else ''}"
+
+
+def _embedding_family(operation: Operation) -> str:
+    return ("embedding_bag" if "bag" in operation.name else "embedding") + _backward(operation)
+
+
+def _indexing_family(operation: Operation) -> str:
+    writes = any(word in operation.name for word in ("put", "add", "scatter"))
+    return "indexing_backward" if writes else "indexing"
+
+
+def _copy_family(operation: Operation) -> str:
+    return "copy_strided" if _reads_scattered(operation) else "copy"
+
+
+def _optimizer_family(operation: Operation) -> str:
+    return "optimizer_foreach" if operation.name.startswith("_foreach") else "optimizer_fused"
+
+
+def _plain_family(operation: Operation) -> str:
+    return operation.kind.value + _backward(operation)
 
 
 def _matmul_family(operation: Operation) -> str:
@@ -123,9 +173,11 @@ def _elementwise_family(operation: Operation) -> str:
 def _normalization_family(operation: Operation) -> str:
     """Evaluation needs no statistics: PyTorch returns empty ones."""
     if "batch_norm" not in operation.name and "group_norm" not in operation.name:
-        return "layer_norm"
+        return "layer_norm" + _backward(operation)
     has_statistics = len(operation.outputs) > 1 and operation.outputs[1].num_elements > 0
-    return "batch_norm" if has_statistics or _is_backward(operation) else "batch_norm_evaluate"
+    if _backward(operation):
+        return "batch_norm_backward"
+    return "batch_norm" if has_statistics else "batch_norm_evaluate"
 
 
 def _reduction_family(operation: Operation) -> str:
@@ -145,10 +197,26 @@ def _reads_scattered(operation: Operation) -> bool:
 
 
 def _is_scattered(type_: TensorType) -> bool:
-    inner = [
-        (size, stride) for size, stride in zip(type_.shape, type_.strides, strict=False) if size > 1
-    ]
+    inner = [(size, stride) for size, stride in zip(type_.shape, type_.strides, strict=False) if size > 1]
     return len(inner) >= 2 and inner[-1][1] > 1
+
+
+_RULES: dict[OperationKind, Callable[[Operation], str]] = {
+    Kind.MATMUL: _matmul_family,
+    Kind.CONVOLUTION: _convolution_family,
+    Kind.ATTENTION: _attention_family,
+    Kind.RECURRENT: _plain_family,
+    Kind.ELEMENTWISE: _elementwise_family,
+    Kind.REDUCTION: _reduction_family,
+    Kind.SOFTMAX: _softmax_family,
+    Kind.NORMALIZATION: _normalization_family,
+    Kind.EMBEDDING: _embedding_family,
+    Kind.INDEXING: _indexing_family,
+    Kind.POOLING: _pooling_family,
+    Kind.COPY: _copy_family,
+    Kind.LOSS: _plain_family,
+    Kind.OPTIMIZER: _optimizer_family,
+}
 
 
 def _product_shape(operation: Operation) -> tuple[float, float, float, float]:

@@ -11,8 +11,9 @@ has, since tiles have edges, operands are packed (m·k and k·n values moved) an
 two slopes, the second never the smaller. Both keep the estimate monotone in work.
 
 The fit is on relative error, since sizes span six decades: least squares of log(fitted / measured) with
-the soft-L1 loss, which lets outliers go. ``host`` is what the program around a kernel takes (interpreter,
-autograd), one figure per device and one for optimizers that loop over parameters.
+the soft-L1 loss, and again without what then lies a factor of five off. ``host`` is what the program
+around a kernel takes (interpreter, autograd), one figure per device and one for optimizers that loop over
+parameters.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ from perfcast.units import GIGA, MIB
 #: A family with fewer measurements is not fitted; its operations stay bounded.
 MIN_MEASUREMENTS = 4
 _HELD_OUT_SHARE = 5
+_OUTLIER_RATIO = 5.0
+_SOFT_SCALE = 0.1
+_MOST_OUTLIERS = 0.2
 _FLOATS = (DType.FP64, DType.FP32, DType.BF16, DType.FP16, DType.FP8)
 
 
@@ -179,9 +183,12 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
     columns = _Columns.of(ordered)
     _refuse_negative_slope(family, dtype, columns)
     is_held_out = np.array([_is_held_out(m.key) for m in ordered])
-    fitted = _fit(family, columns)
+    fitted = _fit_without_outliers(family, columns)
     if is_held_out.any() and (~is_held_out).sum() >= MIN_MEASUREMENTS:
-        judged, predicted = columns.where(is_held_out), _fit(family, columns.where(~is_held_out))
+        judged, predicted = (
+            columns.where(is_held_out),
+            _fit_without_outliers(family, columns.where(~is_held_out)),
+        )
     else:
         judged, predicted = columns, fitted
     ratio = np.exp(_log_seconds(predicted, judged) - np.log(judged.seconds))
@@ -238,6 +245,15 @@ _LOWER = np.array([1e-8, 1e-3 * GIGA, 1e-2, 1e-2, 1e-2, 1e-2 * GIGA, 0.25 * MIB,
 _UPPER = np.array([1e-2, 1e7 * GIGA, 256.0, 256.0, 256.0, 1e6 * GIGA, 256.0 * MIB, 1e6 * GIGA])
 
 
+def _fit_without_outliers(family: str, columns: _Columns) -> FloatArray:
+    """Fit, set aside what lies a factor of five off (at most a fifth of the measurements), fit again."""
+    fitted = _fit(family, columns)
+    is_outlier = np.abs(_log_seconds(fitted, columns) - np.log(columns.seconds)) > math.log(_OUTLIER_RATIO)
+    if not is_outlier.any() or is_outlier.mean() > _MOST_OUTLIERS:
+        return fitted
+    return _fit(family, columns.where(~is_outlier))
+
+
 def _fit(family: str, columns: _Columns) -> FloatArray:
     """Parameters in the order of ``_log_seconds``; those that a family does not have stay fixed."""
     is_product = family in PRODUCT_FAMILIES
@@ -252,8 +268,12 @@ def _fit(family: str, columns: _Columns) -> FloatArray:
             return _log_seconds(np.exp(full), columns) - np.log(columns.seconds)
 
         bounds = (np.log(_LOWER[free]), np.log(_UPPER[free]))
-        inside = np.clip(fixed[free], bounds[0] + 1e-9, bounds[1] - 1e-9)
-        result = least_squares(residuals, inside, bounds=bounds, loss="soft_l1", f_scale=0.1)
+        theta = np.clip(fixed[free], bounds[0] + 1e-9, bounds[1] - 1e-9)
+        for scale in (1.0, _SOFT_SCALE):  # coarse first: from afar the sharp loss has no slope to follow
+            result = least_squares(
+                residuals, theta, bounds=bounds, loss="soft_l1", f_scale=scale, max_nfev=400, x_scale="jac"
+            )
+            theta = np.clip(result.x, bounds[0] + 1e-9, bounds[1] - 1e-9)
         if result.cost < least:
             full = fixed.copy()
             full[free] = result.x

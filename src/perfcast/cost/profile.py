@@ -117,7 +117,9 @@ class DeviceProfile:
         values = {f.name: _take(data, f.name, where) for f in fields(cls)}
         lines = values["lines"]
         if not isinstance(lines, list) or not lines:
-            raise CalibrationError(f"{where}: 'lines' must be a list of fitted lines; run `perfcast calibrate`")
+            raise CalibrationError(
+                f"{where}: 'lines' must be a list of fitted lines; run `perfcast calibrate`"
+            )
         values["lines"] = tuple(_line(line, f"{where}: lines[{i}]") for i, line in enumerate(lines))
         peaks = values["peak_flops_per_second"]
         if not isinstance(peaks, dict) or not peaks:
@@ -134,7 +136,8 @@ class DeviceProfile:
 
 
 _POSITIVE = (
-    "num_threads", "num_cores", "memory_bytes", "cache_bytes", "memory_bytes_per_second", "dram_bytes_per_second",
+    "num_threads", "num_cores", "memory_bytes", "cache_bytes", "memory_bytes_per_second",
+    "dram_bytes_per_second",
     "launch_seconds",
 )  # fmt: skip
 _MAY_BE_INFINITE = ("flops_per_second", "bytes_per_second", "bytes_per_second_beyond", "cache_bytes")
@@ -165,7 +168,9 @@ def _take(data: Mapping[str, Any], name: str, where: str) -> Any:
 
 def _check(is_good: bool, where: str, name: str, value: object) -> None:
     if not is_good:
-        raise CalibrationError(f"{where}: {name} is {value!r}, which cannot be; run `perfcast calibrate` again")
+        raise CalibrationError(
+            f"{where}: {name} is {value!r}, which cannot be; run `perfcast calibrate` again"
+        )
 
 
 def _is_number(value: object) -> bool:

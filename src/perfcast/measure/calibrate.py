@@ -26,8 +26,9 @@ from perfcast.cost.linear import Measurement, fit_lines, line_seconds
 from perfcast.cost.profile import DeviceProfile
 from perfcast.errors import CalibrationError
 from perfcast.measure import store
+from perfcast.measure.grid import design
 from perfcast.measure.host import HostCase, fit_host, host_cases
-from perfcast.measure.kernels import KernelCase, design, operation_of_case, prepare
+from perfcast.measure.kernels import KernelCase, operation_of_case, prepare
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
 from perfcast.memory.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
 from perfcast.units import MIB
@@ -152,7 +153,9 @@ def _measure(
         for start in range(0, len(missing), _GROUP):
             group = missing[start : start + _GROUP]
             described = [_describe(case) for case in group]
-            calls = [case.prepare() if isinstance(case, HostCase) else prepare(case, device) for case in group]
+            calls = [
+                case.prepare() if isinstance(case, HostCase) else prepare(case, device) for case in group
+            ]
             for record, seconds in zip(described, _time(group, calls, timer), strict=True):
                 store.append_record(path, {**record, "seconds": seconds, "setup": _setup()})
             del calls
@@ -227,7 +230,9 @@ def _peaks(kernels: Sequence[Measurement]) -> dict[str, float]:
         peaks[label] = max(peaks.get(label, 0.0), m.features.executed_flops / m.seconds)
     peaks = {label: rate for label, rate in peaks.items() if rate > 0}
     if "fp32" not in peaks or not any(m.features.family in PRODUCT_FAMILIES for m in kernels):
-        raise CalibrationError("no product in fp32 was measured, so the device's peak is unknown; run `perfcast calibrate`")
+        raise CalibrationError(
+            "no product in fp32 was measured, so the device's peak is unknown; run `perfcast calibrate`"
+        )
     peaks.setdefault("fp64", peaks["fp32"] / 2)
     return peaks
 

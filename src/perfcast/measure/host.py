@@ -47,8 +47,10 @@ def _plain_program() -> Program:
 
 
 def _transformer_program() -> Program:
-    config = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2, "ffn_dim": 32,
-              "vocab_size": 64, "max_position_embeddings": 32, "word_embed_proj_dim": 16, "dropout": 0.0}  # fmt: skip
+    config = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2,
+        "ffn_dim": 32,
+              "vocab_size": 64, "max_position_embeddings": 32, "word_embed_proj_dim": 16,
+              "dropout": 0.0}  # fmt: skip
     return build_program(config, None, StepShape(mode="train", batch_size=2, sequence_length=8))
 
 

@@ -16,7 +16,7 @@ from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, ru
 CPU_OPTIMIZER = OptimizerChoice("adamw", "loop")
 
 _LEAST_WARM_UPS = 3
-_MOST_SPENT = 8
+_MOST_SPENT = 20
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class StepTime:
     num_disturbed: int = 0
 
 
-def step_of(program: Program, training: bool, optimizer: OptimizerChoice = CPU_OPTIMIZER) -> Callable[[], None]:
+def step_of(
+    program: Program, training: bool, optimizer: OptimizerChoice = CPU_OPTIMIZER
+) -> Callable[[], None]:
     """A call that runs one step of the program."""
     program.module.train(training)
     if not training:
@@ -62,7 +64,7 @@ def measure_step(
 ) -> StepTime:
     """Warm up, then run until both limits are met by undisturbed repeats; the median of these.
 
-    On a machine that never is quiet it stops after eight times ``least_seconds``; see ``timer``.
+    On a machine that never is quiet it stops after twenty times ``least_seconds``; see ``timer``.
     """
     for _ in range(_LEAST_WARM_UPS):
         step()

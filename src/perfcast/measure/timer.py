@@ -41,9 +41,7 @@ def time_on_cuda(calls: Sequence[Call], rounds: int) -> list[float]:
     return _interleaved(calls, rounds, _event_seconds)
 
 
-def _interleaved(
-    calls: Sequence[Call], rounds: int, seconds_of: Callable[[Call, int], float]
-) -> list[float]:
+def _interleaved(calls: Sequence[Call], rounds: int, seconds_of: Callable[[Call, int], float]) -> list[float]:
     repeats = [_warm_up(call, seconds_of) for call in calls]
     samples = [Samples() for _ in calls]
     for turn in range(rounds * _MOST_EXTRA_ROUNDS):
@@ -103,11 +101,11 @@ def _host_seconds(call: Call, count: int) -> float:
 def _event_seconds(call: Call, count: int) -> float:
     import torch
 
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
-    start.record()  # type: ignore[no-untyped-call]
+    start.record()
     for _ in range(count):
         call()
-    end.record()  # type: ignore[no-untyped-call]
+    end.record()
     torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3  # type: ignore[no-untyped-call]
+    return float(start.elapsed_time(end)) * 1e-3

@@ -92,7 +92,9 @@ def write_spread(path: Path, result: SuiteResult, machine: str) -> None:
     data = {
         "source": "perfcast validate local",
         "machine": machine,
-        "measured_over_predicted": {name: math.ceil(factor * 100) / 100 for name, factor in sorted(factors.items())},
+        "measured_over_predicted": {
+            name: math.ceil(factor * 100) / 100 for name, factor in sorted(factors.items())
+        },
     }
     write_atomically(path, json.dumps(data, indent=2) + "\n")
 
@@ -128,7 +130,12 @@ def _run(program: Program, mode: str) -> StepTime:
 
 
 def _row(
-    model: LocalModel, mode: str, predictor: str, forecast: Mapping[str, Any], measured: StepTime, device: Device
+    model: LocalModel,
+    mode: str,
+    predictor: str,
+    forecast: Mapping[str, Any],
+    measured: StepTime,
+    device: Device,
 ) -> Row:
     columns = {
         "model": model.name,
@@ -164,9 +171,11 @@ def _protocol(profile: DeviceProfile, num_cases: int, num_chosen: int) -> dict[s
         "fitted_on": "linear: kernels of a designed grid and two tiny programs (see `perfcast calibrate`); "
         "roofline: the fastest rates among them",
         "left_out": "all models of this suite: nothing was fitted on their steps",
-        "forecast": "captured on symbolic tensors as the processor runs it, each different operation priced once, "
-        "summed over nodes; pages touched anew added by memory.first_touch",
-        "measured": "one process, PyTorch's default threads and allocator, after three warm-ups; median of the "
-        "repeats that took less than half as long again as the fastest",
-        "sampling": "all cases" if num_chosen == num_cases else f"{num_chosen} of {num_cases} cases by a fixed hash",
+        "forecast": "captured on symbolic tensors as the processor runs it, each different operation "
+        "priced once, summed over nodes; pages touched anew added by memory.first_touch",
+        "measured": "one process, PyTorch's default threads and allocator, after three warm-ups; "
+        "median of the repeats that took less than half as long again as the fastest",
+        "sampling": "all cases"
+        if num_chosen == num_cases
+        else f"{num_chosen} of {num_cases} cases by a fixed hash",
     }

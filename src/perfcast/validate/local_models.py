@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -35,11 +36,12 @@ class Perceptron(nn.Module):
     def __init__(self, widths: tuple[int, ...] = (512, 2048, 2048, 1024, 10)) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(widths, widths[1:], strict=False):
+        for inputs, outputs in pairwise(widths):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:
+        """[batch, widths[0]] to [batch, widths[-1]]."""
         return self.layers(x)  # type: ignore[no-any-return]
 
 
@@ -49,7 +51,7 @@ class ConvolutionalNetwork(nn.Module):
     def __init__(self, channels: tuple[int, ...] = (3, 32, 64, 128), classes: int = 100) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(channels, channels[1:], strict=False):
+        for inputs, outputs in pairwise(channels):
             layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(),
                        nn.Conv2d(outputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(),
                        nn.MaxPool2d(2)]  # fmt: skip
@@ -57,6 +59,7 @@ class ConvolutionalNetwork(nn.Module):
         self.classifier = nn.Linear(channels[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Logits [batch, classes] of images."""
         return self.classifier(self.features(x).flatten(1))  # type: ignore[no-any-return]
 
 
@@ -70,6 +73,7 @@ class LstmTagger(nn.Module):
         self.classifier = nn.Linear(hidden, labels)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Logits [batch, length, labels] of tokens."""
         return self.classifier(self.lstm(self.embedding(tokens))[0])  # type: ignore[no-any-return]
 
 
@@ -129,7 +133,8 @@ _CONFIGS: Mapping[str, tuple[Mapping[str, Any], int, int | None]] = {
          "architectures": ["ViTForImageClassification"]}, 16, None,
     ),
     "t5": (
-        {"model_type": "t5", "d_model": 256, "d_kv": 64, "num_heads": 4, "num_layers": 3, "num_decoder_layers": 3,
+        {"model_type": "t5", "d_model": 256, "d_kv": 64, "num_heads": 4, "num_layers": 3,
+        "num_decoder_layers": 3,
          "d_ff": 1024, "vocab_size": 8192, "decoder_start_token_id": 0}, 6, 128,
     ),
 }  # fmt: skip

@@ -110,7 +110,9 @@ class SuiteResult:
 
     def write(self, file: TextIO) -> None:
         """Stream the JSON, a row a line."""
-        file.write(f'{{"suite": {json.dumps(self.suite)},\n"protocol": {json.dumps(dict(self.protocol))},\n"rows": [')
+        file.write(
+            f'{{"suite": {json.dumps(self.suite)},\n"protocol": {json.dumps(dict(self.protocol))},\n"rows": ['
+        )
         for index, row in enumerate(self.rows):
             file.write(",\n" if index else "\n")
             file.write(json.dumps(row.to_json(), allow_nan=False))

@@ -1,0 +1,126 @@
+"""Calibration: resumable, robust, and true to the rules by which a forecast counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcast.cost.families import family_of
+from perfcast.errors import CalibrationError
+from perfcast.measure import store
+from perfcast.measure.calibrate import calibrate, measurements_of
+from perfcast.measure.grid import design
+from perfcast.measure.kernels import KernelCase, operation_of_case
+from perfcast.measure.timer import Samples
+
+
+def small_grid() -> list[KernelCase]:
+    """Products and additions small enough to prepare at once."""
+    cases = [c for c in design("cpu") if c.key.startswith(("mm_nn ", "add "))]
+    return [c for c in cases if operation_of_case(c).memory_traffic_bytes < 300_000]
+
+
+class FakeTimer:
+    """Times in order: 10 µs, 11 µs …; can be interrupted at the n-th call."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        self.timed, self.calls, self.interrupt_at = 0, 0, interrupt_at
+
+    def __call__(self, calls: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+        self.calls += 1
+        if self.calls == self.interrupt_at:
+            raise KeyboardInterrupt
+        seconds = [1e-5 + 1e-6 * (self.timed + i) for i in range(len(calls))]
+        self.timed += len(calls)
+        return seconds
+
+
+def keys_of(folder: Path) -> list[str]:
+    lines = store.measurements_path("cpu", folder).read_text().splitlines()
+    return [json.loads(line)["key"] for line in lines]
+
+
+def test_an_interrupted_calibration_continues_and_repeats_nothing(tmp_path: Path) -> None:
+    cases = sorted(small_grid(), key=lambda c: operation_of_case(c).memory_traffic_bytes)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate("cpu", tmp_path, timer=FakeTimer(interrupt_at=2), cases=cases)
+    first = keys_of(tmp_path)
+    assert 0 < len(first) < len(cases)
+    assert not store.profile_path("cpu", tmp_path).exists()
+    calibrate("cpu", tmp_path, timer=FakeTimer(), cases=cases)
+    finished = keys_of(tmp_path)
+    assert finished[: len(first)] == first
+    assert finished[: len(cases)] == list(dict.fromkeys(finished[: len(cases)]))
+    assert {c.key for c in cases} == set(finished)
+
+
+def test_a_finished_calibration_measures_nothing_again(tmp_path: Path) -> None:
+    cases = sorted(small_grid(), key=lambda c: operation_of_case(c).memory_traffic_bytes)
+    calibrate("cpu", tmp_path, timer=lambda calls, rounds: [1e-5] * len(calls), cases=cases)
+    again = FakeTimer()
+    calibrate("cpu", tmp_path, timer=again, cases=cases)
+    assert again.timed == 0
+
+
+def test_a_line_cut_off_by_an_interruption_is_measured_again(tmp_path: Path) -> None:
+    path = store.measurements_path("cpu", tmp_path)
+    path.write_text('{"key": "a", "seconds": 1.0}\n{"key": "b", "sec')
+    assert [record["key"] for record in store.load_records(path)] == ["a"]
+    path.write_text('{"key": "a", "sec\n{"key": "b", "seconds": 1.0}\n')
+    with pytest.raises(CalibrationError, match="calibrate --restart"):
+        store.load_records(path)
+
+
+def test_the_profile_is_what_the_measurements_say(tmp_path: Path) -> None:
+    cases = small_grid()
+    written = calibrate("cpu", tmp_path, timer=lambda calls, rounds: [2e-5] * len(calls), cases=cases)
+    assert store.load_local_profile("cpu", tmp_path) == written
+    assert {line.family for line in written.lines} == {"matmul_nn", "elementwise"}
+    assert [path.suffix for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="'cpu' or 'cuda'"):
+        calibrate("tpu", tmp_path)
+
+
+def test_another_pytorch_does_not_count_as_measured(tmp_path: Path) -> None:
+    cases = small_grid()[:24]
+    path = store.measurements_path("cpu", tmp_path)
+    store.append_record(path, {"key": cases[0].key, "seconds": 1.0, "setup": "torch 1.0"})
+    calibrate("cpu", tmp_path, timer=lambda calls, rounds: [1e-5] * len(calls), cases=small_grid())
+    assert keys_of(tmp_path).count(cases[0].key) == 2
+
+
+def test_every_case_of_the_grid_is_one_operation_and_has_its_own_name() -> None:
+    cases = design("cpu")
+    assert len({case.key for case in cases}) == len(cases)
+    one_of_each = {case.key.partition(" ")[0]: case for case in cases}
+    families = {family_of(operation_of_case(case)) for case in one_of_each.values()}
+    assert {
+        "matmul_nt",
+        "matmul_tn",
+        "grouped_convolution_backward",
+        "recurrent",
+        "embedding_bag_backward",
+    } <= families
+
+
+def test_a_quick_grid_is_a_third() -> None:
+    assert 3 < 10 * len(design("cpu", quick=True)) / len(design("cpu")) < 5
+
+
+def test_samples_that_were_stretched_are_set_aside() -> None:
+    samples = Samples()
+    for seconds in (1.0, 1.2, 9.0, 1.1, 30.0):
+        samples.add(seconds)
+    assert samples.median == pytest.approx(1.1)
+    assert samples.num_disturbed == 2
+
+
+def test_records_of_whole_programs_are_no_kernels() -> None:
+    assert measurements_of([{"key": "host plain forward", "seconds": 1.0}]) == []
