@@ -38,11 +38,11 @@ print(json.dumps([captured - start, priced - captured, peak, len(graph.nodes), l
 
 
 def main() -> int:
+    processor = platform.processor() or platform.machine()
+    print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
-    print(
-        f"{'model':16} {'capture s':>10} {'limit':>6} {'price s':>8} {'peak GB':>8} {'limit':>6} {'nodes':>7} {'ops':>5}"
+        f"{'model':16} {'capture s':>10} {'limit':>6} {'price s':>8} "
+        f"{'peak GB':>8} {'limit':>6} {'nodes':>7} {'ops':>5}"
     )
     failed = False
     for model, batch_size, length, most_seconds, most_gigabytes in CASES:
@@ -50,8 +50,8 @@ def main() -> int:
         output = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
         seconds, pricing, peak, nodes, operations = json.loads(output.splitlines()[-1])
         print(
-            f"{model:16} {seconds:10.2f} {most_seconds:6.0f} {pricing:8.2f} {peak / 1e9:8.2f} {most_gigabytes:6.1f} "
-            f"{nodes:7d} {operations:5d}"
+            f"{model:16} {seconds:10.2f} {most_seconds:6.0f} {pricing:8.2f} "
+            f"{peak / 1e9:8.2f} {most_gigabytes:6.1f} {nodes:7d} {operations:5d}"
         )
         failed |= seconds > most_seconds or peak / 1e9 > most_gigabytes
     return int(failed)

@@ -363,12 +363,19 @@ def _assumptions(
             f"weights and activations in {request.dtype}; logits for every position that is computed"
         )
     if cost_model is not None:
-        notes.append("eager execution on one stream; the host is never late")
+        if device.is_cpu:
+            notes.append("eager execution; times of the interpreter are in the operations'")
+        else:
+            notes.append("eager execution on one stream; the host is never late")
         notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if isinstance(cost_model, Roofline):
         notes.append(
             "datasheet roofline: low is the roofline itself, high is "
             f"{load_spread('roofline'):.2f} times the estimate, the largest ratio seen on measured steps"
+        )
+    elif cost_model is not None:
+        notes.append(
+            f"{cost_model.name}: fitted on kernels measured on this machine; see 'perfcast calibrate'"
         )
     unknown = sorted({o.name for o in graph.operations if o.kind.value == "unknown"})
     if unknown:

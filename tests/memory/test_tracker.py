@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from small_models import TRAINING_PROGRAMS
 
 from perfcast.memory.liveness import estimate_memory
 from perfcast.workload.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
+from small_models import TRAINING_PROGRAMS
 
 OPTIMIZER = OptimizerChoice("adamw", "loop")
 

@@ -18,10 +18,10 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     from rich.console import Console
 
     from perfcast.measure.calibrate import calibrate as run_calibration
-    from perfcast.measure.calibrate import measurements_of
-    from perfcast.measure.store import load_records, measurements_path, profile_path
-    from perfcast.report.files import check_writable, write_text_atomically
+    from perfcast.measure.calibrate import load_measurements
+    from perfcast.measure.store import profile_path
     from perfcast.report.calibration import print_calibration
+    from perfcast.report.files import check_writable, write_text_atomically
 
     check_writable(html)
     console = Console(highlight=False)
@@ -31,6 +31,5 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     if html:
         from perfcast.report.calibration import render_calibration_html
 
-        measurements = measurements_of(load_records(measurements_path(device)))
-        write_text_atomically(html, render_calibration_html(profile, measurements))
+        write_text_atomically(html, render_calibration_html(profile, load_measurements(device)))
         console.print(f"wrote {html}", markup=False)

@@ -122,6 +122,11 @@ def measurements_of(records: Sequence[dict[str, Any]]) -> list[Measurement]:
     return result
 
 
+def load_measurements(device: str, store_folder: Path | None = None) -> list[Measurement]:
+    """The kernels that the present profile was fitted on: one per case, of this setup."""
+    return measurements_of(_records_of_this_setup(store.measurements_path(device, store_folder)))
+
+
 # ---- measuring ---------------------------------------------------------------------------------
 
 

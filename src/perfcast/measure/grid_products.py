@@ -109,11 +109,23 @@ def _vector_products() -> list[KernelCase]:
 
 def _attentions() -> list[KernelCase]:
     cases = []
-    shapes = [(1, 2, 16, 32), (2, 4, 64, 32), (4, 4, 64, 64), (8, 4, 128, 32), (4, 8, 128, 64), (2, 8,
-    256, 64),
-              (8, 8, 197, 64), (1, 8, 512, 64), (4, 12, 256, 64), (16, 3, 197, 64), (2, 8, 512, 32), (2,
-              16, 384, 64),
-              (1, 4, 1024, 64), (4, 8, 96, 128), (32, 4, 50, 48)]  # fmt: skip
+    shapes = [
+        (1, 2, 16, 32),
+        (2, 4, 64, 32),
+        (4, 4, 64, 64),
+        (8, 4, 128, 32),
+        (4, 8, 128, 64),
+        (2, 8, 256, 64),
+        (8, 8, 197, 64),
+        (1, 8, 512, 64),
+        (4, 12, 256, 64),
+        (16, 3, 197, 64),
+        (2, 8, 512, 32),
+        (2, 16, 384, 64),
+        (1, 4, 1024, 64),
+        (4, 8, 96, 128),
+        (32, 4, 50, 48),
+    ]
     for batch, heads, length, size in shapes:
         for causal in (False, True):  # an unmasked kernel does not skip, a causal one does
             label = f"batch={batch} heads={heads} length={length} size={size} causal={int(causal)}"
@@ -156,14 +168,26 @@ class _AttentionBackward:
 
 #: batch, channels in, channels out, image side, filter side, stride, groups.
 _CONVOLUTIONS = [
-    (1, 3, 16, 32, 3, 1, 1), (8, 3, 32, 64, 3, 1, 1), (8, 3, 64, 96, 7, 2, 1), (4, 3, 96, 112, 16, 16, 1),
-    (8, 16, 32, 32, 3, 1, 1), (16, 32, 32, 28, 3, 1, 1), (8, 32, 64, 56, 3, 2, 1), (16, 64, 64, 16, 3, 1, 1),
-    (4, 64, 64, 56, 3, 1, 1), (8, 64, 128, 28, 3, 2, 1), (8, 128, 128, 14, 3, 1, 1), (2, 128, 256, 28, 1,
-    1, 1),
-    (16, 256, 64, 14, 1, 1, 1), (8, 256, 256, 7, 3, 1, 1), (4, 256, 512, 7, 3, 2, 1), (16, 64, 256, 14,
-    1, 1, 1),
-    (32, 8, 8, 16, 3, 1, 1), (2, 24, 48, 40, 5, 1, 1), (4, 512, 512, 7, 1, 1, 1),
-]  # fmt: skip
+    (1, 3, 16, 32, 3, 1, 1),
+    (8, 3, 32, 64, 3, 1, 1),
+    (8, 3, 64, 96, 7, 2, 1),
+    (4, 3, 96, 112, 16, 16, 1),
+    (8, 16, 32, 32, 3, 1, 1),
+    (16, 32, 32, 28, 3, 1, 1),
+    (8, 32, 64, 56, 3, 2, 1),
+    (16, 64, 64, 16, 3, 1, 1),
+    (4, 64, 64, 56, 3, 1, 1),
+    (8, 64, 128, 28, 3, 2, 1),
+    (8, 128, 128, 14, 3, 1, 1),
+    (2, 128, 256, 28, 1, 1, 1),
+    (16, 256, 64, 14, 1, 1, 1),
+    (8, 256, 256, 7, 3, 1, 1),
+    (4, 256, 512, 7, 3, 2, 1),
+    (16, 64, 256, 14, 1, 1, 1),
+    (32, 8, 8, 16, 3, 1, 1),
+    (2, 24, 48, 40, 5, 1, 1),
+    (4, 512, 512, 7, 1, 1, 1),
+]
 _WIDE_CONVOLUTIONS = [
     (8, 48, 48, 56, 3, 1, 1),
     (12, 96, 96, 28, 3, 1, 1),
@@ -173,11 +197,15 @@ _WIDE_CONVOLUTIONS = [
     (6, 192, 192, 24, 3, 1, 1),
 ]
 _GROUPED_CONVOLUTIONS = [
-    (1, 16, 16, 16, 3, 1, 16), (4, 32, 32, 28, 3, 1, 32), (8, 64, 64, 28, 3, 1, 64), (4, 96, 96, 56, 3,
-    2, 96),
-    (8, 128, 128, 14, 3, 1, 128), (16, 256, 256, 14, 3, 1, 256), (8, 192, 192, 28, 5, 1, 192), (16, 512,
-    512, 7, 3, 1, 512),
-]  # fmt: skip
+    (1, 16, 16, 16, 3, 1, 16),
+    (4, 32, 32, 28, 3, 1, 32),
+    (8, 64, 64, 28, 3, 1, 64),
+    (4, 96, 96, 56, 3, 2, 96),
+    (8, 128, 128, 14, 3, 1, 128),
+    (16, 256, 256, 14, 3, 1, 256),
+    (8, 192, 192, 28, 5, 1, 192),
+    (16, 512, 512, 7, 3, 1, 512),
+]
 
 
 def _convolutions() -> list[KernelCase]:
@@ -215,18 +243,36 @@ class _Geometry:
 
     def _backward(self, gradient: Tensor, x: Tensor, w: Tensor, mask: list[bool]) -> Any:
         return aten.convolution_backward(
-            gradient, x, w, [w.shape[0]], [self.stride] * 2, [self.padding] * 2, [1, 1], False, [0, 0],
-            self.groups, mask
-        )  # fmt: skip
+            gradient,
+            x,
+            w,
+            [w.shape[0]],
+            [self.stride] * 2,
+            [self.padding] * 2,
+            [1, 1],
+            False,
+            [0, 0],
+            self.groups,
+            mask,
+        )
 
 
 def _recurrent() -> list[KernelCase]:
     cases = []
-    for steps, batch, inputs, hidden in ((4, 4, 32, 32), (8, 16, 64, 64), (16, 32, 64, 128), (32, 8, 128,
-        128),
-                                         (24, 32, 96, 256), (48, 16, 128, 192), (12, 64, 256, 256), (64,
-                                         16, 64, 96),
-                                         (16, 16, 384, 384), (32, 4, 256, 512), (40, 24, 200, 320), (56, 48, 160, 224)):  # fmt: skip
+    for steps, batch, inputs, hidden in (
+        (4, 4, 32, 32),
+        (8, 16, 64, 64),
+        (16, 32, 64, 128),
+        (32, 8, 128, 128),
+        (24, 32, 96, 256),
+        (48, 16, 128, 192),
+        (12, 64, 256, 256),
+        (64, 16, 64, 96),
+        (16, 16, 384, 384),
+        (32, 4, 256, 512),
+        (40, 24, 200, 320),
+        (56, 48, 160, 224),
+    ):
         label = f"steps={steps} batch={batch} inputs={inputs} hidden={hidden}"
         x, h = floats(steps, batch, inputs), floats(1, batch, hidden)
         w = (_small(4 * hidden, inputs), _small(4 * hidden, hidden), floats(4 * hidden), floats(4 * hidden))
@@ -249,7 +295,7 @@ class _RecurrentLayer:
     def forward(self, x: Tensor, w0: Tensor, w1: Tensor, w2: Tensor, w3: Tensor, h: Tensor, c: Tensor) -> Any:
         return aten.mkldnn_rnn_layer(
             x, w0, w1, w2, w3, h[0], c[0], False, [], 2, self.hidden, 1, True, False, False, True
-        )  # fmt: skip
+        )
 
     def saved(
         self, x: Callable[[str], Tensor], w: Sequence[Callable[[str], Tensor]], h: Callable[[str], Tensor]
@@ -266,7 +312,27 @@ class _RecurrentLayer:
     def backward(self, saved: list[Tensor]) -> Any:
         x, w0, w1, w2, w3, h, c, y, hy, cy, workspace = saved
         return aten.mkldnn_rnn_layer_backward(
-            x, w0, w1, w2, w3, h[0], c[0], y, hy, cy, y, hy, cy, False, 2, self.hidden, 1, True, True,
-            False, [], False,
+            x,
+            w0,
+            w1,
+            w2,
+            w3,
+            h[0],
+            c[0],
+            y,
+            hy,
+            cy,
+            y,
+            hy,
+            cy,
+            False,
+            2,
+            self.hidden,
+            1,
+            True,
+            True,
+            False,
+            [],
+            False,
             workspace,
-        )  # fmt: skip
+        )

@@ -67,9 +67,20 @@ def _pooling() -> list[KernelCase]:
 
 def _rows() -> list[KernelCase]:
     cases = []
-    for rows, width in ((16, 16), (64, 64), (128, 256), (512, 128), (256, 768), (1024, 256), (2048, 512),
-        (4096, 256), (1024, 1024),
-                        (8192, 128), (8192, 512), (4096, 1024)):  # fmt: skip
+    for rows, width in (
+        (16, 16),
+        (64, 64),
+        (128, 256),
+        (512, 128),
+        (256, 768),
+        (1024, 256),
+        (2048, 512),
+        (4096, 256),
+        (1024, 1024),
+        (8192, 128),
+        (8192, 512),
+        (4096, 1024),
+    ):
         label = f"rows={rows} width={width}"
         x, w = floats(rows, width), floats(width)
         stat = floats(rows, 1)
@@ -104,13 +115,24 @@ def _rows() -> list[KernelCase]:
         label, x = f"rows={rows} width={width}", floats(rows, width)
         cases += [
             kernel_case("log_softmax", label, lambda x: aten._log_softmax(x, -1, False), x),
-            kernel_case("log_softmax_backward", label, lambda g, y: aten._log_softmax_backward_data(g, y, -1,
-                torch.float32), x, x),
-            kernel_case("nll_loss", label, lambda x, t: aten.nll_loss_forward(x, t, None, 1, -100), x,
-                integers(width, rows)),
-            kernel_case("nll_loss_backward", label, _nll_loss_backward, floats(), x, integers(width, rows),
-                floats()),
-        ]  # fmt: skip
+            kernel_case(
+                "log_softmax_backward",
+                label,
+                lambda g, y: aten._log_softmax_backward_data(g, y, -1, torch.float32),
+                x,
+                x,
+            ),
+            kernel_case(
+                "nll_loss",
+                label,
+                lambda x, t: aten.nll_loss_forward(x, t, None, 1, -100),
+                x,
+                integers(width, rows),
+            ),
+            kernel_case(
+                "nll_loss_backward", label, _nll_loss_backward, floats(), x, integers(width, rows), floats()
+            ),
+        ]
     for batch, heads, length in (
         (1, 2, 32),
         (2, 4, 64),
@@ -149,9 +171,20 @@ def _nll_loss_backward(g: Tensor, x: Tensor, t: Tensor, total: Tensor) -> Any:
 
 def _batch_norms() -> list[KernelCase]:
     cases = []
-    for batch, channels, side in ((1, 16, 8), (2, 16, 12), (4, 32, 16), (2, 64, 28), (8, 32, 32), (4,
-        128, 20), (16, 64, 16), (8, 64, 56), (16, 64, 32), (8, 256, 14), (16, 512, 7),
-                                  (16, 96, 56)):  # fmt: skip
+    for batch, channels, side in (
+        (1, 16, 8),
+        (2, 16, 12),
+        (4, 32, 16),
+        (2, 64, 28),
+        (8, 32, 32),
+        (4, 128, 20),
+        (16, 64, 16),
+        (8, 64, 56),
+        (16, 64, 32),
+        (8, 256, 14),
+        (16, 512, 7),
+        (16, 96, 56),
+    ):
         label = f"batch={batch} c={channels} side={side}"
         x, c = floats(batch, channels, side, side), floats(channels)
         cases.append(
@@ -293,9 +326,16 @@ class _SliceBackward:
 
 def _lookups() -> list[KernelCase]:
     cases = []
-    for rows, width, count in ((100, 16, 32), (1000, 64, 256), (8000, 128, 512), (8000, 256, 2048),
-        (30000, 64, 1024), (16000, 384, 1024),
-                               (20000, 256, 4096), (512, 256, 512)):  # fmt: skip
+    for rows, width, count in (
+        (100, 16, 32),
+        (1000, 64, 256),
+        (8000, 128, 512),
+        (8000, 256, 2048),
+        (30000, 64, 1024),
+        (16000, 384, 1024),
+        (20000, 256, 4096),
+        (512, 256, 512),
+    ):
         label = f"rows={rows} width={width} count={count}"
         table, indices, gradient = floats(rows, width), integers(rows, count), floats(count, width)
         offsets = lambda device, n=count: torch.arange(0, n, 4, device=device)  # noqa: E731
@@ -303,12 +343,20 @@ def _lookups() -> list[KernelCase]:
         cases += [
             kernel_case("embedding", label, lambda w, i: aten.embedding(w, i), table, indices),
             kernel_case("embedding_dense_backward", label, _EmbeddingBackward(rows), gradient, indices),
-            kernel_case("embedding_bag", label, lambda w, i, o: aten._embedding_bag(w, i, o), table, indices,
-                offsets),
-            kernel_case("embedding_bag_backward", label, _BagBackward(rows), floats(bags, width), indices,
+            kernel_case(
+                "embedding_bag", label, lambda w, i, o: aten._embedding_bag(w, i, o), table, indices, offsets
+            ),
+            kernel_case(
+                "embedding_bag_backward",
+                label,
+                _BagBackward(rows),
+                floats(bags, width),
+                indices,
                 _BagOf(count),
-                  integers(1, bags), integers(1, bags)),
-        ]  # fmt: skip
+                integers(1, bags),
+                integers(1, bags),
+            ),
+        ]
     for batch, side, picks in ((64, 9, 36), (512, 9, 36), (512, 17, 136), (1024, 27, 351), (2048, 9, 36)):
         label = f"batch={batch} side={side} picks={picks}"
         x, row, column = floats(batch, side, side), integers(side, picks), integers(side, picks)

@@ -66,10 +66,10 @@ class AcceleratorCalls(TorchFunctionMode):
 
     def _rms_norm(
         self,
-        input: Tensor,
+        input: Tensor,  # noqa: A002
         normalized_shape: Any,
         weight: Tensor | None = None,
-        eps: float | None = None,  # noqa: A002
+        eps: float | None = None,
     ) -> Any:
         return _RmsNorm.apply(self._recorder, input, weight, len(normalized_shape))  # type: ignore[no-untyped-call]
 

@@ -1,0 +1,59 @@
+"""What the README and the examples say can be run as it stands."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+from perfcast.cli.main import run
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_comparison_of_devices_prints_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "compare_devices.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [
+        "rtx-4090",
+        "a100-sxm-80gb",
+        "h100-sxm",
+        "mi300x",
+        "b200",
+    ]
+    assert lines[1].split()[-1] == "no"
+    assert lines[-1].split()[-1] == "yes"
+
+
+def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(block, "README.md", "exec"), {})
+    low, middle, high = map(float, capsys.readouterr().out.splitlines()[0].split())
+    assert low < middle < high
+
+
+def readme_commands() -> list[str]:
+    (block,) = re.findall(r"```sh\n(perfcast predict.*?)```", README, re.DOTALL)
+    needs_a_machine_or_file = ("calibrate", "validate", "path/to/")
+    return [line for line in block.splitlines() if not any(word in line for word in needs_a_machine_or_file)]
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_the_readmes_commands_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run(shlex.split(command)[1:]) == 0
+
+
+def test_the_readmes_output_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    (block,) = re.findall(r"```console\n\$ (perfcast predict.*?)```", README, re.DOTALL)
+    command, _, shown = block.partition("\n")
+    assert run(shlex.split(command)[1:]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert shown.strip().splitlines() == "\n".join(printed).strip().splitlines()
