@@ -17,11 +17,11 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     """
     from rich.console import Console
 
+    from perfcast.files import check_writable, write_text_atomically
     from perfcast.measure.calibrate import calibrate as run_calibration
     from perfcast.measure.calibrate import load_measurements
     from perfcast.measure.store import profile_path
     from perfcast.report.calibration import print_calibration
-    from perfcast.report.files import check_writable, write_text_atomically
 
     check_writable(html)
     console = Console(highlight=False)

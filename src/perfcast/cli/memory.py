@@ -14,8 +14,8 @@ from perfcast.cli.options import output_options, request_options, workload_optio
 @output_options(html=True, timeline=False)
 def memory(model: str, device: str, json_path: str | None, html: str | None, **options: Any) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits."""
+    from perfcast.files import check_writable
     from perfcast.prediction import predict_memory
-    from perfcast.report.files import check_writable
 
     for path in (json_path, html):
         check_writable(path)
@@ -25,7 +25,7 @@ def memory(model: str, device: str, json_path: str | None, html: str | None, **o
 
         write_json(memory_to_dict(forecast), json_path)
     if html:
-        from perfcast.report.files import write_text_atomically
+        from perfcast.files import write_text_atomically
         from perfcast.report.html import render_memory_html
 
         write_text_atomically(html, render_memory_html(forecast))

@@ -27,8 +27,8 @@ def predict(
     MODEL is a catalog name, a Hugging Face config.json or its folder, or FILE.py:FUNCTION, where the
     function returns a module and its example inputs.
     """
+    from perfcast.files import check_writable
     from perfcast.prediction import predict as forecast_step
-    from perfcast.report.files import check_writable
 
     for path in (json_path, html, timeline):
         check_writable(path)
@@ -38,7 +38,7 @@ def predict(
 
         write_json(forecast_to_dict(forecast), json_path)
     if html:
-        from perfcast.report.files import write_text_atomically
+        from perfcast.files import write_text_atomically
         from perfcast.report.html import render_forecast_html
 
         write_text_atomically(html, render_forecast_html(forecast))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from perfcast.cost.profile import DeviceProfile, data_folder, load_local_profile, local_device, profile_path
 from perfcast.errors import CalibrationError
+from perfcast.files import write_text_atomically
 
 __all__ = [
     "append_record",
@@ -20,7 +19,6 @@ __all__ = [
     "measurements_path",
     "profile_path",
     "save_profile",
-    "write_atomically",
 ]
 
 
@@ -31,20 +29,8 @@ def measurements_path(device: str = "cpu", folder: Path | None = None) -> Path:
 
 def save_profile(profile: DeviceProfile, path: Path) -> None:
     """Write it whole or not at all."""
-    write_atomically(path, json.dumps(profile.to_json(), indent=1, allow_nan=False) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Into a file beside it, then renamed over it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_text_atomically(path, json.dumps(profile.to_json(), indent=1, allow_nan=False) + "\n")
 
 
 def append_record(path: Path, record: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, TensorInterval
-from perfcast.report.files import write_text_atomically
+from perfcast.files import write_text_atomically
 
 SCHEMA_VERSION = "1"
 MAX_INTERVALS = 100

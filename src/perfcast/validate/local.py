@@ -18,8 +18,8 @@ from perfcast.cost.model import CostModel
 from perfcast.cost.profile import DeviceProfile, load_local_profile, local_device
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import UnknownNameError
+from perfcast.files import write_text_atomically
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
-from perfcast.measure.store import write_atomically
 from perfcast.memory.first_touch import with_first_touch
 from perfcast.validate.local_models import LOCAL_MODELS, LocalModel
 from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, SuiteResult, sample
@@ -96,7 +96,7 @@ def write_spread(path: Path, result: SuiteResult, machine: str) -> None:
             name: math.ceil(factor * 100) / 100 for name, factor in sorted(factors.items())
         },
     }
-    write_atomically(path, json.dumps(data, indent=2) + "\n")
+    write_text_atomically(path, json.dumps(data, indent=2) + "\n")
 
 
 def describe_machine(profile: DeviceProfile) -> str:
