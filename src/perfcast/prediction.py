@@ -27,7 +27,7 @@ from perfcast.memory.first_touch import with_first_touch
 from perfcast.memory.liveness import estimate_memory
 
 if TYPE_CHECKING:
-    from perfcast.workload.huggingface import StepShape
+    from perfcast.workload.shape import StepShape
     from perfcast.workload.step import Program
 
 MODES = ("train", "prefill", "decode")
@@ -182,8 +182,8 @@ def _memory_device(name: str) -> Device:
 def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
     """Capture what is asked for and lower it to the device."""
     from perfcast.workload.capture import CaptureOptions, capture
-    from perfcast.workload.huggingface import StepShape
     from perfcast.workload.lower import lower
+    from perfcast.workload.shape import StepShape
     from perfcast.workload.step import OptimizerChoice
 
     shape = StepShape(

@@ -5,8 +5,9 @@ import torch
 
 from perfcast.catalog.models import TASKS, ModelEntry, load_model, load_models
 from perfcast.errors import UnknownNameError
-from perfcast.workload.huggingface import StepShape, build_program
+from perfcast.workload.huggingface import build_program
 from perfcast.workload.recommender import build_dlrm_program
+from perfcast.workload.shape import StepShape
 
 ENTRIES = load_models()
 REQUIRED = """

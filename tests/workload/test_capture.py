@@ -492,3 +492,30 @@ def test_a_frozen_parameter_has_neither_gradient_nor_state():
     held = {c: sum(s.num_bytes for s in graph.storages if s.category == c) for c in Category.ALL}
     assert held[Category.GRADIENT] == held[Category.OPTIMIZER_STATE] == 2 * 8 * 4
     assert held[Category.PARAMETER] == 4 * (64 + 8 + 8 + 8)
+
+
+def test_a_model_may_ask_a_skipped_layer_for_its_attributes() -> None:
+    """As models do that choose a mask by ``layer.attention_type``."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+            self.factor = 2.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x)
+
+    class Asking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Layer() for _ in range(10))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                assert layer.factor == 2.0
+                x = layer(x)
+            return x
+
+    graph, _ = capture(lambda: Program(Asking(), args=(torch.zeros(4, 8),)), CaptureOptions())
+    assert graph.flops == 10 * 3 * 2 * 4 * 8 * 8 - 2 * 4 * 8 * 8

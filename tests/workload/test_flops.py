@@ -11,7 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from perfcast.catalog.models import ModelEntry, load_model
 from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import StepShape, build_program
+from perfcast.workload.huggingface import build_program
+from perfcast.workload.shape import StepShape
 
 CASES = {
     "gpt2-large": (None, 2, 1024),

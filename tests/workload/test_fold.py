@@ -15,7 +15,8 @@ from perfcast.core.graph import Graph, Phase
 from perfcast.memory.liveness import estimate_memory
 from perfcast.workload.capture import CaptureOptions, capture
 from perfcast.workload.fold import LayerRun, find_layer_runs
-from perfcast.workload.huggingface import StepShape, build_program
+from perfcast.workload.huggingface import build_program
+from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice, Program
 
 TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}

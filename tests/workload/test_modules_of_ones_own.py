@@ -10,7 +10,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
 from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import StepShape
+from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 from perfcast.workload.user_file import build_user_program
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perfcast.workload.huggingface import StepShape, build_program
+from perfcast.workload.huggingface import build_program
 from perfcast.workload.recommender import build_dlrm_program
+from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
 

@@ -145,9 +145,15 @@ def _plain_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
 class _PassThrough(nn.Module):
     """Stands for a skipped layer: hands on what the layer before it returned."""
 
-    def __init__(self, last_output: list[Any]) -> None:
+    def __init__(self, layer: nn.Module, last_output: list[Any]) -> None:
         super().__init__()
+        # Not as a child: the skipped layer's parameters are written out with its nodes.
+        object.__setattr__(self, "_layer", layer)
         self._last_output = last_output
+
+    def __getattr__(self, name: str) -> Any:
+        """What a model asks of its layer (``layer.attention_type``) the layer itself answers."""
+        return getattr(self.__dict__["_layer"], name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = self._last_output[0]
@@ -172,7 +178,7 @@ def skipping_layers(root: nn.Module, runs: list[LayerRun]) -> Iterator[None]:
             captured = run.captured_units
             for index in range(run.first, run.first + run.period * run.num_units):
                 if run.unit_of(index) not in captured:
-                    container._modules[names[index]] = _PassThrough(last_output)
+                    container._modules[names[index]] = _PassThrough(layers[index], last_output)
             before_gap = layers[run.first + 2 * run.period - 1]
             after_gap = layers[run.first + (run.num_units - 2) * run.period]
             handles.append(before_gap.register_forward_hook(_keeper(last_output)))

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
-from perfcast.workload.huggingface import StepShape
+from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
 

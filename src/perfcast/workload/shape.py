@@ -1,0 +1,48 @@
+"""What is asked of a model: mode, sizes, precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+_DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """What is asked of a model.
+
+    Attributes:
+        mode: 'train', 'prefill' or 'decode'.
+        batch_size: Sequences, images or samples.
+        sequence_length: Tokens of a sequence; in decode, of the context including the new token.
+        dtype: Precision by its label; training in bf16 or fp16 keeps fp32 weights (autocast).
+        attention: 'sdpa' (fused) or 'eager'.
+        recompute: 'none' or 'full' (every layer is checkpointed).
+    """
+
+    mode: str = "train"
+    batch_size: int = 1
+    sequence_length: int | None = None
+    dtype: str = "fp32"
+    attention: str = "sdpa"
+    recompute: str = "none"
+
+    @property
+    def weight_dtype(self) -> torch.dtype:
+        """Element type of the parameters."""
+        if self.mode == "train" and self.dtype != "fp64":
+            return torch.float32
+        return _DTYPES[self.dtype]
+
+    @property
+    def autocast_dtype(self) -> torch.dtype | None:
+        """Lower precision of mixed-precision training, or None."""
+        return _DTYPES[self.dtype] if self.mode == "train" and self.dtype in ("bf16", "fp16") else None
