@@ -19,6 +19,7 @@ from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast import Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
+from perfcast.core.operation import OperationKind
 from perfcast.cost.model import CostModel, Estimates
 from perfcast.cost.roofline import Roofline
 from perfcast.cost.spread import load_spread
@@ -122,6 +123,8 @@ def predict(
     target = resolve_device(device) if isinstance(device, str) else device
     pricing = resolve_cost_model(cost_model, target) if isinstance(cost_model, str) else cost_model
     graph, program = build_graph(request, target)
+    if target.is_cpu:
+        graph = with_first_touch(graph)
     return forecast_from(graph, request, target, pricing, program)
 
 
@@ -205,8 +208,6 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
         fold_layers=request.fold_layers,
     )
     graph, program = capture(_program_builder(request, shape), options)
-    if device.is_cpu:
-        graph = with_first_touch(graph)
     return lower(graph, device, request.dtype), program
 
 
@@ -358,6 +359,10 @@ def _assumptions(
         )
         if request.dtype in ("bf16", "fp16"):
             notes.append(f"autocast to {request.dtype} with fp32 weights, gradients and optimizer state")
+            if any(o.kind is OperationKind.GROUPED_MATMUL for o in graph.operations):
+                notes.append(
+                    f"experts' grouped products in {request.dtype} too; CUDA's autocast leaves them out"
+                )
     else:
         notes.append(
             f"weights and activations in {request.dtype}; logits for every position that is computed"
@@ -377,7 +382,7 @@ def _assumptions(
         notes.append(
             f"{cost_model.name}: fitted on kernels measured on this machine; see 'perfcast calibrate'"
         )
-    unknown = sorted({o.name for o in graph.operations if o.kind.value == "unknown"})
+    unknown = sorted({o.name for o in graph.operations if o.kind is OperationKind.UNKNOWN})
     if unknown:
         notes.append(f"no rule for {', '.join(unknown)}: priced by memory traffic, with a wide interval")
     if device.note and device.vendor != "cpu":

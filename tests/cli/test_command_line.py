@@ -14,7 +14,9 @@ import jsonschema
 import pytest
 
 from perfcast import __version__
+from perfcast.catalog.devices import load_device
 from perfcast.cli.main import run
+from perfcast.core.dtype import DType
 from perfcast.report.json_format import forecast_schema, memory_schema
 
 TINY = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": 64, "n_positions": 32}
@@ -346,3 +348,20 @@ def test_the_module_runs_as_a_program():
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert json.loads(result.stdout)["devices"][0]["name"] == "t4"
+
+
+def test_every_device_of_the_json_list_gives_its_peaks_by_element_type(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path))
+    assert run(["catalog", "devices", "--json", "-"]) == 0
+    *rows, local = json.loads(capsys.readouterr().out)["devices"]
+    assert all(isinstance(row["matrix_flops_per_second"], dict) for row in rows)
+    assert local["name"] == "cpu"
+    assert local["matrix_flops_per_second"] is None
+    calibrated = load_device("t4")
+    monkeypatch.setattr("perfcast.prediction.resolve_device", lambda name: calibrated)
+    assert run(["catalog", "devices", "--json", "-"]) == 0
+    local = json.loads(capsys.readouterr().out)["devices"][-1]
+    assert local["vector_flops_per_second"]["fp32"] == calibrated.vector_flops_per_second[DType.FP32]
+    assert local["matrix_flops_per_second"]["fp16"] == calibrated.matrix_flops_per_second[DType.FP16]

@@ -30,7 +30,7 @@ def devices(name: str | None, json_path: str | None) -> None:
         from perfcast.report.json_format import write_json
 
         rows = [_device_row(entry, with_figures=True) for entry in entries]
-        write_json({"devices": rows + ([] if name else [_cpu_row()])}, json_path)
+        write_json({"devices": rows + ([] if name else [_cpu_row(with_figures=True)])}, json_path)
     if json_path == "-":
         return
     from rich.console import Console
@@ -70,10 +70,8 @@ def models(name: str | None, json_path: str | None) -> None:
 
 
 def _device_row(entry: DeviceEntry, with_figures: bool = False) -> dict[str, Any]:
-    row = _plain_row(entry.device) | {"aliases": list(entry.aliases)}
+    row = _plain_row(entry.device, with_figures) | {"aliases": list(entry.aliases)}
     if with_figures:
-        row["matrix_flops_per_second"] = _rates(entry.device.matrix_flops_per_second)
-        row["vector_flops_per_second"] = _rates(entry.device.vector_flops_per_second)
         row["figures"] = _figure_rows(entry.figures)
         row["study_figures"] = _figure_rows(entry.study_figures)
     return row
@@ -83,13 +81,13 @@ def _rates(table: Mapping[DType, float]) -> dict[str, float]:
     return {dtype.label: rate for dtype, rate in table.items()}
 
 
-def _plain_row(device: Device) -> dict[str, Any]:
-    """A device's figures in SI; its peak is the one that a list compares by."""
+def _plain_row(device: Device, with_figures: bool) -> dict[str, Any]:
+    """A device's figures in SI: all peaks, or in a list the one to compare by."""
     tables = (device.matrix_flops_per_second, device.vector_flops_per_second)
     peaks = [
         table[dtype] for dtype in (DType.BF16, DType.FP16, DType.FP32) for table in tables if dtype in table
     ]
-    return {
+    row: dict[str, Any] = {
         "name": device.name,
         "title": device.title,
         "vendor": device.vendor,
@@ -108,16 +106,20 @@ def _plain_row(device: Device) -> dict[str, Any]:
         "matrix_flops_per_second": peaks[0],
         "note": device.note,
     }
+    if with_figures:
+        row["matrix_flops_per_second"] = _rates(device.matrix_flops_per_second)
+        row["vector_flops_per_second"] = _rates(device.vector_flops_per_second)
+    return row
 
 
-def _cpu_row() -> dict[str, Any]:
+def _cpu_row(with_figures: bool = False) -> dict[str, Any]:
     """The local machine: what calibration found, or what is known without it."""
     from perfcast.errors import CalibrationError
     from perfcast.prediction import local_memory_bytes, resolve_device
 
     try:
-        return _plain_row(resolve_device("cpu"))
-    except CalibrationError:
+        return _plain_row(resolve_device("cpu"), with_figures)
+    except CalibrationError as error:
         return {
             "name": "cpu",
             "title": "this machine, not calibrated",
@@ -125,7 +127,7 @@ def _cpu_row() -> dict[str, Any]:
             "memory_bytes": local_memory_bytes(),
             "memory_bytes_per_second": None,
             "matrix_flops_per_second": None,
-            "note": "run 'perfcast calibrate' to fill in the rest",
+            "note": str(error),
         }
 
 

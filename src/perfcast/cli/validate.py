@@ -34,8 +34,8 @@ def validate(
 
     from rich.console import Console
 
+    from perfcast.cost.profile import load_local_profile
     from perfcast.files import check_writable
-    from perfcast.measure.store import load_local_profile
     from perfcast.report.validation import print_row, print_summary
     from perfcast.validate import local
 

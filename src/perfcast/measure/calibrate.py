@@ -31,6 +31,7 @@ from perfcast.measure.host import HostCase, fit_host, host_cases
 from perfcast.measure.kernels import KernelCase, operation_of_case, prepare
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
 from perfcast.memory.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
+from perfcast.prediction import local_memory_bytes
 from perfcast.units import MIB
 
 _GROUP = 12
@@ -266,7 +267,7 @@ def _processor(device: str) -> str:
 def _memory_bytes(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return local_memory_bytes()
 
 
 def _cache_bytes(device: str) -> int:

@@ -7,10 +7,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from perfcast.measure.timer import Samples
-from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_forward, run_training_step
+from perfcast.workload.step import (
+    OptimizerChoice,
+    Program,
+    build_optimizer,
+    run_forward,
+    run_forward_backward,
+    run_training_step,
+)
 
 #: What PyTorch does on a processor by default: foreach is for accelerators, fused only on request.
 CPU_OPTIMIZER = OptimizerChoice("adamw", "loop")
@@ -48,8 +53,6 @@ def _forward(program: Program) -> None:
 
 
 def _forward_backward(program: Program) -> None:
-    from perfcast.workload.step import run_forward_backward
-
     run_forward_backward(program)
     program.module.zero_grad(set_to_none=True)
 
@@ -84,8 +87,3 @@ def measure_step(
     chosen = samples.quiet
     low, middle, high = statistics.quantiles(chosen, n=4) if len(chosen) > 1 else (chosen[0],) * 3
     return StepTime(middle, low, high, len(chosen), samples.num_disturbed)
-
-
-def synchronizer(device: str) -> Callable[[], None]:
-    """What waits for the device."""
-    return torch.cuda.synchronize if device == "cuda" else lambda: None

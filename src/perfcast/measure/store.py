@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfcast.cost.profile import DeviceProfile, data_folder, load_local_profile, local_device, profile_path
+from perfcast.cost.profile import DeviceProfile, data_folder, load_local_profile, profile_path
 from perfcast.errors import CalibrationError
 from perfcast.files import write_text_atomically
 
@@ -15,7 +15,6 @@ __all__ = [
     "data_folder",
     "load_local_profile",
     "load_records",
-    "local_device",
     "measurements_path",
     "profile_path",
     "save_profile",

@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import numpy as np
@@ -117,11 +116,6 @@ class SuiteResult:
             file.write(",\n" if index else "\n")
             file.write(json.dumps(row.to_json(), allow_nan=False))
         file.write(f'\n],\n"summary": {json.dumps(self.summary, allow_nan=False)}}}\n')
-
-    def save(self, path: Path) -> None:
-        """Stream the JSON to a file."""
-        with path.open("w", encoding="utf-8") as file:
-            self.write(file)
 
 
 # ---- error tables ------------------------------------------------------------------------------

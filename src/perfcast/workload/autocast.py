@@ -2,8 +2,9 @@
 
 PyTorch keeps one list of operators that run in the lower precision, one that run in fp32 and one that
 follow their widest argument, and the lists differ between CPU and CUDA. A forecast for an accelerator
-follows CUDA's (documentation: "Automatic Mixed Precision package", CUDA Op-Specific Behavior). The
-lower-precision copy of a parameter is made once per forward and reused, as PyTorch's cache does.
+follows CUDA's (documentation: "Automatic Mixed Precision package", CUDA Op-Specific Behavior), with the
+grouped products of experts added to the lower precision. The lower-precision copy of a parameter is made
+once per forward and reused, as PyTorch's cache does.
 """
 
 from __future__ import annotations

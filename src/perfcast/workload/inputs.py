@@ -46,13 +46,6 @@ def _checkpoint_layers(module: Any) -> None:
         module.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
 
 
-def _checkpoint_every_layer(module: Any) -> None:
-    if hasattr(module, "activation_checkpointing_enable"):
-        module.activation_checkpointing_enable({"use_reentrant": False})
-    else:  # the name before transformers 5.20 or so
-        module.gradient_checkpointing_enable({"use_reentrant": False})
-
-
 def _decoder_program(module: Any, shape: StepShape, length: int, notes: tuple[str, ...]) -> Program:
     ids = torch.zeros(shape.batch_size, length, dtype=torch.int64)
     if shape.mode == "train":
