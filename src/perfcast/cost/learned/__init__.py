@@ -1,0 +1,1 @@
+"""Our own forecaster: physics gives the structure, learning fills in what a library achieves of it."""

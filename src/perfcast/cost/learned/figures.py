@@ -1,0 +1,96 @@
+"""Datasheet figures of devices in columns, one value per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.dtype import DType
+from perfcast.core.hardware import Device
+
+FloatArray = NDArray[np.float64]
+
+#: Arithmetic of a measured format → the units' element type; the weights' own type follows from it.
+#: 'wo' (weight only) and 'w4a16' formats widen the weights and compute in 16 bits.
+ARITHMETIC: dict[str, DType] = {
+    "fp64": DType.FP64, "fp32": DType.FP32, "tf32": DType.TF32, "bf16": DType.BF16, "fp16": DType.FP16,
+    "fp8": DType.FP8, "fp8_block": DType.FP8, "fp8_static": DType.FP8, "fp8_token": DType.FP8,
+    "nvfp4": DType.FP4, "mxfp4": DType.FP4, "w4a8_mxfp4_mxfp8": DType.FP8,
+    "int8": DType.INT8, "sq": DType.INT8, "int8_wo": DType.BF16, "int4_wo": DType.BF16,
+    "w4a16_mxfp4": DType.BF16,
+}  # fmt: skip
+
+#: Where a device lacks a format, libraries fall back to a wider one at that one's rate.
+_WIDER: dict[DType, tuple[DType, ...]] = {
+    DType.FP4: (DType.FP8, DType.BF16, DType.FP16, DType.FP32),
+    DType.FP8: (DType.BF16, DType.FP16, DType.FP32),
+    DType.INT8: (DType.BF16, DType.FP16, DType.FP32),
+    DType.BF16: (DType.FP16, DType.FP32),
+    DType.FP16: (DType.BF16, DType.FP32),
+    DType.TF32: (DType.FP32,),
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Columns of shape [n].
+
+    Attributes:
+        matrix_flops_per_second: Peak of the units that do a product in the kernel's format.
+        vector_flops_per_second: Peak of ordinary fp32 arithmetic.
+        power_watts: NaN where unknown.
+    """
+
+    matrix_flops_per_second: FloatArray
+    vector_flops_per_second: FloatArray
+    memory_bytes_per_second: FloatArray
+    memory_bytes: FloatArray
+    l2_bytes: FloatArray
+    num_sms: FloatArray
+    clock_hertz: FloatArray
+    year: FloatArray
+    power_watts: FloatArray
+
+    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Figures:
+        """The rows that ``index`` selects."""
+        return Figures(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+
+def collect_figures(
+    devices: Sequence[Device], device_index: NDArray[np.int64], formats: NDArray[np.object_]
+) -> Figures:
+    """One row per kernel: ``devices[device_index[i]]`` computing in ``formats[i]``.
+
+    Raises:
+        KeyError: A format that ``ARITHMETIC`` does not list.
+    """
+    names = sorted(set(formats.tolist()))
+    rates = np.array([[matrix_rate(device, ARITHMETIC[name]) for name in names] for device in devices])
+    which = np.searchsorted(np.array(names, dtype=object), formats) if names else np.zeros(0, np.int64)
+
+    def column(values: list[float]) -> FloatArray:
+        return np.array(values, dtype=np.float64)[device_index]
+
+    return Figures(
+        matrix_flops_per_second=rates.reshape(len(devices), -1)[device_index, which],
+        vector_flops_per_second=column([d.vector_flops_per_second[DType.FP32] for d in devices]),
+        memory_bytes_per_second=column([d.memory_bytes_per_second for d in devices]),
+        memory_bytes=column([d.memory_bytes for d in devices]),
+        l2_bytes=column([d.l2_bytes for d in devices]),
+        num_sms=column([d.num_sms for d in devices]),
+        clock_hertz=column([d.clock_hertz for d in devices]),
+        year=column([d.year for d in devices]),
+        power_watts=column([np.nan if d.power_watts is None else d.power_watts for d in devices]),
+    )
+
+
+def matrix_rate(device: Device, dtype: DType) -> float:
+    """Peak of products in a type, or in the narrowest wider one that the device has."""
+    for candidate in (dtype, *_WIDER.get(dtype, ())):
+        for table in (device.matrix_flops_per_second, device.vector_flops_per_second):
+            if candidate in table:
+                return table[candidate]
+    return device.vector_flops_per_second[DType.FP32]
