@@ -24,6 +24,7 @@ FLOORS: dict[str, float] = {
     "simulate": 2,
     "prediction": 2.5,
     "traces": 3, "measure": 3,
+    "train": 3.5,
     "search": 4, "replay": 4,
     "published": 5,
     "validate": 6,
@@ -101,9 +102,9 @@ def test_imports_form_no_cycle():
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) in ("core", "errors", "units")])
-def test_the_ground_needs_nothing_but_the_standard_library(module: str):
-    outside = {m.partition(".")[0] for m in imports_of(module)} - set(sys.stdlib_module_names) - {"perfcast"}
-    assert not outside
+def test_the_ground_needs_nothing_but_the_standard_library_and_arrays(module: str):
+    outside = {m.partition(".")[0] for m in imports_of(module)} - set(sys.stdlib_module_names)
+    assert outside <= {"perfcast", "numpy"}
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -20,10 +20,10 @@ from perfcast.catalog.figures import (
 )
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.hardware import Device
-from perfcast.errors import CatalogError
+from perfcast.errors import CatalogError, UnknownNameError
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
-_OPTIONAL = ("power", "last_level")
+_OPTIONAL = ("power", "last_level", "base_clock")
 _TEXTS = ("title", "vendor", "architecture", "die")
 
 
@@ -63,6 +63,14 @@ def load_device_entry(name: str) -> DeviceEntry:
     aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
     hint = "See 'perfcast catalog devices'; 'cpu' is the local machine after 'perfcast calibrate'."
     return entries[resolve_name("device", name, entries, aliases, hint)]
+
+
+def find_device_name(spelling: str) -> str | None:
+    """The catalog's name for a device as a table spells it, or None."""
+    try:
+        return load_device_entry(spelling).device.name
+    except UnknownNameError:
+        return None
 
 
 @cache
@@ -137,6 +145,8 @@ def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figu
         vector_flops_per_second=_peaks(figures, "vector"),
         matrix_flops_per_second=_peaks(figures, "matrix"),
         compute_capability=table.get("compute_capability", ""),
+        base_clock_hertz=figures["base_clock"].si_value if "base_clock" in figures else None,
+        operation_energy=operation_energy(table["process"]).si_value if "process" in table else None,
         note=table.get("note", ""),
     )
 
@@ -166,6 +176,23 @@ def launch_floor(vendor: str) -> Figure:
     except KeyError:
         raise CatalogError(f"{path.name}: no launch floor for vendor {vendor!r}") from None
     return parse_figure(entry, content["sources"], f"{path.name}: launch_floor.{vendor}")
+
+
+@cache
+def operation_energy(process: str) -> Figure:
+    """Energy of an operation in a manufacturing process, relative to 16 nm.
+
+    Raises:
+        CatalogError: No figure for this process; lists the known ones.
+    """
+    (path,) = data_files("process")
+    content = parse_toml(path)
+    try:
+        entry = content["operation_energy"][process]
+    except KeyError:
+        known = ", ".join(content["operation_energy"])
+        raise CatalogError(f"{path.name}: no process {process!r}; known: {known}") from None
+    return parse_figure(entry, content["sources"], f"{path.name}: operation_energy.{process}")
 
 
 def _check_plausible(device: Device, where: str) -> None:

@@ -22,6 +22,8 @@ class Device:
         clock_hertz: Clock at which the peaks are stated.
         l2_bytes: Last cache that all multiprocessors share.
         link_bytes_per_second: Scale-up bandwidth of one device in one direction.
+        base_clock_hertz: Clock that the vendor guarantees under load; None where not published.
+        operation_energy: Energy of one operation in the chip's manufacturing process relative to 16 nm.
         launch_seconds: Shortest time between two dependent kernels on one stream.
     """
 
@@ -43,6 +45,8 @@ class Device:
     vector_flops_per_second: Mapping[DType, float] = field(hash=False)
     matrix_flops_per_second: Mapping[DType, float] = field(hash=False)
     compute_capability: str = ""
+    base_clock_hertz: float | None = None
+    operation_energy: float | None = None
     note: str = ""
 
     @property

@@ -70,12 +70,16 @@ WORDS: Mapping[KernelFamily, tuple[str, ...]] = {
 class KernelTable:
     """Calls of one family; ``columns`` holds exactly its ``SIZES`` and ``WORDS``, shape [n] each.
 
+    ``is_cold``: kernels of a model's step, whose weights come from memory each time; a benchmark that
+    repeats one kernel finds them in the cache.
+
     Raises:
         ValueError: A column is missing, superfluous or of another length.
     """
 
     family: KernelFamily
     columns: Mapping[str, Column]
+    is_cold: bool = False
 
     def __post_init__(self) -> None:
         wanted = {*SIZES[self.family], *WORDS[self.family]}
@@ -97,16 +101,17 @@ class KernelTable:
 
     def take(self, index: Column) -> KernelTable:
         """The rows that ``index`` (integers or a mask) selects."""
-        return KernelTable(self.family, {name: column[index] for name, column in self.columns.items()})
+        columns = {name: column[index] for name, column in self.columns.items()}
+        return KernelTable(self.family, columns, self.is_cold)
 
 
-def build_kernel_table(family: KernelFamily, num_rows: int, **columns: object) -> KernelTable:
-    """A table from arrays or single values, which are repeated ``num_rows`` times."""
+def build_kernel_table(family: KernelFamily, count: int, /, **columns: object) -> KernelTable:
+    """A table from arrays or single values, which are repeated ``count`` times."""
     built: dict[str, Column] = {}
     for name in SIZES[family]:
-        built[name] = np.broadcast_to(np.asarray(columns.pop(name), dtype=np.float64), (num_rows,))
+        built[name] = np.broadcast_to(np.asarray(columns.pop(name), dtype=np.float64), (count,))
     for name in WORDS[family]:
-        built[name] = np.broadcast_to(np.asarray(columns.pop(name), dtype=object), (num_rows,))
+        built[name] = np.broadcast_to(np.asarray(columns.pop(name), dtype=object), (count,))
     if columns:
         raise ValueError(f"{family.value} has no column {', '.join(sorted(columns))}")
     return KernelTable(family, built)
@@ -121,7 +126,11 @@ def join_kernel_tables(tables: Sequence[KernelTable]) -> KernelTable:
     families = {table.family for table in tables}
     if len(families) != 1:
         raise ValueError(f"expected tables of one family, found {sorted(f.value for f in families)}")
+    if len({table.is_cold for table in tables}) != 1:
+        raise ValueError("expected tables that are all cold or all not")
     names = tables[0].columns
     return KernelTable(
-        families.pop(), {name: np.concatenate([table.columns[name] for table in tables]) for name in names}
+        families.pop(),
+        {name: np.concatenate([table.columns[name] for table in tables]) for name in names},
+        tables[0].is_cold,
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.cost.learned.sustained import sustained_share
 
 FloatArray = NDArray[np.float64]
 
@@ -20,7 +21,7 @@ ARITHMETIC: dict[str, DType] = {
     "fp8": DType.FP8, "fp8_block": DType.FP8, "fp8_static": DType.FP8, "fp8_token": DType.FP8,
     "nvfp4": DType.FP4, "mxfp4": DType.FP4, "w4a8_mxfp4_mxfp8": DType.FP8,
     "int8": DType.INT8, "sq": DType.INT8, "int8_wo": DType.BF16, "int4_wo": DType.BF16,
-    "w4a16_mxfp4": DType.BF16,
+    "w4a16_mxfp4": DType.BF16, "w4afp8": DType.FP8,
 }  # fmt: skip
 
 #: Where a device lacks a format, libraries fall back to a wider one at that one's rate.
@@ -40,11 +41,14 @@ class Figures:
 
     Attributes:
         matrix_flops_per_second: Peak of the units that do a product in the kernel's format.
+        sustained_share: Part of that peak which the device can hold, see ``sustained``.
         vector_flops_per_second: Peak of ordinary fp32 arithmetic.
+        uses_matrix_units: Whether the format runs on matrix units.
         power_watts: NaN where unknown.
     """
 
     matrix_flops_per_second: FloatArray
+    sustained_share: FloatArray
     vector_flops_per_second: FloatArray
     memory_bytes_per_second: FloatArray
     memory_bytes: FloatArray
@@ -53,6 +57,7 @@ class Figures:
     clock_hertz: FloatArray
     year: FloatArray
     power_watts: FloatArray
+    uses_matrix_units: NDArray[np.bool_]
 
     def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Figures:
         """The rows that ``index`` selects."""
@@ -67,15 +72,20 @@ def collect_figures(
     Raises:
         KeyError: A format that ``ARITHMETIC`` does not list.
     """
-    names = sorted(set(formats.tolist()))
-    rates = np.array([[matrix_rate(device, ARITHMETIC[name]) for name in names] for device in devices])
-    which = np.searchsorted(np.array(names, dtype=object), formats) if names else np.zeros(0, np.int64)
+    names, which = np.unique(formats.astype(str), return_inverse=True)
+    units = [[matrix_unit(device, ARITHMETIC[name]) for name in names.tolist()] for device in devices]
+    shape = (len(devices), len(names))
+    rates = np.array([rate for row in units for rate, _ in row]).reshape(shape)
+    on_matrix = np.array([matrix for row in units for _, matrix in row], dtype=bool).reshape(shape)
+    shares = np.array([[sustained_share(d, False), sustained_share(d, True)] for d in devices])
 
     def column(values: list[float]) -> FloatArray:
         return np.array(values, dtype=np.float64)[device_index]
 
+    uses_matrix_units = on_matrix[device_index, which]
     return Figures(
-        matrix_flops_per_second=rates.reshape(len(devices), -1)[device_index, which],
+        matrix_flops_per_second=rates[device_index, which],
+        sustained_share=shares[device_index, uses_matrix_units.astype(np.int64)],
         vector_flops_per_second=column([d.vector_flops_per_second[DType.FP32] for d in devices]),
         memory_bytes_per_second=column([d.memory_bytes_per_second for d in devices]),
         memory_bytes=column([d.memory_bytes for d in devices]),
@@ -84,13 +94,15 @@ def collect_figures(
         clock_hertz=column([d.clock_hertz for d in devices]),
         year=column([d.year for d in devices]),
         power_watts=column([np.nan if d.power_watts is None else d.power_watts for d in devices]),
+        uses_matrix_units=uses_matrix_units,
     )
 
 
-def matrix_rate(device: Device, dtype: DType) -> float:
-    """Peak of products in a type, or in the narrowest wider one that the device has."""
+def matrix_unit(device: Device, dtype: DType) -> tuple[float, bool]:
+    """Peak of products in a type, or in the narrowest wider one that the device has; on matrix units?"""
     for candidate in (dtype, *_WIDER.get(dtype, ())):
-        for table in (device.matrix_flops_per_second, device.vector_flops_per_second):
-            if candidate in table:
-                return table[candidate]
-    return device.vector_flops_per_second[DType.FP32]
+        if candidate in device.matrix_flops_per_second:
+            return device.matrix_flops_per_second[candidate], True
+        if candidate in device.vector_flops_per_second:
+            return device.vector_flops_per_second[candidate], False
+    return device.vector_flops_per_second[DType.FP32], False

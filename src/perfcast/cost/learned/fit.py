@@ -1,0 +1,231 @@
+"""Fit a family: scalars and residuals, how far to trust them elsewhere, and how sure to be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelTable
+from perfcast.cost.learned.family import Family, Physics
+from perfcast.cost.learned.figures import collect_figures
+from perfcast.cost.learned.predictor import FittedFamily, Hull, Spread, log_sizes, with_codes
+from perfcast.cost.learned.scalars import (
+    DeviceScalars,
+    Segment,
+    coarser,
+    fit_scalars,
+    index_segments,
+    regime_shares,
+    scalar_offsets,
+)
+from perfcast.cost.learned.trees import COMMON, KNOWN, Trees, TreeSettings, fit_trees
+
+FloatArray = NDArray[np.float64]
+
+_SHRINKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_QUANTILES = (0.05, 0.95)
+_HELD_OUT = 0.1
+_LEAST_FOR_QUANTILES = 40
+_SHAPES_KEPT = 24
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """n measured kernels of one family.
+
+    Attributes:
+        device_index: Of each row, into ``devices``.
+    """
+
+    kernels: KernelTable
+    seconds: FloatArray
+    devices: tuple[Device, ...]
+    device_index: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> TrainingRows:
+        """Some of the rows; the devices stay."""
+        return TrainingRows(
+            self.kernels.take(rows), self.seconds[rows], self.devices, self.device_index[rows]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """Rows with everything that does not depend on the fold."""
+
+    rows: TrainingRows
+    physics: Physics
+    target: FloatArray
+    shares: FloatArray
+    segments: list[Segment]
+    segment_index: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    threads: int
+
+    def scalars(self, residual: FloatArray, chosen: NDArray[np.bool_]) -> DeviceScalars:
+        return fit_scalars(
+            residual[chosen], self.shares[chosen], self.rows.device_index[chosen],
+            self.rows.devices, self.segments, self.segment_index[chosen],
+        )  # fmt: skip
+
+    def offsets(self, scalars: DeviceScalars) -> FloatArray:
+        return scalar_offsets(
+            scalars, self.shares, self.rows.device_index, self.rows.devices,
+            self.segments, self.segment_index,
+        )[0]  # fmt: skip
+
+    def weights(self, chosen: NDArray[np.bool_]) -> FloatArray:
+        """Every architecture counts alike, and within it every segment by the root of its rows."""
+        weight = np.zeros(len(self.target))
+        for fold in np.unique(self.fold[chosen]).tolist():
+            mine = chosen & (self.fold == fold)
+            counts = np.bincount(self.segment_index[mine], minlength=len(self.segments))
+            weight[mine] = 1.0 / np.sqrt(counts[self.segment_index[mine]])
+            weight[mine] /= weight[mine].sum()
+        return np.asarray(weight * chosen.sum() / max(weight.sum(), 1e-300))
+
+
+def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFamily:
+    """Fit everything; ``rows`` must hold at least one device.
+
+    Devices are left out by architecture to choose the shrinkage of the common residual and to measure
+    the spread on unseen devices; a tenth of the rows, to measure it on known ones.
+    """
+    prepared = _prepare(family, rows, threads)
+    everything = np.ones(len(rows.seconds), dtype=bool)
+    shrink, unseen = _leave_out(prepared)
+    scalars, common, offsets = _fit_common(prepared, everything)
+    known, held_out = _fit_known(prepared, offsets)
+    architectures = _architectures(prepared.rows.devices)
+    return FittedFamily(
+        family=family,
+        scalars=scalars,
+        common=common,
+        shrink=shrink,
+        known=known,
+        architectures=architectures,
+        spread=Spread(
+            known=_quantiles(prepared, held_out, prepared.fold),
+            unseen=_quantiles(prepared, unseen, prepared.fold),
+        ),
+        hulls=_hulls(prepared),
+    )
+
+
+def _prepare(family: Family, rows: TrainingRows, threads: int) -> _Prepared:
+    figures = collect_figures(rows.devices, rows.device_index, rows.kernels.word("dtype"))
+    physics = family.describe(rows.kernels, figures)
+    segments, segment_index = index_segments(rows.kernels)
+    architectures = _architectures(rows.devices)
+    of_device = np.array([architectures.index((d.architecture, d.compute_capability)) for d in rows.devices])
+    return _Prepared(
+        rows=rows,
+        physics=physics,
+        target=np.log(rows.seconds / physics.seconds),
+        shares=regime_shares(physics),
+        segments=segments,
+        segment_index=segment_index,
+        fold=of_device[rows.device_index],
+        threads=threads,
+    )
+
+
+def _architectures(devices: Sequence[Device]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({(d.architecture, d.compute_capability) for d in devices}))
+
+
+def _fit_common(
+    p: _Prepared, chosen: NDArray[np.bool_], settings: TreeSettings = COMMON
+) -> tuple[DeviceScalars, Trees, FloatArray]:
+    """Scalars and common trees in turn, each on what the other leaves."""
+    weight, residual = p.weights(chosen), np.zeros(len(p.target))
+    for _ in range(2):
+        scalars = p.scalars(p.target - residual, chosen)
+        offsets = p.offsets(scalars)
+        trees = fit_trees(
+            p.physics.features[chosen], (p.target - offsets)[chosen], weight[chosen], settings, p.threads
+        )
+        residual = trees.predict(p.physics.features)
+    # Scalars go without the trees, whose part in them is the shrinkage's to decide.
+    scalars = p.scalars(p.target, chosen)
+    return scalars, trees, p.offsets(scalars)
+
+
+def _leave_out(p: _Prepared) -> tuple[float, FloatArray]:
+    """The best shrinkage on architectures left out, and log(measured / predicted) of every row there."""
+    folds = np.unique(p.fold).tolist()
+    if len(folds) < 3:
+        return 0.0, p.target - p.offsets(p.scalars(p.target, np.ones(len(p.target), dtype=bool)))
+    left = np.zeros((len(_SHRINKS), len(p.target)))
+    for fold in folds:
+        chosen, out = p.fold != fold, p.fold == fold
+        _, trees, offsets = _fit_common(p, chosen)
+        residual = trees.predict(p.physics.features[out])
+        for number, shrink in enumerate(_SHRINKS):
+            left[number, out] = (p.target - offsets)[out] - shrink * residual
+    weight = p.weights(np.ones(len(p.target), dtype=bool))
+    errors = [float(np.sum(weight * np.abs(np.expm1(-np.clip(row, -3, 3))))) for row in left]
+    best = int(np.argmin(errors))
+    return _SHRINKS[best], left[best]
+
+
+def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
+    """Trees that know the architecture, and log(measured / predicted) where a row was held out (else NaN)."""
+    features = with_codes(p.physics.features, p.fold)
+    draw = np.random.default_rng(0).random(len(p.target))
+    weight = np.ones(len(p.target))
+    settings = KNOWN
+    held = draw < _HELD_OUT
+    trial = fit_trees(features[~held], (p.target - offsets)[~held], weight[~held], settings, p.threads)
+    spread = np.full(len(p.target), np.nan)
+    spread[held] = (p.target - offsets)[held] - trial.predict(features[held])
+    return fit_trees(features, p.target - offsets, weight, settings, p.threads), spread
+
+
+def _quantiles(
+    p: _Prepared, errors: FloatArray, fold: NDArray[np.int64]
+) -> dict[tuple[Segment, int], tuple[float, float]]:
+    """By level and dominant regime (-1: any); architectures count alike."""
+    regime, present = p.shares.argmax(axis=1), np.isfinite(errors)
+    found: dict[tuple[Segment, int], tuple[float, float]] = {}
+    by_level: defaultdict[Segment, list[int]] = defaultdict(list)
+    for number, segment in enumerate(p.segments):
+        for level in coarser(segment):
+            by_level[level].append(number)
+    for level, numbers in by_level.items():
+        inside = present & np.isin(p.segment_index, numbers)
+        for wanted in (-1, 0, 1, 2):
+            rows = inside & ((regime == wanted) | (wanted < 0))
+            if rows.sum() >= _LEAST_FOR_QUANTILES or (level == () and wanted == -1 and rows.any()):
+                found[level, wanted] = _balanced_quantiles(errors[rows], fold[rows])
+    return found
+
+
+def _balanced_quantiles(errors: FloatArray, fold: NDArray[np.int64]) -> tuple[float, float]:
+    counts = np.bincount(fold)
+    weight = 1.0 / counts[fold]
+    order = np.argsort(errors)
+    position = np.cumsum(weight[order]) / weight.sum()
+    low, high = (
+        float(errors[order][np.searchsorted(position, q).clip(0, len(errors) - 1)]) for q in _QUANTILES
+    )
+    return min(low, -0.01), max(high, 0.01)
+
+
+def _hulls(p: _Prepared) -> dict[Segment, Hull]:
+    sizes, hulls = log_sizes(p.rows.kernels), {}
+    for number, segment in enumerate(p.segments):
+        rows = np.flatnonzero(p.segment_index == number)
+        kept = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SHAPES_KEPT)).astype(np.int64)]
+        names = sorted({p.rows.devices[i].name for i in np.unique(p.rows.device_index[rows]).tolist()})
+        owner = [names.index(p.rows.devices[i].name) for i in p.rows.device_index[kept].tolist()]
+        hulls[segment] = Hull(
+            low=sizes[rows].min(axis=0), high=sizes[rows].max(axis=0), devices=tuple(names),
+            shapes=sizes[kept], shape_device=np.array(owner, dtype=np.int64),
+        )  # fmt: skip
+    return hulls

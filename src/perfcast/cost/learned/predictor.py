@@ -1,0 +1,244 @@
+"""A fitted family: physics × device scalars × residual, with an interval and a provenance.
+
+    log seconds = log physics + u · s(device, segment) + residual(features)
+
+The residual of a trained architecture comes from many trees that know which one it is; of another from
+few trees, shrunk by a factor that leaving devices out chose. The interval is a quantile range of
+log(measured / predicted): of rows held out, for trained devices; of whole devices left out, for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.hardware import Device
+from perfcast.core.kernel import SIZES, KernelTable
+from perfcast.cost.learned.family import Family, Physics
+from perfcast.cost.learned.figures import collect_figures
+from perfcast.cost.learned.scalars import (
+    NUM_SCALARS,
+    DeviceScalars,
+    Segment,
+    coarser,
+    index_segments,
+    is_alike,
+    regime_shares,
+    scalar_offsets,
+    solve_scalars,
+)
+from perfcast.cost.learned.trees import Trees
+
+FloatArray = NDArray[np.float64]
+
+INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
+#: How much wider an interval is for a kernel beyond all measured sizes: for each doubling, this much.
+_WIDER_PER_DOUBLING = 0.06
+#: Noise of one measurement around the model, as the ridge of a few-shot update sees it.
+_FEW_SHOT_NOISE = 0.15
+
+
+@dataclass(frozen=True)
+class Spread:
+    """5 % and 95 % quantiles of log(measured / predicted) by segment (or a coarser level) and regime."""
+
+    known: Mapping[tuple[Segment, int], tuple[float, float]]
+    unseen: Mapping[tuple[Segment, int], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Hull:
+    """Range of log₂ sizes that a segment was measured in; the axes are the family's ``SIZES``.
+
+    Attributes:
+        low, high: Shape [axes].
+        devices: Names of the devices measured.
+        shapes: A sample of measured sizes, shape [s, axes], and on which of ``devices``, shape [s].
+    """
+
+    low: FloatArray
+    high: FloatArray
+    devices: tuple[str, ...]
+    shapes: FloatArray
+    shape_device: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KernelEstimates:
+    """Of n kernels, shape [n] each; ``is_compute_bound`` by the larger physics term."""
+
+    seconds: FloatArray
+    seconds_low: FloatArray
+    seconds_high: FloatArray
+    overhead_share: FloatArray
+    compute_share: FloatArray
+    provenance: NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class FittedFamily:
+    """What training leaves behind for one family."""
+
+    family: Family
+    scalars: DeviceScalars
+    common: Trees
+    shrink: float
+    known: Trees | None
+    architectures: tuple[tuple[str, str], ...]
+    spread: Spread
+    hulls: Mapping[Segment, Hull]
+
+    def describe(
+        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
+    ) -> Physics:
+        """Physics of kernels on their devices."""
+        return self.family.describe(kernels, collect_figures(devices, device_index, kernels.word("dtype")))
+
+    def estimate(
+        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
+    ) -> KernelEstimates:
+        """Seconds of kernel i on ``devices[device_index[i]]``."""
+        physics = self.describe(kernels, devices, device_index)
+        segments, segment_index = index_segments(kernels)
+        shares = regime_shares(physics)
+        offset, own = scalar_offsets(self.scalars, shares, device_index, devices, segments, segment_index)
+        codes = np.array([architecture_code(device, self.architectures) for device in devices])[device_index]
+        residual = self._residual(physics, codes)
+        seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
+        floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
+        seconds = np.maximum(seconds, floor)
+        beyond = self._beyond(kernels, segments, segment_index)
+        known = own & (codes >= 0)
+        low, high = self._interval(segments, segment_index, shares.argmax(axis=1), known, beyond)
+        return KernelEstimates(
+            seconds=seconds,
+            seconds_low=np.maximum(seconds * np.exp(low), np.minimum(floor, seconds)),
+            seconds_high=seconds * np.exp(high),
+            overhead_share=shares[:, 0],
+            compute_share=shares[:, 1],
+            provenance=np.where(known & (beyond <= 0), INTERPOLATED, EXTRAPOLATED).astype(object),
+        )
+
+    def _residual(self, physics: Physics, codes: NDArray[np.int64]) -> FloatArray:
+        residual = np.zeros(len(physics.seconds))
+        known = (codes >= 0) & (self.known is not None)
+        if self.known is not None and known.any():
+            residual[known] = self.known.predict(with_codes(physics.features[known], codes[known]))
+        if not known.all() and self.shrink:
+            residual[~known] = self.shrink * self.common.predict(physics.features[~known])
+        return residual
+
+    def _beyond(
+        self, kernels: KernelTable, segments: Sequence[Segment], segment_index: NDArray[np.int64]
+    ) -> FloatArray:
+        """Doublings by which the sizes leave what was measured; infinite for a segment never measured."""
+        sizes, beyond = log_sizes(kernels), np.full(len(kernels), np.inf)
+        for number, segment in enumerate(segments):
+            hull = self.hulls.get(segment)
+            if hull is None:
+                continue
+            rows = segment_index == number
+            excess = np.maximum(hull.low - sizes[rows], sizes[rows] - hull.high)
+            beyond[rows] = np.maximum(excess.max(axis=1), 0.0)
+        return beyond
+
+    def _interval(
+        self,
+        segments: Sequence[Segment],
+        segment_index: NDArray[np.int64],
+        regime: NDArray[np.int64],
+        known: NDArray[np.bool_],
+        beyond: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Logarithms of low and high over the estimate, shape [n] each."""
+        low, high = np.zeros(len(known)), np.zeros(len(known))
+        key = (segment_index * NUM_SCALARS + regime) * 2 + known
+        for number in np.unique(key).tolist():
+            table = self.spread.known if number % 2 else self.spread.unseen
+            segment = segments[number // 2 // NUM_SCALARS]
+            rows = key == number
+            low[rows], high[rows] = find_spread(table, segment, number // 2 % NUM_SCALARS)
+        margin = _WIDER_PER_DOUBLING * np.minimum(beyond, 10.0)
+        return low - margin, high + margin
+
+    def nearest(self, kernels: KernelTable, device: Device) -> list[str]:
+        """For each kernel the device and sizes measured nearest to it, in words."""
+        sizes, segments = log_sizes(kernels), index_segments(kernels)
+        return [self._nearest(segments[0][s], sizes[i], device) for i, s in enumerate(segments[1].tolist())]
+
+    def _nearest(self, segment: Segment, sizes: FloatArray, device: Device) -> str:
+        hull = self.hulls.get(segment)
+        if hull is None:
+            hull = next((h for key, h in self.hulls.items() if key[:2] == segment[:2]), None)
+        if hull is None:
+            return "no measurement of this operation in this format"
+        distance = np.abs(hull.shapes - sizes).sum(axis=1)
+        own = np.array([name == device.name for name in hull.devices])[hull.shape_device]
+        best = int(np.argmin(distance + np.where(own, 0.0, 4.0)))
+        axes = SIZES[self.family.family]
+        shape = ", ".join(f"{a} {2**v - 1:.0f}" for a, v in zip(axes, hull.shapes[best], strict=True))
+        return f"{hull.devices[hull.shape_device[best]]}: {shape}"
+
+    def with_measurements(self, kernels: KernelTable, seconds: FloatArray, device: Device) -> FittedFamily:
+        """The family after a few measurements on a device moved its scalars.
+
+        Bayesian linear regression: prior mean is what an unseen device would get (or its own scalars),
+        prior deviation the spread among devices, noise ``_FEW_SHOT_NOISE``.
+        """
+        index = np.zeros(len(kernels), dtype=np.int64)
+        physics = self.describe(kernels, [device], index)
+        codes = np.full(len(kernels), architecture_code(device, self.architectures))
+        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes)
+        segments, segment_index = index_segments(kernels)
+        shares, values = regime_shares(physics), dict(self.scalars.values)
+        ridge = (_FEW_SHOT_NOISE / self.scalars.spread) ** 2
+        for number, segment in enumerate(segments):
+            rows = segment_index == number
+            known = self.scalars.known(device, segment)
+            prior = self.scalars.expected(device, segment) if known is None else known
+            moved = solve_scalars(residual[rows], shares[rows], prior, ridge)
+            for level in coarser(segment)[:2]:
+                values[device.name, level] = moved
+        architectures = {
+            **self.scalars.architectures,
+            device.name: (device.architecture, device.compute_capability),
+        }
+        return replace(self, scalars=replace(self.scalars, values=values, architectures=architectures))
+
+
+def find_spread(
+    table: Mapping[tuple[Segment, int], tuple[float, float]], segment: Segment, regime: int
+) -> tuple[float, float]:
+    """Quantiles of the nearest level that was fitted."""
+    for level in coarser(segment):
+        found = table.get((level, regime), table.get((level, -1)))
+        if found is not None:
+            return found
+    return table[(), -1]
+
+
+def architecture_code(device: Device, architectures: Sequence[tuple[str, str]]) -> int:
+    """Which trained architecture runs the same kernels as a device; -1 for none."""
+    exact = (device.architecture, device.compute_capability)
+    if exact in architectures:
+        return list(architectures).index(exact)
+    for number, (name, capability) in enumerate(architectures):
+        if name == device.architecture and capability.split(".")[0] == exact[1].split(".")[0]:
+            return number
+    return -1
+
+
+def with_codes(features: FloatArray, codes: NDArray[np.int64]) -> FloatArray:
+    """Features with one column a architecture code, as the trees of known architectures take them."""
+    return np.column_stack([features, codes.astype(np.float64)])
+
+
+def log_sizes(kernels: KernelTable) -> FloatArray:
+    """log₂(1 + size) of every axis, shape [n, axes]."""
+    return np.log2(1.0 + np.column_stack([kernels.size(name) for name in SIZES[kernels.family]]))
+
+
+__all__ = ["FittedFamily", "Hull", "KernelEstimates", "Spread", "is_alike"]

@@ -1,0 +1,174 @@
+"""What distinguishes a device from the physics of all: three numbers for each kind of kernel.
+
+    log(measured / physics) = u · s[device, segment] + residual(features)
+
+u holds the shares of overhead, computing and memory in the physics' time, so that s are the logarithms
+of how much slower a device is in each. A trained device has s of its own; an unseen one takes the mean
+of the others, its own architecture's first; a few measurements on it move that mean (Bayesian linear
+regression with the spread among devices as prior).
+
+A segment is an operation in a format by a framework. Where one was never measured, the next coarser one
+stands in: the operation in the format, the operation, everything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelTable
+from perfcast.cost.learned.family import Physics
+
+FloatArray = NDArray[np.float64]
+Segment = tuple[str, ...]
+
+NUM_SCALARS = 3
+#: Residuals below this count as equally good: robust regression by reweighting.
+_ROBUST = 0.05
+_RIDGE = 10.0
+#: Devices of the asked architecture count this much in the mean for an unseen device.
+_SAME_ARCHITECTURE = 6.0
+
+
+def regime_shares(physics: Physics) -> FloatArray:
+    """Shares of overhead, computing and memory, shape [n, 3]; each row sums to 1."""
+    roof = np.maximum(physics.compute_seconds, physics.memory_seconds)
+    overhead = np.maximum(physics.seconds - roof, 1e-3 * physics.seconds)
+    shares = np.column_stack([overhead, physics.compute_seconds, physics.memory_seconds])
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def segments_of(kernels: KernelTable) -> list[Segment]:
+    """(operation, format, framework) of each kernel."""
+    words = (kernels.word("operation"), kernels.word("dtype"), kernels.word("framework"))
+    return list(zip(*(column.tolist() for column in words), strict=True))
+
+
+def index_segments(kernels: KernelTable) -> tuple[list[Segment], NDArray[np.int64]]:
+    """The different segments, and which one each kernel belongs to."""
+    joined = np.array([], dtype=str)
+    words = [kernels.word(name).astype(str) for name in ("operation", "dtype", "framework")]
+    if len(kernels):
+        joined = np.char.add(np.char.add(np.char.add(words[0], "|"), np.char.add(words[1], "|")), words[2])
+    unique, index = np.unique(joined, return_inverse=True)
+    return [tuple(str(name).split("|")) for name in unique], index.astype(np.int64)
+
+
+def coarser(segment: Segment) -> list[Segment]:
+    """The segment and what stands in for it, nearest first."""
+    operation, dtype, framework = segment
+    return [segment, (operation, dtype), (operation, "", framework), (operation,), ("", dtype), ()]
+
+
+@dataclass(frozen=True)
+class DeviceScalars:
+    """Fitted scalars.
+
+    Attributes:
+        values: (device, segment at any level) → scalars, shape [3].
+        architectures: Of each device: (architecture, compute capability).
+        spread: Standard deviation over devices, shape [3].
+    """
+
+    values: Mapping[tuple[str, Segment], FloatArray]
+    architectures: Mapping[str, tuple[str, str]]
+    spread: FloatArray
+
+    def known(self, device: Device, segment: Segment) -> FloatArray | None:
+        """Scalars of a trained device for a segment or the nearest coarser one."""
+        for level in coarser(segment):
+            found = self.values.get((device.name, level))
+            if found is not None:
+                return found
+        return None
+
+    def expected(self, device: Device, segment: Segment) -> FloatArray:
+        """Mean over the trained devices, weighted towards the device's own architecture."""
+        for level in coarser(segment):
+            members = [name for name, key in self.values if key == level]
+            if members:
+                return self._mean(device, level, members)
+        return np.zeros(NUM_SCALARS)
+
+    def _mean(self, device: Device, level: Segment, members: Sequence[str]) -> FloatArray:
+        groups: defaultdict[tuple[str, str], list[FloatArray]] = defaultdict(list)
+        for name in members:
+            groups[self.architectures[name]].append(self.values[name, level])
+        weights = [1.0 + (_SAME_ARCHITECTURE if _alike(device, key) else 0.0) for key in groups]
+        means = [np.mean(values, axis=0) for values in groups.values()]
+        return np.asarray(np.average(means, axis=0, weights=weights), dtype=np.float64)
+
+
+def _alike(device: Device, architecture: tuple[str, str]) -> bool:
+    """Same architecture and major compute capability: the same kernels run on it."""
+    name, capability = architecture
+    return name == device.architecture and capability.split(".")[0] == device.compute_capability.split(".")[0]
+
+
+def is_alike(one: Device, other: Device) -> bool:
+    """Whether libraries run the same kernels on both."""
+    return _alike(one, (other.architecture, other.compute_capability))
+
+
+def fit_scalars(
+    residual: FloatArray,
+    shares: FloatArray,
+    device_index: NDArray[np.int64],
+    devices: Sequence[Device],
+    segments: Sequence[Segment],
+    segment_index: NDArray[np.int64],
+) -> DeviceScalars:
+    """Scalars of every device and segment, by robust ridge regression of ``residual`` on ``shares``."""
+    values: dict[tuple[str, Segment], FloatArray] = {}
+    for index, device in enumerate(devices):
+        mine = np.flatnonzero(device_index == index)
+        by_level: defaultdict[Segment, list[int]] = defaultdict(list)
+        for number in np.unique(segment_index[mine]).tolist():
+            for level in coarser(segments[number]):
+                by_level[level].append(number)
+        for level, numbers in by_level.items():
+            rows = mine[np.isin(segment_index[mine], numbers)]
+            values[device.name, level] = solve_scalars(
+                residual[rows], shares[rows], np.zeros(NUM_SCALARS), np.full(NUM_SCALARS, _RIDGE)
+            )
+    spread = np.std([v for (_, level), v in values.items() if level == ()], axis=0) if values else np.ones(3)
+    architectures = {d.name: (d.architecture, d.compute_capability) for d in devices}
+    return DeviceScalars(values, architectures, np.maximum(np.asarray(spread), 0.05))
+
+
+def solve_scalars(
+    residual: FloatArray, shares: FloatArray, prior: FloatArray, ridge: FloatArray
+) -> FloatArray:
+    """argmin Σ |residual − shares · s| + Σ ridge · (s − prior)² / 20, by iterative reweighting."""
+    scalars = prior.copy()
+    for _ in range(8):
+        weight = _ROBUST / np.maximum(np.abs(residual - shares @ scalars), _ROBUST)
+        normal = (shares * weight[:, None]).T @ shares + np.diag(ridge)
+        scalars = np.asarray(np.linalg.solve(normal, (shares * weight[:, None]).T @ residual + ridge * prior))
+    return scalars
+
+
+def scalar_offsets(
+    scalars: DeviceScalars,
+    shares: FloatArray,
+    device_index: NDArray[np.int64],
+    devices: Sequence[Device],
+    segments: Sequence[Segment],
+    segment_index: NDArray[np.int64],
+    use_known: bool = True,
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """u · s of each kernel, and whether s is the device's own; each shape [n]."""
+    offsets, own = np.zeros(len(shares)), np.zeros(len(shares), dtype=bool)
+    pairs, which = np.unique(device_index * len(segments) + segment_index, return_inverse=True)
+    for number, pair in enumerate(pairs.tolist()):
+        device, segment = devices[pair // len(segments)], segments[pair % len(segments)]
+        known = scalars.known(device, segment) if use_known else None
+        rows = which == number
+        offsets[rows] = shares[rows] @ (scalars.expected(device, segment) if known is None else known)
+        own[rows] = known is not None
+    return offsets, own

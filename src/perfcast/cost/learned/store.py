@@ -1,0 +1,147 @@
+"""Fitted families on disk: one compressed JSON file each; LightGBM's own text inside, no pickle."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.cost.learned.family import Family
+from perfcast.cost.learned.predictor import FittedFamily, Hull, Spread
+from perfcast.cost.learned.scalars import DeviceScalars, Segment
+from perfcast.cost.learned.trees import Trees
+from perfcast.errors import CalibrationError
+from perfcast.files import write_bytes_atomically
+
+SCHEMA = 1
+WEIGHTS = Path(__file__).parent.parent / "weights" / "learned"
+
+#: Models by name: the kernels of a family are split where libraries are of another kind.
+_MODULES: Mapping[str, str] = {
+    "product_wide": "products",
+    "product_narrow": "products",
+    "convolution": "convolution",
+    "attention": "attention",
+    "experts": "experts",
+    "rows": "rows",
+    "scan": "scan",
+}
+MODEL_NAMES = tuple(_MODULES)
+
+
+def model_names_of(kernels: KernelTable) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Which model prices each kernel, shape [n]."""
+    if kernels.family is not KernelFamily.PRODUCT:
+        return np.full(len(kernels), kernels.family.value, dtype=object)
+    from perfcast.cost.learned.products import is_wide
+
+    return np.where(is_wide(kernels), "product_wide", "product_narrow").astype(object)
+
+
+def family_of(model_name: str) -> Family:
+    """The module with a model's physics."""
+    module: Family = import_module(f"perfcast.cost.learned.{_MODULES[model_name]}")  # type: ignore[assignment]
+    return module
+
+
+def save_family(fitted: FittedFamily, model_name: str, folder: Path, record: Mapping[str, Any]) -> Path:
+    """Write one model with a record of how it was trained; returns the file."""
+    content = {"schema": SCHEMA, "model": model_name, "record": dict(record), **_to_json(fitted)}
+    path = folder / f"{model_name}.json.xz"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes_atomically(path, lzma.compress(json.dumps(content).encode(), preset=6))
+    return path
+
+
+def load_family(model_name: str, folder: Path | None = None) -> FittedFamily:
+    """Read one model; the shipped one by default.
+
+    Raises:
+        CalibrationError: The file is missing or not one of ours; a forecast never goes on without it.
+    """
+    return _load(model_name, folder or WEIGHTS)
+
+
+@cache
+def _load(model_name: str, folder: Path) -> FittedFamily:
+    return _from_json(read_content(model_name, folder), model_name)
+
+
+def read_content(model_name: str, folder: Path) -> dict[str, Any]:
+    """The file as it is, checked for its schema."""
+    path = folder / f"{model_name}.json.xz"
+    try:
+        content = json.loads(lzma.decompress(path.read_bytes()))
+    except FileNotFoundError:
+        raise CalibrationError(
+            f"{path} is missing; reinstall perfcast, or train it: perfcast train learned --data DIR"
+        ) from None
+    except (lzma.LZMAError, ValueError) as error:
+        raise CalibrationError(f"{path} is damaged ({error}); reinstall perfcast") from None
+    if content.get("schema") != SCHEMA or content.get("model") != model_name:
+        raise CalibrationError(f"{path} is of another version; train it again: perfcast train learned")
+    return dict(content)
+
+
+def _to_json(fitted: FittedFamily) -> dict[str, Any]:
+    def key(segment: Segment) -> str:
+        return "|".join(segment) + f"#{len(segment)}"
+
+    def spread(table: Mapping[tuple[Segment, int], tuple[float, float]]) -> list[Any]:
+        return [[key(s), regime, round(low, 4), round(high, 4)] for (s, regime), (low, high) in table.items()]
+
+    return {
+        "scalars": [[device, key(s), _rounded(v)] for (device, s), v in fitted.scalars.values.items()],
+        "scalar_architectures": {k: list(v) for k, v in fitted.scalars.architectures.items()},
+        "scalar_spread": _rounded(fitted.scalars.spread),
+        "common": fitted.common.text,
+        "shrink": fitted.shrink,
+        "known": None if fitted.known is None else fitted.known.text,
+        "architectures": [list(pair) for pair in fitted.architectures],
+        "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
+        "hulls": [
+            [key(s), _rounded(h.low), _rounded(h.high), list(h.devices), _rounded(h.shapes), h.shape_device.tolist()]
+            for s, h in fitted.hulls.items()
+        ],
+    }  # fmt: skip
+
+
+def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
+    def segment(key: str) -> Segment:
+        text, _, length = key.rpartition("#")
+        return tuple(text.split("|")) if int(length) else ()
+
+    def spread(rows: list[Any]) -> dict[tuple[Segment, int], tuple[float, float]]:
+        return {(segment(key), regime): (low, high) for key, regime, low, high in rows}
+
+    return FittedFamily(
+        family=family_of(model_name),
+        scalars=DeviceScalars(
+            {(device, segment(key)): np.array(v) for device, key, v in content["scalars"]},
+            {k: (v[0], v[1]) for k, v in content["scalar_architectures"].items()},
+            np.array(content["scalar_spread"]),
+        ),
+        common=Trees(content["common"]),
+        shrink=content["shrink"],
+        known=None if content["known"] is None else Trees(content["known"]),
+        architectures=tuple((a, c) for a, c in content["architectures"]),
+        spread=Spread(spread(content["spread"]["known"]), spread(content["spread"]["unseen"])),
+        hulls={
+            segment(key): Hull(
+                np.array(low), np.array(high), tuple(names),
+                np.array(shapes).reshape(-1, len(low)), np.array(owner, dtype=np.int64),
+            )
+            for key, low, high, names, shapes, owner in content["hulls"]
+        },
+    )  # fmt: skip
+
+
+def _rounded(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+    return np.round(values, 4).tolist()

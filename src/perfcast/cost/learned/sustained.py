@@ -1,0 +1,68 @@
+"""The share of its peak rate at which a device can keep computing.
+
+A datasheet states peaks at the boost clock; a long product makes the device draw its power limit, and
+the clock falls. Three checkable figures bound how far:
+
+* base / boost clock: what the vendor guarantees over what it advertises. The sustained clock lies
+  between the two; without more knowledge at their geometric mean, (base / boost)^½.
+* power per peak flop, in units of the manufacturing process's energy per operation: dynamic power is
+  C·V²·f and V rises about with √f near the top of the range, so P ∝ f² and a budget of a share p of what
+  full speed needs allows a clock of p^½ (Rabaey, Chandrakasan, Nikolić: Digital Integrated Circuits, §5.5).
+* issue slots: where every slot of a scheduler must issue a fused multiply-add to reach the fp32 peak
+  (32 lanes a scheduler), loads and addresses take slots away: an 8 × 8 register tile needs four loads a
+  64 multiply-adds and about as many other instructions, (64 / 72) of the peak. Schedulers per
+  multiprocessor: NVIDIA, CUDA C++ Programming Guide, §"Compute Capabilities".
+
+These are prior guesses; the learner corrects them by what trained devices show.
+"""
+
+from __future__ import annotations
+
+import math
+
+from perfcast.core.dtype import DType
+from perfcast.core.hardware import Device
+
+#: Median of base / boost over the devices that publish both; used where a device does not.
+TYPICAL_BASE_OVER_BOOST = 0.75
+#: Watts per peak TFLOP/s (at 16 nm) below which a device cannot hold its clock: a fused multiply-add of
+#: fp32 takes some 10 pJ a flop with its operands' way, a tensor core's 16-bit one a tenth
+#: (Horowitz, ISSCC 2014; Dally, Hot Chips 2023), and about half of a board's power reaches the units.
+_VECTOR_PICOJOULES = 22.0
+_MATRIX_PICOJOULES = 2.6
+_ISSUE_SHARE = 64 / 72
+_SCHEDULERS = {"6.0": 2}
+
+
+def sustained_share(device: Device, matrix_units: bool) -> float:
+    """Sustained over peak rate of products, 0 < share ≤ 1."""
+    share = math.sqrt(clock_share(device)) * math.sqrt(power_share(device, matrix_units))
+    return share * (_ISSUE_SHARE if not matrix_units and is_issue_limited(device) else 1.0)
+
+
+def clock_share(device: Device) -> float:
+    """Base over boost clock, the typical one where the base clock is not published."""
+    if device.base_clock_hertz is None:
+        return TYPICAL_BASE_OVER_BOOST
+    return min(1.0, device.base_clock_hertz / device.clock_hertz)
+
+
+def power_share(device: Device, matrix_units: bool) -> float:
+    """Power per peak flop over what the full clock takes, at most 1; 1 where it is not known."""
+    if device.power_watts is None or device.operation_energy is None:
+        return 1.0
+    peak, picojoules = device.vector_flops_per_second[DType.FP32], _VECTOR_PICOJOULES
+    if matrix_units:
+        sixteen_bit = [device.matrix_flops_per_second.get(d) for d in (DType.BF16, DType.FP16)]
+        peak, picojoules = next((p for p in sixteen_bit if p), peak), _MATRIX_PICOJOULES
+    needed_watts = peak * picojoules * 1e-12 * device.operation_energy
+    return min(1.0, device.power_watts / needed_watts)
+
+
+def is_issue_limited(device: Device) -> bool:
+    """Whether a scheduler has 32 fp32 lanes, so that the peak needs a multiply-add in every slot."""
+    if device.vendor != "nvidia":
+        return False
+    schedulers = _SCHEDULERS.get(device.compute_capability, 4)
+    lanes = device.vector_flops_per_second[DType.FP32] / (2 * device.clock_hertz * device.num_sms)
+    return lanes / schedulers > 24

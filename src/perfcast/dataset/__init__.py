@@ -1,0 +1,1 @@
+"""Measured tables, as others published them, in one tidy schema."""

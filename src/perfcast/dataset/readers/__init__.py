@@ -1,0 +1,1 @@
+"""One file a source: rows of its tables as kernels."""
