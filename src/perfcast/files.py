@@ -19,8 +19,12 @@ def write_text_atomically(path: str | Path, text: str) -> None:
     Raises:
         InputError: The place cannot be written.
     """
+    write_bytes_atomically(path, text.encode("utf-8", errors="replace"))
+
+
+def write_bytes_atomically(path: str | Path, data: bytes) -> None:
+    """Like ``write_text_atomically``, for bytes."""
     place = Path(path)
-    data = text.encode("utf-8", errors="replace")
     try:
         if place.exists() and not place.is_file() and not place.is_dir():
             place.write_bytes(data)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.cli.data import catalog_name
+from perfcast.catalog.devices import find_device_name
 from perfcast.cli.main import run
 
 LINES = """\
@@ -90,4 +90,4 @@ def test_a_folder_must_be_named(capsys: pytest.CaptureFixture[str]):
     ],
 )
 def test_devices_are_known_as_tables_spell_them(spelling: str, name: str | None):
-    assert catalog_name(spelling) == name
+    assert find_device_name(spelling) == name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,13 @@ from perfcast.cost.learned.trees import COMMON, KNOWN, Trees, TreeSettings, fit_
 FloatArray = NDArray[np.float64]
 
 _SHRINKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_TRUSTS = (0.0, 0.5, 1.0)
 _QUANTILES = (0.05, 0.95)
 _HELD_OUT = 0.1
 _LEAST_FOR_QUANTILES = 40
 _SHAPES_KEPT = 24
+#: What holds on every device needs fewer rows than what one architecture does.
+_ROWS_FOR_COMMON = 40_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +100,11 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
     the spread on unseen devices; a tenth of the rows, to measure it on known ones.
     """
     prepared = _prepare(family, rows, threads)
-    everything = np.ones(len(rows.seconds), dtype=bool)
-    shrink, unseen = _leave_out(prepared)
-    scalars, common, offsets = _fit_common(prepared, everything)
-    known, held_out = _fit_known(prepared, offsets)
+    fewer = _prepare(family, rows.take(_evenly(prepared, _ROWS_FOR_COMMON)), threads)
+    trust, shrink, unseen = _leave_out(fewer)
+    scalars, common, _ = _fit_common(fewer, np.ones(len(fewer.target), dtype=bool))
+    scalars = replace(scalars, trust=trust)
+    known, held_out = _fit_known(prepared, prepared.offsets(scalars))
     architectures = _architectures(prepared.rows.devices)
     return FittedFamily(
         family=family,
@@ -111,7 +115,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
         architectures=architectures,
         spread=Spread(
             known=_quantiles(prepared, held_out, prepared.fold),
-            unseen=_quantiles(prepared, unseen, prepared.fold),
+            unseen=_quantiles(fewer, unseen, fewer.fold),
         ),
         hulls=_hulls(prepared),
     )
@@ -135,6 +139,15 @@ def _prepare(family: Family, rows: TrainingRows, threads: int) -> _Prepared:
     )
 
 
+def _evenly(p: _Prepared, most: int) -> NDArray[np.int64]:
+    """At most ``most`` rows, every device and segment alike."""
+    group = p.rows.device_index * len(p.segments) + p.segment_index
+    counts = np.bincount(group)
+    share = most / max(int((counts > 0).sum()), 1)
+    keep = np.random.default_rng(1).random(len(group)) < share / counts[group]
+    return np.flatnonzero(keep)
+
+
 def _architectures(devices: Sequence[Device]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({(d.architecture, d.compute_capability) for d in devices}))
 
@@ -156,22 +169,26 @@ def _fit_common(
     return scalars, trees, p.offsets(scalars)
 
 
-def _leave_out(p: _Prepared) -> tuple[float, FloatArray]:
-    """The best shrinkage on architectures left out, and log(measured / predicted) of every row there."""
+def _leave_out(p: _Prepared) -> tuple[float, float, FloatArray]:
+    """Best trust in the others' scalars and shrinkage of the common trees on architectures left out.
+
+    Returns them and log(measured / predicted) of every row, its architecture left out.
+    """
     folds = np.unique(p.fold).tolist()
     if len(folds) < 3:
-        return 0.0, p.target - p.offsets(p.scalars(p.target, np.ones(len(p.target), dtype=bool)))
-    left = np.zeros((len(_SHRINKS), len(p.target)))
+        return 1.0, 0.0, p.target - p.offsets(p.scalars(p.target, np.ones(len(p.target), dtype=bool)))
+    choices = [(trust, shrink) for trust in _TRUSTS for shrink in _SHRINKS]
+    left = np.zeros((len(choices), len(p.target)))
     for fold in folds:
         chosen, out = p.fold != fold, p.fold == fold
         _, trees, offsets = _fit_common(p, chosen)
         residual = trees.predict(p.physics.features[out])
-        for number, shrink in enumerate(_SHRINKS):
-            left[number, out] = (p.target - offsets)[out] - shrink * residual
+        for number, (trust, shrink) in enumerate(choices):
+            left[number, out] = p.target[out] - trust * offsets[out] - shrink * residual
     weight = p.weights(np.ones(len(p.target), dtype=bool))
     errors = [float(np.sum(weight * np.abs(np.expm1(-np.clip(row, -3, 3))))) for row in left]
     best = int(np.argmin(errors))
-    return _SHRINKS[best], left[best]
+    return *choices[best], left[best]
 
 
 def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:

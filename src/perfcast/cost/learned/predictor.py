@@ -94,8 +94,17 @@ class FittedFamily:
     def describe(
         self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
     ) -> Physics:
-        """Physics of kernels on their devices."""
-        return self.family.describe(kernels, collect_figures(devices, device_index, kernels.word("dtype")))
+        """Physics of kernels on their devices.
+
+        Only repeated kernels were measured. The residual of a cold one is that of its repeated twin; what
+        the cold cache costs is the physics' to say.
+        """
+        figures = collect_figures(devices, device_index, kernels.word("dtype"))
+        physics = self.family.describe(kernels, figures)
+        if not kernels.is_cold:
+            return physics
+        repeated = self.family.describe(replace(kernels, is_cold=False), figures)
+        return replace(physics, features=repeated.features)
 
     def estimate(
         self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]

@@ -73,11 +73,13 @@ class DeviceScalars:
         values: (device, segment at any level) → scalars, shape [3].
         architectures: Of each device: (architecture, compute capability).
         spread: Standard deviation over devices, shape [3].
+        trust: How much of the others' mean an unseen device takes, 0 to 1; leaving devices out chose it.
     """
 
     values: Mapping[tuple[str, Segment], FloatArray]
     architectures: Mapping[str, tuple[str, str]]
     spread: FloatArray
+    trust: float = 1.0
 
     def known(self, device: Device, segment: Segment) -> FloatArray | None:
         """Scalars of a trained device for a segment or the nearest coarser one."""
@@ -99,9 +101,10 @@ class DeviceScalars:
         groups: defaultdict[tuple[str, str], list[FloatArray]] = defaultdict(list)
         for name in members:
             groups[self.architectures[name]].append(self.values[name, level])
-        weights = [1.0 + (_SAME_ARCHITECTURE if _alike(device, key) else 0.0) for key in groups]
-        means = [np.mean(values, axis=0) for values in groups.values()]
-        return np.asarray(np.average(means, axis=0, weights=weights), dtype=np.float64)
+        alike = np.array([_alike(device, key) for key in groups])
+        means = np.array([np.mean(values, axis=0) for values in groups.values()])
+        mean = np.average(means, axis=0, weights=1.0 + _SAME_ARCHITECTURE * alike)
+        return np.asarray(mean if alike.any() else self.trust * mean, dtype=np.float64)
 
 
 def _alike(device: Device, architecture: tuple[str, str]) -> bool:

@@ -47,7 +47,7 @@ def model_names_of(kernels: KernelTable) -> np.ndarray[Any, np.dtype[np.object_]
 
 def family_of(model_name: str) -> Family:
     """The module with a model's physics."""
-    module: Family = import_module(f"perfcast.cost.learned.{_MODULES[model_name]}")  # type: ignore[assignment]
+    module: Family = import_module(f"perfcast.cost.learned.{_MODULES[model_name]}")
     return module
 
 
@@ -107,7 +107,8 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "architectures": [list(pair) for pair in fitted.architectures],
         "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
         "hulls": [
-            [key(s), _rounded(h.low), _rounded(h.high), list(h.devices), _rounded(h.shapes), h.shape_device.tolist()]
+            [key(s), _rounded(h.low), _rounded(h.high), list(h.devices), _rounded(h.shapes),
+             h.shape_device.tolist()]
             for s, h in fitted.hulls.items()
         ],
     }  # fmt: skip

@@ -1,0 +1,84 @@
+"""``learned``: our forecaster as a cost model for captured graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelTable
+from perfcast.core.operation import Operation
+from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
+from perfcast.cost.learned.store import load_family, model_names_of
+from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, FRAMEWORKS, translate
+from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, is_unknown, roofline_seconds
+from perfcast.errors import UnknownNameError
+
+MEASURED, BOUNDED = "measured", "bounded"
+
+
+@dataclass(frozen=True)
+class LearnedCost:
+    """Prices operations with the fitted families.
+
+    Attributes:
+        framework: Whose kernels run; see ``translate.FRAMEWORKS``.
+        folder: Fitted models; None takes the shipped ones.
+        corrected: Models that measurements on the user's device moved, by name.
+    """
+
+    framework: str = DEFAULT_FRAMEWORK
+    folder: Path | None = None
+    corrected: tuple[tuple[str, FittedFamily], ...] = ()
+    name: str = "learned"
+
+    def __post_init__(self) -> None:
+        if self.framework not in FRAMEWORKS:
+            known = tuple(FRAMEWORKS)
+            raise UnknownNameError("framework", self.framework, known, f"Known: {', '.join(known)}.")
+
+    def model(self, name: str) -> FittedFamily:
+        """The fitted family of a name.
+
+        Raises:
+            CalibrationError: Its file is missing or damaged.
+        """
+        return dict(self.corrected).get(name) or load_family(name, self.folder)
+
+    def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
+        """Price each operation once; one without a rule is a bound with a wide interval."""
+        count = len(operations)
+        roofline = roofline_seconds(operations, device)
+        launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0
+        unknown, free = is_unknown(operations), is_free(operations)
+        seconds = np.where(unknown, np.maximum(roofline, launch), 0.0)
+        low, high = np.where(unknown, roofline, 0.0), np.where(unknown, seconds * UNKNOWN_SPREAD, 0.0)
+        bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
+        provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
+        translation = translate(operations, self.framework)
+        for family, table in translation.tables.items():
+            source, repeats = translation.sources[family], translation.repeats[family]
+            for model, rows in _by_model(table):
+                part = table.take(rows)
+                index = np.zeros(len(part), dtype=np.int64)
+                priced, at = self.model(model).estimate(part, [device], index), source[rows]
+                seconds[at] = np.maximum(priced.seconds * repeats[rows], roofline[at])
+                scale = seconds[at] / priced.seconds
+                low[at] = np.maximum(priced.seconds_low * scale, roofline[at])
+                high[at] = priced.seconds_high * scale
+                bound_by[at] = np.where(
+                    priced.overhead_share > 0.5, "launch",
+                    np.where(priced.compute_share >= 1 - priced.overhead_share - priced.compute_share,
+                             "compute", "memory"),
+                )  # fmt: skip
+                provenance[at] = priced.provenance
+        assert len(seconds) == count
+        return Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+
+
+def _by_model(table: KernelTable) -> list[tuple[str, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+    names = model_names_of(table)
+    return [(str(name), np.flatnonzero(names == name)) for name in sorted(set(names.tolist()))]

@@ -1,0 +1,154 @@
+"""What sets one kernel over rows apart from another: arithmetic, how often a row is read, how it starts.
+
+An operation that is not listed streams: it reads and writes its bytes once. That is a choice made here in the
+open; ``is_listed`` lets a caller mark such a price as extrapolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.kernel import KernelTable
+
+FloatArray = NDArray[np.float64]
+
+
+class Pattern(IntEnum):
+    """Who works on a row."""
+
+    STREAM = 0  # nobody in particular: threads take elements
+    LAYER_NORM = 1  # a block of 128 threads: statistics, then the row once more
+    SOFTMAX = 2  # up to 1024 elements a warp that keeps them; beyond, a block that reads them three times
+    BLOCK = 3  # a block of 1024 threads
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """One operation.
+
+    Attributes:
+        cycles: Of a multiprocessor, for each element of a row, loads and stores included.
+        base_seconds: Of a kernel with hardly any work.
+        extra_reads: Times that what is read is read again, from memory if the rows in flight leave the cache.
+        scattered_share: Part of the traffic that moves a sector of 32 bytes for every element.
+    """
+
+    pattern: Pattern = Pattern.STREAM
+    cycles: float = 0.031
+    base_seconds: float = 2.2e-6
+    extra_reads: float = 0.0
+    scattered_share: float = 0.0
+
+
+STREAMING = Behaviour()
+_HEAVY = Behaviour(cycles=0.145)
+_POWER = Behaviour(cycles=0.234)
+_NORM = Behaviour(Pattern.LAYER_NORM, cycles=0.404, base_seconds=1.6e-6, extra_reads=1.0)
+_SOFTMAX = Behaviour(Pattern.SOFTMAX, cycles=0.299, extra_reads=2.0)
+_RMS_NORM = Behaviour(Pattern.BLOCK, cycles=0.683, base_seconds=3.9e-6, extra_reads=1.0)
+_LOOKUP = Behaviour(cycles=1.69, base_seconds=2.9e-6)
+_SUMMED = Behaviour(base_seconds=3.9e-6)
+
+#: Operations with measurements: cycles and base fitted as ``rows`` states.
+MEASURED: Mapping[str, Behaviour] = {
+    **dict.fromkeys(("add", "addu", "sub", "subu", "mul", "mulu", "div", "divu", "relu"), STREAMING),
+    **dict.fromkeys(("gelu", "tanh"), _HEAVY),
+    **dict.fromkeys(("pow", "powu"), _POWER),
+    "ln": _NORM,
+    "softmax": _SOFTMAX,
+    "rms_norm": _RMS_NORM,
+    "rope": Behaviour(cycles=0.516, base_seconds=2.5e-6),
+    "silu_mul": Behaviour(cycles=0.628, base_seconds=3.1e-6),
+    "embedding": _LOOKUP,
+    "quant_scale_matrix": Behaviour(cycles=0.067, base_seconds=2.3e-6),
+    "quant_compute_scale": Behaviour(cycles=0.22, base_seconds=8.1e-6),
+}
+
+#: Operations without: the measured one they resemble, and the number of passes in PyTorch's kernels. A
+#: backward of softmax or of a norm reads two tensors twice; a transposing copy scatters one of its two sides;
+#: values that meet in one row are added atomically, a sector each.
+RESEMBLING: Mapping[str, Behaviour] = {
+    **dict.fromkeys(
+        ("copy", "fill", "elementwise", "update", "division", "optimizer", "optimizer_fused"), STREAMING
+    ),
+    **dict.fromkeys(("optimizer_foreach", "random", "pooling"), STREAMING),
+    **dict.fromkeys(("dropout", "gelu_backward", "transcendental"), _HEAVY),
+    **dict.fromkeys(("reduction", "reduction_rows", "reduction_columns", "loss", "loss_backward"), _SUMMED),
+    **dict.fromkeys(("layer_norm", "batch_norm", "group_norm"), _NORM),
+    **dict.fromkeys(("ln_backward", "layer_norm_backward", "batch_norm_backward"), _NORM),
+    "rms_norm_backward": _RMS_NORM,
+    "log_softmax": _SOFTMAX,
+    **dict.fromkeys(
+        ("softmax_backward", "log_softmax_backward"),
+        Behaviour(Pattern.SOFTMAX, cycles=0.299, extra_reads=1.0),
+    ),
+    **dict.fromkeys(("copy_strided", "elementwise_strided"), Behaviour(scattered_share=0.5)),
+    **dict.fromkeys(("indexing", "embedding_bag"), _LOOKUP),
+    **dict.fromkeys(
+        ("indexing_backward", "embedding_backward", "embedding_bag_backward"),
+        Behaviour(cycles=1.69, base_seconds=2.9e-6, scattered_share=0.5),
+    ),
+}
+
+#: Libraries whose kernel for an operation is another one: fitted like ``MEASURED``.
+OF_LIBRARY: Mapping[tuple[str, str], Behaviour] = {
+    ("quant_scale_matrix", "sglang"): Behaviour(cycles=1.99, base_seconds=7.6e-6),
+}
+
+_LISTED = {**MEASURED, **RESEMBLING}
+
+
+@dataclass(frozen=True)
+class BehaviourColumns:
+    """Behaviours of n kernels; arrays of shape [n], named as in ``Behaviour``.
+
+    Attributes:
+        code: Place of the operation among the measured ones, from 0; -1 for all others.
+    """
+
+    pattern: NDArray[np.int64]
+    cycles: FloatArray
+    base_seconds: FloatArray
+    extra_reads: FloatArray
+    scattered_share: FloatArray
+    code: FloatArray
+
+
+def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
+    """The behaviour of each kernel by operation and library; ``STREAMING`` where none is listed."""
+    words = np.stack([kernels.word("operation"), kernels.word("framework")]).astype(str)
+    pairs, which = np.unique(words, axis=1, return_inverse=True)
+    found = [_behaviour(operation, framework) for operation, framework in pairs.T.tolist()]
+    codes = {name: float(code) for code, name in enumerate(MEASURED)}
+    index = which.reshape(-1)
+
+    def column(values: list[float]) -> FloatArray:
+        return np.array(values, dtype=np.float64)[index]
+
+    return BehaviourColumns(
+        pattern=np.array([b.pattern for b in found], dtype=np.int64)[index],
+        cycles=column([b.cycles for b in found]),
+        base_seconds=column([b.base_seconds for b in found]),
+        extra_reads=column([b.extra_reads for b in found]),
+        scattered_share=column([b.scattered_share for b in found]),
+        code=column([codes.get(operation, -1.0) for operation in pairs[0].tolist()]),
+    )
+
+
+def is_listed(operation: str) -> bool:
+    """Whether the operation has a behaviour of its own."""
+    return operation in _LISTED
+
+
+def is_measured(operation: str) -> bool:
+    """Whether the operation's behaviour was fitted to measurements."""
+    return operation in MEASURED
+
+
+def _behaviour(operation: str, framework: str) -> Behaviour:
+    return OF_LIBRARY.get((operation, framework), _LISTED.get(operation, STREAMING))

@@ -1,0 +1,192 @@
+"""Operations of a captured graph → kernels in columns.
+
+A table row and a graph's operation describe one kernel in the same sizes; from here on nothing knows
+which of the two it was. Kernels of a graph are *cold*: each layer's weights come from memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.dtype import DType
+from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
+from perfcast.core.operation import Operation, OperationKind
+from perfcast.cost.families import family_of
+from perfcast.cost.learned.row_operations import MEASURED
+
+Kind = OperationKind
+Values = tuple[float | str, ...]
+
+#: Whose measured kernels stand for a framework's, by family. PyTorch's half-precision products call the
+#: same library as SGLang's, and its fused attention the same as vLLM's.
+FRAMEWORKS: Mapping[str, Mapping[KernelFamily, str]] = {
+    "pytorch": {
+        KernelFamily.PRODUCT: "sglang",
+        KernelFamily.ATTENTION: "vllm",
+        KernelFamily.EXPERTS: "vllm",
+        KernelFamily.SCAN: "vllm",
+    },
+    "sglang": {},
+    "trtllm": {},
+    "vllm": {},
+}
+DEFAULT_FRAMEWORK = "pytorch"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Kernels by family, and which operation each came from.
+
+    Attributes:
+        tables: Cold kernels.
+        sources: Index of the operation of each kernel, shape [n].
+        repeats: Runs of each kernel in its operation (steps of a recurrent layer, passes), shape [n].
+    """
+
+    tables: Mapping[KernelFamily, KernelTable]
+    sources: Mapping[KernelFamily, NDArray[np.int64]]
+    repeats: Mapping[KernelFamily, NDArray[np.float64]]
+
+
+def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK) -> Translation:
+    """All operations that run a kernel and have a rule; the others appear in no table."""
+    rows: defaultdict[KernelFamily, list[Values]] = defaultdict(list)
+    sources: defaultdict[KernelFamily, list[int]] = defaultdict(list)
+    repeats: defaultdict[KernelFamily, list[float]] = defaultdict(list)
+    for index, operation in enumerate(operations):
+        if operation.is_free or operation.kind is Kind.UNKNOWN:
+            continue
+        family, values, times = _TRANSLATORS.get(operation.kind, _rows)(operation, framework)
+        rows[family].append(values)
+        sources[family].append(index)
+        repeats[family].append(times)
+    return Translation(
+        tables={family: _table(family, values) for family, values in rows.items()},
+        sources={family: np.array(values, dtype=np.int64) for family, values in sources.items()},
+        repeats={family: np.array(values, dtype=np.float64) for family, values in repeats.items()},
+    )
+
+
+def _table(family: KernelFamily, rows: Sequence[Values]) -> KernelTable:
+    columns = list(zip(*rows, strict=True))
+    names = (*SIZES[family], *WORDS[family])
+    kinds = [np.float64] * len(SIZES[family]) + [object] * len(WORDS[family])
+    built = {name: np.array(c, dtype=kind) for name, c, kind in zip(names, columns, kinds, strict=True)}
+    return KernelTable(family, built, is_cold=True)
+
+
+def _framework(framework: str, family: KernelFamily) -> str:
+    return FRAMEWORKS[framework].get(family, framework)
+
+
+def _number(attributes: Mapping[str, object], name: str, default: float = 1.0) -> float:
+    value = attributes.get(name)
+    return float(value) if isinstance(value, int | float) and value > 0 else default
+
+
+def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+    attributes = dict(operation.attributes)
+    m, n, k = (_number(attributes, name) for name in ("m", "n", "k"))
+    batch, times, name = _number(attributes, "batch"), 1.0, "linear"
+    if operation.kind is Kind.BATCHED_MATMUL:
+        name = "bmm"
+    elif operation.kind is Kind.GROUPED_MATMUL:
+        batch, name = _number(attributes, "groups"), "bmm"
+        m = max(1.0, m / batch)
+    elif operation.kind is Kind.RECURRENT:
+        inputs = operation.inputs[0].shape[-1] if operation.inputs and operation.inputs[0].shape else 1
+        hidden = _number(attributes, "hidden")
+        times, m, n, k = _number(attributes, "steps"), batch, 4 * hidden, hidden + inputs
+        batch = 1.0
+    label = operation.compute_dtype.label
+    family = KernelFamily.PRODUCT
+    library = "pytorch" if label in ("fp32", "fp64") else _framework(framework, family)
+    layout = str(attributes.get("layout", "nn"))
+    return family, (batch, m, n, k, name, layout, _half(label), library), times
+
+
+def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+    attributes = dict(operation.attributes)
+    filter_size = max(1.0, round(_number(attributes, "filter") ** 0.5))
+    out, into = _number(attributes, "output_size") ** 0.5, _number(attributes, "input_size") ** 0.5
+    stride = max(1.0, round(into / max(out, 1.0)))
+    padding = max(0.0, round(((out - 1) * stride + filter_size - into) / 2))
+    sizes = (
+        _number(attributes, "batch"), _number(attributes, "c_in"), _number(attributes, "c_out"), filter_size,
+        max(1.0, round(into)), stride, padding, _number(attributes, "groups"),
+    )  # fmt: skip
+    words = ("convolution", _half(operation.compute_dtype.label), "pytorch")
+    return KernelFamily.CONVOLUTION, (*sizes, *words), _number(attributes, "passes")
+
+
+def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+    attributes = dict(operation.attributes)
+    queries, keys = _number(attributes, "num_queries"), _number(attributes, "num_keys")
+    causal = bool(attributes.get("causal"))
+    name = "generation" if queries == 1 else "context" if causal else "encoder"
+    if attributes.get("is_backward"):
+        name = "context_backward"
+    head_size = _number(attributes, "head_size")
+    value_size = _number(attributes, "value_head_size", head_size)
+    dtype = _half(operation.compute_dtype.label)
+    sizes = (
+        _number(attributes, "batch"), queries, keys, _number(attributes, "heads"),
+        _number(attributes, "kv_heads"), head_size, value_size, 0.0, float(causal),
+    )  # fmt: skip
+    words = (name, dtype, dtype, _framework(framework, KernelFamily.ATTENTION))
+    return KernelFamily.ATTENTION, (*sizes, *words), 1.0
+
+
+def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+    written = float(sum(t.num_bytes for t in operation.outputs))
+    written = min(max(written, 1.0), float(max(operation.memory_traffic_bytes, 1)))
+    read = max(float(operation.memory_traffic_bytes) - written, 0.0)
+    largest = max((*operation.inputs, *operation.outputs), key=lambda t: t.num_elements)
+    elements = max(float(largest.num_elements), 1.0)
+    stated = operation.attribute("row")
+    length = float(stated) if isinstance(stated, int) and stated > 0 else _last(largest.shape)
+    values = (max(1.0, elements / length), length, read, written)
+    words = (row_operation(operation), _half(operation.compute_dtype.label), "pytorch")
+    return KernelFamily.ROWS, (*values, *words), 1.0
+
+
+def _last(shape: Sequence[int]) -> float:
+    return float(shape[-1]) if shape and shape[-1] > 0 else 1.0
+
+
+def row_operation(operation: Operation) -> str:
+    """Name under which a kernel over rows was measured, or its family's."""
+    plain = operation.name.removesuffix("_")
+    family = family_of(operation)
+    if operation.kind is Kind.ELEMENTWISE and plain in MEASURED and family != "elementwise_strided":
+        return plain
+    return _MEASURED_NAMES.get(family, family)
+
+
+_MEASURED_NAMES = {"layer_norm": "ln", "layer_norm_backward": "ln_backward", "safe_softmax": "softmax"}
+
+
+def _half(label: str) -> str:
+    """Integer and boolean products run in fp32; fp6 and fp4 by their measured block formats."""
+    return {"fp4": "nvfp4", "fp6": "fp8", "int4": "int4_wo"}.get(label, label) if label in _FLOATS else "fp32"
+
+
+_FLOATS = frozenset(d.label for d in (
+    DType.FP64, DType.FP32, DType.TF32, DType.BF16, DType.FP16, DType.FP8, DType.FP6, DType.FP4,
+    DType.INT8, DType.INT4,
+))  # fmt: skip
+
+_Translator = Callable[[Operation, str], tuple[KernelFamily, Values, float]]
+_TRANSLATORS: dict[OperationKind, _Translator] = {
+    Kind.MATMUL: _products,
+    Kind.BATCHED_MATMUL: _products,
+    Kind.GROUPED_MATMUL: _products,
+    Kind.RECURRENT: _products,
+    Kind.CONVOLUTION: _convolutions,
+    Kind.ATTENTION: _attention,
+}
