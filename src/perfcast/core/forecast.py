@@ -20,7 +20,11 @@ class KindTime:
 
 @dataclass(frozen=True, slots=True)
 class OperationTime:
-    """One different operation in one phase; times, flops and bytes are totals over all its nodes."""
+    """One different operation in one phase; times, flops and bytes are totals over all its nodes.
+
+    ``provenance`` says what its price rests on (see ``cost.model.Estimates``), ``nearest`` which measurement
+    lies nearest.
+    """
 
     name: str
     kind: str
@@ -34,6 +38,8 @@ class OperationTime:
     memory_traffic_bytes: int
     output_bytes: int
     bound_by: str
+    provenance: str = ""
+    nearest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ class Forecast:
     step_seconds_low: float
     step_seconds_high: float
     seconds_by_phase: dict[str, float]
+    seconds_by_provenance: dict[str, float]
     by_kind: tuple[KindTime, ...]
     by_module: tuple[KindTime, ...]
     operations: tuple[OperationTime, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ class Estimates:
         seconds: Best estimate of one run.
         seconds_low, seconds_high: Interval; low is never below the roofline.
         bound_by: 'compute', 'memory', 'launch', or 'nothing' for an operation that runs no kernel.
-        provenance: 'bounded' where only a bound is known, else as the model says.
+        provenance: 'measured', 'interpolated' (within measured sizes, on a measured device), 'extrapolated',
+            or 'bounded' where only a bound is known.
     """
 
     seconds: FloatArray
@@ -50,6 +51,15 @@ class CostModel(Protocol):
         Raises:
             PlanError: The device lacks arithmetic in a precision that is asked for.
         """
+        ...
+
+
+@runtime_checkable
+class KnowsNearest(Protocol):
+    """A cost model that can say which measurement lies nearest to an operation."""
+
+    def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
+        """In words, one for each operation; '' where there is none."""
         ...
 
 

@@ -160,6 +160,15 @@ def describe_workload(forecast: Forecast) -> str:
     return f"{forecast.mode} · batch {forecast.batch_size}{length} · {forecast.dtype}"
 
 
+def describe_provenance(forecast: Forecast) -> str:
+    """Shares of the step by what its prices rest on, as a phrase; '' where there is one tag alone."""
+    seconds = forecast.seconds_by_provenance
+    total = sum(seconds.values())
+    if not total or set(seconds) <= {"", "fitted", "bounded"}:
+        return ""
+    return " · ".join(f"{tag} {_percent(value / total)}" for tag, value in seconds.items())
+
+
 def bound_by_kind(operations: Sequence[OperationTime]) -> dict[str, str]:
     """What limits most of each kind's time."""
     seconds: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -192,6 +201,8 @@ def _headline(forecast: Forecast) -> Table:
     )
     grid.add_row("Parameters", format_count(forecast.parameter_count))
     grid.add_row("Cost model", *_plain(forecast.cost_model))
+    if known := describe_provenance(forecast):
+        grid.add_row("Time that is", *_plain(known))
     return grid
 
 

@@ -1,4 +1,4 @@
-"""Convolutions: an implicit product, two forms of Winograd's algorithm, or a direct kernel; the fastest counts.
+"""Convolutions: an implicit product, two forms of Winograd's algorithm, or a direct kernel; the fastest.
 
 With ``out`` pixels an axis, T₂ = batch · ⌈out / 2⌉² and T₄ = batch · ⌈out / 4⌉² squares of outputs::
 
@@ -6,12 +6,12 @@ With ``out`` pixels an axis, T₂ = batch · ⌈out / 2⌉² and T₄ = batch ·
                m = batch · out²    n = c_out / groups    k = c_in / groups · kernel_size²
     fused      F(2×2, 3×3) in one kernel: 16 multiplications for 4 outputs in place of 36, so the product of
                m = 4 · T₂ and k = 4 · c_in
-    spread     F(4×4, 3×3) in several kernels: 36 products of m = T₄, n = c_out, k = c_in, and the tensors that
-               go out to memory and come back between them, 36 / 16 of the input and of the output
+    spread     F(4×4, 3×3) in several kernels: 36 products of m = T₄, n = c_out, k = c_in, and the tensors
+               that go out to memory and come back between them, 36 / 16 of the input and of the output
     direct     for several groups: ordinary arithmetic, each thread an output; traffic or multiplications
 
-Winograd's forms are for 3×3 kernels with stride 1 in one group, in fp32 on ordinary arithmetic (Lavin and Gray,
-CVPR 2016). A backward pass computes the gradients of input and weights, two convolutions' worth.
+Winograd's forms are for 3×3 kernels with stride 1 in one group, in fp32 on ordinary arithmetic (Lavin and
+Gray, CVPR 2016). A backward pass computes the gradients of input and weights, two convolutions' worth.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ feature_names = (
     "log_c_out", "log_out_size",
 )  # fmt: skip
 
-#: Fitted by least squares on a smoothed absolute log(measured / seconds) to fp32 convolutions of PyTorch on P4,
-#: P100, V100 and T4, with two scalars a device (peak, base) beside them that were drawn to zero and dropped.
+#: Fitted by least squares on a smoothed absolute log(measured / seconds) to fp32 convolutions of PyTorch on
+#: P4, P100, V100 and T4, with two scalars a device (peak, base) beside them that were drawn to zero and
+#: then dropped.
 _IMPLICIT = TileConstants(
     launch_cycles=0.0, start_cycles=969, cycles_per_k=5.0, half_intensity=7.69, sustained_scale=0.694,
     dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e9, reduction_cycles=0.0,
@@ -228,10 +229,10 @@ def _is_backward(kernels: KernelTable) -> NDArray[np.bool_]:
 
 def _features(kernels: KernelTable, shapes: Shapes, algorithms: Algorithms, base: FloatArray) -> FloatArray:
     def log_ratio(over: FloatArray, under: FloatArray) -> FloatArray:
-        return np.clip(np.log2(np.maximum(over, 1e-15) / np.maximum(under, 1e-15)), -20, 20)
+        return np.clip(np.log2(np.clip(over, 1e-15, 1e9) / np.clip(under, 1e-15, 1e9)), -20, 20)
 
     def used(values: FloatArray, block: int) -> FloatArray:
-        return values / (block * np.ceil(values / block))
+        return np.asarray(values / (block * np.ceil(values / block)), dtype=np.float64)
 
     implicit, fused, spread = algorithms.tiles
     batch, c_in, c_out = (kernels.size(name) for name in ("batch", "c_in", "c_out"))

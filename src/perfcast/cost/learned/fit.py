@@ -13,7 +13,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
-from perfcast.cost.learned.predictor import FittedFamily, Hull, Spread, log_sizes, with_codes
+from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Spread, log_sizes, with_codes
 from perfcast.cost.learned.scalars import (
     DeviceScalars,
     Segment,
@@ -32,6 +32,7 @@ _TRUSTS = (0.0, 0.5, 1.0)
 _QUANTILES = (0.05, 0.95)
 _HELD_OUT = 0.1
 _LEAST_FOR_QUANTILES = 40
+_LEAST_FOR_CELL = 10
 _SHAPES_KEPT = 24
 #: What holds on every device needs fewer rows than what one architecture does.
 _ROWS_FOR_COMMON = 40_000
@@ -118,6 +119,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
             unseen=_quantiles(fewer, unseen, fewer.fold),
         ),
         hulls=_hulls(prepared),
+        errors=_cell_errors(prepared, held_out, fewer, unseen),
     )
 
 
@@ -169,14 +171,17 @@ def _fit_common(
     return scalars, trees, p.offsets(scalars)
 
 
-def _leave_out(p: _Prepared) -> tuple[float, float, FloatArray]:
+def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], FloatArray]:
     """Best trust in the others' scalars and shrinkage of the common trees on architectures left out.
 
-    Returns them and log(measured / predicted) of every row, its architecture left out.
+    Returns both by operation, and log(measured / predicted) of every row, its architecture left out.
     """
     folds = np.unique(p.fold).tolist()
+    operations = sorted({segment[0] for segment in p.segments})
     if len(folds) < 3:
-        return 1.0, 0.0, p.target - p.offsets(p.scalars(p.target, np.ones(len(p.target), dtype=bool)))
+        everything = np.ones(len(p.target), dtype=bool)
+        alone = p.target - p.offsets(p.scalars(p.target, everything))
+        return dict.fromkeys(operations, 1.0), dict.fromkeys(operations, 0.0), alone
     choices = [(trust, shrink) for trust in _TRUSTS for shrink in _SHRINKS]
     left = np.zeros((len(choices), len(p.target)))
     for fold in folds:
@@ -186,22 +191,29 @@ def _leave_out(p: _Prepared) -> tuple[float, float, FloatArray]:
         for number, (trust, shrink) in enumerate(choices):
             left[number, out] = p.target[out] - trust * offsets[out] - shrink * residual
     weight = p.weights(np.ones(len(p.target), dtype=bool))
-    errors = [float(np.sum(weight * np.abs(np.expm1(-np.clip(row, -3, 3))))) for row in left]
-    best = int(np.argmin(errors))
-    return *choices[best], left[best]
+    of_segment = np.array([operations.index(segment[0]) for segment in p.segments])[p.segment_index]
+    trusts, shrinks, best = {}, {}, np.zeros(len(p.target))
+    for number, operation in enumerate(operations):
+        rows = of_segment == number
+        errors = np.abs(np.expm1(-np.clip(left[:, rows], -3, 3))) @ weight[rows]
+        chosen_one = int(np.argmin(errors))
+        trusts[operation], shrinks[operation] = choices[chosen_one]
+        best[rows] = left[chosen_one, rows]
+    return trusts, shrinks, best
 
 
 def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
-    """Trees that know the architecture, and log(measured / predicted) where a row was held out (else NaN)."""
+    """Trees that know the architecture, and log(measured / predicted) where a row was held out (else NaN).
+
+    The rows held out stay out: what the interval was measured on is what is shipped.
+    """
     features = with_codes(p.physics.features, p.fold)
-    draw = np.random.default_rng(0).random(len(p.target))
-    weight = np.ones(len(p.target))
-    settings = KNOWN
-    held = draw < _HELD_OUT
-    trial = fit_trees(features[~held], (p.target - offsets)[~held], weight[~held], settings, p.threads)
+    held = np.random.default_rng(0).random(len(p.target)) < _HELD_OUT
+    target, weight = p.target - offsets, np.ones(len(p.target))
+    trees = fit_trees(features[~held], target[~held], weight[~held], KNOWN, p.threads)
     spread = np.full(len(p.target), np.nan)
-    spread[held] = (p.target - offsets)[held] - trial.predict(features[held])
-    return fit_trees(features, p.target - offsets, weight, settings, p.threads), spread
+    spread[held] = target[held] - trees.predict(features[held])
+    return trees, spread
 
 
 def _quantiles(
@@ -232,6 +244,46 @@ def _balanced_quantiles(errors: FloatArray, fold: NDArray[np.int64]) -> tuple[fl
         float(errors[order][np.searchsorted(position, q).clip(0, len(errors) - 1)]) for q in _QUANTILES
     )
     return min(low, -0.01), max(high, 0.01)
+
+
+def _cell_errors(
+    p: _Prepared, held_out: FloatArray, fewer: _Prepared, unseen: FloatArray
+) -> tuple[CellError, ...]:
+    """By operation, format and device; frameworks together."""
+    known, count = _mean_errors(p, held_out), _counts(p)
+    left_out = _mean_errors(fewer, unseen)
+    return tuple(CellError(*cell, count[cell], known.get(cell), left_out.get(cell)) for cell in sorted(count))
+
+
+def _cells(p: _Prepared) -> NDArray[np.object_]:
+    names = [d.name for d in p.rows.devices]
+    return np.array(
+        [f"{p.segments[s][0]}|{p.segments[s][1]}|{names[d]}" for s, d in
+         zip(p.segment_index.tolist(), p.rows.device_index.tolist(), strict=True)], dtype=object,
+    )  # fmt: skip
+
+
+def _counts(p: _Prepared) -> dict[tuple[str, str, str], int]:
+    names, counts = np.unique(_cells(p).astype(str), return_counts=True)
+    return {_cell(name): int(count) for name, count in zip(names.tolist(), counts, strict=True)}
+
+
+def _mean_errors(p: _Prepared, errors: FloatArray) -> dict[tuple[str, str, str], float]:
+    present = np.isfinite(errors)
+    names, which = np.unique(_cells(p)[present].astype(str), return_inverse=True)
+    relative = np.abs(np.expm1(-np.clip(errors[present], -3, 3)))
+    counts = np.bincount(which)
+    means = np.bincount(which, weights=relative) / np.maximum(counts, 1)
+    return {
+        _cell(name): round(float(mean), 4)
+        for name, mean, n in zip(names.tolist(), means, counts, strict=True)
+        if n >= _LEAST_FOR_CELL
+    }
+
+
+def _cell(name: str) -> tuple[str, str, str]:
+    operation, dtype, device = name.split("|")
+    return operation, dtype, device
 
 
 def _hulls(p: _Prepared) -> dict[Segment, Hull]:

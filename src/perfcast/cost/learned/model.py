@@ -48,6 +48,17 @@ class LearnedCost:
         """
         return dict(self.corrected).get(name) or load_family(name, self.folder)
 
+    def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
+        """The measurement nearest to each operation; '' where none is known."""
+        found = [""] * len(operations)
+        translation = translate(operations, self.framework)
+        for family, table in translation.tables.items():
+            for model, rows in _by_model(table):
+                words = self.model(model).nearest(table.take(rows), device)
+                for index, text in zip(translation.sources[family][rows].tolist(), words, strict=True):
+                    found[index] = text
+        return found
+
     def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
         """Price each operation once; one without a rule is a bound with a wide interval."""
         count = len(operations)

@@ -25,7 +25,6 @@ from perfcast.cost.learned.scalars import (
     Segment,
     coarser,
     index_segments,
-    is_alike,
     regime_shares,
     scalar_offsets,
     solve_scalars,
@@ -67,6 +66,23 @@ class Hull:
 
 
 @dataclass(frozen=True)
+class CellError:
+    """How well one operation in one format was predicted on one device.
+
+    Attributes:
+        known_error: Mean |predicted / measured - 1| over rows held out of the training; None for too few.
+        unseen_error: The same with the device's whole architecture left out.
+    """
+
+    operation: str
+    dtype: str
+    device: str
+    count: int
+    known_error: float | None
+    unseen_error: float | None
+
+
+@dataclass(frozen=True)
 class KernelEstimates:
     """Of n kernels, shape [n] each; ``is_compute_bound`` by the larger physics term."""
 
@@ -85,11 +101,12 @@ class FittedFamily:
     family: Family
     scalars: DeviceScalars
     common: Trees
-    shrink: float
+    shrink: Mapping[str, float]
     known: Trees | None
     architectures: tuple[tuple[str, str], ...]
     spread: Spread
     hulls: Mapping[Segment, Hull]
+    errors: tuple[CellError, ...] = ()
 
     def describe(
         self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
@@ -115,7 +132,7 @@ class FittedFamily:
         shares = regime_shares(physics)
         offset, own = scalar_offsets(self.scalars, shares, device_index, devices, segments, segment_index)
         codes = np.array([architecture_code(device, self.architectures) for device in devices])[device_index]
-        residual = self._residual(physics, codes)
+        residual = self._residual(physics, codes, kernels)
         seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
         floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
         seconds = np.maximum(seconds, floor)
@@ -131,13 +148,14 @@ class FittedFamily:
             provenance=np.where(known & (beyond <= 0), INTERPOLATED, EXTRAPOLATED).astype(object),
         )
 
-    def _residual(self, physics: Physics, codes: NDArray[np.int64]) -> FloatArray:
+    def _residual(self, physics: Physics, codes: NDArray[np.int64], kernels: KernelTable) -> FloatArray:
         residual = np.zeros(len(physics.seconds))
         known = (codes >= 0) & (self.known is not None)
         if self.known is not None and known.any():
             residual[known] = self.known.predict(with_codes(physics.features[known], codes[known]))
-        if not known.all() and self.shrink:
-            residual[~known] = self.shrink * self.common.predict(physics.features[~known])
+        if not known.all():
+            shrink = look_up(kernels.word("operation")[~known], self.shrink)
+            residual[~known] = shrink * self.common.predict(physics.features[~known])
         return residual
 
     def _beyond(
@@ -200,7 +218,7 @@ class FittedFamily:
         index = np.zeros(len(kernels), dtype=np.int64)
         physics = self.describe(kernels, [device], index)
         codes = np.full(len(kernels), architecture_code(device, self.architectures))
-        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes)
+        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes, kernels)
         segments, segment_index = index_segments(kernels)
         shares, values = regime_shares(physics), dict(self.scalars.values)
         ridge = (_FEW_SHOT_NOISE / self.scalars.spread) ** 2
@@ -216,6 +234,13 @@ class FittedFamily:
             device.name: (device.architecture, device.compute_capability),
         }
         return replace(self, scalars=replace(self.scalars, values=values, architectures=architectures))
+
+
+def look_up(words: NDArray[np.object_], table: Mapping[str, float]) -> FloatArray:
+    """Value of each word; the mean of all for a word that the table lacks."""
+    names, which = np.unique(words.astype(str), return_inverse=True)
+    default = float(np.mean(list(table.values()))) if table else 0.0
+    return np.array([table.get(name, default) for name in names.tolist()], dtype=np.float64)[which]
 
 
 def find_spread(
@@ -248,6 +273,3 @@ def with_codes(features: FloatArray, codes: NDArray[np.int64]) -> FloatArray:
 def log_sizes(kernels: KernelTable) -> FloatArray:
     """log₂(1 + size) of every axis, shape [n, axes]."""
     return np.log2(1.0 + np.column_stack([kernels.size(name) for name in SIZES[kernels.family]]))
-
-
-__all__ = ["FittedFamily", "Hull", "KernelEstimates", "Spread", "is_alike"]

@@ -27,7 +27,8 @@ ELEMENT_BYTES: dict[str, tuple[float, float]] = {
     "fp8": (1, 1), "fp8_static": (1, 1), "fp8_token": (1, 1), "fp8_block": (1 + 4 / 128, 1),
     "nvfp4": (0.5 + 1 / 16, 0.5 + 1 / 16), "mxfp4": (0.5 + 1 / 32, 0.5 + 1 / 32),
     "int8": (1, 1), "sq": (1, 1), "int8_wo": (2, 1), "int4_wo": (2, 0.5 + 2 / 128),
-    "w4a16_mxfp4": (2, 0.5 + 1 / 32), "w4afp8": (1, 0.5 + 2 / 128), "w4a8_mxfp4_mxfp8": (1 + 1 / 32, 0.5 + 1 / 32),
+    "w4a16_mxfp4": (2, 0.5 + 1 / 32), "w4afp8": (1, 0.5 + 2 / 128),
+    "w4a8_mxfp4_mxfp8": (1 + 1 / 32, 0.5 + 1 / 32),
 }  # fmt: skip
 #: Serving formats quantise their 16-bit input in the same call.
 _QUANTISES = frozenset({"fp8", "fp8_token", "fp8_block", "nvfp4", "mxfp4", "sq"})

@@ -9,9 +9,9 @@
     waiting     rows / rows in flight · steps in a row of the block that owns a row, each a memory latency.
 
 Rows in flight and steps follow from the threads of a block as PyTorch chooses them (aten/native/cuda,
-``layer_norm_kernel.cu`` and ``SoftMax.cu``): layer norm takes 128 threads and loads of 16 bytes; a softmax over
-more than 1024 elements takes half to all of H / 4 threads, at most 512, and goes over what is left after whole
-steps of 16 bytes a thread element by element.
+``layer_norm_kernel.cu`` and ``SoftMax.cu``): layer norm takes 128 threads and loads of 16 bytes; a softmax
+over H > 1024 fp32 elements takes a power of two of threads, H / 8 or more but at most 512, and goes over what
+is left after whole steps of 16 bytes a thread element by element.
 
 Calls of PyTorch in fp32 were timed one by one with their launch inside: the device waits for the host before
 the kernel (``_EAGER_BASE_SECONDS``), and the whole is never below the host's own time (``_HOST_SECONDS``).
@@ -39,10 +39,10 @@ feature_names = (
     "step_waste", "misaligned", "extra_reads", "log_row_length", "library", "operation", "stacked",
 )  # fmt: skip
 
-#: All constants of this module and of ``row_operations``: one fit, by least squares on a smoothed absolute
-#: log(measured / seconds), to fp32 kernels of PyTorch (P4, P100, V100, T4, A100), fp16 ones (A40, A100, H100) and
-#: quantisation (H100, H200, L40S, B200, GB200), with four scalars a device beside them (host, base,
-#: bandwidth, cycles) that were drawn to zero and then dropped.
+#: All constants of this module and the measured ones of ``row_operations``: one fit, by least squares on a
+#: smoothed absolute log(measured / seconds), to fp32 kernels of PyTorch (P4, P100, V100, T4, A100), fp16 ones
+#: (A40, A100, H100) and quantisation (H100, H200, L40S, B200, GB200), with four scalars a device beside them
+#: (host, base, bandwidth, cycles) that were drawn to zero and then dropped.
 _EFFICIENCY_PLAIN = 0.770
 _EFFICIENCY_STACKED = 0.922
 _POWER_STREAM = 1.62
@@ -70,6 +70,9 @@ _STACKED_SINCE = 2017.0
 #: whitepaper, 2020): data that both use are there twice.
 _SPLIT_CACHE_BYTES = 20e6
 _SPLIT_CACHE_SHARE = 0.543
+
+#: Within a step the kernel before left its output in the cache, and takes as much of it again. Not measured.
+_COMPETITION_IN_STEP = 2.0
 
 _THREADS_PER_SM = 2048.0
 _BLOCKS_PER_SM = 16.0
@@ -198,7 +201,8 @@ def _traffic(
     cache = figures.l2_bytes * np.where(is_split, _SPLIT_CACHE_SHARE, 1.0)
     live = np.minimum(blocks.in_flight, rows) * read / rows
     miss = _share_above(live / (_MISS_AT * cache), _MISS_SHARPNESS)
-    warm = 1.0 - _share_above(total / (_WARM_AT * cache), _WARM_SHARPNESS)
+    reused = total * (_COMPETITION_IN_STEP if kernels.is_cold else 1.0)
+    warm = 1.0 - _share_above(reused / (_WARM_AT * cache), _WARM_SHARPNESS)
     extra = np.where(blocks.is_warp, 0.0, behaviours.extra_reads)
     element_bytes = np.clip(total / (rows * kernels.size("row_length")), 1.0, _SECTOR_BYTES)
     waste = 1.0 + behaviours.scattered_share * (_SECTOR_BYTES / element_bytes - 1.0)
@@ -225,7 +229,7 @@ def _waiting(
     pattern = behaviours.pattern
     cycles = np.select([pattern == Pattern.LAYER_NORM, pattern == Pattern.SOFTMAX], [norm, softmax], 0.0)
     turns = np.maximum(kernels.size("num_rows") / blocks.in_flight, 1.0)
-    return turns * cycles / figures.clock_hertz
+    return np.asarray(turns * cycles / figures.clock_hertz, dtype=np.float64)
 
 
 def _launch(
@@ -250,7 +254,7 @@ def _launch(
 
 def _share_above(ratio: FloatArray, sharpness: float) -> FloatArray:
     """From 0 far below ratio 1 to 1 far above."""
-    powered = np.minimum(ratio, 1e6) ** sharpness
+    powered: FloatArray = np.minimum(ratio, 1e6) ** sharpness
     return powered / (1.0 + powered)
 
 

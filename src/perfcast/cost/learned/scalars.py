@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,15 @@ def regime_shares(physics: Physics) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def segments_of(kernels: KernelTable) -> list[Segment]:
-    """(operation, format, framework) of each kernel."""
-    words = (kernels.word("operation"), kernels.word("dtype"), kernels.word("framework"))
-    return list(zip(*(column.tolist() for column in words), strict=True))
-
-
 def index_segments(kernels: KernelTable) -> tuple[list[Segment], NDArray[np.int64]]:
-    """The different segments, and which one each kernel belongs to."""
+    """The different segments, and which one each kernel belongs to.
+
+    A segment is (operation, format, framework); attention's format names its cache's too.
+    """
     joined = np.array([], dtype=str)
     words = [kernels.word(name).astype(str) for name in ("operation", "dtype", "framework")]
+    if "kv_dtype" in kernels.columns:
+        words[1] = np.char.add(np.char.add(words[1], "/"), kernels.word("kv_dtype").astype(str))
     if len(kernels):
         joined = np.char.add(np.char.add(np.char.add(words[0], "|"), np.char.add(words[1], "|")), words[2])
     unique, index = np.unique(joined, return_inverse=True)
@@ -73,13 +72,14 @@ class DeviceScalars:
         values: (device, segment at any level) → scalars, shape [3].
         architectures: Of each device: (architecture, compute capability).
         spread: Standard deviation over devices, shape [3].
-        trust: How much of the others' mean an unseen device takes, 0 to 1; leaving devices out chose it.
+        trust: How much of the others' mean an unseen device takes, 0 to 1, by operation; leaving devices
+            out chose it.
     """
 
     values: Mapping[tuple[str, Segment], FloatArray]
     architectures: Mapping[str, tuple[str, str]]
     spread: FloatArray
-    trust: float = 1.0
+    trust: Mapping[str, float] = field(default_factory=dict)
 
     def known(self, device: Device, segment: Segment) -> FloatArray | None:
         """Scalars of a trained device for a segment or the nearest coarser one."""
@@ -94,17 +94,17 @@ class DeviceScalars:
         for level in coarser(segment):
             members = [name for name, key in self.values if key == level]
             if members:
-                return self._mean(device, level, members)
+                return self._mean(device, level, members, self.trust.get(segment[0], 1.0))
         return np.zeros(NUM_SCALARS)
 
-    def _mean(self, device: Device, level: Segment, members: Sequence[str]) -> FloatArray:
+    def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> FloatArray:
         groups: defaultdict[tuple[str, str], list[FloatArray]] = defaultdict(list)
         for name in members:
             groups[self.architectures[name]].append(self.values[name, level])
         alike = np.array([_alike(device, key) for key in groups])
         means = np.array([np.mean(values, axis=0) for values in groups.values()])
         mean = np.average(means, axis=0, weights=1.0 + _SAME_ARCHITECTURE * alike)
-        return np.asarray(mean if alike.any() else self.trust * mean, dtype=np.float64)
+        return np.asarray(mean if alike.any() else trust * mean, dtype=np.float64)
 
 
 def _alike(device: Device, architecture: tuple[str, str]) -> bool:

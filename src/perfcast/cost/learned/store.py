@@ -14,7 +14,7 @@ import numpy as np
 
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.family import Family
-from perfcast.cost.learned.predictor import FittedFamily, Hull, Spread
+from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Spread
 from perfcast.cost.learned.scalars import DeviceScalars, Segment
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
@@ -102,10 +102,12 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "scalar_architectures": {k: list(v) for k, v in fitted.scalars.architectures.items()},
         "scalar_spread": _rounded(fitted.scalars.spread),
         "common": fitted.common.text,
-        "shrink": fitted.shrink,
+        "shrink": dict(fitted.shrink),
+        "trust": dict(fitted.scalars.trust),
         "known": None if fitted.known is None else fitted.known.text,
         "architectures": [list(pair) for pair in fitted.architectures],
         "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
+        "errors": [list(vars(cell).values()) for cell in fitted.errors],
         "hulls": [
             [key(s), _rounded(h.low), _rounded(h.high), list(h.devices), _rounded(h.shapes),
              h.shape_device.tolist()]
@@ -128,6 +130,7 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
             {(device, segment(key)): np.array(v) for device, key, v in content["scalars"]},
             {k: (v[0], v[1]) for k, v in content["scalar_architectures"].items()},
             np.array(content["scalar_spread"]),
+            content["trust"],
         ),
         common=Trees(content["common"]),
         shrink=content["shrink"],
@@ -141,6 +144,7 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
             )
             for key, low, high, names, shapes, owner in content["hulls"]
         },
+        errors=tuple(CellError(*cell) for cell in content["errors"]),
     )  # fmt: skip
 
 

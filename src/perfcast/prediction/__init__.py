@@ -1,0 +1,69 @@
+"""The front door: a model, a device and what to do with it → a Forecast."""
+
+from __future__ import annotations
+
+from perfcast.core.forecast import Forecast
+from perfcast.core.hardware import Device
+from perfcast.cost.model import CostModel
+from perfcast.memory.first_touch import with_first_touch
+from perfcast.prediction.forecast import forecast_from
+from perfcast.prediction.graph import build_graph
+from perfcast.prediction.names import (
+    COST_MODELS,
+    local_memory_bytes,
+    memory_device,
+    resolve_cost_model,
+    resolve_device,
+)
+from perfcast.prediction.request import Request
+
+__all__ = [
+    "COST_MODELS",
+    "Request",
+    "build_graph",
+    "forecast_from",
+    "local_memory_bytes",
+    "predict",
+    "predict_memory",
+    "resolve_cost_model",
+    "resolve_device",
+]
+
+
+def predict(
+    model: str,
+    device: str | Device,
+    *,
+    cost_model: str | CostModel | None = None,
+    framework: str | None = None,
+    **options: object,
+) -> Forecast:
+    """Forecast time and memory of one step.
+
+    Args:
+        model, options: See ``Request``.
+        device: Catalog name, ``FILE.toml``, 'cpu', or a Device.
+        cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; by default
+            'learned', for the local processor 'linear'.
+        framework: Whose kernels run ('pytorch', 'sglang', 'trtllm', 'vllm'), for 'learned'.
+
+    Raises:
+        InputError: Unknown names, impossible sizes, a model that cannot be captured; the message says
+            what to do.
+    """
+    request = Request(model=model, **options)  # type: ignore[arg-type]
+    target = resolve_device(device) if isinstance(device, str) else device
+    if cost_model is None or isinstance(cost_model, str):
+        cost_model = resolve_cost_model(cost_model, target, framework)
+    graph, program = build_graph(request, target)
+    if target.is_cpu:
+        graph = with_first_touch(graph)
+    return forecast_from(graph, request, target, cost_model, program)
+
+
+def predict_memory(model: str, device: str | Device, **options: object) -> Forecast:
+    """Forecast memory alone; times are NaN. The 'cpu' device needs no calibration for this."""
+    request = Request(model=model, **options)  # type: ignore[arg-type]
+    target = memory_device(device) if isinstance(device, str) else device
+    graph, program = build_graph(request, target)
+    return forecast_from(graph, request, target, None, program)

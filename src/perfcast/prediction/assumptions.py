@@ -1,0 +1,63 @@
+"""What a forecast takes for granted, in words."""
+
+from __future__ import annotations
+
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.core.operation import OperationKind
+from perfcast.cost.model import CostModel
+from perfcast.cost.spread import load_spread
+from perfcast.prediction.request import Request
+
+
+def list_assumptions(
+    graph: Graph, request: Request, device: Device, cost_model: CostModel | None
+) -> tuple[str, ...]:
+    """Sentences without a full stop."""
+    notes = list(graph.notes)
+    if request.mode == "train":
+        notes.append(
+            "a step in steady state: optimizer state exists, gradients are freed by "
+            "zero_grad(set_to_none=True)"
+        )
+        if request.dtype in ("bf16", "fp16"):
+            notes.append(f"autocast to {request.dtype} with fp32 weights, gradients and optimizer state")
+            if any(o.kind is OperationKind.GROUPED_MATMUL for o in graph.operations):
+                notes.append(
+                    f"experts' grouped products in {request.dtype} too; CUDA's autocast leaves them out"
+                )
+    else:
+        notes.append(
+            f"weights and activations in {request.dtype}; logits for every position that is computed"
+        )
+    if cost_model is not None:
+        if device.is_cpu:
+            notes.append("eager execution; times of the interpreter are in the operations'")
+        else:
+            how = "compiled" if request.compile else "eager"
+            notes.append(f"{how} execution on one stream; the host is never late")
+        notes.append("flops count every query-key pair, masked or not; recomputation is apart")
+    if cost_model is not None:
+        notes.append(_about(cost_model))
+    unknown = sorted({o.name for o in graph.operations if o.kind is OperationKind.UNKNOWN})
+    if unknown:
+        notes.append(f"no rule for {', '.join(unknown)}: priced by memory traffic, with a wide interval")
+    if device.note and device.vendor != "cpu":
+        notes.append(f"{device.name}: {device.note}")
+    return tuple(notes)
+
+
+def _about(cost_model: CostModel) -> str:
+    if cost_model.name == "roofline":
+        return (
+            "datasheet roofline: low is the roofline itself, high is "
+            f"{load_spread('roofline'):.2f} times the estimate, the largest ratio seen on measured steps"
+        )
+    if cost_model.name == "learned":
+        return (
+            "learned: physics, device scalars and residuals fitted on measured kernels; the interval was "
+            "measured on kernels and devices left out; see 'perfcast catalog predictors'"
+        )
+    if cost_model.name == "linear":
+        return "linear: fitted on kernels measured on this machine; see 'perfcast calibrate'"
+    return f"{cost_model.name}: a published predictor, trained as its paper says; it states no interval"

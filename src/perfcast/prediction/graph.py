@@ -1,0 +1,80 @@
+"""A request and a device → the graph of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfcast.catalog.models import load_model
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.errors import PlanError
+from perfcast.prediction.request import Request
+
+if TYPE_CHECKING:
+    from perfcast.workload.shape import StepShape
+    from perfcast.workload.step import Program
+
+
+def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
+    """Capture what is asked for and lower it to the device."""
+    from perfcast.workload.capture import CaptureOptions, capture
+    from perfcast.workload.lower import lower
+    from perfcast.workload.shape import StepShape
+    from perfcast.workload.step import OptimizerChoice
+
+    shape = StepShape(
+        mode=request.mode,
+        batch_size=request.micro_batch_size or request.batch_size,
+        sequence_length=request.sequence_length,
+        dtype=request.dtype,
+        attention=request.attention,
+        recompute=request.recompute,
+    )
+    # PyTorch's own default: one kernel per step over lists on accelerators, a loop on the processor.
+    implementation = request.optimizer_implementation or ("loop" if device.is_cpu else "foreach")
+    options = CaptureOptions(
+        training=request.mode == "train",
+        for_accelerator=not device.is_cpu,
+        autocast_dtype=shape.autocast_dtype,
+        optimizer=OptimizerChoice(request.optimizer, implementation),
+        num_micro_batches=request.num_micro_batches if request.mode == "train" else 1,
+        fold_layers=request.fold_layers,
+    )
+    graph, program = capture(_program_builder(request, shape), options)
+    graph = lower(graph, device, request.dtype)
+    if request.compile:
+        from perfcast.workload.fuse import fuse
+
+        if device.is_cpu:
+            raise PlanError(
+                "--compile models the fusion of GPU kernels; it has no model of the local processor"
+            )
+        graph = fuse(graph)
+    return graph, program
+
+
+def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:
+    from perfcast.workload.huggingface import build_program, read_config
+    from perfcast.workload.recommender import build_dlrm_program
+    from perfcast.workload.user_file import build_user_program, load_function
+
+    if ".py:" in request.model:
+        if request.recompute != "none":
+            raise PlanError("recompute is the program's own business in a FILE.py:FUNCTION model")
+        function = load_function(request.model)
+        return lambda: build_user_program(function, shape)
+    path = Path(request.model)
+    if path.suffix == ".json" or path.is_dir():
+        config = read_config(path)
+        return lambda: build_program(config, None, shape)
+    entry = load_model(request.model)
+    if entry.architecture == "DLRM":
+        if request.mode == "decode":
+            raise PlanError(f"{entry.name} does not generate tokens; it has no decode step")
+        return lambda: build_dlrm_program(entry.config, shape.batch_size, request.mode == "train")
+    if shape.sequence_length is None and entry.sequence_length is not None:
+        shape = replace(shape, sequence_length=int(entry.sequence_length.value))
+    return lambda: build_program(entry.config, entry.architecture, shape)

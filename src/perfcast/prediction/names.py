@@ -1,0 +1,75 @@
+"""Devices and cost models by name."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.hardware import Device
+from perfcast.cost.model import CostModel
+from perfcast.cost.roofline import Roofline
+from perfcast.errors import PlanError, UnknownNameError
+
+COST_MODELS = ("learned", "roofline", "linear")
+
+
+def default_cost_model(device: Device) -> str:
+    """'linear' for the local processor, which calibration measured; 'learned' for everything else."""
+    return "linear" if device.is_cpu else "learned"
+
+
+def resolve_device(name: str) -> Device:
+    """A device by name; 'cpu' is the local machine as calibration found it."""
+    if name == "cpu":
+        from perfcast.cost.profile import load_local_profile, local_device
+
+        return local_device(load_local_profile())
+    return load_device(name)
+
+
+def resolve_cost_model(name: str | None, device: Device, framework: str | None = None) -> CostModel:
+    """A cost model by name, None for the default; 'linear' needs a calibration of the device.
+
+    Args:
+        framework: Whose kernels run, for 'learned'; None is PyTorch.
+
+    Raises:
+        UnknownNameError: No such cost model or framework.
+        PlanError: A framework for a cost model that knows none.
+    """
+    name = name or default_cost_model(device)
+    if framework is not None and name != "learned":
+        raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
+    if name == "learned":
+        from perfcast.cost.learned.corrections import load_corrected
+        from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
+
+        return load_corrected(device, framework or DEFAULT_FRAMEWORK)
+    if name == "roofline":
+        return Roofline()
+    if name == "linear":
+        from perfcast.cost.linear import LinearCost
+        from perfcast.cost.profile import load_profile_of
+
+        return LinearCost(load_profile_of(device.name))
+    raise UnknownNameError("cost model", name, COST_MODELS, f"Known: {', '.join(COST_MODELS)}.")
+
+
+def local_memory_bytes() -> int:
+    """Memory of the machine that this runs on."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_device(name: str) -> Device:
+    """Like ``resolve_device``, but the local machine's memory needs no calibration."""
+    if name != "cpu":
+        return load_device(name)
+    capacity = local_memory_bytes()
+    nothing = math.nan
+    return Device(
+        name="cpu", title="this machine", vendor="cpu", architecture="", die="", year=0,
+        memory_bytes=capacity, memory_bytes_per_second=nothing, num_sms=os.cpu_count() or 1,
+        clock_hertz=nothing, l2_bytes=0, link_kind="", link_bytes_per_second=nothing, power_watts=None,
+        launch_seconds=nothing, vector_flops_per_second={}, matrix_flops_per_second={},
+    )  # fmt: skip

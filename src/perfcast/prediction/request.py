@@ -1,0 +1,77 @@
+"""What is asked of a model on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.errors import InputError, PlanError, UnknownNameError
+
+MODES = ("train", "prefill", "decode")
+DTYPE_LABELS = ("fp32", "tf32", "bf16", "fp16", "fp64")
+RECOMPUTE = ("none", "full")
+ATTENTION = ("sdpa", "eager")
+_MAX_BATCH_SIZE = 10**7
+_MAX_SEQUENCE_LENGTH = 10**8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of a model on one device.
+
+    Attributes:
+        model: Catalog name, a Hugging Face config.json or its folder, or ``FILE.py:FUNCTION``.
+        mode: 'train' (forward, backward, optimizer), 'prefill' or 'decode'.
+        batch_size: Sequences, images or samples of one step, over all micro-batches.
+        micro_batch_size: Of one forward; None is the batch size.
+        sequence_length: None takes the model's own.
+        dtype: Training in bf16 or fp16 is mixed precision with fp32 weights.
+        optimizer: 'adamw', 'adam', 'sgd', 'momentum' or 'none'.
+        optimizer_implementation: 'fused', 'foreach' or 'loop'; None takes PyTorch's default.
+        attention: 'sdpa' (fused) or 'eager'.
+        recompute: 'none' or 'full' activation checkpointing.
+        compile: Fuse as torch.compile would; the optimizer stays as it is.
+        fold_layers: Capture repeated layers once; the result is the same.
+    """
+
+    model: str
+    mode: str = "train"
+    batch_size: int = 1
+    micro_batch_size: int | None = None
+    sequence_length: int | None = None
+    dtype: str = "fp32"
+    optimizer: str = "adamw"
+    optimizer_implementation: str | None = None
+    attention: str = "sdpa"
+    recompute: str = "none"
+    compile: bool = False
+    fold_layers: bool = True
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("mode", self.mode, MODES),
+            ("dtype", self.dtype, DTYPE_LABELS),
+            ("recompute", self.recompute, RECOMPUTE),
+            ("attention", self.attention, ATTENTION),
+        ):
+            if value not in known:
+                raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
+        _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
+        _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
+        if self.mode == "decode" and self.sequence_length == 1:
+            raise PlanError("decode needs a context: --sequence-length of at least 2")
+        if self.batch_size % (self.micro_batch_size or self.batch_size):
+            raise PlanError(
+                f"batch size {self.batch_size} is not a multiple of the "
+                f"micro-batch size {self.micro_batch_size}"
+            )
+
+    @property
+    def num_micro_batches(self) -> int:
+        """Forwards and backwards of one step."""
+        return self.batch_size // (self.micro_batch_size or self.batch_size)
+
+
+def _check_range(what: str, value: int | None, largest: int) -> None:
+    if value is not None and not 1 <= value <= largest:
+        raise InputError(f"{what} {value} is not between 1 and {largest}")
