@@ -46,6 +46,8 @@ def _element(column: str) -> pl.Expr:
 
 
 def _read_gemm(frame: pl.DataFrame) -> list[Draft]:
+    """Single products; how many a batched one multiplied, the table does not say."""
+    single = frame.filter(~pl.col("source_path").str.contains("batched").fill_null(False))
     dtype = (
         pl.when(pl.col("q_dtype_w") == "torch.int8")
         .then(pl.lit("int8"))
@@ -54,7 +56,7 @@ def _read_gemm(frame: pl.DataFrame) -> list[Draft]:
     return [
         draft(
             KernelFamily.PRODUCT,
-            _with_sure_device(frame),
+            _with_sure_device(single),
             _MEASURED,
             batch=1, m=pl.col("M"), n=pl.col("N"), k=pl.col("K"),
             operation="linear", layout="nt", dtype=dtype, framework="aiter",
@@ -89,7 +91,11 @@ def _read_experts(frame: pl.DataFrame) -> list[Draft]:
 
 READERS: Mapping[str, Reader] = {
     "aiter_gemm_amd": Reader(
-        "aiter", ("M", "N", "K", "us"), ("quant",), _read_gemm, optional_words=("gfx", "q_dtype_w")
+        "aiter",
+        ("M", "N", "K", "us"),
+        ("quant",),
+        _read_gemm,
+        optional_words=("gfx", "q_dtype_w", "source_path"),
     ),
     "aiter_fused_moe_amd": Reader(
         "aiter",

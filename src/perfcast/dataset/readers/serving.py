@@ -157,6 +157,11 @@ def _read_mla_bmm(frame: pl.DataFrame) -> list[Draft]:
 
 
 def _read_moe(frame: pl.DataFrame) -> list[Draft]:
+    """Experts of Nemotron models have one matrix up, not two; SGLang times them gated except in nvfp4."""
+    nemotron = (pl.col("topk") == 22) | (
+        (pl.col("hidden_size") == 2688) & (pl.col("inter_size") == 1856) & (pl.col("topk") == 6)
+    )
+    ungated = nemotron & ((pl.col("framework") != "sglang") | (pl.col("moe_dtype") == "nvfp4"))
     return [
         draft(
             KernelFamily.EXPERTS,
@@ -169,7 +174,7 @@ def _read_moe(frame: pl.DataFrame) -> list[Draft]:
             num_experts=pl.col("num_experts"),
             tensor_parallel=pl.col("moe_tp_size"),
             expert_parallel=pl.col("moe_ep_size"),
-            operation="moe",
+            operation=pl.when(ungated).then(pl.lit("moe_ungated")).otherwise(pl.lit("moe")),
             distribution=pl.col("distribution"),
             dtype=_dtype("moe_dtype"),
             framework=pl.col("framework"),
