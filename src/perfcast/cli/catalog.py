@@ -47,6 +47,30 @@ def devices(name: str | None, json_path: str | None) -> None:
 @catalog.command()
 @click.argument("name", required=False)
 @output_options(html=False, timeline=False)
+def predictors(name: str | None, json_path: str | None) -> None:
+    """List all predictors, or show the model card of one (learned)."""
+    from rich.console import Console
+
+    from perfcast.report.predictors import print_card, print_predictors
+
+    card = _learned_card() if name in (None, "learned") else {}
+    rows = _predictor_rows(name)
+    if json_path:
+        from perfcast.report.json_format import write_json
+
+        write_json({"predictors": rows, **({"learned": card} if card else {})}, json_path)
+    if json_path == "-":
+        return
+    console = Console(highlight=False)
+    if name != "learned":
+        print_predictors(rows, console)
+    if card:
+        print_card(card, console)
+
+
+@catalog.command()
+@click.argument("name", required=False)
+@output_options(html=False, timeline=False)
 def models(name: str | None, json_path: str | None) -> None:
     """List all models, or show one."""
     entries = [load_model(name)] if name else list(load_models().values())
@@ -159,3 +183,38 @@ def _model_figures(entry: ModelEntry) -> dict[str, Figure]:
 
 def _figure_rows(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
     return [{"name": k, "value": f.value, "unit": f.unit, "source": f.source} for k, f in figures.items()]
+
+
+def _learned_card() -> dict[str, Any]:
+    from perfcast.cost.learned.card import model_card
+
+    return model_card()
+
+
+def _predictor_rows(name: str | None) -> list[dict[str, Any]]:
+    """``learned`` and the published ones, each with how it is trained.
+
+    Raises:
+        UnknownNameError: No predictor of this name.
+    """
+    from perfcast.errors import UnknownNameError
+    from perfcast.published.registry import PREDICTORS, training_command
+    from perfcast.published.store import RECORD, predictor_folder
+
+    known = ("learned", *PREDICTORS)
+    if name is not None and name not in known:
+        raise UnknownNameError("predictor", name, known, f"Known: {', '.join(known)}.")
+    rows = [
+        {
+            "name": "learned",
+            "description": "our own: physics, device scalars, residuals",
+            "trained": "shipped",
+        }
+    ]
+    for key, entry in PREDICTORS.items():
+        folder = predictor_folder(key, seed=0)
+        trained = "needs none" if not entry.trainer else f"no; {training_command(key)}"
+        if entry.trainer and (folder / RECORD).exists():
+            trained = str(folder)
+        rows.append({"name": key, "description": entry.description, "trained": trained})
+    return [row for row in rows if name in (None, row["name"])]

@@ -37,6 +37,7 @@ def workload_options(function: Command) -> Command:
             ),
             click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
             click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
+            click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
         )
     ):
         function = option(function)

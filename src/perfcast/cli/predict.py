@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfcast.cli.options import output_options, request_options, workload_options
 
+if TYPE_CHECKING:
+    from perfcast.cost.model import CostModel
+
 
 @click.command()
 @workload_options
-@click.option("--cost-model", default="roofline", show_default=True, help="roofline or linear.")
+@click.option(
+    "--cost-model", help="learned (default), roofline, linear (default for cpu), or a published one."
+)
+@click.option("--framework", help="Whose kernels run: pytorch, sglang, trtllm, vllm. Default: pytorch.")
+@click.option("--weights", metavar="DIR", help="Trained models for learned; default: the shipped ones.")
 @output_options(html=True, timeline=True)
 def predict(
     model: str,
     device: str,
-    cost_model: str,
+    cost_model: str | None,
+    framework: str | None,
+    weights: str | None,
     json_path: str | None,
     html: str | None,
     timeline: str | None,
@@ -32,7 +41,10 @@ def predict(
 
     for path in (json_path, html, timeline):
         check_writable(path)
-    forecast = forecast_step(model, device, cost_model=cost_model, **request_options(**options))
+    pricing = find_cost_model(cost_model, device)
+    forecast = forecast_step(
+        model, device, cost_model=pricing, framework=framework, weights=weights, **request_options(**options)
+    )
     if json_path:
         from perfcast.report.json_format import forecast_to_dict, write_json
 
@@ -56,3 +68,26 @@ def predict(
         print_forecast(forecast, console)
         for path in filter(None, (json_path, html, timeline)):
             console.print(f"wrote {path}", markup=False)
+
+
+def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
+    """A published predictor by its name; the cost models of the package stay names.
+
+    Raises:
+        UnknownNameError: Neither.
+        InputError: It prices kernels alone, or is not trained.
+    """
+    from perfcast.errors import UnknownNameError
+    from perfcast.prediction import COST_MODELS, resolve_device
+
+    if name is None or name in COST_MODELS:
+        return name
+    from perfcast.published.registry import PREDICTORS, load_cost_model
+    from perfcast.published.store import predictor_folder
+
+    published = [key for key, entry in PREDICTORS.items() if entry.cost_model]
+    if name not in PREDICTORS:
+        known = (*COST_MODELS, *published)
+        raise UnknownNameError("cost model", name, known, f"Known: {', '.join(known)}.")
+    vendor = "amd" if resolve_device(device).vendor == "amd" else "nvidia"
+    return load_cost_model(name, predictor_folder(name, seed=0, vendor=vendor))

@@ -117,6 +117,14 @@ def build_kernel_table(family: KernelFamily, count: int, /, **columns: object) -
     return KernelTable(family, built)
 
 
+def encode_words(words: Column) -> tuple[list[str], NDArray[np.int64]]:
+    """The different words in order, and the position of each of n words among them, shape [n]."""
+    every = words.tolist()
+    names = sorted(set(every))
+    position = {name: index for index, name in enumerate(names)}
+    return names, np.fromiter(map(position.__getitem__, every), np.int64, len(every))
+
+
 def join_kernel_tables(tables: Sequence[KernelTable]) -> KernelTable:
     """Tables of one family, one after the other.
 

@@ -128,6 +128,12 @@ def load_measurements(device: str, store_folder: Path | None = None) -> list[Mea
     return measurements_of(_records_of_this_setup(store.measurements_path(device, store_folder)))
 
 
+def load_seconds(device: str, store_folder: Path | None = None) -> dict[str, float]:
+    """Seconds of every case measured with this setup, by its key."""
+    records = _records_of_this_setup(store.measurements_path(device, store_folder))
+    return {record["key"]: float(record["seconds"]) for record in records}
+
+
 # ---- measuring ---------------------------------------------------------------------------------
 
 

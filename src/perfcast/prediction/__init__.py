@@ -36,6 +36,7 @@ def predict(
     *,
     cost_model: str | CostModel | None = None,
     framework: str | None = None,
+    weights: str | None = None,
     **options: object,
 ) -> Forecast:
     """Forecast time and memory of one step.
@@ -45,6 +46,7 @@ def predict(
         device: Catalog name, ``FILE.toml``, 'cpu', or a Device.
         cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; by default
             'learned', for the local processor 'linear'.
+        weights: Folder of trained models, for 'learned'; the shipped ones by default.
         framework: Whose kernels run ('pytorch', 'sglang', 'trtllm', 'vllm'), for 'learned'.
 
     Raises:
@@ -54,7 +56,7 @@ def predict(
     request = Request(model=model, **options)  # type: ignore[arg-type]
     target = resolve_device(device) if isinstance(device, str) else device
     if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, target, framework)
+        cost_model = resolve_cost_model(cost_model, target, framework, weights)
     graph, program = build_graph(request, target)
     if target.is_cpu:
         graph = with_first_touch(graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 from perfcast.catalog.devices import load_device
 from perfcast.core.hardware import Device
@@ -28,7 +29,9 @@ def resolve_device(name: str) -> Device:
     return load_device(name)
 
 
-def resolve_cost_model(name: str | None, device: Device, framework: str | None = None) -> CostModel:
+def resolve_cost_model(
+    name: str | None, device: Device, framework: str | None = None, weights: str | None = None
+) -> CostModel:
     """A cost model by name, None for the default; 'linear' needs a calibration of the device.
 
     Args:
@@ -39,13 +42,16 @@ def resolve_cost_model(name: str | None, device: Device, framework: str | None =
         PlanError: A framework for a cost model that knows none.
     """
     name = name or default_cost_model(device)
+    if weights is not None and name != "learned":
+        raise PlanError(f"--weights is for the learned cost model, not for {name}")
     if framework is not None and name != "learned":
         raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
     if name == "learned":
         from perfcast.cost.learned.corrections import load_corrected
         from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
 
-        return load_corrected(device, framework or DEFAULT_FRAMEWORK)
+        folder = Path(weights) if weights else None
+        return load_corrected(device, framework or DEFAULT_FRAMEWORK, weights=folder)
     if name == "roofline":
         return Roofline()
     if name == "linear":

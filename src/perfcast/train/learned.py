@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import find_device_name, load_device_entries
 from perfcast.core.hardware import Device
@@ -17,11 +18,19 @@ from perfcast.core.kernel import join_kernel_tables
 from perfcast.cost.learned.fit import TrainingRows, fit_family
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.scalars import index_segments
-from perfcast.cost.learned.store import MODEL_NAMES, family_of, model_names_of
+from perfcast.cost.learned.store import (
+    MODEL_NAMES,
+    family_of,
+    model_names_of,
+    read_content,
+    save_family,
+)
 from perfcast.dataset.measurements import Measurements, tidy
 from perfcast.dataset.quality import judge
 from perfcast.dataset.table import read_tables
-from perfcast.errors import InputError
+from perfcast.errors import CalibrationError, InputError
+
+VERSION = 1
 
 #: Rows of one device and segment that are used; more change nothing but the time.
 MOST_ROWS: Mapping[str, int] = {
@@ -37,13 +46,20 @@ MOST_ROWS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """How one model came to be; stored with it."""
+    """How one model came to be; stored with it.
+
+    Attributes:
+        version: Of physics and training: a model of another one is trained again.
+        seconds: That the training took.
+    """
 
     model: str
+    version: int
     num_rows: int
     devices: tuple[str, ...]
     tables: tuple[str, ...]
     left_out: tuple[str, ...]
+    fingerprint: str
     seconds: float
 
 
@@ -116,10 +132,63 @@ def train_model(
     fitted = fit_family(family_of(model), rows, threads)
     used = sorted({rows.devices[i].name for i in np.unique(rows.device_index).tolist()})
     record = ModelRecord(
-        model, len(rows.seconds), tuple(used), tuple(sorted(set(tables))), tuple(left_out),
-        round(time.perf_counter() - began, 1),
+        model, VERSION, len(rows.seconds), tuple(used), tuple(sorted(set(tables))), tuple(left_out),
+        fingerprint_of(rows), round(time.perf_counter() - began, 1),
     )  # fmt: skip
     return fitted, record
+
+
+def train_all(
+    folders: Sequence[Path],
+    output: Path,
+    left_out: Sequence[str] = (),
+    threads: int = 1,
+    restart: bool = False,
+    report: Callable[[str, ModelRecord | None], None] = lambda model, record: None,
+) -> list[ModelRecord]:
+    """Train every model that the data allow into ``output``; finished ones of the same rows are kept.
+
+    Args:
+        left_out: Catalog names; everything on their dies is left out.
+        report: Called with a model's name when it starts (record None) and when it is done.
+
+    Raises:
+        InputError: Nothing to train on, or ``output`` cannot be written.
+    """
+    collected = collect_rows(folders, dies_of(left_out))
+    records = []
+    for model in model_order(collected):
+        rows, tables = collected[model]
+        fingerprint = fingerprint_of(rows)
+        finished = None if restart else _finished(model, output, fingerprint)
+        if finished is None:
+            report(model, None)
+            fitted, finished = train_model(model, rows, tables, left_out, threads)
+            save_family(fitted, model, output, asdict(finished))
+        report(model, finished)
+        records.append(finished)
+    return records
+
+
+def fingerprint_of(rows: TrainingRows) -> str:
+    """Of measurements and devices: the same rows train the same model."""
+    digest = hashlib.sha256(rows.seconds.tobytes() + rows.device_index.tobytes())
+    digest.update(" ".join(device.name for device in rows.devices).encode())
+    for name in sorted(rows.kernels.columns):
+        column = rows.kernels.columns[name]
+        digest.update(column.tobytes() if column.dtype.kind == "f" else "|".join(column.tolist()).encode())
+    return digest.hexdigest()[:16]
+
+
+def _finished(model: str, output: Path, fingerprint: str) -> ModelRecord | None:
+    try:
+        record = read_content(model, output)["record"]
+    except CalibrationError:
+        return None
+    if record.get("fingerprint") != fingerprint or record.get("version") != VERSION:
+        return None
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+    return ModelRecord(**values)
 
 
 def dies_of(names: Sequence[str]) -> frozenset[str]:
@@ -131,6 +200,3 @@ def dies_of(names: Sequence[str]) -> frozenset[str]:
 def model_order(models: Mapping[str, object]) -> list[str]:
     """Models in the order in which they are trained and reported."""
     return [name for name in MODEL_NAMES if name in models]
-
-
-Index = NDArray[np.int64]

@@ -43,18 +43,18 @@ feature_names = (
 #: P4, P100, V100 and T4, with two scalars a device (peak, base) beside them that were drawn to zero and
 #: then dropped.
 _IMPLICIT = TileConstants(
-    launch_cycles=0.0, start_cycles=969, cycles_per_k=5.0, half_intensity=7.69, sustained_scale=0.694,
-    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e9, reduction_cycles=0.0,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=969, cycles_per_k=5.0, half_intensity=7.69, sustained_scale=0.694,
+    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (128, 32)), splits=(1,),
 )  # fmt: skip
 _FUSED = TileConstants(
-    launch_cycles=0.0, start_cycles=3330, cycles_per_k=8.98, half_intensity=0.658, sustained_scale=0.553,
-    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e9, reduction_cycles=0.0,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=3330, cycles_per_k=8.98, half_intensity=0.658, sustained_scale=0.553,
+    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (128, 32)), splits=(1,),
 )  # fmt: skip
 _SPREAD = TileConstants(
-    launch_cycles=0.0, start_cycles=1010, cycles_per_k=2.19, half_intensity=1.93, sustained_scale=0.688,
-    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e9, reduction_cycles=0.0,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=1010, cycles_per_k=2.19, half_intensity=1.93, sustained_scale=0.688,
+    dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (64, 64), (128, 32), (32, 128)), splits=(1,),
 )  # fmt: skip
 _SPREAD_BASE_SECONDS = 102e-6
@@ -229,7 +229,7 @@ def _is_backward(kernels: KernelTable) -> NDArray[np.bool_]:
 
 def _features(kernels: KernelTable, shapes: Shapes, algorithms: Algorithms, base: FloatArray) -> FloatArray:
     def log_ratio(over: FloatArray, under: FloatArray) -> FloatArray:
-        return np.clip(np.log2(np.clip(over, 1e-15, 1e9) / np.clip(under, 1e-15, 1e9)), -20, 20)
+        return np.clip(np.log2(np.clip(over, 1e-15, 1e8) / np.clip(under, 1e-15, 1e8)), -20, 20)
 
     def used(values: FloatArray, block: int) -> FloatArray:
         return np.asarray(values / (block * np.ceil(values / block)), dtype=np.float64)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.core.kernel import encode_words
 from perfcast.cost.learned.sustained import sustained_share
 
 FloatArray = NDArray[np.float64]
@@ -72,8 +73,8 @@ def collect_figures(
     Raises:
         KeyError: A format that ``ARITHMETIC`` does not list.
     """
-    names, which = np.unique(formats.astype(str), return_inverse=True)
-    units = [[matrix_unit(device, ARITHMETIC[name]) for name in names.tolist()] for device in devices]
+    names, which = encode_words(formats)
+    units = [[matrix_unit(device, ARITHMETIC[name]) for name in names] for device in devices]
     shape = (len(devices), len(names))
     rates = np.array([rate for row in units for rate, _ in row]).reshape(shape)
     on_matrix = np.array([matrix for row in units for _, matrix in row], dtype=bool).reshape(shape)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import SIZES, KernelTable
+from perfcast.core.kernel import SIZES, KernelTable, encode_words
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.scalars import (
@@ -84,7 +84,7 @@ class CellError:
 
 @dataclass(frozen=True)
 class KernelEstimates:
-    """Of n kernels, shape [n] each; ``is_compute_bound`` by the larger physics term."""
+    """Of n kernels, shape [n] each; the shares are of the physics' time, see ``scalars.regime_shares``."""
 
     seconds: FloatArray
     seconds_low: FloatArray
@@ -238,9 +238,9 @@ class FittedFamily:
 
 def look_up(words: NDArray[np.object_], table: Mapping[str, float]) -> FloatArray:
     """Value of each word; the mean of all for a word that the table lacks."""
-    names, which = np.unique(words.astype(str), return_inverse=True)
+    names, which = encode_words(words)
     default = float(np.mean(list(table.values()))) if table else 0.0
-    return np.array([table.get(name, default) for name in names.tolist()], dtype=np.float64)[which]
+    return np.array([table.get(name, default) for name in names], dtype=np.float64)[which]
 
 
 def find_spread(
@@ -266,7 +266,7 @@ def architecture_code(device: Device, architectures: Sequence[tuple[str, str]]) 
 
 
 def with_codes(features: FloatArray, codes: NDArray[np.int64]) -> FloatArray:
-    """Features with one column a architecture code, as the trees of known architectures take them."""
+    """Features, and the architecture's code in a last column: what ``FittedFamily.known`` takes."""
     return np.column_stack([features, codes.astype(np.float64)])
 
 

@@ -53,6 +53,7 @@ _SOFTMAX = Behaviour(Pattern.SOFTMAX, cycles=0.299, extra_reads=2.0)
 _RMS_NORM = Behaviour(Pattern.BLOCK, cycles=0.683, base_seconds=3.9e-6, extra_reads=1.0)
 _LOOKUP = Behaviour(cycles=1.69, base_seconds=2.9e-6)
 _SUMMED = Behaviour(base_seconds=3.9e-6)
+_TWO_PASSES = Behaviour(base_seconds=3.9e-6, extra_reads=1.0)
 
 #: Operations with measurements: cycles and base fitted as ``rows`` states.
 MEASURED: Mapping[str, Behaviour] = {
@@ -76,11 +77,13 @@ RESEMBLING: Mapping[str, Behaviour] = {
     **dict.fromkeys(
         ("copy", "fill", "elementwise", "update", "division", "optimizer", "optimizer_fused"), STREAMING
     ),
-    **dict.fromkeys(("optimizer_foreach", "random", "pooling"), STREAMING),
+    **dict.fromkeys(("optimizer_foreach", "random", "pooling", "batch_norm_evaluate"), STREAMING),
+    **dict.fromkeys(("max_pool", "avg_pool", "adaptive_pool"), STREAMING),
+    **dict.fromkeys(("max_pool_backward", "avg_pool_backward", "adaptive_pool_backward"), STREAMING),
     **dict.fromkeys(("dropout", "gelu_backward", "transcendental"), _HEAVY),
     **dict.fromkeys(("reduction", "reduction_rows", "reduction_columns", "loss", "loss_backward"), _SUMMED),
-    **dict.fromkeys(("layer_norm", "batch_norm", "group_norm"), _NORM),
-    **dict.fromkeys(("ln_backward", "layer_norm_backward", "batch_norm_backward"), _NORM),
+    **dict.fromkeys(("layer_norm", "ln_backward", "layer_norm_backward"), _NORM),
+    **dict.fromkeys(("batch_norm", "batch_norm_backward", "group_norm"), _TWO_PASSES),
     "rms_norm_backward": _RMS_NORM,
     "log_softmax": _SOFTMAX,
     **dict.fromkeys(

@@ -3,8 +3,9 @@
     seconds = base + (traffic^p + arithmetic^p + waiting^p)^(1/p)
 
     traffic     (bytes + extra reads · miss · bytes read) / rate. Who reads a row again finds it in the
-                last-level cache only while the rows in flight fit there. The rate is the memory's, or the
-                cache's for a tensor that is still there from the run before.
+                last-level cache only while the rows in flight fit there; where nobody owns a row, only if
+                the whole tensor does. The rate is the memory's, or the cache's for a tensor that is still
+                there from the run before.
     arithmetic  elements · cycles / (multiprocessors · clock): issue slots of arithmetic, loads and stores.
     waiting     rows / rows in flight · steps in a row of the block that owns a row, each a memory latency.
 
@@ -199,7 +200,8 @@ def _traffic(
     cache_rate = np.maximum(_L2_BYTES_PER_CYCLE * cycles, memory_rate)
     is_split = (figures.l2_bytes >= _SPLIT_CACHE_BYTES) & (stacked > 0.5)
     cache = figures.l2_bytes * np.where(is_split, _SPLIT_CACHE_SHARE, 1.0)
-    live = np.minimum(blocks.in_flight, rows) * read / rows
+    is_owned = behaviours.pattern != Pattern.STREAM
+    live = np.where(is_owned, np.minimum(blocks.in_flight, rows) * read / rows, read)
     miss = _share_above(live / (_MISS_AT * cache), _MISS_SHARPNESS)
     reused = total * (_COMPETITION_IN_STEP if kernels.is_cold else 1.0)
     warm = 1.0 - _share_above(reused / (_WARM_AT * cache), _WARM_SHARPNESS)

@@ -48,14 +48,14 @@ def index_segments(kernels: KernelTable) -> tuple[list[Segment], NDArray[np.int6
 
     A segment is (operation, format, framework); attention's format names its cache's too.
     """
-    joined = np.array([], dtype=str)
-    words = [kernels.word(name).astype(str) for name in ("operation", "dtype", "framework")]
+    operations, dtypes, frameworks = (kernels.word(n).tolist() for n in ("operation", "dtype", "framework"))
     if "kv_dtype" in kernels.columns:
-        words[1] = np.char.add(np.char.add(words[1], "/"), kernels.word("kv_dtype").astype(str))
-    if len(kernels):
-        joined = np.char.add(np.char.add(np.char.add(words[0], "|"), np.char.add(words[1], "|")), words[2])
-    unique, index = np.unique(joined, return_inverse=True)
-    return [tuple(str(name).split("|")) for name in unique], index.astype(np.int64)
+        caches = kernels.word("kv_dtype").tolist()
+        dtypes = [f"{dtype}/{cache}" for dtype, cache in zip(dtypes, caches, strict=True)]
+    every: list[Segment] = list(zip(operations, dtypes, frameworks, strict=True))
+    segments = sorted(set(every))
+    position = {segment: index for index, segment in enumerate(segments)}
+    return segments, np.fromiter(map(position.__getitem__, every), np.int64, len(every))
 
 
 def coarser(segment: Segment) -> list[Segment]:
@@ -147,7 +147,7 @@ def fit_scalars(
 def solve_scalars(
     residual: FloatArray, shares: FloatArray, prior: FloatArray, ridge: FloatArray
 ) -> FloatArray:
-    """argmin Σ |residual − shares · s| + Σ ridge · (s − prior)² / 20, by iterative reweighting."""
+    """argmin Σ |residual − shares · s| + 10 · Σ ridge · (s − prior)², by iterative reweighting."""
     scalars = prior.copy()
     for _ in range(8):
         weight = _ROBUST / np.maximum(np.abs(residual - shares @ scalars), _ROBUST)
@@ -166,12 +166,11 @@ def scalar_offsets(
     use_known: bool = True,
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """u · s of each kernel, and whether s is the device's own; each shape [n]."""
-    offsets, own = np.zeros(len(shares)), np.zeros(len(shares), dtype=bool)
     pairs, which = np.unique(device_index * len(segments) + segment_index, return_inverse=True)
+    of_pair, own = np.zeros((len(pairs), NUM_SCALARS)), np.zeros(len(pairs), dtype=bool)
     for number, pair in enumerate(pairs.tolist()):
         device, segment = devices[pair // len(segments)], segments[pair % len(segments)]
         known = scalars.known(device, segment) if use_known else None
-        rows = which == number
-        offsets[rows] = shares[rows] @ (scalars.expected(device, segment) if known is None else known)
-        own[rows] = known is not None
-    return offsets, own
+        of_pair[number] = scalars.expected(device, segment) if known is None else known
+        own[number] = known is not None
+    return (shares * of_pair[which]).sum(axis=1), own[which]

@@ -71,7 +71,13 @@ def load_family(model_name: str, folder: Path | None = None) -> FittedFamily:
 
 @cache
 def _load(model_name: str, folder: Path) -> FittedFamily:
-    return _from_json(read_content(model_name, folder), model_name)
+    try:
+        return _from_json(read_content(model_name, folder), model_name)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CalibrationError(
+            f"{folder / f'{model_name}.json.xz'} does not hold a whole model ({error!r}); train it again: "
+            "perfcast train learned --data DIR"
+        ) from None
 
 
 def read_content(model_name: str, folder: Path) -> dict[str, Any]:
@@ -83,10 +89,13 @@ def read_content(model_name: str, folder: Path) -> dict[str, Any]:
         raise CalibrationError(
             f"{path} is missing; reinstall perfcast, or train it: perfcast train learned --data DIR"
         ) from None
-    except (lzma.LZMAError, ValueError) as error:
+    except (lzma.LZMAError, OSError, ValueError) as error:
         raise CalibrationError(f"{path} is damaged ({error}); reinstall perfcast") from None
-    if content.get("schema") != SCHEMA or content.get("model") != model_name:
-        raise CalibrationError(f"{path} is of another version; train it again: perfcast train learned")
+    found = (content.get("schema"), content.get("model")) if isinstance(content, dict) else None
+    if found != (SCHEMA, model_name):
+        raise CalibrationError(
+            f"{path} is of another version; train it again: perfcast train learned --data DIR"
+        )
     return dict(content)
 
 
@@ -95,12 +104,12 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         return "|".join(segment) + f"#{len(segment)}"
 
     def spread(table: Mapping[tuple[Segment, int], tuple[float, float]]) -> list[Any]:
-        return [[key(s), regime, round(low, 4), round(high, 4)] for (s, regime), (low, high) in table.items()]
+        return [[key(s), regime, low, high] for (s, regime), (low, high) in table.items()]
 
     return {
-        "scalars": [[device, key(s), _rounded(v)] for (device, s), v in fitted.scalars.values.items()],
+        "scalars": [[device, key(s), v.tolist()] for (device, s), v in fitted.scalars.values.items()],
         "scalar_architectures": {k: list(v) for k, v in fitted.scalars.architectures.items()},
-        "scalar_spread": _rounded(fitted.scalars.spread),
+        "scalar_spread": fitted.scalars.spread.tolist(),
         "common": fitted.common.text,
         "shrink": dict(fitted.shrink),
         "trust": dict(fitted.scalars.trust),
@@ -109,7 +118,7 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
         "errors": [list(vars(cell).values()) for cell in fitted.errors],
         "hulls": [
-            [key(s), _rounded(h.low), _rounded(h.high), list(h.devices), _rounded(h.shapes),
+            [key(s), h.low.tolist(), h.high.tolist(), list(h.devices), np.round(h.shapes, 4).tolist(),
              h.shape_device.tolist()]
             for s, h in fitted.hulls.items()
         ],
@@ -146,7 +155,3 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         },
         errors=tuple(CellError(*cell) for cell in content["errors"]),
     )  # fmt: skip
-
-
-def _rounded(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    return np.round(values, 4).tolist()

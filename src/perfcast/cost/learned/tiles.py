@@ -35,13 +35,15 @@ class TileConstants:
     """Constants of one kind of units; cycles are of the boost clock.
 
     Attributes:
-        launch_cycles: Fixed time of a kernel, ∝ 1 / √(clock · 1.8 GHz): partly the chip's, partly not.
+        launch_seconds: Of the host, where it is part of the measurement.
+        launch_cycles: Fixed time of a kernel on the device.
         half_intensity: Tile intensity at which half of the sustained peak is reached.
         sustained_scale: Best achieved over the sustained peak.
         blocks_in_flight: Inverse of the blocks per SM that saturate the memory.
         reduction_cycles: Of the second pass that a split needs.
     """
 
+    launch_seconds: float
     launch_cycles: float
     start_cycles: float
     cycles_per_k: float
@@ -154,7 +156,7 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
     def at(values: NDArray[np.float32]) -> FloatArray:
         return np.asarray(values[row, best], dtype=np.float64)
 
-    launch = c.launch_cycles / np.sqrt(1.8e9 * p.clock_hertz)
+    launch = c.launch_seconds + c.launch_cycles / p.clock_hertz
     return TileTimes(
         seconds=at(seconds) + launch, launch=launch, compute=at(compute), memory=at(memory),
         cache=at(cache), latency=at(latency), blocks_per_sm=at(blocks_per_sm), waves=at(waves),

@@ -59,9 +59,10 @@ def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWOR
     sources: defaultdict[KernelFamily, list[int]] = defaultdict(list)
     repeats: defaultdict[KernelFamily, list[float]] = defaultdict(list)
     for index, operation in enumerate(operations):
-        if operation.is_free or operation.kind is Kind.UNKNOWN:
+        kind = operation.kind
+        if kind is Kind.ALLOCATION or kind is Kind.UNKNOWN:
             continue
-        family, values, times = _TRANSLATORS.get(operation.kind, _rows)(operation, framework)
+        family, values, times = _TRANSLATORS.get(kind, _rows)(operation, framework)
         rows[family].append(values)
         sources[family].append(index)
         repeats[family].append(times)
@@ -90,24 +91,46 @@ def _number(attributes: Mapping[str, object], name: str, default: float = 1.0) -
 
 
 def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
-    attributes = dict(operation.attributes)
+    kind, attributes = operation.kind, dict(operation.attributes)
+    if kind is Kind.MATMUL and family_of(operation) == "matvec":
+        return _rows(operation, framework)
+    if kind is Kind.RECURRENT:
+        sizes, times = _recurrent_sizes(operation, attributes)
+    elif kind is Kind.GROUPED_MATMUL:
+        sizes, times = _grouped_sizes(operation, attributes), 1.0
+    else:
+        batch, m = _number(attributes, "batch"), _number(attributes, "m")
+        sizes, times = (batch, m, _number(attributes, "n"), _number(attributes, "k")), 1.0
+    name = "bmm" if kind is Kind.BATCHED_MATMUL or kind is Kind.GROUPED_MATMUL else "linear"
+    dtype, family = _FORMATS[operation.compute_dtype], KernelFamily.PRODUCT
+    library = "pytorch" if dtype in ("fp32", "fp64") else _framework(framework, family)
+    return family, (*sizes, name, str(attributes.get("layout", "nn")), dtype, library), times
+
+
+def _grouped_sizes(
+    operation: Operation, attributes: Mapping[str, object]
+) -> tuple[float, float, float, float]:
+    """A product for each group, of its share of the rows; of the weights' gradient, of its share of k."""
     m, n, k = (_number(attributes, name) for name in ("m", "n", "k"))
-    batch, times, name = _number(attributes, "batch"), 1.0, "linear"
-    if operation.kind is Kind.BATCHED_MATMUL:
-        name = "bmm"
-    elif operation.kind is Kind.GROUPED_MATMUL:
-        batch, name = _number(attributes, "groups"), "bmm"
-        m = max(1.0, m / batch)
-    elif operation.kind is Kind.RECURRENT:
-        inputs = operation.inputs[0].shape[-1] if operation.inputs and operation.inputs[0].shape else 1
-        hidden = _number(attributes, "hidden")
-        times, m, n, k = _number(attributes, "steps"), batch, 4 * hidden, hidden + inputs
-        batch = 1.0
-    label = operation.compute_dtype.label
-    family = KernelFamily.PRODUCT
-    library = "pytorch" if label in ("fp32", "fp64") else _framework(framework, family)
-    layout = str(attributes.get("layout", "nn"))
-    return family, (batch, m, n, k, name, layout, _half(label), library), times
+    groups = _number(attributes, "groups")
+    if len(operation.inputs) > 1 and len(operation.inputs[1].shape) == 2:
+        return groups, m, n, max(1.0, k / groups)
+    used = min(groups, m)
+    return used, m / used, n, k
+
+
+def _recurrent_sizes(
+    operation: Operation, attributes: Mapping[str, object]
+) -> tuple[tuple[float, float, float, float], float]:
+    """One step's product with both weight matrices side by side, and how often it runs.
+
+    n counts the gates' outputs; the flops tell them, for a cell of any kind.
+    """
+    batch, hidden = _number(attributes, "batch"), _number(attributes, "hidden")
+    inputs = operation.inputs[0].shape[-1] if operation.inputs and operation.inputs[0].shape else 1
+    times = _number(attributes, "steps") * _number(attributes, "passes")
+    k = hidden + inputs
+    return (1.0, batch, max(1.0, operation.flops / (2 * times * batch * k)), k), times
 
 
 def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
@@ -120,7 +143,7 @@ def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, V
         _number(attributes, "batch"), _number(attributes, "c_in"), _number(attributes, "c_out"), filter_size,
         max(1.0, round(into)), stride, padding, _number(attributes, "groups"),
     )  # fmt: skip
-    words = ("convolution", _half(operation.compute_dtype.label), "pytorch")
+    words = ("convolution", _FORMATS[operation.compute_dtype], "pytorch")
     return KernelFamily.CONVOLUTION, (*sizes, *words), _number(attributes, "passes")
 
 
@@ -133,7 +156,7 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
         name = "context_backward"
     head_size = _number(attributes, "head_size")
     value_size = _number(attributes, "value_head_size", head_size)
-    dtype = _half(operation.compute_dtype.label)
+    dtype = _FORMATS[operation.compute_dtype]
     sizes = (
         _number(attributes, "batch"), queries, keys, _number(attributes, "heads"),
         _number(attributes, "kv_heads"), head_size, value_size, 0.0, float(causal),
@@ -143,15 +166,17 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
 
 
 def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
-    written = float(sum(t.num_bytes for t in operation.outputs))
-    written = min(max(written, 1.0), float(max(operation.memory_traffic_bytes, 1)))
-    read = max(float(operation.memory_traffic_bytes) - written, 0.0)
-    largest = max((*operation.inputs, *operation.outputs), key=lambda t: t.num_elements)
-    elements = max(float(largest.num_elements), 1.0)
-    stated = operation.attribute("row")
-    length = float(stated) if isinstance(stated, int) and stated > 0 else _last(largest.shape)
-    values = (max(1.0, elements / length), length, read, written)
-    words = (row_operation(operation), _half(operation.compute_dtype.label), "pytorch")
+    traffic = float(operation.memory_traffic_bytes)
+    written = float(sum([t.num_bytes for t in operation.outputs]))
+    written = min(max(written, 1.0), max(traffic, 1.0))
+    elements, shape = 1.0, tuple[int, ...]()
+    for tensor in (*operation.inputs, *operation.outputs):
+        if tensor.num_elements > elements or not shape:
+            elements, shape = float(max(tensor.num_elements, 1)), tensor.shape
+    stated = operation.attribute("row") if operation.attributes else None
+    length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
+    values = (max(1.0, elements / length), length, max(traffic - written, 0.0), written)
+    words = (row_operation(operation), _FORMATS[operation.compute_dtype], "pytorch")
     return KernelFamily.ROWS, (*values, *words), 1.0
 
 
@@ -171,15 +196,13 @@ def row_operation(operation: Operation) -> str:
 _MEASURED_NAMES = {"layer_norm": "ln", "layer_norm_backward": "ln_backward", "safe_softmax": "softmax"}
 
 
-def _half(label: str) -> str:
-    """Integer and boolean products run in fp32; fp6 and fp4 by their measured block formats."""
-    return {"fp4": "nvfp4", "fp6": "fp8", "int4": "int4_wo"}.get(label, label) if label in _FLOATS else "fp32"
-
-
-_FLOATS = frozenset(d.label for d in (
-    DType.FP64, DType.FP32, DType.TF32, DType.BF16, DType.FP16, DType.FP8, DType.FP6, DType.FP4,
-    DType.INT8, DType.INT4,
-))  # fmt: skip
+#: Measured format of each element type. Other integers, booleans and complex numbers compute as fp32 does;
+#: fp6 and fp4 by their measured block formats.
+_FORMATS: dict[DType, str] = {
+    **dict.fromkeys(DType, "fp32"),
+    **{d: d.label for d in (DType.FP64, DType.TF32, DType.BF16, DType.FP16, DType.FP8, DType.INT8)},
+    DType.FP6: "fp8", DType.FP4: "nvfp4", DType.INT4: "int4_wo",
+}  # fmt: skip
 
 _Translator = Callable[[Operation, str], tuple[KernelFamily, Values, float]]
 _TRANSLATORS: dict[OperationKind, _Translator] = {

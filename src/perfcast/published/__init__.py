@@ -1,0 +1,1 @@
+"""Published predictors by their names, composed of the rooms below."""

@@ -1,0 +1,148 @@
+"""Nets that answer a kernel's latency straight from its sizes and four figures of the device.
+
+Inputs, shifted and scaled to mean 0 and deviation 1 over the training rows: the sizes, then bandwidth,
+memory, multiprocessors and fp32 peak. Output: milliseconds. Loss: mean |t − p| / t. (Yu, Gao,
+Golikov, Pekhimenko: "Habitat: A Runtime-Based Computational Performance Predictor for Deep Neural Network
+Training", USENIX ATC 2021, in the form that the NeuSight study trained.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.published.mlp_outputs import mlp_outputs
+from perfcast.published.store import read_part
+from perfcast.published.study_figures import StudyFigures, collect_study_figures
+from perfcast.published.study_rows import StudyRows
+from perfcast.units import MILLI
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from perfcast.train.checkpoint import Archive
+    from perfcast.train.task import Outcome, Task
+
+FloatArray = NDArray[np.float64]
+
+NUM_DEVICE_INPUTS = 4
+WIDTH = 512
+LEARNING_RATE, BATCH_SIZE = 5e-5, 128
+
+#: Sizes of a kernel in the order in which the nets see them.
+SIZES_SEEN: Mapping[KernelFamily, tuple[str, ...]] = {
+    KernelFamily.PRODUCT: ("batch", "m", "k", "n"),
+    KernelFamily.CONVOLUTION: (
+        "batch", "c_in", "c_out", "kernel_size", "input_size", "stride", "padding",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Mean and deviation of each input, shape [f]."""
+
+    mean: FloatArray
+    deviation: FloatArray
+
+    def apply(self, inputs: FloatArray) -> FloatArray:
+        """Inputs [n, f] to mean 0 and deviation 1."""
+        return (inputs - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class DirectNet:
+    """A trained net of linear layers."""
+
+    weights: Mapping[str, NDArray[np.float32]]
+    scaling: Scaling
+
+    def predict(self, shape: FloatArray, figures: StudyFigures) -> FloatArray:
+        """Seconds of kernels of these sizes [n, s]; 0 where the net answers less."""
+        outputs = mlp_outputs(self.weights, self.scaling.apply(direct_inputs(shape, figures)))
+        return np.maximum(outputs[:, 0] * MILLI, 0.0)
+
+
+def direct_inputs(shape: FloatArray, figures: StudyFigures) -> FloatArray:
+    """Sizes, then the device's figures; [n, s + 4]."""
+    device = (
+        figures.gigabytes_per_second,
+        figures.memory_gigabytes,
+        figures.num_sms,
+        figures.matrix_gigaflops,
+    )
+    return np.concatenate([shape, np.stack(device, axis=1)], axis=1)
+
+
+def sizes_seen(kernels: KernelTable) -> FloatArray:
+    """Sizes of a table's kernels in the nets' order; [n, s].
+
+    Raises:
+        KeyError: A family that no such net prices.
+    """
+    return np.stack([kernels.size(name) for name in SIZES_SEEN[kernels.family]], axis=1)
+
+
+def fit_scaling(inputs: FloatArray) -> Scaling:
+    """Of training inputs [n, f]; an input that never varies is only shifted."""
+    deviation = inputs.std(axis=0)
+    return Scaling(inputs.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
+
+
+def direct_task(name: str, rows: StudyRows, build: Callable[[int], nn.Module]) -> tuple[Task, Scaling]:
+    """What a net is to learn from measured rows; ``build`` takes the number of inputs."""
+    from perfcast.train.task import Recipe, Task, relative_error
+
+    figures = collect_study_figures(rows.devices, rows.device_index)
+    inputs = direct_inputs(rows.shape, figures)
+    scaling = fit_scaling(inputs)
+    task = Task(
+        name=name,
+        build=partial(build, inputs.shape[1]),
+        inputs=scaling.apply(inputs).astype(np.float32),
+        context=np.zeros((len(rows), 0), dtype=np.float32),
+        seconds=rows.seconds.astype(np.float32),
+        answer=_milliseconds,
+        loss=relative_error,
+        recipe=Recipe(LEARNING_RATE, BATCH_SIZE),
+    )
+    return task, scaling
+
+
+def _milliseconds(outputs: Tensor, context: Tensor) -> Tensor:
+    return outputs[:, 0] * MILLI
+
+
+def archive_net(outcome: Outcome, scaling: Scaling) -> Archive:
+    """Weights and scaling, for the predictor's folder."""
+    from perfcast.train.checkpoint import Archive
+
+    arrays: dict[str, Any] = {f"net.{name}": value for name, value in outcome.weights.items()}
+    return Archive({**arrays, "mean": scaling.mean, "deviation": scaling.deviation}, {})
+
+
+def load_weights(folder: Path, part: str) -> tuple[dict[str, NDArray[np.float32]], Scaling]:
+    """What ``archive_net`` put away.
+
+    Raises:
+        InputError: It is missing or broken.
+    """
+    arrays = read_part(folder, part).arrays
+    weights = {k.removeprefix("net."): v for k, v in arrays.items() if k.startswith("net.")}
+    return weights, Scaling(arrays["mean"], arrays["deviation"])
+
+
+def load_direct_net(folder: Path, part: str) -> DirectNet:
+    """A trained net.
+
+    Raises:
+        InputError: It is missing or broken.
+    """
+    return DirectNet(*load_weights(folder, part))

@@ -1,0 +1,1 @@
+"""Small nets trained from measurements: reproducible, resumable, without pickles."""

@@ -1,0 +1,58 @@
+"""The state of a training between two epochs, as one NumPy archive, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.errors import InputError
+from perfcast.files import write_bytes_atomically
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_NOTES = "notes"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Named arrays and what is to be known of them."""
+
+    arrays: Arrays
+    notes: Mapping[str, Any]
+
+
+def write_archive(path: Path, archive: Archive) -> None:
+    """Write through a temporary file in the same folder and a rename.
+
+    Raises:
+        InputError: The place cannot be written.
+    """
+    notes = np.frombuffer(json.dumps(dict(archive.notes), sort_keys=True).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{_NOTES: notes, **archive.arrays})  # type: ignore[arg-type]
+    write_bytes_atomically(path, buffer.getvalue())
+
+
+def read_archive(path: Path) -> Archive:
+    """Read back what ``write_archive`` wrote.
+
+    Raises:
+        InputError: The file is missing or is not such an archive.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+        notes = json.loads(arrays.pop(_NOTES).tobytes())
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not an archive of weights ({error}); delete it and train again") from None
+    return Archive(arrays, notes)

@@ -1,0 +1,85 @@
+"""What a suite states about itself, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, read_content
+from perfcast.errors import InputError
+from perfcast.published.registry import find_entry
+from perfcast.published.store import predictor_folder, read_record
+from perfcast.validate.pricers import is_trained
+
+QUALITY = (
+    "rows whose measurement fails a check (above peak, below launch floor, a known fault of a table) are "
+    "scored like the others; their key 'quality' names the verdict, and the summary has them apart"
+)
+
+
+def describe_sampling(total: int, taken: int) -> str:
+    """All cases, or how they were drawn."""
+    if taken == total:
+        return f"all {total} cases"
+    return (
+        f"{taken} of {total} cases, evenly over table, device, dtype and framework (small groups whole), by a "
+        "fixed hash of table, line and framework; unreadable lines are groups of their own, by table and reason"
+    )
+
+
+def describe_learned(folder: Path | None, tables: Iterable[str]) -> list[str]:
+    """One sentence per model: rows, devices and tables of its training, and which tables are scored here."""
+    scored, sentences = set(tables), []
+    for model in MODEL_NAMES:
+        if not is_trained(model, folder):
+            sentences.append(f"{model}: no trained weights; its rows are skipped")
+            continue
+        record: Mapping[str, Any] = read_content(model, folder or WEIGHTS)["record"]
+        left_out = ", ".join(record.get("left_out", ())) or "no device"
+        seen = sorted(scored & set(record["tables"]))
+        sentences.append(
+            f"{model}: fitted on {record['num_rows']} rows of {', '.join(record['devices'])}; left out: "
+            f"{left_out}; "
+            + (
+                f"tables scored here that it learned from (rows of its devices may have been seen): "
+                f"{', '.join(seen)}"
+                if seen
+                else "none of the tables scored here was learned from"
+            )
+        )
+    return sentences
+
+
+def describe_published(name: str, vendors: Sequence[str] = ("nvidia", "amd"), left_out: tuple[str, ...] = ()) -> str:  # fmt: skip  # noqa: E501
+    """What a predictor of the registry learned from."""
+    entry = find_entry(name)
+    if not entry.trainer:
+        return f"{entry.description}; datasheet figures only, nothing fitted"
+    texts = []
+    for vendor in vendors:
+        try:
+            record = read_record(predictor_folder(name, 0, vendor, left_out), name)
+        except InputError:
+            texts.append(f"{vendor}: not trained")
+            continue
+        devices = record.get("devices")
+        words = f"trained on {', '.join(devices)}" if devices else "trained"
+        without = ", ".join(record.get("left_out", ())) or "no device"
+        texts.append(f"{vendor}: {words}, seed {record.get('seed', 0)}, left out: {without}")
+    return f"{entry.description}; " + "; ".join(texts)
+
+
+def describe_predictors(
+    names: Sequence[str], folder: Path | None, tables: Iterable[str], left_out: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Of each predictor what it was fitted on."""
+    texts: dict[str, Any] = {}
+    for name in names:
+        if name == "learned":
+            texts[name] = describe_learned(folder, tables)
+        elif name == "learned:blind":
+            texts[name] = "learned, averaged in logarithms over sglang, trtllm and vllm; products of gemm tables only"
+        else:
+            texts[name] = describe_published(name, left_out=left_out)
+    return texts

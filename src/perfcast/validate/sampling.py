@@ -1,0 +1,60 @@
+"""Even samples of millions of rows by a fixed hash, in columns."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.dataset.words import encode
+
+Index = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+
+def hash_rows(table: str, rows: Index, words: NDArray[np.object_]) -> Keys:
+    """A fixed pseudo-random number for each (table, row, word), shape [n].
+
+    SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014) of the row's
+    number, started from SHA-256 of the table's name and of the word.
+    """
+    different, codes = encode(words)
+    starts = np.array([_start(f"{table} {word}") for word in different], dtype=np.uint64)
+    return _mix(starts[codes] + rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def draw_evenly(strata: Index, keys: Keys, most: int) -> Index:
+    """At most ``most`` of n rows, evenly over strata; indices in ascending order.
+
+    The smaller strata are taken whole, and what they leave goes to the larger ones; within a stratum the
+    smallest keys come first. To draw from a draw that took at least as many gives the same rows.
+    """
+    if len(strata) <= most:
+        return np.arange(len(strata))
+    different, codes = np.unique(strata, return_inverse=True)
+    counts = np.bincount(codes, minlength=len(different))
+    order = np.lexsort((keys, codes))
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    rank = np.arange(len(order)) - first
+    return np.sort(order[rank < shares(counts, most)[codes[order]]])
+
+
+def shares(counts: Index, most: int) -> Index:
+    """How many rows of each stratum are taken: all of the small ones, equally many of the others."""
+    taken, left = np.zeros_like(counts), most
+    smallest_first = np.argsort(counts, kind="stable").tolist()
+    for position, stratum in enumerate(smallest_first):
+        taken[stratum] = min(int(counts[stratum]), left // (len(counts) - position))
+        left -= int(taken[stratum])
+    return taken
+
+
+def _start(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def _mix(state: Keys) -> Keys:
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
