@@ -49,7 +49,7 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 def figures_of(name: str) -> dict[str, float]:
     """What is kept of a forecast."""
     model, device, options = REQUESTS[name]
-    forecast = predict(model, device, **options)
+    forecast = predict(model, device, **({"cost_model": "roofline"} | options))
     return {
         "step_seconds": forecast.step_seconds,
         "step_seconds_low": forecast.step_seconds_low,

@@ -24,6 +24,8 @@ from perfcast.errors import CatalogError, UnknownNameError
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
 _OPTIONAL = ("power", "last_level", "base_clock")
+#: A tenth of what the most efficient shipped unit (fp4) takes.
+_LEAST_JOULES_PER_OPERATION = 1e-14
 _TEXTS = ("title", "vendor", "architecture", "die")
 
 
@@ -207,6 +209,14 @@ def _check_plausible(device: Device, where: str) -> None:
                 f"{where}: {peak:.3g} {dtype.label} operations per second are {per_cycle:.3g} per "
                 "multiprocessor and cycle; check multiprocessors, clock and peak"
             )
+    if device.base_clock_hertz is not None and device.base_clock_hertz > device.clock_hertz:
+        raise CatalogError(f"{where}: base_clock is above boost_clock")
+    widest = max(rate for _, rate in peaks)
+    if device.power_watts is not None and device.power_watts / widest < _LEAST_JOULES_PER_OPERATION:
+        raise CatalogError(
+            f"{where}: {widest:.3g} operations per second in {device.power_watts:g} W are "
+            f"{device.power_watts / widest:.1g} J each, less than any unit takes; check peaks and power"
+        )
     if device.memory_bytes_per_second > 1e14:
         raise CatalogError(
             f"{where}: {device.memory_bytes_per_second:.3g} bytes per second of memory bandwidth"

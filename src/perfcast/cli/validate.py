@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from perfcast.cli.options import output_options
 from perfcast.errors import InputError, UnknownNameError
 
-_SUITES = ("local",)
+if TYPE_CHECKING:
+    from perfcast.validate.leave_out import LeaveOut
+    from perfcast.validate.result import TableResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line says, whatever the suite."""
+
+    data: tuple[str, ...]
+    max_rows: int
+    predictors: tuple[str, ...]
+    leave_out: tuple[str, ...]
+    by: str
+    train_data: tuple[str, ...]
+    weights: str | None
+    all_tables: bool
+    threads: int
+    write_spread: str | None
+    json_path: str | None
 
 
 @click.command()
@@ -15,44 +40,134 @@ _SUITES = ("local",)
 @click.option("--data", multiple=True, metavar="DIR", help="Measured data; may be repeated. Not for 'local'.")
 @click.option("--max-rows", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--predictor", "predictors", multiple=True, help="May be repeated; default: all.")
-@click.option("--write-spread", metavar="FILE", help="Rewrite the file of measured over predicted.")
+@click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="DEVICE",
+    help="Train 'learned' without its die, score only that; may be repeated, each in turn; 'each': all.",
+)
+@click.option("--by", type=click.Choice(["die", "architecture"]), default="die", show_default=True)
+@click.option("--train-data", multiple=True, metavar="DIR", help="With --leave-out: more to train on.")
+@click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
+@click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
+@click.option("--write-spread", metavar="FILE", help="local: rewrite the file of measured over predicted.")
 @output_options(html=False, timeline=False)
-def validate(
-    suite: str,
-    data: tuple[str, ...],
-    max_rows: int,
-    predictors: tuple[str, ...],
-    write_spread: str | None,
-    json_path: str | None,
-) -> None:
-    """Compare forecasts with measurements. SUITE is 'local': small models, predicted and really run here."""
+def validate(suite: str, **options: object) -> None:
+    """Compare forecasts with measurements.
+
+    SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
+    collections) or 'neusight' (kernels and whole-model steps of the NeuSight study).
+    """
+    from perfcast.files import check_writable
+
     if suite not in _SUITES:
         raise UnknownNameError("suite", suite, _SUITES, f"Known: {', '.join(_SUITES)}.")
-    if data:
-        raise InputError("suite 'local' measures this machine; it takes no --data")
-    from pathlib import Path
+    chosen = Options(**options)  # type: ignore[arg-type]
+    for path in (chosen.json_path, chosen.write_spread):
+        check_writable(path)
+    if suite != "local" and not chosen.data:
+        raise InputError(f"suite '{suite}' compares with measured tables: --data DIR")
+    _SUITES[suite](chosen)
 
+
+# ---- suites ------------------------------------------------------------------------------------------
+
+
+def _local(options: Options) -> None:
+    if options.data or options.leave_out:
+        raise InputError("suite 'local' measures this machine; it takes no --data and no --leave-out")
     from rich.console import Console
 
     from perfcast.cost.profile import load_local_profile
-    from perfcast.files import check_writable
     from perfcast.report.validation import print_row, print_summary
     from perfcast.validate import local
 
-    for path in (json_path, write_spread):
-        check_writable(path)
-    console = Console(highlight=False, stderr=json_path == "-")
+    console = Console(highlight=False, stderr=options.json_path == "-")
     result = local.validate_local(
-        predictors or local.PREDICTORS,
-        max_rows=max_rows,
+        options.predictors or local.PREDICTORS,
+        max_rows=options.max_rows,
         on_row=lambda row: print_row(row.to_json(), console),
     )
     print_summary(result.summary, console)
-    if json_path:
+    if options.json_path:
         from perfcast.report.json_format import write_json
 
-        write_json(result.to_json(), json_path)
-    if write_spread:
+        write_json(result.to_json(), options.json_path)
+    if options.write_spread:
         machine = local.describe_machine(load_local_profile())
-        local.write_spread(Path(write_spread), result, machine)
-        console.print(f"wrote {write_spread}", markup=False)
+        local.write_spread(Path(options.write_spread), result, machine)
+        console.print(f"wrote {options.write_spread}", markup=False)
+
+
+def _kernels(options: Options) -> None:
+    from perfcast.validate.kernels import validate_kernels
+
+    result = validate_kernels(
+        [Path(place) for place in options.data],
+        options.predictors,
+        max_rows=options.max_rows,
+        weights=Path(options.weights) if options.weights else None,
+        leave_out=_leave_out(options),
+        say=_say,
+    )
+    _finish(result, options)
+
+
+def _neusight(options: Options) -> None:
+    from perfcast.validate.neusight import validate_neusight
+
+    result = validate_neusight(
+        [Path(place) for place in options.data],
+        options.predictors,
+        max_rows=options.max_rows,
+        all_tables=options.all_tables,
+        weights=Path(options.weights) if options.weights else None,
+        leave_out=_leave_out(options),
+        say=_say,
+    )
+    _finish(result, options)
+
+
+_SUITES: Mapping[str, Callable[[Options], None]] = {
+    "local": _local,
+    "kernels": _kernels,
+    "neusight": _neusight,
+}
+
+
+def _leave_out(options: Options) -> LeaveOut | None:
+    """What to leave out, checked before anything is read."""
+    if not options.leave_out:
+        if options.train_data:
+            raise InputError("--train-data is what --leave-out trains on; without that nothing is trained")
+        return None
+    from perfcast.validate.leave_out import LeaveOut
+
+    folders = tuple(Path(place) for place in (*options.data, *options.train_data) if Path(place).is_dir())
+    if not folders:
+        raise InputError("--leave-out trains on folders: --data DIR or --train-data DIR")
+    chosen = LeaveOut(options.leave_out, folders, options.by, options.threads)
+    if "each" not in options.leave_out:
+        chosen.groups(())
+    return chosen
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _finish(result: TableResult, options: Options) -> None:
+    """Tables to the terminal, JSON to where it is wanted, row by row."""
+    from rich.console import Console
+
+    from perfcast.report.validation import print_suite
+
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_suite(result.summary, console)
+    if options.json_path == "-":
+        result.write(sys.stdout)
+    elif options.json_path:
+        with Path(options.json_path).open("w", encoding="utf-8") as file:
+            result.write(file)
+        console.print(f"wrote {options.json_path}", markup=False)

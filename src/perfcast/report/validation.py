@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from perfcast.report.text import print_validation
 from perfcast.units import format_seconds
 
+Entry = Mapping[str, Any]
 
-def print_row(row: Mapping[str, Any], console: Console) -> None:
+_PAIRED = "paired with "
+#: Groups that are shown with the predictors side by side, and what they are called.
+_SIDE_BY_SIDE = {
+    "operation, device": "Kernels and steps by operation and device",
+    "model, mode": "Steps by model",
+    "mode, device": "Steps by device",
+    "variant": "Steps, as run and compiled",
+    "part, device": "Forward and backward of training apart",
+    "distribution": "Devices and models that the study's own predictors had seen, and others",
+    "provenance": "By what the predictor knows of it",
+    "quality": "By what is known of the measurement",
+}
+
+
+def print_row(row: Entry, console: Console) -> None:
     """One row of a suite as it is done: what, predicted, measured, signed error."""
     what = f"{row['row']} · {row['predictor']}"
     if row["skipped"]:
@@ -26,7 +44,7 @@ def print_row(row: Mapping[str, Any], console: Console) -> None:
     )
 
 
-def print_summary(summary: Sequence[Mapping[str, Any]], console: Console) -> None:
+def print_summary(summary: Sequence[Entry], console: Console) -> None:
     """The summary of a suite, one line per predictor and group."""
     rows = [
         {
@@ -44,3 +62,81 @@ def print_summary(summary: Sequence[Mapping[str, Any]], console: Console) -> Non
         if entry["group"] in ("all", "mode")
     ]
     print_validation(rows, console)
+
+
+def print_suite(summary: Sequence[Entry], console: Console) -> None:
+    """All error tables of a suite over measured tables, predictors side by side."""
+    print_summary([entry for entry in summary if entry["group"] == "all"], console)
+    for group, title in _SIDE_BY_SIDE.items():
+        entries = [entry for entry in summary if entry["group"] == group]
+        if any(entry["n"] for entry in entries):
+            console.print()
+            console.print(_side_by_side(title, entries))
+    paired = [entry for entry in summary if entry["group"].startswith(_PAIRED)]
+    if paired:
+        console.print()
+        console.print(_paired_table(paired))
+
+
+def _side_by_side(title: str, entries: Sequence[Entry]) -> Table:
+    """A line for each value; for each predictor mean error in percent, rows judged, and coverage if any."""
+    table = _table(f"{title}: mean error in percent (rows)")
+    judged = dict.fromkeys(entry["predictor"] for entry in entries if entry["n"])
+    sure = dict.fromkeys(entry["predictor"] for entry in entries if entry["coverage"] is not None)
+    found = {(entry["value"], entry["predictor"]): entry for entry in entries}
+    table.add_column("", overflow="fold", min_width=20)
+    for name in judged:
+        table.add_column(Text(name.replace(":", ":\n")), justify="right", no_wrap=True)
+        if name in sure:
+            table.add_column("Covered", justify="right", no_wrap=True)
+    for value in dict.fromkeys(entry["value"] for entry in entries):
+        cells = [value]
+        for name in judged:
+            entry = found.get((value, name))
+            cells += [_error(entry), *([_coverage(entry)] if name in sure else [])]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _error(entry: Entry | None) -> str:
+    """'8.2 (59)': mean absolute relative error, rows."""
+    if entry is None or not entry["n"]:
+        return "–"
+    return f"{100 * entry['mean_absolute_relative_error']:.1f} ({entry['n']})"
+
+
+def _coverage(entry: Entry | None) -> str:
+    return "–" if entry is None or entry["coverage"] is None else f"{100 * entry['coverage']:.0f} %"
+
+
+def _paired_table(entries: Sequence[Entry]) -> Table:
+    first, second = entries[0]["predictor"], entries[0]["group"].removeprefix(_PAIRED)
+    table = _table(f"{first} and {second} on the same steps: mean error in percent, difference in points")
+    table.add_column("Steps", overflow="fold", min_width=12)
+    for name in ("n", first, second, "Difference", "90 % interval", "Better"):
+        table.add_column(Text(name.replace(":", ":\n")), justify="right", no_wrap=True)
+    for entry in entries:
+        low, high = entry["mean_difference_low"], entry["mean_difference_high"]
+        cells = (
+            entry["value"],
+            entry["n"],
+            f"{100 * entry['mean_absolute_relative_error']:.1f}",
+            f"{100 * entry['mean_absolute_relative_error_other']:.1f}",
+            f"{100 * entry['mean_difference']:+.1f}",
+            f"{100 * low:+.1f} to {100 * high:+.1f}",
+            f"{entry['wins']} of {entry['n']}",
+        )
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(title),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )

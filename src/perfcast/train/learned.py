@@ -50,7 +50,7 @@ class ModelRecord:
 
     Attributes:
         version: Of physics and training: a model of another one is trained again.
-        seconds: That the training took.
+        seconds: That the training took; not in the file, so that the same rows give the same bytes.
     """
 
     model: str
@@ -60,7 +60,7 @@ class ModelRecord:
     tables: tuple[str, ...]
     left_out: tuple[str, ...]
     fingerprint: str
-    seconds: float
+    seconds: float = 0.0
 
 
 def collect_rows(
@@ -164,7 +164,8 @@ def train_all(
         if finished is None:
             report(model, None)
             fitted, finished = train_model(model, rows, tables, left_out, threads)
-            save_family(fitted, model, output, asdict(finished))
+            stored = {name: value for name, value in asdict(finished).items() if name != "seconds"}
+            save_family(fitted, model, output, stored)
         report(model, finished)
         records.append(finished)
     return records

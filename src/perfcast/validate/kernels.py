@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcast.validate.cases import collect_cases
 from perfcast.validate.kernel_rows import price_cases
-from perfcast.validate.leave_out import LeaveOut, folds_of
+from perfcast.validate.leave_out import LeaveOut, demand_of, folds_of
 from perfcast.validate.pricers import build_pricers
 from perfcast.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.validate.result import PricedCases, TableResult
@@ -50,7 +50,7 @@ def validate_kernels(
     say(f"{taken} of {total} cases read")
     priced: list[PricedCases] = []
     fitted: dict[str, Any] = {}
-    with folds_of(leave_out, weights, cases, say) as folds:
+    with folds_of(leave_out, weights, demand_of(cases), say) as folds:
         for fold in folds:
             mine = fold.select(cases)
             priced += price_cases(mine, build_pricers(names, fold.folder, fold.left_out))
@@ -65,4 +65,3 @@ def validate_kernels(
             "sampling": describe_sampling(total, taken),
         }
     return TableResult("kernels", protocol, tuple(priced), GROUPS)
-

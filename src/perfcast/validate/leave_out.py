@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.catalog.devices import load_device, load_device_entries
-from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.fit import TrainingRows
 from perfcast.cost.learned.store import model_names_of, save_family
 from perfcast.errors import InputError
@@ -22,6 +22,7 @@ EACH = "each"
 BY = ("die", "architecture")
 
 Say = Callable[[str], None]
+Demand = Mapping[str, set[str]]  #: Device of the catalog → models that its rows ask for.
 Collected = Mapping[str, tuple[TrainingRows, tuple[str, ...]]]
 
 
@@ -107,7 +108,7 @@ def is_on(device: str, dies: frozenset[str]) -> bool:
 
 @contextmanager
 def folds_of(
-    leave_out: LeaveOut | None, weights: Path | None, cases: Sequence[Cases], say: Say
+    leave_out: LeaveOut | None, weights: Path | None, demand: Demand, say: Say
 ) -> Iterator[list[Fold]]:
     """The folds of a suite; their weights live as long as the context.
 
@@ -117,47 +118,40 @@ def folds_of(
     if leave_out is None:
         yield [Fold.trained(weights)]
         return
-    groups = leave_out.groups(_present(cases))
-    groups = {name: dies for name, dies in groups.items() if any(is_on(d, dies) for d in _present(cases))}
+    groups = {
+        name: dies
+        for name, dies in leave_out.groups(list(demand)).items()
+        if any(is_on(device, dies) for device in demand)
+    }
     if not groups:
         raise InputError(f"--data has no row of {', '.join(leave_out.devices)}")
     say(f"reading what to train on: {', '.join(map(str, leave_out.train_on))}")
     collected = collect_rows(leave_out.train_on)
     with tempfile.TemporaryDirectory(prefix="perfcast-leave-out-") as place:
-        yield [
-            _train(Path(place), number, name, dies, collected, cases, leave_out, say)
-            for number, (name, dies) in enumerate(groups.items())
-        ]
+        folds = [_fold(Path(place) / f"fold{i}", *group) for i, group in enumerate(groups.items())]
+        for fold in folds:
+            wanted = {model for device, models in demand.items() if fold.scores(device) for model in models}
+            _train(fold, {k: v for k, v in collected.items() if k in wanted}, leave_out.threads, say)
+        yield folds
 
 
-def _present(cases: Sequence[Cases]) -> list[str]:
-    return sorted({str(name) for part in cases for name in set(part.catalog_device.tolist())} - {""})
+def _fold(folder: Path, name: str, dies: frozenset[str]) -> Fold:
+    left_out = tuple(key for key, entry in load_device_entries().items() if entry.device.die in dies)
+    return Fold(name, folder, dies, left_out, f"{name}: {', '.join(left_out)}")
 
 
-def _train(
-    place: Path,
-    number: int,
-    name: str,
-    dies: frozenset[str],
-    collected: Collected,
-    cases: Sequence[Cases],
-    leave_out: LeaveOut,
-    say: Say,
-) -> Fold:
-    entries = load_device_entries()
-    left_out = tuple(key for key, entry in entries.items() if entry.device.die in dies)
-    fold = Fold(name, place / f"fold{number}", dies, left_out, f"{name}: {', '.join(left_out)}")
+def _train(fold: Fold, collected: Collected, threads: int, say: Say) -> None:
+    """Fit the models without the fold's dies, and write them into its folder."""
     assert fold.folder is not None
+    assert fold.dies is not None
     fold.folder.mkdir()
-    wanted = models_of(fold.select(cases))
     for model in model_order(collected):
-        rows = without_dies(collected[model][0], dies)
-        if model not in wanted or not len(rows.seconds):
+        rows = without_dies(collected[model][0], fold.dies)
+        if not len(rows.seconds):
             continue
-        say(f"without {name}: training {model} on {len(rows.seconds)} rows")
-        fitted, record = train_model(model, rows, collected[model][1], left_out, leave_out.threads)
+        say(f"without {fold.name}: training {model} on {len(rows.seconds)} rows")
+        fitted, record = train_model(model, rows, collected[model][1], fold.left_out, threads)
         save_family(fitted, model, fold.folder, asdict(record))
-    return fold
 
 
 def without_dies(rows: TrainingRows, dies: frozenset[str]) -> TrainingRows:
@@ -169,7 +163,14 @@ def without_dies(rows: TrainingRows, dies: frozenset[str]) -> TrainingRows:
     return TrainingRows(kept.kernels, kept.seconds, devices, number[kept.device_index].astype(np.int64))
 
 
-def models_of(cases: Sequence[Cases]) -> frozenset[str]:
-    """Models that the cases' kernels ask for; those of whole steps are not known beforehand."""
-    tables: list[KernelTable] = [part.kernels for part in cases if part.kernels is not None]
-    return frozenset(str(name) for table in tables for name in set(model_names_of(table).tolist()))
+def demand_of(cases: Sequence[Cases]) -> dict[str, set[str]]:
+    """Which models the cases of each device of the catalog ask for."""
+    demand: defaultdict[str, set[str]] = defaultdict(set)
+    for part in cases:
+        if part.kernels is None:
+            continue
+        models = model_names_of(part.kernels)
+        for device, model in set(zip(part.catalog_device.tolist(), models.tolist(), strict=True)):
+            if device:
+                demand[device].add(str(model))
+    return dict(demand)

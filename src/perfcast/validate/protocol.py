@@ -79,7 +79,9 @@ def describe_predictors(
         if name == "learned":
             texts[name] = describe_learned(folder, tables)
         elif name == "learned:blind":
-            texts[name] = "learned, averaged in logarithms over sglang, trtllm and vllm; products of gemm tables only"
+            texts[name] = (
+                "learned, averaged in logarithms over sglang, trtllm and vllm; products of gemm tables only"
+            )
         else:
             texts[name] = describe_published(name, left_out=left_out)
     return texts

@@ -10,15 +10,17 @@ from perfcast.cost.learned.predictor import CellError
 from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, load_family, read_content
 
 PROTOCOL = (
-    "known: a tenth of the rows of every device, drawn at random and left out of the training; unseen: the "
-    "device's whole architecture left out, scalars, residuals and their shrinkage fitted on the others. The "
-    "constants of the physics were fitted on all training devices once, in both. Mean absolute relative error, "
-    "frameworks together, every device alike."
+    "known: a tenth of the rows of every device, drawn at random and left out of the training; unseen: "
+    "the device's whole architecture left out, scalars and residuals fitted on the others (how far to "
+    "trust them elsewhere was chosen on these very folds, once for each vendor and operation). The "
+    "constants of the physics were fitted on all training devices once, in both. Mean absolute relative "
+    "error, frameworks together, every device alike."
 )
 LIMITS = (
-    "no measurement of fp6, of tf32 or fp64 products, of backward attention but on A100 and B200, of backward "
-    "norms and softmax, of optimizers, or of any Intel or Google device: these rest on physics and are tagged "
-    "extrapolated. Formats that one architecture alone has (nvfp4, mxfp4) are guesses elsewhere."
+    "no measurement of fp6, of tf32 or fp64 products, of backward attention but on A100 and B200, of "
+    "backward norms and softmax, of optimizers, or of any Intel or Google device: these rest on physics "
+    "and are tagged extrapolated. Formats that one architecture alone has (nvfp4, mxfp4) are guesses "
+    "elsewhere."
 )
 COMMAND = "perfcast train learned --data DIR [--data DIR] --output DIR"
 

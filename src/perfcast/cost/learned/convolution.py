@@ -43,17 +43,20 @@ feature_names = (
 #: P4, P100, V100 and T4, with two scalars a device (peak, base) beside them that were drawn to zero and
 #: then dropped.
 _IMPLICIT = TileConstants(
-    launch_seconds=0.0, launch_cycles=0.0, start_cycles=969, cycles_per_k=5.0, half_intensity=7.69, sustained_scale=0.694,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=969, cycles_per_k=5.0,
+    half_intensity=7.69, sustained_scale=0.694,
     dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (128, 32)), splits=(1,),
 )  # fmt: skip
 _FUSED = TileConstants(
-    launch_seconds=0.0, launch_cycles=0.0, start_cycles=3330, cycles_per_k=8.98, half_intensity=0.658, sustained_scale=0.553,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=3330, cycles_per_k=8.98,
+    half_intensity=0.658, sustained_scale=0.553,
     dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (128, 32)), splits=(1,),
 )  # fmt: skip
 _SPREAD = TileConstants(
-    launch_seconds=0.0, launch_cycles=0.0, start_cycles=1010, cycles_per_k=2.19, half_intensity=1.93, sustained_scale=0.688,
+    launch_seconds=0.0, launch_cycles=0.0, start_cycles=1010, cycles_per_k=2.19,
+    half_intensity=1.93, sustained_scale=0.688,
     dram_share=0.75, l2_bytes_per_cycle=60.0, blocks_in_flight=1e8, reduction_cycles=0.0,
     tiles=((128, 128), (128, 64), (64, 64), (128, 32), (32, 128)), splits=(1,),
 )  # fmt: skip
@@ -177,7 +180,7 @@ def time_algorithms(kernels: KernelTable, figures: Figures, shapes: Shapes) -> A
     vector_rate = figures.vector_flops_per_second * _DIRECT_SHARE
     direct = np.maximum(tensors / rate, shapes.flops / vector_rate)
     return Algorithms(
-        implicit=implicit.seconds,
+        implicit=implicit.seconds - implicit.launch,
         fused=np.where(shapes.is_winograd, fused.seconds, np.inf),
         spread=np.where(
             shapes.is_winograd, spread.seconds + _SPREAD_TRAFFIC * moved / rate + _SPREAD_BASE_SECONDS, np.inf

@@ -16,6 +16,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.predictor import FittedFamily
+from perfcast.cost.learned.scalars import architecture_of
 from perfcast.cost.learned.store import load_family
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
 from perfcast.cost.profile import data_folder
@@ -88,6 +89,6 @@ def _apply(fitted: FittedFamily, moved: Mapping[str, list[float]], device: Devic
     values |= {(device.name, tuple(key.split("|"))): np.array(value) for key, value in moved.items()}
     architectures = {
         **fitted.scalars.architectures,
-        device.name: (device.architecture, device.compute_capability),
+        device.name: architecture_of(device),
     }
     return replace(fitted, scalars=replace(fitted.scalars, values=values, architectures=architectures))

@@ -15,15 +15,18 @@ from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Spread, log_sizes, with_codes
 from perfcast.cost.learned.scalars import (
+    Architecture,
     DeviceScalars,
     Segment,
+    architecture_of,
     coarser,
     fit_scalars,
     index_segments,
     regime_shares,
     scalar_offsets,
+    vendor_key,
 )
-from perfcast.cost.learned.trees import COMMON, KNOWN, Trees, TreeSettings, fit_trees
+from perfcast.cost.learned.trees import COMMON, KNOWN, KNOWN_OF_FEW, Trees, TreeSettings, fit_trees
 
 FloatArray = NDArray[np.float64]
 
@@ -33,6 +36,7 @@ _QUANTILES = (0.05, 0.95)
 _HELD_OUT = 0.1
 _LEAST_FOR_QUANTILES = 40
 _LEAST_FOR_CELL = 10
+_MANY_ROWS = 300_000
 _SHAPES_KEPT = 24
 #: What holds on every device needs fewer rows than what one architecture does.
 _ROWS_FOR_COMMON = 40_000
@@ -114,6 +118,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
         shrink=shrink,
         known=known,
         architectures=architectures,
+        trained=_trained(prepared),
         spread=Spread(
             known=_quantiles(prepared, held_out, prepared.fold),
             unseen=_quantiles(fewer, unseen, fewer.fold),
@@ -128,7 +133,7 @@ def _prepare(family: Family, rows: TrainingRows, threads: int) -> _Prepared:
     physics = family.describe(rows.kernels, figures)
     segments, segment_index = index_segments(rows.kernels)
     architectures = _architectures(rows.devices)
-    of_device = np.array([architectures.index((d.architecture, d.compute_capability)) for d in rows.devices])
+    of_device = np.array([architectures.index(architecture_of(d)) for d in rows.devices])
     return _Prepared(
         rows=rows,
         physics=physics,
@@ -150,8 +155,15 @@ def _evenly(p: _Prepared, most: int) -> NDArray[np.int64]:
     return np.flatnonzero(keep)
 
 
-def _architectures(devices: Sequence[Device]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({(d.architecture, d.compute_capability) for d in devices}))
+def _architectures(devices: Sequence[Device]) -> tuple[Architecture, ...]:
+    return tuple(sorted({architecture_of(d) for d in devices}))
+
+
+def _trained(p: _Prepared) -> frozenset[tuple[int, str, str]]:
+    """(architecture code, operation or '', format) of the rows."""
+    pairs = np.unique(p.fold * len(p.segments) + p.segment_index)
+    found = [(pair // len(p.segments), p.segments[pair % len(p.segments)]) for pair in pairs.tolist()]
+    return frozenset((code, name, s[1]) for code, s in found for name in (s[0], ""))
 
 
 def _fit_common(
@@ -174,14 +186,14 @@ def _fit_common(
 def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], FloatArray]:
     """Best trust in the others' scalars and shrinkage of the common trees on architectures left out.
 
-    Returns both by operation, and log(measured / predicted) of every row, its architecture left out.
+    Returns both by ``vendor_key``, and log(measured / predicted) of every row, its architecture left out.
     """
     folds = np.unique(p.fold).tolist()
-    operations = sorted({segment[0] for segment in p.segments})
+    keys, key = _vendor_keys(p)
     if len(folds) < 3:
         everything = np.ones(len(p.target), dtype=bool)
         alone = p.target - p.offsets(p.scalars(p.target, everything))
-        return dict.fromkeys(operations, 1.0), dict.fromkeys(operations, 0.0), alone
+        return dict.fromkeys(keys, 1.0), dict.fromkeys(keys, 0.0), alone
     choices = [(trust, shrink) for trust in _TRUSTS for shrink in _SHRINKS]
     left = np.zeros((len(choices), len(p.target)))
     for fold in folds:
@@ -191,15 +203,26 @@ def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], FloatA
         for number, (trust, shrink) in enumerate(choices):
             left[number, out] = p.target[out] - trust * offsets[out] - shrink * residual
     weight = p.weights(np.ones(len(p.target), dtype=bool))
-    of_segment = np.array([operations.index(segment[0]) for segment in p.segments])[p.segment_index]
     trusts, shrinks, best = {}, {}, np.zeros(len(p.target))
-    for number, operation in enumerate(operations):
-        rows = of_segment == number
+    for number, name in enumerate(keys):
+        rows = key == number
         errors = np.abs(np.expm1(-np.clip(left[:, rows], -3, 3))) @ weight[rows]
         chosen_one = int(np.argmin(errors))
-        trusts[operation], shrinks[operation] = choices[chosen_one]
+        trusts[name], shrinks[name] = choices[chosen_one]
         best[rows] = left[chosen_one, rows]
     return trusts, shrinks, best
+
+
+def _vendor_keys(p: _Prepared) -> tuple[list[str], NDArray[np.int64]]:
+    """The different vendor keys, and which one each row has."""
+    pair = p.rows.device_index * len(p.segments) + p.segment_index
+    pairs, which = np.unique(pair, return_inverse=True)
+    names = [
+        vendor_key(p.rows.devices[i // len(p.segments)].vendor, p.segments[i % len(p.segments)][0])
+        for i in pairs.tolist()
+    ]
+    keys, of_pair = np.unique(np.array(names, dtype=str), return_inverse=True)
+    return keys.tolist(), of_pair[which].astype(np.int64)
 
 
 def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
@@ -210,7 +233,8 @@ def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
     features = with_codes(p.physics.features, p.fold)
     held = np.random.default_rng(0).random(len(p.target)) < _HELD_OUT
     target, weight = p.target - offsets, np.ones(len(p.target))
-    trees = fit_trees(features[~held], target[~held], weight[~held], KNOWN, p.threads)
+    settings = KNOWN if len(target) >= _MANY_ROWS else KNOWN_OF_FEW
+    trees = fit_trees(features[~held], target[~held], weight[~held], settings, p.threads)
     spread = np.full(len(p.target), np.nan)
     spread[held] = target[held] - trees.predict(features[held])
     return trees, spread

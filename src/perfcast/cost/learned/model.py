@@ -65,7 +65,7 @@ class LearnedCost:
         roofline = roofline_seconds(operations, device)
         launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0
         unknown, free = is_unknown(operations), is_free(operations)
-        seconds = np.where(unknown, np.maximum(roofline, launch), 0.0)
+        seconds = np.where(unknown, launch + roofline, 0.0)
         low, high = np.where(unknown, roofline, 0.0), np.where(unknown, seconds * UNKNOWN_SPREAD, 0.0)
         bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)

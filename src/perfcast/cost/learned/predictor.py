@@ -16,18 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import SIZES, KernelTable, encode_words
+from perfcast.core.kernel import SIZES, KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.scalars import (
     NUM_SCALARS,
+    Architecture,
     DeviceScalars,
     Segment,
+    architecture_of,
     coarser,
     index_segments,
     regime_shares,
     scalar_offsets,
     solve_scalars,
+    vendor_key,
 )
 from perfcast.cost.learned.trees import Trees
 
@@ -38,6 +41,8 @@ INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 _WIDER_PER_DOUBLING = 0.06
 #: Noise of one measurement around the model, as the ridge of a few-shot update sees it.
 _FEW_SHOT_NOISE = 0.15
+#: Devices may differ by more than the few that were trained on do.
+_FEW_SHOT_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
@@ -96,14 +101,21 @@ class KernelEstimates:
 
 @dataclass(frozen=True)
 class FittedFamily:
-    """What training leaves behind for one family."""
+    """What training leaves behind for one family.
+
+    Attributes:
+        architectures: Those that ``known`` was trained on; a kernel's code is the place in this list.
+        trained: (code, operation, format) that ``known`` has seen: it speaks of nothing else. Operations
+            of products are one kernel library's; there the format alone counts.
+    """
 
     family: Family
     scalars: DeviceScalars
     common: Trees
     shrink: Mapping[str, float]
     known: Trees | None
-    architectures: tuple[tuple[str, str], ...]
+    architectures: tuple[Architecture, ...]
+    trained: frozenset[tuple[int, str, str]]
     spread: Spread
     hulls: Mapping[Segment, Hull]
     errors: tuple[CellError, ...] = ()
@@ -131,8 +143,9 @@ class FittedFamily:
         segments, segment_index = index_segments(kernels)
         shares = regime_shares(physics)
         offset, own = scalar_offsets(self.scalars, shares, device_index, devices, segments, segment_index)
-        codes = np.array([architecture_code(device, self.architectures) for device in devices])[device_index]
-        residual = self._residual(physics, codes, kernels)
+        codes = self._codes(kernels, devices, device_index)
+        vendors = np.array([device.vendor for device in devices], dtype=object)[device_index]
+        residual = self._residual(physics, codes, kernels, vendors)
         seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
         floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
         seconds = np.maximum(seconds, floor)
@@ -148,13 +161,33 @@ class FittedFamily:
             provenance=np.where(known & (beyond <= 0), INTERPOLATED, EXTRAPOLATED).astype(object),
         )
 
-    def _residual(self, physics: Physics, codes: NDArray[np.int64], kernels: KernelTable) -> FloatArray:
+    def _codes(
+        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Code of each kernel's architecture where ``known`` has seen such a kernel, else -1."""
+        segments, segment_index = index_segments(kernels)
+        of_device = [architecture_code(device, self.architectures) for device in devices]
+        table = np.full((len(devices), max(len(segments), 1)), -1, dtype=np.int64)
+        for row, code in enumerate(of_device):
+            for column, (operation, dtype, _) in enumerate(segments):
+                name = "" if self.family.family is KernelFamily.PRODUCT else operation
+                if (code, name, dtype) in self.trained:
+                    table[row, column] = code
+        return table[device_index, segment_index] if len(kernels) else np.zeros(0, dtype=np.int64)
+
+    def _residual(
+        self, physics: Physics, codes: NDArray[np.int64], kernels: KernelTable, vendors: NDArray[np.object_]
+    ) -> FloatArray:
         residual = np.zeros(len(physics.seconds))
         known = (codes >= 0) & (self.known is not None)
         if self.known is not None and known.any():
             residual[known] = self.known.predict(with_codes(physics.features[known], codes[known]))
         if not known.all():
-            shrink = look_up(kernels.word("operation")[~known], self.shrink)
+            names = [
+                vendor_key(*pair)
+                for pair in zip(vendors[~known], kernels.word("operation")[~known], strict=True)
+            ]
+            shrink = look_up(np.array(names, dtype=object), self.shrink)
             residual[~known] = shrink * self.common.predict(physics.features[~known])
         return residual
 
@@ -217,11 +250,13 @@ class FittedFamily:
         """
         index = np.zeros(len(kernels), dtype=np.int64)
         physics = self.describe(kernels, [device], index)
-        codes = np.full(len(kernels), architecture_code(device, self.architectures))
-        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes, kernels)
+        codes = self._codes(kernels, [device], index)
+        residual = np.log(seconds / physics.seconds) - self._residual(
+            physics, codes, kernels, np.full(len(kernels), device.vendor, dtype=object)
+        )
         segments, segment_index = index_segments(kernels)
         shares, values = regime_shares(physics), dict(self.scalars.values)
-        ridge = (_FEW_SHOT_NOISE / self.scalars.spread) ** 2
+        ridge = (_FEW_SHOT_NOISE / np.maximum(self.scalars.spread, _FEW_SHOT_SPREAD)) ** 2
         for number, segment in enumerate(segments):
             rows = segment_index == number
             known = self.scalars.known(device, segment)
@@ -229,10 +264,7 @@ class FittedFamily:
             moved = solve_scalars(residual[rows], shares[rows], prior, ridge)
             for level in coarser(segment)[:2]:
                 values[device.name, level] = moved
-        architectures = {
-            **self.scalars.architectures,
-            device.name: (device.architecture, device.compute_capability),
-        }
+        architectures = {**self.scalars.architectures, device.name: architecture_of(device)}
         return replace(self, scalars=replace(self.scalars, values=values, architectures=architectures))
 
 
@@ -254,13 +286,13 @@ def find_spread(
     return table[(), -1]
 
 
-def architecture_code(device: Device, architectures: Sequence[tuple[str, str]]) -> int:
+def architecture_code(device: Device, architectures: Sequence[Architecture]) -> int:
     """Which trained architecture runs the same kernels as a device; -1 for none."""
-    exact = (device.architecture, device.compute_capability)
+    exact = architecture_of(device)
     if exact in architectures:
         return list(architectures).index(exact)
-    for number, (name, capability) in enumerate(architectures):
-        if name == device.architecture and capability.split(".")[0] == exact[1].split(".")[0]:
+    for number, (vendor, name, capability) in enumerate(architectures):
+        if (vendor, name) == exact[:2] and capability.split(".")[0] == exact[2].split(".")[0]:
             return number
     return -1
 

@@ -26,6 +26,7 @@ from perfcast.cost.learned.family import Physics
 
 FloatArray = NDArray[np.float64]
 Segment = tuple[str, ...]
+Architecture = tuple[str, str, str]
 
 NUM_SCALARS = 3
 #: Residuals below this count as equally good: robust regression by reweighting.
@@ -70,14 +71,14 @@ class DeviceScalars:
 
     Attributes:
         values: (device, segment at any level) → scalars, shape [3].
-        architectures: Of each device: (architecture, compute capability).
+        architectures: Of each device: (vendor, architecture, compute capability).
         spread: Standard deviation over devices, shape [3].
-        trust: How much of the others' mean an unseen device takes, 0 to 1, by operation; leaving devices
-            out chose it.
+        trust: How much of the others' mean an unseen device takes, 0 to 1, by ``vendor_key``; leaving
+            devices out chose it.
     """
 
     values: Mapping[tuple[str, Segment], FloatArray]
-    architectures: Mapping[str, tuple[str, str]]
+    architectures: Mapping[str, Architecture]
     spread: FloatArray
     trust: Mapping[str, float] = field(default_factory=dict)
 
@@ -90,15 +91,23 @@ class DeviceScalars:
         return None
 
     def expected(self, device: Device, segment: Segment) -> FloatArray:
-        """Mean over the trained devices, weighted towards the device's own architecture."""
+        """Mean over the trained devices of its vendor, weighted towards its own architecture.
+
+        Where the vendor has none, over all devices.
+        """
         for level in coarser(segment):
             members = [name for name, key in self.values if key == level]
+            related = [name for name in members if self.architectures[name][0] == device.vendor]
+            members = related or members
             if members:
-                return self._mean(device, level, members, self.trust.get(segment[0], 1.0))
+                return self._mean(device, level, members, self._trust(device.vendor, segment[0]))
         return np.zeros(NUM_SCALARS)
 
+    def _trust(self, vendor: str, operation: str) -> float:
+        return self.trust.get(vendor_key(vendor, operation), 1.0)
+
     def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> FloatArray:
-        groups: defaultdict[tuple[str, str], list[FloatArray]] = defaultdict(list)
+        groups: defaultdict[Architecture, list[FloatArray]] = defaultdict(list)
         for name in members:
             groups[self.architectures[name]].append(self.values[name, level])
         alike = np.array([_alike(device, key) for key in groups])
@@ -107,15 +116,20 @@ class DeviceScalars:
         return np.asarray(mean if alike.any() else trust * mean, dtype=np.float64)
 
 
-def _alike(device: Device, architecture: tuple[str, str]) -> bool:
+def vendor_key(vendor: str, operation: str) -> str:
+    """What is chosen by leaving devices out is chosen for each vendor and operation."""
+    return f"{vendor}|{operation}"
+
+
+def architecture_of(device: Device) -> Architecture:
+    """(vendor, architecture, compute capability)."""
+    return device.vendor, device.architecture, device.compute_capability
+
+
+def _alike(device: Device, architecture: Architecture) -> bool:
     """Same architecture and major compute capability: the same kernels run on it."""
-    name, capability = architecture
+    _, name, capability = architecture
     return name == device.architecture and capability.split(".")[0] == device.compute_capability.split(".")[0]
-
-
-def is_alike(one: Device, other: Device) -> bool:
-    """Whether libraries run the same kernels on both."""
-    return _alike(one, (other.architecture, other.compute_capability))
 
 
 def fit_scalars(
@@ -140,19 +154,23 @@ def fit_scalars(
                 residual[rows], shares[rows], np.zeros(NUM_SCALARS), np.full(NUM_SCALARS, _RIDGE)
             )
     spread = np.std([v for (_, level), v in values.items() if level == ()], axis=0) if values else np.ones(3)
-    architectures = {d.name: (d.architecture, d.compute_capability) for d in devices}
+    architectures = {d.name: architecture_of(d) for d in devices}
     return DeviceScalars(values, architectures, np.maximum(np.asarray(spread), 0.05))
 
 
 def solve_scalars(
     residual: FloatArray, shares: FloatArray, prior: FloatArray, ridge: FloatArray
 ) -> FloatArray:
-    """argmin Σ |residual − shares · s| + 10 · Σ ridge · (s − prior)², by iterative reweighting."""
-    scalars = prior.copy()
+    """argmin Σ |residual − shares · s| + Σ ridge · (s − prior)², up to the scale of the first sum.
+
+    Least squares first, then reweighted towards least absolute deviations around what that found.
+    """
+    weight, scalars = np.ones(len(residual)), prior.copy()
     for _ in range(8):
-        weight = _ROBUST / np.maximum(np.abs(residual - shares @ scalars), _ROBUST)
         normal = (shares * weight[:, None]).T @ shares + np.diag(ridge)
-        scalars = np.asarray(np.linalg.solve(normal, (shares * weight[:, None]).T @ residual + ridge * prior))
+        right = (shares * weight[:, None]).T @ residual + ridge * prior
+        scalars = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
+        weight = _ROBUST / np.maximum(np.abs(residual - shares @ scalars), _ROBUST)
     return scalars
 
 

@@ -114,7 +114,8 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "shrink": dict(fitted.shrink),
         "trust": dict(fitted.scalars.trust),
         "known": None if fitted.known is None else fitted.known.text,
-        "architectures": [list(pair) for pair in fitted.architectures],
+        "architectures": [list(names) for names in fitted.architectures],
+        "trained": sorted(list(one) for one in fitted.trained),
         "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
         "errors": [list(vars(cell).values()) for cell in fitted.errors],
         "hulls": [
@@ -137,14 +138,15 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         family=family_of(model_name),
         scalars=DeviceScalars(
             {(device, segment(key)): np.array(v) for device, key, v in content["scalars"]},
-            {k: (v[0], v[1]) for k, v in content["scalar_architectures"].items()},
+            {k: (v[0], v[1], v[2]) for k, v in content["scalar_architectures"].items()},
             np.array(content["scalar_spread"]),
             content["trust"],
         ),
         common=Trees(content["common"]),
         shrink=content["shrink"],
         known=None if content["known"] is None else Trees(content["known"]),
-        architectures=tuple((a, c) for a, c in content["architectures"]),
+        architectures=tuple((v, a, c) for v, a, c in content["architectures"]),
+        trained=frozenset((code, name, dtype) for code, name, dtype in content["trained"]),
         spread=Spread(spread(content["spread"]["known"]), spread(content["spread"]["unseen"])),
         hulls={
             segment(key): Hull(

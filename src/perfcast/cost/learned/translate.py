@@ -6,6 +6,7 @@ which of the two it was. Kernels of a graph are *cold*: each layer's weights com
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class Translation:
 
 def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK) -> Translation:
     """All operations that run a kernel and have a rule; the others appear in no table."""
-    rows: defaultdict[KernelFamily, list[Values]] = defaultdict(list)
+    cells: defaultdict[KernelFamily, list[float | str]] = defaultdict(list)
     sources: defaultdict[KernelFamily, list[int]] = defaultdict(list)
     repeats: defaultdict[KernelFamily, list[float]] = defaultdict(list)
     for index, operation in enumerate(operations):
@@ -63,21 +64,24 @@ def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWOR
         if kind is Kind.ALLOCATION or kind is Kind.UNKNOWN:
             continue
         family, values, times = _TRANSLATORS.get(kind, _rows)(operation, framework)
-        rows[family].append(values)
+        cells[family] += values
         sources[family].append(index)
         repeats[family].append(times)
     return Translation(
-        tables={family: _table(family, values) for family, values in rows.items()},
+        tables={family: _table(family, values) for family, values in cells.items()},
         sources={family: np.array(values, dtype=np.int64) for family, values in sources.items()},
         repeats={family: np.array(values, dtype=np.float64) for family, values in repeats.items()},
     )
 
 
-def _table(family: KernelFamily, rows: Sequence[Values]) -> KernelTable:
-    columns = list(zip(*rows, strict=True))
+def _table(family: KernelFamily, cells: Sequence[float | str]) -> KernelTable:
+    """Cells row by row, sizes before words."""
     names = (*SIZES[family], *WORDS[family])
     kinds = [np.float64] * len(SIZES[family]) + [object] * len(WORDS[family])
-    built = {name: np.array(c, dtype=kind) for name, c, kind in zip(names, columns, kinds, strict=True)}
+    built = {
+        name: np.array(cells[at :: len(names)], dtype=kind)
+        for at, (name, kind) in enumerate(zip(names, kinds, strict=True))
+    }
     return KernelTable(family, built, is_cold=True)
 
 
@@ -102,9 +106,15 @@ def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Value
         batch, m = _number(attributes, "batch"), _number(attributes, "m")
         sizes, times = (batch, m, _number(attributes, "n"), _number(attributes, "k")), 1.0
     name = "bmm" if kind is Kind.BATCHED_MATMUL or kind is Kind.GROUPED_MATMUL else "linear"
-    dtype, family = _FORMATS[operation.compute_dtype], KernelFamily.PRODUCT
+    dtype, family = _matrix_format(operation), KernelFamily.PRODUCT
     library = "pytorch" if dtype in ("fp32", "fp64") else _framework(framework, family)
     return family, (*sizes, name, str(attributes.get("layout", "nn")), dtype, library), times
+
+
+def _matrix_format(operation: Operation) -> str:
+    """fp16 and bf16 run at one rate with the same kernels, and bf16 was measured."""
+    name = _FORMATS[operation.compute_dtype]
+    return "bf16" if name == "fp16" else name
 
 
 def _grouped_sizes(
@@ -138,7 +148,7 @@ def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, V
     filter_size = max(1.0, round(_number(attributes, "filter") ** 0.5))
     out, into = _number(attributes, "output_size") ** 0.5, _number(attributes, "input_size") ** 0.5
     stride = max(1.0, round(into / max(out, 1.0)))
-    padding = max(0.0, round(((out - 1) * stride + filter_size - into) / 2))
+    padding = max(0, math.ceil(((out - 1) * stride + filter_size - into) / 2 - 1e-9))
     sizes = (
         _number(attributes, "batch"), _number(attributes, "c_in"), _number(attributes, "c_out"), filter_size,
         max(1.0, round(into)), stride, padding, _number(attributes, "groups"),
@@ -156,7 +166,7 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
         name = "context_backward"
     head_size = _number(attributes, "head_size")
     value_size = _number(attributes, "value_head_size", head_size)
-    dtype = _FORMATS[operation.compute_dtype]
+    dtype = _matrix_format(operation)
     sizes = (
         _number(attributes, "batch"), queries, keys, _number(attributes, "heads"),
         _number(attributes, "kv_heads"), head_size, value_size, 0.0, float(causal),
@@ -171,8 +181,9 @@ def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, f
     written = min(max(written, 1.0), max(traffic, 1.0))
     elements, shape = 1.0, tuple[int, ...]()
     for tensor in (*operation.inputs, *operation.outputs):
-        if tensor.num_elements > elements or not shape:
-            elements, shape = float(max(tensor.num_elements, 1)), tensor.shape
+        count = math.prod(tensor.shape)
+        if count > elements or not shape:
+            elements, shape = float(max(count, 1)), tensor.shape
     stated = operation.attribute("row") if operation.attributes else None
     length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
     values = (max(1.0, elements / length), length, max(traffic - written, 0.0), written)

@@ -1,0 +1,168 @@
+"""``validate neusight``: kernels and whole-model steps of the NeuSight study (ASPLOS 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfcast.dataset.table import kind_of, known_files
+from perfcast.errors import InputError
+from perfcast.published.registry import PREDICTORS as PUBLISHED
+from perfcast.validate.cases import Cases, Words, collect_cases
+from perfcast.validate.kernel_rows import price_cases
+from perfcast.validate.leave_out import Demand, Fold, LeaveOut, demand_of, folds_of
+from perfcast.validate.pricers import build_pricers
+from perfcast.validate.protocol import QUALITY, describe_predictors, describe_sampling
+from perfcast.validate.result import PricedCases, TableResult
+from perfcast.validate.step_cases import StepCase, read_steps, step_files
+from perfcast.validate.step_rows import capture_steps, demand_of_steps, forecast_steps
+from perfcast.validate.step_scores import compare, score_parts, score_steps
+from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row
+from perfcast.validate.summary import summarize
+
+PREDICTORS = ("learned", *PUBLISHED)
+TEST_TABLES = ("bmm_test", "linear_test", "elem_test", "softmax_test", "ln_test")
+TRAIN_TABLES = ("matmul_train", "vector_train", "convolution")
+GROUPS = (
+    "all", "device", "operation", "source", "size", "provenance", "quality", "distribution",
+    "operation, device", "operation, distribution",
+    "mode", "model", "variant", "model, mode", "mode, device",
+)  # fmt: skip
+
+#: What the study's predictors learned from (its section on methodology): five NVIDIA and two AMD devices.
+STUDY_DEVICES = frozenset(
+    {"p4", "p100-pcie", "v100-pcie-32gb", "t4", "a100-pcie-40gb", "a100-sxm-40gb", "mi100", "mi210"}
+)
+#: Models that it counts as unseen, by the beginning of their file's name.
+_UNSEEN_MODELS = "gpt3"
+
+
+def validate_neusight(
+    places: Sequence[Path],
+    predictors: Sequence[str] = (),
+    *,
+    max_rows: int = DEFAULT_MAX_ROWS,
+    all_tables: bool = False,
+    weights: Path | None = None,
+    leave_out: LeaveOut | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> TableResult:
+    """Price the study's test kernels and its whole-model steps by every predictor.
+
+    Args:
+        places: Folders of tables, or single tables.
+        predictors: Of ``pricers.known_predictors``; ``PREDICTORS`` by default.
+        max_rows: Of kernels; all steps are forecast.
+        all_tables: The tables that the study trained on too.
+        weights, leave_out, say: See ``validate_kernels``.
+
+    Raises:
+        InputError: No tables, unknown predictors or devices.
+    """
+    names = tuple(predictors) or PREDICTORS
+    build_pricers(names)
+    keep = leave_out.keeps if leave_out else lambda device: True
+    tables = TEST_TABLES + TRAIN_TABLES * all_tables
+    kernel_places = [place for place in places if _holds_kernels(place)]
+    cases, total = collect_cases(kernel_places, max_rows, use=lambda stem: stem in tables, keep=keep)
+    steps = [case for path in step_files(places) for case in read_steps(path, keep)]
+    if not cases and not steps:
+        raise InputError(
+            f"no row of {', '.join(tables)} or steps in {', '.join(map(str, places))}"
+            + ("" if all_tables else f"; --all-tables takes {', '.join(TRAIN_TABLES)} too")
+        )
+    say(f"{sum(map(len, cases))} of {total} kernels and {len(steps)} steps read")
+    graphs = capture_steps(steps, say)
+    demand = _join(demand_of(cases), demand_of_steps(steps, graphs))
+    priced: list[PricedCases] = []
+    rows: list[Row] = []
+    fitted: dict[str, Any] = {}
+    with folds_of(leave_out, weights, demand, say) as folds:
+        for fold in folds:
+            mine = fold.select(cases)
+            labels = {number: {"distribution": _distributions(part)} for number, part in enumerate(mine)}
+            priced += price_cases(mine, build_pricers(names, fold.folder, fold.left_out), labels)
+            belonging = [case for case in steps if fold.scores(case.catalog_device or "")]
+            rows += forecast_steps(belonging, graphs, names, fold.folder, fold.left_out)
+            stems = {part.table for part in mine}
+            fitted[fold.name] = describe_predictors(names, fold.folder, stems, fold.left_out)
+        protocol = _protocol(folds, fitted, describe_sampling(total, sum(map(len, cases))), rows)
+    return TableResult(
+        "neusight",
+        protocol,
+        tuple(priced),
+        GROUPS,
+        more_rows=tuple(rows),
+        more_scores=tuple(score_steps(rows, _distribution_of)),
+        more_summary=(
+            *summarize(score_parts(rows), ("part", "part, device")),
+            *compare(rows, "learned", "published:neusight", _SUBSETS),
+        ),
+    )
+
+
+def _holds_kernels(place: Path) -> bool:
+    """Whether to look for tables of kernels; a folder may hold steps alone."""
+    if place.is_file():
+        return kind_of(place.name.split(".")[0]) is not None
+    return bool(known_files(place)) or not step_files([place])
+
+
+def _join(one: Demand, other: Demand) -> dict[str, set[str]]:
+    return {key: one.get(key, set()) | other.get(key, set()) for key in {**one, **other}}
+
+
+def _distributions(cases: Cases) -> Words:
+    return np.array([_distribution(name, "") for name in cases.catalog_device.tolist()], dtype=object)
+
+
+def _distribution_of(row: Row) -> str:
+    return _distribution(row.catalog_device or "", str(row.columns.get("model") or ""))
+
+
+def _distribution(device: str, model: str) -> str:
+    """As the study counts: relative to its own training, whatever a predictor here learned from."""
+    if device not in STUDY_DEVICES:
+        return "unseen device"
+    return "unseen model" if model.startswith(_UNSEEN_MODELS) else "in distribution"
+
+
+def _is_eager(row: Row) -> bool:
+    return not row.columns.get("variant")
+
+
+_SUBSETS: Mapping[str, Callable[[Row], bool]] = {
+    "all": lambda row: True,
+    "eager": _is_eager,
+    "eager, inference": lambda row: _is_eager(row) and row.mode == "inference",
+    "eager, train": lambda row: _is_eager(row) and row.mode == "train",
+    "eager, in distribution": lambda row: _is_eager(row) and _distribution_of(row) == "in distribution",
+    "eager, unseen model": lambda row: _is_eager(row) and _distribution_of(row) == "unseen model",
+    "eager, unseen device": lambda row: _is_eager(row) and _distribution_of(row) == "unseen device",
+    "fusion": lambda row: not _is_eager(row),
+}
+
+
+def _protocol(
+    folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str, rows: Sequence[Row]
+) -> dict[str, Any]:
+    return {
+        "forecast": "kernels: from the configuration columns of each line alone. Steps: the study's own model "
+        "file captured on symbolic tensors in fp32 with eager attention and no optimizer, each different "
+        "operation priced once and summed over nodes; 'inference' is a forward, 'train' a forward and a "
+        "backward; 'fusion' is the same graph fused as a compiler would",
+        "measured": "as the study states it; steps: mean of the 5 fastest of 25",
+        "fitted_on": dict(fitted),
+        "published": "published:NAME are the predictions that the study printed beside its steps; "
+        "published:li2020 is its column 'micro'",
+        "distribution": "as the study counts: 'unseen device' and 'unseen model' (GPT-3) relative to what its "
+        "own predictors learned from, whatever a predictor here learned from",
+        "paired": "difference of absolute relative errors on steps that both predicted, with a 90 % bootstrap "
+        "interval over clusters of (device, model)",
+        "left_out": "; ".join(fold.description for fold in folds) + "; no step was fitted on",
+        "quality": QUALITY,
+        "sampling": f"kernels: {sampling}; steps: all",
+    }

@@ -1,0 +1,211 @@
+"""Forecasts of whole-model steps: each model captured once, priced on every device by every predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.graph import Graph, Phase
+from perfcast.core.hardware import Device
+from perfcast.cost.interval import join_intervals
+from perfcast.cost.learned.model import LearnedCost
+from perfcast.cost.learned.store import model_names_of
+from perfcast.cost.learned.translate import translate
+from perfcast.cost.model import CostModel
+from perfcast.cost.roofline import Roofline
+from perfcast.errors import CalibrationError, InputError, PlanError
+from perfcast.prediction import Request, build_graph
+from perfcast.published.registry import find_entry, load_cost_model
+from perfcast.published.store import predictor_folder
+from perfcast.validate.pricers import NO_PREDICTOR, UNSUPPORTED
+from perfcast.validate.step_cases import PRINTED, StepCase
+from perfcast.validate.suite import Row
+
+_WEAKEST_FIRST = ("bounded", "extrapolated", "interpolated", "measured")
+
+Graphs = Mapping[tuple[Request, bool], Graph]
+
+
+@dataclass(frozen=True)
+class StepForecast:
+    """Seconds of one step; ``skipped`` tells why there are none."""
+
+    seconds: float | None = None
+    low: float | None = None
+    high: float | None = None
+    forward: float | None = None
+    backward: float | None = None
+    provenance: str | None = None
+    skipped: str | None = None
+
+
+def capture_steps(cases: Sequence[StepCase], say: Callable[[str], None]) -> dict[tuple[Request, bool], Graph]:
+    """The graph of every different step, eager and, where it is asked for, fused.
+
+    In fp32 and with eager attention nothing of a graph depends on the device, so one serves for all. A step
+    that cannot be captured is left out.
+    """
+    from perfcast.workload.fuse import fuse
+
+    graphs: dict[tuple[Request, bool], Graph] = {}
+    failed: set[Request] = set()
+    for case in cases:
+        if case.skipped or (case.request, case.is_fused) in graphs or case.request in failed:
+            continue
+        request = case.request
+        if (request, False) not in graphs:
+            say(
+                f"capturing {request.model}, {request.mode}, {request.batch_size} × {request.sequence_length}"
+            )
+            try:
+                graphs[request, False] = build_graph(request, _device_of(case))[0]
+            except InputError as error:
+                say(f"{request.model}: {error}")
+                failed.add(request)
+                continue
+        if case.is_fused:
+            graphs[request, True] = fuse(graphs[request, False])
+    return graphs
+
+
+def demand_of_steps(cases: Sequence[StepCase], graphs: Graphs) -> dict[str, set[str]]:
+    """Which models of the learned forecaster the steps on each device ask for."""
+    models = {
+        key: {
+            str(name)
+            for table in translate(graph.operations).tables.values()
+            for name in set(model_names_of(table).tolist())
+        }
+        for key, graph in graphs.items()
+    }
+    demand: dict[str, set[str]] = {}
+    for case in cases:
+        if case.catalog_device and not case.skipped:
+            demand.setdefault(case.catalog_device, set()).update(
+                models.get((case.request, case.is_fused), set())
+            )
+    return demand
+
+
+def forecast_steps(
+    cases: Sequence[StepCase],
+    graphs: Graphs,
+    predictors: Sequence[str],
+    folder: Path | None = None,
+    left_out: tuple[str, ...] = (),
+) -> list[Row]:
+    """One row per step and predictor, and one for each prediction that the study printed beside it.
+
+    Args:
+        folder: Weights of the learned forecaster; the shipped ones by default.
+        left_out: Catalog names of devices that published predictors must not have learned from.
+    """
+    rows = []
+    for case in cases:
+        for name in predictors:
+            if is_for_steps(name):
+                rows.append(_row(case, name, _forecast(case, graphs, name, folder, left_out)))
+        rows += [_row(case, name, _printed(case, name)) for name in case.printed]
+    return rows
+
+
+def is_for_steps(name: str) -> bool:
+    """Whether a predictor prices graphs at all."""
+    return name in ("learned", "roofline") or (":" not in name and bool(find_entry(name).cost_model))
+
+
+def _forecast(
+    case: StepCase, graphs: Graphs, name: str, folder: Path | None, left_out: tuple[str, ...]
+) -> StepForecast:
+    if case.skipped:
+        return StepForecast(skipped=case.skipped)
+    graph, device = graphs.get((case.request, case.is_fused)), _device_of(case)
+    if graph is None:
+        return StepForecast(skipped=UNSUPPORTED)
+    cost_model = _cost_model(name, device, folder, left_out)
+    if cost_model is None:
+        return StepForecast(skipped=NO_PREDICTOR)
+    try:
+        return price_step(graph, cost_model, device)
+    except PlanError:
+        return StepForecast(skipped=UNSUPPORTED)
+    except CalibrationError:
+        return StepForecast(skipped=NO_PREDICTOR)
+
+
+def price_step(graph: Graph, cost_model: CostModel, device: Device) -> StepForecast:
+    """Sums over nodes of the prices of their operations, and the weakest provenance among them."""
+    estimates = cost_model.estimate(graph.operations, device)
+    index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
+    is_backward = np.array([node.phase is Phase.BACKWARD for node in graph.nodes], dtype=bool)
+    seconds = estimates.seconds[index]
+    counts = np.bincount(index, minlength=len(graph.operations))
+    low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
+    used = {estimates.provenance[i] for i in set(index.tolist()) if not graph.operations[i].is_free}
+    return StepForecast(
+        seconds=float(seconds.sum()),
+        low=low,
+        high=high,
+        forward=float(seconds[~is_backward].sum()),
+        backward=float(seconds[is_backward].sum()) if is_backward.any() else None,
+        provenance=next((p for p in _WEAKEST_FIRST if p in used), None),
+    )
+
+
+def _cost_model(
+    name: str, device: Device, folder: Path | None, left_out: tuple[str, ...]
+) -> CostModel | None:
+    """A predictor as a cost model; None where it is not trained."""
+    if name == "learned":
+        return LearnedCost(folder=folder)
+    if name == "roofline":
+        return Roofline()
+    place = predictor_folder(name, 0, device.vendor, left_out)
+    return load_cost_model(name, place) if place.exists() else None
+
+
+def _printed(case: StepCase, name: str) -> StepForecast:
+    """What the study printed; it needs no model or plan of ours."""
+    seconds = case.printed[name]
+    faulty = case.skipped is not None and not case.skipped.startswith(("unsupported", "unknown"))
+    if faulty or seconds is None:
+        return StepForecast(skipped=case.skipped if faulty else f"incomplete: {PRINTED[name]}")
+    return StepForecast(seconds)
+
+
+def _row(case: StepCase, predictor: str, forecast: StepForecast) -> Row:
+    parts: dict[str, Any] = {
+        "predicted_forward_seconds": forecast.forward,
+        "predicted_backward_seconds": forecast.backward,
+        "measured_forward_seconds": case.measured.get("forward"),
+        "measured_backward_seconds": case.measured.get("backward"),
+    }
+    return Row(
+        suite="neusight",
+        table=case.table,
+        row=case.row,
+        device=case.device,
+        catalog_device=case.catalog_device,
+        operation="step",
+        dtype="fp32",
+        framework="pytorch",
+        mode=case.columns.get("mode"),
+        predictor=predictor,
+        columns={**case.columns, "catalog_model": case.model, **parts},
+        predicted_seconds=forecast.seconds,
+        predicted_seconds_low=forecast.low,
+        predicted_seconds_high=forecast.high,
+        measured_seconds=case.measured.get("step"),
+        provenance=forecast.provenance,
+        skipped=forecast.skipped,
+    )
+
+
+def _device_of(case: StepCase) -> Device:
+    assert case.catalog_device is not None
+    return load_device(case.catalog_device)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import made_up_device
+from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.core.dtype import DType
+from perfcast.cost.learned.sustained import (
+    TYPICAL_BASE_OVER_BOOST,
+    clock_share,
+    is_issue_limited,
+    power_share,
+    sustained_share,
+)
+
+DEVICES = [entry.device for entry in load_device_entries().values()]
+shares = st.floats(0.05, 1.0)
+
+
+@pytest.mark.parametrize("matrix_units", [False, True])
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_every_device_of_the_catalog_sustains_a_positive_share_of_its_peak(device, matrix_units):
+    assert 0.3 < sustained_share(device, matrix_units) <= 1
+
+
+def test_the_sustained_clock_lies_at_the_mean_of_base_and_boost():
+    device = made_up_device(clock_hertz=1e9, base_clock_hertz=0.64e9)
+    assert clock_share(device) == 0.64
+    assert sustained_share(device, True) == pytest.approx(0.8)
+
+
+def test_a_base_clock_that_is_not_published_is_taken_as_typical():
+    assert clock_share(made_up_device()) == TYPICAL_BASE_OVER_BOOST
+
+
+def test_a_base_clock_above_the_stated_one_is_no_gain():
+    assert clock_share(made_up_device(clock_hertz=1e9, base_clock_hertz=1.2e9)) == 1
+
+
+@given(base=shares, lower=shares, matrix_units=st.booleans())
+def test_a_lower_base_clock_sustains_less(base, lower, matrix_units):
+    fast, slow = (
+        made_up_device(clock_hertz=1e9, base_clock_hertz=share * 1e9) for share in (base, base * lower)
+    )
+    assert sustained_share(slow, matrix_units) <= sustained_share(fast, matrix_units)
+    if lower < 0.99:
+        assert sustained_share(slow, matrix_units) < sustained_share(fast, matrix_units)
+
+
+@given(watts=st.floats(5.0, 500.0), lower=shares, matrix_units=st.booleans())
+def test_less_power_sustains_no_more(watts, lower, matrix_units):
+    rich, poor = (made_up_device(power_watts=w, operation_energy=1.0) for w in (watts, watts * lower))
+    assert sustained_share(poor, matrix_units) <= sustained_share(rich, matrix_units)
+
+
+def test_half_the_power_that_full_speed_takes_is_the_root_of_a_half_of_the_speed():
+    # 1 TFLOP/s of fp32 at 22 pJ each takes 22 W at 16 nm; 10 TFLOP/s of fp16 at 2.6 pJ, 26 W
+    ordinary = made_up_device(power_watts=11.0, operation_energy=1.0)
+    matrix = made_up_device(power_watts=13.0, operation_energy=1.0)
+    assert power_share(ordinary, matrix_units=False) == pytest.approx(0.5)
+    assert power_share(matrix, matrix_units=True) == pytest.approx(0.5)
+    assert sustained_share(matrix, True) == pytest.approx(math.sqrt(TYPICAL_BASE_OVER_BOOST * 0.5))
+
+
+def test_a_finer_process_needs_less_power_for_the_same_speed():
+    coarse, fine = (made_up_device(power_watts=11.0, operation_energy=energy) for energy in (1.0, 0.5))
+    assert power_share(fine, False) == pytest.approx(2 * power_share(coarse, False))
+
+
+def test_power_does_not_limit_where_power_or_process_are_not_known():
+    assert power_share(made_up_device(power_watts=None, operation_energy=1.0), True) == 1
+    assert power_share(made_up_device(power_watts=1.0, operation_energy=None), True) == 1
+    assert power_share(made_up_device(power_watts=1e4, operation_energy=1.0), True) == 1
+
+
+def test_a_device_without_half_precision_units_is_judged_by_its_ordinary_ones():
+    device = made_up_device(power_watts=1.3, operation_energy=1.0, matrix_flops_per_second={})
+    assert power_share(device, matrix_units=True) == pytest.approx(0.5)  # 1 TFLOP/s at 2.6 pJ: 2.6 W
+
+
+@pytest.mark.parametrize(
+    ("name", "limited"),
+    [
+        ("p100-pcie", True),  # 64 lanes, two schedulers
+        ("p4", True),  # 128 lanes, four schedulers
+        ("v100-pcie-16gb", False),  # 64 lanes, four schedulers
+        ("t4", False),
+        ("a100-pcie-40gb", False),
+        ("h100-sxm", True),  # 128 lanes, four schedulers
+        ("mi100", False),  # another vendor's schedulers
+    ],
+)
+def test_a_scheduler_with_32_lanes_limits_the_issue(name, limited):
+    assert is_issue_limited(load_device(name)) is limited
+
+
+def test_the_issue_limit_takes_a_ninth_of_ordinary_arithmetic_and_nothing_of_matrix_units():
+    wide = made_up_device(vector_flops_per_second={DType.FP32: 2 * 128 * 10 * 1e9})
+    plain = math.sqrt(TYPICAL_BASE_OVER_BOOST)
+    assert sustained_share(wide, False) == pytest.approx(plain * 64 / 72)
+    assert sustained_share(wide, True) == pytest.approx(plain)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfcast.cost.interval import STEP_ERROR, join_intervals
+from perfcast.cost.model import Estimates
+
+
+def estimates(seconds: list[float], width: float, tag: str) -> Estimates:
+    each = np.array(seconds)
+    count = len(seconds)
+    return Estimates(each, each * (1 - width), each * (1 + width), ("memory",) * count, (tag,) * count)
+
+
+def upper(seconds: list[float], counts: list[int], kinds: list[str], width: float, tag: str) -> float:
+    return join_intervals(estimates(seconds, width, tag), np.array(counts), kinds)[1]
+
+
+def test_bounds_add_up_since_they_all_err_one_way():
+    low, high = join_intervals(estimates([1.0, 2.0], 0.5, "bounded"), np.array([1, 2]), ["a", "b"])
+    assert (low, high) == pytest.approx((2.5, 7.5))
+
+
+def test_the_upper_half_width_is_the_formulas():
+    high = upper([1.0, 1.0], [1, 1], ["matmul", "softmax"], 0.4, "extrapolated")
+    together = 2 * (math.sqrt(0.8) * 0.4) ** 2
+    apart = 2 * 0.2 * 0.4**2
+    assert high == pytest.approx(2 + math.sqrt(together + apart + (STEP_ERROR * 2) ** 2))
+
+
+def test_errors_of_one_kind_add_more_than_errors_of_two():
+    same = upper([1.0, 1.0], [1, 1], ["matmul", "matmul"], 0.4, "extrapolated")
+    different = upper([1.0, 1.0], [1, 1], ["matmul", "softmax"], 0.4, "extrapolated")
+    assert same > different
+
+
+def test_a_measured_device_errs_less_together_than_one_never_measured():
+    seconds, counts, kinds = [1.0] * 8, [1] * 8, ["matmul"] * 8
+    assert upper(seconds, counts, kinds, 0.4, "interpolated") < upper(
+        seconds, counts, kinds, 0.4, "extrapolated"
+    )
+
+
+def test_runs_of_one_operation_err_alike():
+    repeated = upper([1.0], [4], ["matmul"], 0.4, "interpolated")
+    different = upper([1.0] * 4, [1] * 4, ["matmul"] * 4, 0.4, "interpolated")
+    assert repeated > different
+
+
+def test_a_step_without_operations_takes_no_time():
+    assert join_intervals(estimates([], 0.1, "extrapolated"), np.zeros(0, np.int64), []) == (0.0, 0.0)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=9), st.floats(0.01, 0.9))
+def test_the_interval_holds_the_estimate_and_is_no_wider_than_the_sum(seconds: list[float], width: float):
+    counts, kinds = np.ones(len(seconds), np.int64), ["matmul"] * len(seconds)
+    low, high = join_intervals(estimates(seconds, width, "extrapolated"), counts, kinds)
+    total = sum(seconds)
+    assert 0 <= low < total < high
+    assert high <= total * (1 + math.hypot(width, STEP_ERROR)) * (1 + 1e-9)
