@@ -38,6 +38,7 @@ def small_forecast(model: str = "tiny", num_layers: int = 2, capacity_bytes: int
         step_seconds=step_seconds,
         step_seconds_low=0.9 * step_seconds,
         step_seconds_high=1.25 * step_seconds,
+        exposed_host_seconds=0.0,
         seconds_by_provenance={"bounded": 1.0},
         seconds_by_phase={group.label: group.seconds for group in groups[2]},
         by_kind=groups[0],

@@ -84,7 +84,10 @@ class MemoryForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Time and memory of one step on one device; all times in seconds."""
+    """Time and memory of one step on one device; all times in seconds.
+
+    ``step_seconds`` is the sum over nodes and the time that the device waits for the host.
+    """
 
     model: str
     device: str
@@ -97,6 +100,7 @@ class Forecast:
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
+    exposed_host_seconds: float
     seconds_by_phase: dict[str, float]
     seconds_by_provenance: dict[str, float]
     by_kind: tuple[KindTime, ...]

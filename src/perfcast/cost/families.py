@@ -186,7 +186,7 @@ def _reduction_family(operation: Operation) -> str:
     source = operation.inputs[0].shape if operation.inputs else ()
     target = operation.outputs[0].shape if operation.outputs else ()
     keeps_columns = len(source) >= 2 and len(target) >= 1 and source[-1] > 1 and target[-1] == source[-1]
-    reduces_all_rows = len(target) <= len(source) and (len(target) < len(source) or target[0] == 1)
+    reduces_all_rows = len(target) <= len(source) and (len(target) < len(source) or target[:1] == (1,))
     return "reduction_columns" if keeps_columns and reduces_all_rows else "reduction_rows"
 
 

@@ -55,6 +55,16 @@ class CostModel(Protocol):
 
 
 @runtime_checkable
+class KnowsHost(Protocol):
+    """A cost model that says how long the host takes to issue a kernel."""
+
+    @property
+    def host_seconds(self) -> float:
+        """Of one kernel; 0 where kernels are replayed without the host."""
+        ...
+
+
+@runtime_checkable
 class KnowsNearest(Protocol):
     """A cost model that can say which measurement lies nearest to an operation."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
-from perfcast.cost.model import CostModel
+from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.spread import load_spread
 from perfcast.prediction.request import Request
+from perfcast.units import MEGA
 
 
 def list_assumptions(
@@ -35,7 +36,7 @@ def list_assumptions(
             notes.append("eager execution; times of the interpreter are in the operations'")
         else:
             how = "compiled" if request.compile else "eager"
-            notes.append(f"{how} execution on one stream; the host is never late")
+            notes.append(f"{how} execution on one stream; {_about_host(cost_model)}")
         notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if cost_model is not None:
         notes.append(_about(cost_model))
@@ -61,3 +62,12 @@ def _about(cost_model: CostModel) -> str:
     if cost_model.name == "linear":
         return "linear: fitted on kernels measured on this machine; see 'perfcast calibrate'"
     return f"{cost_model.name}: a published predictor, trained as its paper says; it states no interval"
+
+
+def _about_host(cost_model: CostModel) -> str:
+    host_seconds = cost_model.host_seconds if isinstance(cost_model, KnowsHost) else 0.0
+    return (
+        f"the host issues a kernel every {host_seconds * MEGA:.0f} µs"
+        if host_seconds
+        else "the host is never late"
+    )

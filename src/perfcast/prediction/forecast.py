@@ -16,7 +16,8 @@ from perfcast.core.forecast import Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.cost.interval import join_intervals
-from perfcast.cost.model import CostModel, Estimates, KnowsNearest
+from perfcast.cost.launch import exposed_host_seconds
+from perfcast.cost.model import CostModel, Estimates, KnowsHost, KnowsNearest
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.assumptions import list_assumptions
 from perfcast.prediction.request import Request
@@ -24,6 +25,8 @@ from perfcast.prediction.request import Request
 if TYPE_CHECKING:
     from perfcast.workload.step import Program
 
+#: A slow host, or one that records a profile, takes this many times as long.
+_HOST_SPREAD = 3.0
 #: Operations for which the nearest measurement is looked up.
 _MOST_NEAREST = 40
 
@@ -35,7 +38,8 @@ def forecast_from(
     estimates = _estimates(graph, device, cost_model)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
     node_seconds = estimates.seconds[index] if len(index) else np.zeros(0)
-    step_seconds = float(node_seconds.sum())
+    exposed = _exposed_host_seconds(graph, node_seconds, cost_model)
+    step_seconds = float(node_seconds.sum()) + exposed
     counts = np.bincount(index, minlength=len(graph.operations))
     step_low, step_high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
     peak = math.nan if cost_model is None else _peak(device, request.dtype)
@@ -52,7 +56,8 @@ def forecast_from(
         cost_model=cost_model.name if cost_model else "none",
         step_seconds=step_seconds,
         step_seconds_low=step_low,
-        step_seconds_high=step_high,
+        step_seconds_high=step_high + _HOST_SPREAD * exposed,
+        exposed_host_seconds=exposed,
         seconds_by_phase={phase.value: _seconds_of(phases, phase.value) for phase in Phase},
         by_kind=totals.group([graph.operations[node.operation].kind.value for node in graph.nodes]),
         by_module=totals.group([node.module for node in graph.nodes]),
@@ -76,6 +81,16 @@ def _estimates(graph: Graph, device: Device, cost_model: CostModel | None) -> Es
         return cost_model.estimate(graph.operations, device)
     unknown = np.full(count, math.nan)
     return Estimates(unknown, unknown, unknown, ("",) * count, ("",) * count)
+
+
+def _exposed_host_seconds(
+    graph: Graph, node_seconds: NDArray[np.float64], cost_model: CostModel | None
+) -> float:
+    """Time that the device waits for the host, where the cost model knows the host."""
+    if not isinstance(cost_model, KnowsHost):
+        return 0.0
+    runs = np.array([not graph.operations[node.operation].is_free for node in graph.nodes], dtype=bool)
+    return exposed_host_seconds(node_seconds[runs], cost_model.host_seconds)
 
 
 def _by_provenance(estimates: Estimates, counts: NDArray[np.int64]) -> dict[str, float]:

@@ -28,6 +28,7 @@ def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
         "step_seconds": forecast.step_seconds,
         "step_seconds_low": forecast.step_seconds_low,
         "step_seconds_high": forecast.step_seconds_high,
+        "exposed_host_seconds": forecast.exposed_host_seconds,
         "seconds_by_provenance": forecast.seconds_by_provenance,
         "forward_seconds": phases.get("forward", 0.0),
         "backward_seconds": phases.get("backward", 0.0),

@@ -189,6 +189,8 @@ def _headline(forecast: Forecast) -> Table:
     grid = _grid()
     step = Text(format_seconds(forecast.step_seconds), style="bold")
     grid.add_row("Step time", step.append(f"  ({low} – {high})", style="not bold"))
+    if forecast.exposed_host_seconds:
+        step.append(f", {format_seconds(forecast.exposed_host_seconds)} of it waiting for the host")
     rates = [(forecast.samples_per_second, "samples/s")]
     tokens = tokens_per_second(forecast)
     if tokens is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -16,9 +17,11 @@ from perfcast.units import format_seconds
 Entry = Mapping[str, Any]
 
 _PAIRED = "paired with "
+_WIDEST = 200
+_SOUND = "sound, "
 #: Groups that are shown with the predictors side by side, and what they are called.
 _SIDE_BY_SIDE = {
-    "operation, device": "Kernels and steps by operation and device",
+    "quality, operation, device": "Kernels by operation and device, sound measurements",
     "model, mode": "Steps by model",
     "mode, device": "Steps by device",
     "variant": "Steps, as run and compiled",
@@ -67,21 +70,35 @@ def print_summary(summary: Sequence[Entry], console: Console) -> None:
 def print_suite(summary: Sequence[Entry], console: Console) -> None:
     """All error tables of a suite over measured tables, predictors side by side."""
     print_summary([entry for entry in summary if entry["group"] == "all"], console)
+    _print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
     for group, title in _SIDE_BY_SIDE.items():
-        entries = [entry for entry in summary if entry["group"] == group]
-        if any(entry["n"] for entry in entries):
-            console.print()
-            console.print(_side_by_side(title, entries))
+        entries = [entry for entry in summary if entry["group"] == group and entry["n"]]
+        if group.startswith("quality, "):
+            entries = [
+                {**entry, "value": entry["value"].removeprefix(_SOUND)}
+                for entry in entries
+                if entry["value"].startswith(_SOUND)
+            ]
+        if entries:
+            _print_wide(_side_by_side(title, entries), console)
     paired = [entry for entry in summary if entry["group"].startswith(_PAIRED)]
     if paired:
-        console.print()
-        console.print(_paired_table(paired))
+        _print_wide(_paired_table(paired), console)
+
+
+def _print_skipped(entries: Sequence[Entry], console: Console) -> None:
+    """'learned skipped 2,881 rows: unsupported operation 598, …'."""
+    for name in dict.fromkeys(entry["predictor"] for entry in entries):
+        mine = [entry for entry in entries if entry["predictor"] == name]
+        reasons = ", ".join(f"{entry['value']} {entry['skipped']:,}" for entry in mine)
+        total = sum(entry["skipped"] for entry in mine)
+        console.print(f"{name} skipped {total:,} rows: {reasons}", markup=False)
 
 
 def _side_by_side(title: str, entries: Sequence[Entry]) -> Table:
     """A line for each value; for each predictor mean error in percent, rows judged, and coverage if any."""
     table = _table(f"{title}: mean error in percent (rows)")
-    judged = dict.fromkeys(entry["predictor"] for entry in entries if entry["n"])
+    judged = dict.fromkeys(entry["predictor"] for entry in entries)
     sure = dict.fromkeys(entry["predictor"] for entry in entries if entry["coverage"] is not None)
     found = {(entry["value"], entry["predictor"]): entry for entry in entries}
     table.add_column("", overflow="fold", min_width=20)
@@ -128,6 +145,14 @@ def _paired_table(entries: Sequence[Entry]) -> Table:
         )
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def _print_wide(table: Table, console: Console) -> None:
+    """Past the terminal's edge rather than with columns that are cut to nothing."""
+    options = console.options.update(max_width=_WIDEST)
+    table.width = max(Measurement.get(console, options, table).maximum, 1)
+    console.print()
+    console.print(table, crop=False, no_wrap=True, overflow="ignore")
 
 
 def _table(title: str) -> Table:

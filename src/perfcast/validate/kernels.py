@@ -1,4 +1,4 @@
-"""``validate kernels``: single kernels of serving frameworks and other collections, measured against predicted."""
+"""``validate kernels``: single kernels of serving frameworks and other collections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfcast.validate.suite import DEFAULT_MAX_ROWS
 PREDICTORS = ("learned", "roofline")
 GROUPS = (
     "all", "device", "operation", "source", "size", "dtype", "framework", "provenance", "quality",
-    "operation, device", "operation, dtype", "operation, framework",
+    "skipped", "operation, device", "operation, dtype", "operation, framework", "quality, operation, device",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from perfcast.validate.leave_out import Demand, Fold, LeaveOut, demand_of, folds
 from perfcast.validate.pricers import build_pricers
 from perfcast.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.validate.result import PricedCases, TableResult
-from perfcast.validate.step_cases import StepCase, read_steps, step_files
+from perfcast.validate.step_cases import read_steps, step_files
 from perfcast.validate.step_rows import capture_steps, demand_of_steps, forecast_steps
 from perfcast.validate.step_scores import compare, score_parts, score_steps
 from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row
@@ -27,8 +27,8 @@ PREDICTORS = ("learned", *PUBLISHED)
 TEST_TABLES = ("bmm_test", "linear_test", "elem_test", "softmax_test", "ln_test")
 TRAIN_TABLES = ("matmul_train", "vector_train", "convolution")
 GROUPS = (
-    "all", "device", "operation", "source", "size", "provenance", "quality", "distribution",
-    "operation, device", "operation, distribution",
+    "all", "device", "operation", "source", "size", "provenance", "quality", "distribution", "skipped",
+    "operation, device", "operation, distribution", "quality, operation, device",
     "mode", "model", "variant", "model, mode", "mode, device",
 )  # fmt: skip
 
@@ -150,18 +150,18 @@ def _protocol(
     folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str, rows: Sequence[Row]
 ) -> dict[str, Any]:
     return {
-        "forecast": "kernels: from the configuration columns of each line alone. Steps: the study's own model "
-        "file captured on symbolic tensors in fp32 with eager attention and no optimizer, each different "
-        "operation priced once and summed over nodes; 'inference' is a forward, 'train' a forward and a "
-        "backward; 'fusion' is the same graph fused as a compiler would",
+        "forecast": "kernels: from the configuration columns of each line alone. Steps: the study's own "
+        "model file captured on symbolic tensors in fp32 with eager attention and no optimizer, each "
+        "different operation priced once and summed over nodes; 'inference' is a forward, 'train' a "
+        "forward and a backward; 'fusion' is the same graph fused as a compiler would",
         "measured": "as the study states it; steps: mean of the 5 fastest of 25",
         "fitted_on": dict(fitted),
         "published": "published:NAME are the predictions that the study printed beside its steps; "
         "published:li2020 is its column 'micro'",
-        "distribution": "as the study counts: 'unseen device' and 'unseen model' (GPT-3) relative to what its "
-        "own predictors learned from, whatever a predictor here learned from",
-        "paired": "difference of absolute relative errors on steps that both predicted, with a 90 % bootstrap "
-        "interval over clusters of (device, model)",
+        "distribution": "as the study counts: 'unseen device' and 'unseen model' (GPT-3) relative to what "
+        "its own predictors learned from, whatever a predictor here learned from",
+        "paired": "difference of absolute relative errors on steps that both predicted, with a 90 % "
+        "bootstrap interval over clusters of (device, model)",
         "left_out": "; ".join(fold.description for fold in folds) + "; no step was fitted on",
         "quality": QUALITY,
         "sampling": f"kernels: {sampling}; steps: all",

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.store import WEIGHTS, load_family, model_names_of
-from perfcast.errors import InputError
+from perfcast.errors import InputError, UnknownNameError
 from perfcast.published.registry import PREDICTORS, KernelPredictor, find_entry, load_predictor
 from perfcast.published.store import predictor_folder
 
@@ -213,15 +213,9 @@ def build_pricers(
             pricers.append(learned)
         elif name == "learned:blind":
             pricers.append(BlindPricer(learned))
-        else:
-            find_entry(name)
+        elif name in PREDICTORS:
             pricers.append(PublishedPricer(name, left_out))
+        else:
+            known = ("learned", "learned:blind", *PREDICTORS)
+            raise UnknownNameError("predictor", name, known, f"Known: {', '.join(known)}.")
     return pricers
-
-
-def known_predictors() -> tuple[str, ...]:
-    """All names that ``build_pricers`` takes."""
-    return ("learned", "learned:blind", *PREDICTORS)
-
-
-__all__ = ["KernelFamily", "LearnedPricer", "Prices", "Pricer", "build_pricers", "known_predictors"]

@@ -23,8 +23,9 @@ def describe_sampling(total: int, taken: int) -> str:
     if taken == total:
         return f"all {total} cases"
     return (
-        f"{taken} of {total} cases, evenly over table, device, dtype and framework (small groups whole), by a "
-        "fixed hash of table, line and framework; unreadable lines are groups of their own, by table and reason"
+        f"{taken} of {total} cases, evenly over table, device, dtype and framework (small groups whole), by "
+        "a fixed hash of table, line and framework; unreadable lines are groups of their own, by table and "
+        "reason"
     )
 
 
@@ -36,22 +37,27 @@ def describe_learned(folder: Path | None, tables: Iterable[str]) -> list[str]:
             sentences.append(f"{model}: no trained weights; its rows are skipped")
             continue
         record: Mapping[str, Any] = read_content(model, folder or WEIGHTS)["record"]
-        left_out = ", ".join(record.get("left_out", ())) or "no device"
-        seen = sorted(scored & set(record["tables"]))
-        sentences.append(
-            f"{model}: fitted on {record['num_rows']} rows of {', '.join(record['devices'])}; left out: "
-            f"{left_out}; "
-            + (
-                f"tables scored here that it learned from (rows of its devices may have been seen): "
-                f"{', '.join(seen)}"
-                if seen
-                else "none of the tables scored here was learned from"
-            )
-        )
+        sentences.append(f"{model}: {_describe_record(record, scored)}")
     return sentences
 
 
-def describe_published(name: str, vendors: Sequence[str] = ("nvidia", "amd"), left_out: tuple[str, ...] = ()) -> str:  # fmt: skip  # noqa: E501
+def _describe_record(record: Mapping[str, Any], scored: set[str]) -> str:
+    if "tables" not in record:
+        return "trained weights without a record"
+    left_out = ", ".join(record["left_out"]) or "no device"
+    seen = sorted(scored & set(record["tables"]))
+    overlap = (
+        f"tables scored here that it learned from (rows of its devices may have been seen): {', '.join(seen)}"
+        if seen
+        else "none of the tables scored here was learned from"
+    )
+    devices = ", ".join(record["devices"])
+    return f"fitted on {record['num_rows']} rows of {devices}; left out: {left_out}; {overlap}"
+
+
+def describe_published(
+    name: str, vendors: Sequence[str] = ("nvidia", "amd"), left_out: tuple[str, ...] = ()
+) -> str:
     """What a predictor of the registry learned from."""
     entry = find_entry(name)
     if not entry.trainer:

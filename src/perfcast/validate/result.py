@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TextIO
@@ -23,7 +23,6 @@ class PricedCases:
     Attributes:
         prices: By predictor; aligned with the cases.
         labels: More to group by; aligned.
-        extra: More keys of each row; aligned.
     """
 
     cases: Cases
@@ -34,22 +33,28 @@ class PricedCases:
     def scores(self) -> list[Scores]:
         """Columns for the summary."""
         cases = self.cases
+        sound = "" if cases.kernels is None else "sound"
         labels = {
             "device": cases.device,
             "operation": cases.operation,
             "dtype": cases.dtype,
             "framework": cases.framework,
             "source": np.full(len(cases), cases.table, dtype=object),
-            "quality": np.where(self.quality == "", "sound", self.quality).astype(object),
+            "quality": np.where(self.quality == "", sound, self.quality).astype(object),
             **self.labels,
         }
         return [
             Scores(
-                name, {**labels, "provenance": prices.provenance}, prices.seconds, prices.low, prices.high,
-                cases.seconds, (prices.reason != "") & (prices.reason != None),  # noqa: E711
+                predictor=name,
+                labels={**labels, "provenance": prices.provenance, "skipped": prices.reason},
+                predicted=prices.seconds,
+                low=prices.low,
+                high=prices.high,
+                measured=cases.seconds,
+                skipped=prices.reason != "",
             )
             for name, prices in self.prices.items()
-        ]  # fmt: skip
+        ]
 
     def rows(self, suite: str) -> Iterator[Row]:
         """One row per case and predictor, predictors side by side."""
@@ -139,8 +144,3 @@ class TableResult:
             file.write(",\n" if index else "\n")
             file.write(json.dumps(row.to_json(), allow_nan=False))
         file.write(f'\n],\n"summary": {json.dumps(self.summary, allow_nan=False)}}}\n')
-
-
-def count_rows(priced: Sequence[PricedCases]) -> int:
-    """Cases, whatever the number of predictors."""
-    return sum(len(part.cases) for part in priced)

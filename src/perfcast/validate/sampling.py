@@ -35,18 +35,25 @@ def draw_evenly(strata: Index, keys: Keys, most: int) -> Index:
     different, codes = np.unique(strata, return_inverse=True)
     counts = np.bincount(codes, minlength=len(different))
     order = np.lexsort((keys, codes))
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    rank = np.arange(len(order)) - first
-    return np.sort(order[rank < shares(counts, most)[codes[order]]])
+    first = np.cumsum(counts) - counts
+    taken = shares(counts, most, np.argsort(keys[order[first]]))
+    rank = np.arange(len(order)) - np.repeat(first, counts)
+    return np.sort(order[rank < taken[codes[order]]])
 
 
-def shares(counts: Index, most: int) -> Index:
-    """How many rows of each stratum are taken: all of the small ones, equally many of the others."""
-    taken, left = np.zeros_like(counts), most
-    smallest_first = np.argsort(counts, kind="stable").tolist()
-    for position, stratum in enumerate(smallest_first):
-        taken[stratum] = min(int(counts[stratum]), left // (len(counts) - position))
-        left -= int(taken[stratum])
+def shares(counts: Index, most: int, order: Index) -> Index:
+    """How many rows of each stratum are taken: all of the small ones, equally many of the others.
+
+    Args:
+        order: Of the strata; the first ones get one row more where ``most`` cannot be shared evenly.
+    """
+    low, high = 0, int(counts.max(initial=0))
+    while low < high:  # the highest level that all strata can be filled to
+        level = (low + high + 1) // 2
+        low, high = (level, high) if np.minimum(counts, level).sum() <= most else (low, level - 1)
+    taken = np.minimum(counts, low)
+    larger = order[counts[order] > low]
+    taken[larger[: most - int(taken.sum())]] += 1
     return taken
 
 

@@ -107,9 +107,11 @@ def forecast_steps(
     """
     rows = []
     for case in cases:
-        for name in predictors:
-            if is_for_steps(name):
-                rows.append(_row(case, name, _forecast(case, graphs, name, folder, left_out)))
+        rows += [
+            _row(case, name, _forecast(case, graphs, name, folder, left_out))
+            for name in predictors
+            if is_for_steps(name)
+        ]
         rows += [_row(case, name, _printed(case, name)) for name in case.printed]
     return rows
 

@@ -57,6 +57,7 @@ def _step_labels(rows: Sequence[Row], distribution: Callable[[Row], str]) -> dic
         "model": [str(row.columns.get("model") or "") for row in rows],
         "variant": [str(row.columns.get("variant") or "eager") for row in rows],
         "provenance": [row.provenance or "" for row in rows],
+        "skipped": [row.skipped or "" for row in rows],
         "distribution": [distribution(row) for row in rows],
     }
 

@@ -11,6 +11,7 @@ from made_up_kernels import DEVICES, SLOWNESS, made_up_seconds, training_rows
 from perfcast.catalog.devices import load_device
 from perfcast.cost.learned.fit import TrainingRows, fit_family
 from perfcast.cost.learned.predictor import EXTRAPOLATED, INTERPOLATED, FittedFamily
+from perfcast.cost.learned.scalars import vendor_key
 from perfcast.cost.learned.store import family_of, save_family
 
 COUNT = 600
@@ -80,6 +81,12 @@ def test_errors_are_stated_for_every_operation_format_and_device(narrow):
     assert sum(cell.count for cell in cells.values()) == COUNT * len(DEVICES)
     assert all(0 < cell.known_error < 0.08 for cell in cells.values() if cell.known_error is not None)
     assert all(cell.unseen_error > 0 for cell in cells.values())
+
+
+def test_trust_and_shrinkage_are_chosen_for_every_vendor_and_operation_that_was_measured(fitted):
+    for model, operations in {"product_wide": ("bmm", "linear"), "rows": ("add", "ln", "softmax")}.items():
+        wanted = {vendor_key("nvidia", operation) for operation in operations}
+        assert fitted[model].scalars.trust.keys() == fitted[model].shrink.keys() == wanted
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path):

@@ -11,6 +11,7 @@ import numpy as np
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
+from perfcast.cost.launch import EAGER_HOST_SECONDS
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, FRAMEWORKS, translate
@@ -39,6 +40,11 @@ class LearnedCost:
         if self.framework not in FRAMEWORKS:
             known = tuple(FRAMEWORKS)
             raise UnknownNameError("framework", self.framework, known, f"Known: {', '.join(known)}.")
+
+    @property
+    def host_seconds(self) -> float:
+        """Eager PyTorch issues every kernel; serving frameworks replay them as CUDA graphs."""
+        return EAGER_HOST_SECONDS if self.framework == "pytorch" else 0.0
 
     def model(self, name: str) -> FittedFamily:
         """The fitted family of a name.

@@ -45,7 +45,8 @@ _WEIGHT_COPIES = {"pytorch": 1.0, "sglang": 6.0, "trtllm": 6.0, "vllm": 6.0, "ai
 #: products of SGLang and TensorRT-LLM (A100, L40S, H100, H200, B200, GB200).
 VECTOR_UNITS = TileConstants(
     launch_seconds=42e-6, launch_cycles=0, start_cycles=256, cycles_per_k=1.65, half_intensity=8.5,
-    sustained_scale=1.14, dram_share=0.468, l2_bytes_per_cycle=59.8, blocks_in_flight=3.0, reduction_cycles=7000,
+    sustained_scale=1.14, dram_share=0.468, l2_bytes_per_cycle=59.8, blocks_in_flight=3.0,
+    reduction_cycles=7000,
     tiles=((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 32)),
     splits=(1, 2, 4, 8),
 )  # fmt: skip

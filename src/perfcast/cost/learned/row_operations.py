@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.kernel import KernelTable
+from perfcast.core.kernel import KernelTable, encode_words
 
 FloatArray = NDArray[np.float64]
 
@@ -124,11 +124,14 @@ class BehaviourColumns:
 
 def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
     """The behaviour of each kernel by operation and library; ``STREAMING`` where none is listed."""
-    words = np.stack([kernels.word("operation"), kernels.word("framework")]).astype(str)
-    pairs, which = np.unique(words, axis=1, return_inverse=True)
-    found = [_behaviour(operation, framework) for operation, framework in pairs.T.tolist()]
+    operations, operation = encode_words(kernels.word("operation"))
+    frameworks, framework = encode_words(kernels.word("framework"))
+    pairs, index = np.unique(operation * len(frameworks) + framework, return_inverse=True)
+    names = [
+        (operations[pair // len(frameworks)], frameworks[pair % len(frameworks)]) for pair in pairs.tolist()
+    ]
+    found = [_behaviour(*name) for name in names]
     codes = {name: float(code) for code, name in enumerate(MEASURED)}
-    index = which.reshape(-1)
 
     def column(values: list[float]) -> FloatArray:
         return np.array(values, dtype=np.float64)[index]
@@ -139,7 +142,7 @@ def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
         base_seconds=column([b.base_seconds for b in found]),
         extra_reads=column([b.extra_reads for b in found]),
         scattered_share=column([b.scattered_share for b in found]),
-        code=column([codes.get(operation, -1.0) for operation in pairs[0].tolist()]),
+        code=column([codes.get(name, -1.0) for name, _ in names]),
     )
 
 

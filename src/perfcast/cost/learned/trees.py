@@ -27,8 +27,8 @@ class TreeSettings:
 
 #: For what holds on every device: few small trees. For one architecture's habits: many.
 COMMON = TreeSettings(num_trees=100, num_leaves=15, learning_rate=0.06, min_rows_in_leaf=100)
-KNOWN = TreeSettings(num_trees=900, num_leaves=63, learning_rate=0.1, min_rows_in_leaf=20)
-KNOWN_OF_FEW = TreeSettings(num_trees=400, num_leaves=31, learning_rate=0.1, min_rows_in_leaf=20)
+KNOWN = TreeSettings(num_trees=400, num_leaves=127, learning_rate=0.12, min_rows_in_leaf=20)
+KNOWN_OF_FEW = TreeSettings(num_trees=300, num_leaves=47, learning_rate=0.1, min_rows_in_leaf=20)
 
 
 @dataclass(frozen=True)
