@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from small_tables import gemm_table, study_folder
 
-from made_up_kernels import products, training_rows
+from made_up_kernels import training_rows
 from perfcast.catalog.devices import load_device
 from perfcast.cost.learned.fit import TrainingRows
 from perfcast.cost.learned.predictor import FittedFamily
@@ -100,7 +99,3 @@ def test_steps_are_priced_without_the_die_too(tmp_path: Path, trained_on: list[T
     steps = [row for row in result.rows() if row.operation == "step" and row.predictor == "learned"]
     assert steps[0].skipped is None
     assert steps[0].provenance == "extrapolated"
-
-
-def test_a_table_knows_its_models() -> None:
-    assert np.unique(products(3).word("operation")).tolist() == ["linear"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from perfcast.validate.leave_out import Demand, Fold, LeaveOut, demand_of, folds
 from perfcast.validate.pricers import build_pricers
 from perfcast.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.validate.result import PricedCases, TableResult
-from perfcast.validate.step_cases import read_steps, step_files
+from perfcast.validate.step_cases import StepCase, read_steps, step_files
 from perfcast.validate.step_rows import capture_steps, demand_of_steps, forecast_steps
 from perfcast.validate.step_scores import compare, score_parts, score_steps
-from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row
+from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, sample
 from perfcast.validate.summary import summarize
 
 PREDICTORS = ("learned", *PUBLISHED)
@@ -55,7 +56,7 @@ def validate_neusight(
     Args:
         places: Folders of tables, or single tables.
         predictors: Of ``pricers.known_predictors``; ``PREDICTORS`` by default.
-        max_rows: Of kernels; all steps are forecast.
+        max_rows: Of kernels and steps.
         all_tables: The tables that the study trained on too.
         weights, leave_out, say: See ``validate_kernels``.
 
@@ -64,32 +65,23 @@ def validate_neusight(
     """
     names = tuple(predictors) or PREDICTORS
     build_pricers(names)
-    keep = leave_out.keeps if leave_out else lambda device: True
-    tables = TEST_TABLES + TRAIN_TABLES * all_tables
-    kernel_places = [place for place in places if _holds_kernels(place)]
-    cases, total = collect_cases(kernel_places, max_rows, use=lambda stem: stem in tables, keep=keep)
-    steps = [case for path in step_files(places) for case in read_steps(path, keep)]
-    if not cases and not steps:
-        raise InputError(
-            f"no row of {', '.join(tables)} or steps in {', '.join(map(str, places))}"
-            + ("" if all_tables else f"; --all-tables takes {', '.join(TRAIN_TABLES)} too")
-        )
-    say(f"{sum(map(len, cases))} of {total} kernels and {len(steps)} steps read")
-    graphs = capture_steps(steps, say)
-    demand = _join(demand_of(cases), demand_of_steps(steps, graphs))
+    sampled = _sample(places, max_rows, all_tables, leave_out.keeps if leave_out else lambda device: True)
+    say(sampled.description)
+    graphs = capture_steps(sampled.steps, say)
+    demand = _join(demand_of(sampled.cases), demand_of_steps(sampled.steps, graphs))
     priced: list[PricedCases] = []
     rows: list[Row] = []
     fitted: dict[str, Any] = {}
     with folds_of(leave_out, weights, demand, say) as folds:
         for fold in folds:
-            mine = fold.select(cases)
+            mine = fold.select(sampled.cases)
             labels = {number: {"distribution": _distributions(part)} for number, part in enumerate(mine)}
             priced += price_cases(mine, build_pricers(names, fold.folder, fold.left_out), labels)
-            belonging = [case for case in steps if fold.scores(case.catalog_device or "")]
-            rows += forecast_steps(belonging, graphs, names, fold.folder, fold.left_out)
+            steps = [case for case in sampled.steps if fold.scores(case.catalog_device or "")]
+            rows += forecast_steps(steps, graphs, names, fold.folder, fold.left_out)
             stems = {part.table for part in mine}
             fitted[fold.name] = describe_predictors(names, fold.folder, stems, fold.left_out)
-        protocol = _protocol(folds, fitted, describe_sampling(total, sum(map(len, cases))), rows)
+        protocol = _protocol(folds, fitted, sampled.description)
     return TableResult(
         "neusight",
         protocol,
@@ -102,6 +94,32 @@ def validate_neusight(
             *compare(rows, "learned", "published:neusight", _SUBSETS),
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What is scored, and how it was drawn."""
+
+    cases: list[Cases]
+    steps: list[StepCase]
+    description: str
+
+
+def _sample(places: Sequence[Path], most: int, all_tables: bool, keep: Callable[[str], bool]) -> _Sample:
+    """Kernels and steps; the steps count as one table more when ``most`` is shared out."""
+    tables = TEST_TABLES + TRAIN_TABLES * all_tables
+    every = [case for path in step_files(places) for case in read_steps(path, keep)]
+    steps = sample(every, max(1, most // (len(tables) + 1)), lambda c: f"{c.row}", lambda c: c.device)
+    holding = [place for place in places if _holds_kernels(place)]
+    cases, total = collect_cases(holding, most - len(steps), use=lambda stem: stem in tables, keep=keep)
+    if not cases and not steps:
+        raise InputError(
+            f"no row of {', '.join(tables)} or steps in {', '.join(map(str, places))}"
+            + ("" if all_tables else f"; --all-tables takes {', '.join(TRAIN_TABLES)} too")
+        )
+    taken = sum(map(len, cases))
+    words = f"kernels: {describe_sampling(total, taken)}; steps: {len(steps)} of {len(every)}"
+    return _Sample(cases, steps, words)
 
 
 def _holds_kernels(place: Path) -> bool:
@@ -146,9 +164,7 @@ _SUBSETS: Mapping[str, Callable[[Row], bool]] = {
 }
 
 
-def _protocol(
-    folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str, rows: Sequence[Row]
-) -> dict[str, Any]:
+def _protocol(folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str) -> dict[str, Any]:
     return {
         "forecast": "kernels: from the configuration columns of each line alone. Steps: the study's own "
         "model file captured on symbolic tensors in fp32 with eager attention and no optimizer, each "
@@ -164,5 +180,5 @@ def _protocol(
         "bootstrap interval over clusters of (device, model)",
         "left_out": "; ".join(fold.description for fold in folds) + "; no step was fitted on",
         "quality": QUALITY,
-        "sampling": f"kernels: {sampling}; steps: all",
+        "sampling": sampling,
     }

@@ -181,11 +181,13 @@ def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, f
     written = min(max(written, 1.0), max(traffic, 1.0))
     elements, shape = 1.0, tuple[int, ...]()
     for tensor in (*operation.inputs, *operation.outputs):
-        count = math.prod(tensor.shape)
+        # Of a table that is looked up, or a cache that one row is put into, the traffic is the part touched.
+        count = min(float(math.prod(tensor.shape)), traffic * 8 / tensor.dtype.bits)
         if count > elements or not shape:
-            elements, shape = float(max(count, 1)), tensor.shape
+            elements, shape = max(count, 1.0), tensor.shape
     stated = operation.attribute("row") if operation.attributes else None
     length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
+    length = min(length, elements)
     values = (max(1.0, elements / length), length, max(traffic - written, 0.0), written)
     words = (row_operation(operation), _FORMATS[operation.compute_dtype], "pytorch")
     return KernelFamily.ROWS, (*values, *words), 1.0

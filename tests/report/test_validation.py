@@ -1,0 +1,65 @@
+"""Error tables of suites in a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from perfcast.report.validation import print_suite
+
+
+def entry(
+    predictor: str, group: str, value: str, error: float | None, n: int = 4, **more: Any
+) -> dict[str, Any]:
+    return {
+        "predictor": predictor, "group": group, "value": value, "n": n, "skipped": 1,
+        "mean_absolute_relative_error": error, "median_absolute_relative_error": error,
+        "p90_absolute_relative_error": error, "mean_relative_error": error, "coverage": None, **more,
+    }  # fmt: skip
+
+
+def printed(*entries: dict[str, Any], width: int = 80) -> str:
+    file = io.StringIO()
+    print_suite(entries, Console(file=file, width=width))
+    return file.getvalue()
+
+
+def test_predictors_stand_side_by_side_with_rows_and_coverage() -> None:
+    out = printed(
+        entry("learned", "quality, operation, device", "sound, gemm, h100_sxm", 0.082, coverage=0.9),
+        entry("roofline", "quality, operation, device", "sound, gemm, h100_sxm", 0.5, n=7),
+        entry("roofline", "quality, operation, device", "above peak, gemm, h100_sxm", 0.9),
+    )
+    (line,) = [line for line in out.splitlines() if "h100_sxm" in line]
+    assert line.split() == ["gemm,", "h100_sxm", "8.2", "(4)", "90", "%", "50.0", "(7)"]
+
+
+def test_reasons_to_skip_are_counted() -> None:
+    out = printed(
+        entry("learned", "skipped", "unknown device", None, n=0, skipped=1200),
+        entry("learned", "skipped", "unsupported plan", None, n=0, skipped=3),
+    )
+    assert "learned skipped 1,203 rows: unknown device 1,200, unsupported plan 3" in out
+
+
+def test_a_wide_table_keeps_every_column_on_a_narrow_terminal() -> None:
+    predictors = [f"published:predictor{i}" for i in range(8)]
+    out = printed(*(entry(name, "variant", "a rather long name of a variant", 0.1) for name in predictors))
+    (line,) = [line for line in out.splitlines() if "rather long" in line]
+    assert line.count("10.0 (4)") == 8
+    assert "…" not in out
+
+
+def test_a_paired_difference_shows_its_interval() -> None:
+    more = {
+        "mean_absolute_relative_error_other": 0.11,
+        "mean_difference": -0.03,
+        "mean_difference_low": -0.06,
+        "mean_difference_high": 0.01,
+        "wins": 3,
+    }
+    out = printed(entry("learned", "paired with published:neusight", "eager", 0.08, **more))
+    (line,) = [line for line in out.splitlines() if "eager" in line]
+    assert line.split() == ["eager", "4", "8.0", "11.0", "-3.0", "-6.0", "to", "+1.0", "3", "of", "4"]
