@@ -14,9 +14,13 @@ from perfcast.catalog.devices import load_device
 from perfcast.catalog.models import load_models
 from perfcast.errors import InputError
 from perfcast.prediction import Request, build_graph
-from perfcast.validate.neusight import STUDY_DEVICES, validate_neusight
+from perfcast.published.store import predictor_folder, write_predictor
+from perfcast.validate.neusight import validate_neusight
 from perfcast.validate.result import TableResult
 from perfcast.validate.step_cases import find_study_model
+from perfcast.validate.trained import STUDY_DEVICES, find_trained, learned_from
+
+MEASURED = ("latency_ms", "kernel_name", "grid_x")
 
 
 @pytest.fixture
@@ -108,8 +112,7 @@ def test_nothing_of_an_eager_step_in_fp32_depends_on_the_device() -> None:
 def test_predictors_that_nobody_trained_say_so(
     folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "empty"))
-    monkeypatch.setattr("perfcast.published.store.data_folder", lambda: tmp_path / "empty")
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path / "empty"))
     result = validate_neusight([folder], ["neusight", "habitat", "mlp8"], weights=weights)
     kernels = [row for row in rows_of(result) if row["table"] != "steps"]
     assert {row["skipped"] for row in kernels} == {"no trained predictor"}
@@ -126,6 +129,22 @@ def test_devices_and_models_are_told_apart_as_the_study_does(folder: Path, weigh
     assert ("model, mode", "opt, train") in groups
     assert ("part, device", "backward, Tesla_T4") in groups
     assert ("paired with published:neusight", "eager, train") in groups
+
+
+def test_a_published_predictor_must_not_have_learned_from_the_die(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path))
+    volta, ada = (load_device(name).die for name in ("v100-pcie-32gb", "l4"))
+    whole, without = (predictor_folder("neusight", 0, left_out=out) for out in ((), ("v100-pcie-32gb",)))
+    write_predictor(whole, "neusight", {}, {"left_out": []})
+    assert find_trained("neusight", "nvidia", {ada}) == whole
+    assert find_trained("neusight", "nvidia", {volta}) is None
+    write_predictor(without, "neusight", {}, {"left_out": ["v100-pcie-32gb"]})
+    assert find_trained("neusight", "nvidia", {volta}) == without
+    assert find_trained("neusight", "nvidia") == whole
+    assert find_trained("neusight", "amd") is None
+    assert learned_from({"left_out": ["mi100"]}, "amd") == ["mi210"]
 
 
 def test_every_device_of_the_study_is_in_the_catalog() -> None:
@@ -156,3 +175,15 @@ def test_a_step_that_no_model_can_take_is_no_forecast(tmp_path: Path, weights: P
     too_long.write_csv(tmp_path / "steps.csv")
     (row,) = rows_of(validate_neusight([tmp_path], ["learned"], weights=weights), predictor="learned")
     assert row["skipped"] == "unsupported operation"
+
+
+def test_kernel_forecasts_do_not_know_what_a_profiler_saw(tmp_path: Path, weights: Path) -> None:
+    told = []
+    frame = pl.read_parquet(study_folder(tmp_path / "study") / "linear_test.parquet")
+    for name, table in (("as is", frame), ("permuted", permute_measured(frame, list(MEASURED)))):
+        place = tmp_path / name
+        place.mkdir()
+        table.write_parquet(place / "linear_test.parquet")
+        rows = rows_of(validate_neusight([place], ["learned", "roofline"], weights=weights))
+        told.append(json.dumps([[row["row"], row["predictor"], row["predicted_seconds"]] for row in rows]))
+    assert told[0] == told[1]

@@ -53,9 +53,9 @@ def validate_kernels(
     with folds_of(leave_out, weights, demand_of(cases), say) as folds:
         for fold in folds:
             mine = fold.select(cases)
-            priced += price_cases(mine, build_pricers(names, fold.folder, fold.left_out))
+            priced += price_cases(mine, build_pricers(names, fold.folder, fold.dies))
             tables = {part.table for part in mine}
-            fitted[fold.name] = describe_predictors(names, fold.folder, tables, fold.left_out)
+            fitted[fold.name] = describe_predictors(names, fold.folder, tables, fold.dies)
         protocol = {
             "forecast": "from the configuration columns of each line alone; one call of one kernel, repeated",
             "measured": "as each table states it; of several versions the median",

@@ -69,28 +69,30 @@ class Fold:
 
     Attributes:
         folder: Its weights; None for the shipped ones.
-        dies: Only rows of these are scored; None for all.
+        dies: Only rows of these are scored, and nothing learned from them; empty for all rows.
         left_out: Catalog names of the devices on them.
     """
 
     name: str
     folder: Path | None
-    dies: frozenset[str] | None
+    dies: frozenset[str]
     left_out: tuple[str, ...]
     description: str
 
     @classmethod
     def trained(cls, folder: Path | None) -> Fold:
         """All rows, by weights that exist already."""
-        return cls("all rows", folder, None, (), "nothing beyond what the predictors' own training left out")
+        return cls(
+            "all rows", folder, frozenset(), (), "nothing beyond what the predictors' own training left out"
+        )
 
     def scores(self, device: str) -> bool:
         """Whether rows of a device, by the catalog's name, belong to this fold."""
-        return self.dies is None or is_on(device, self.dies)
+        return not self.dies or is_on(device, self.dies)
 
     def select(self, cases: Sequence[Cases]) -> list[Cases]:
         """The cases that belong to this fold."""
-        if self.dies is None:
+        if not self.dies:
             return list(cases)
         chosen = []
         for part in cases:
@@ -143,7 +145,6 @@ def _fold(folder: Path, name: str, dies: frozenset[str]) -> Fold:
 def _train(fold: Fold, collected: Collected, threads: int, say: Say) -> None:
     """Fit the models without the fold's dies, and write them into its folder."""
     assert fold.folder is not None
-    assert fold.dies is not None
     fold.folder.mkdir()
     for model in model_order(collected):
         rows = without_dies(collected[model][0], fold.dies)

@@ -23,6 +23,7 @@ from perfcast.validate.step_rows import capture_steps, demand_of_steps, forecast
 from perfcast.validate.step_scores import compare, score_parts, score_steps
 from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, sample
 from perfcast.validate.summary import summarize
+from perfcast.validate.trained import STUDY_DEVICES
 
 PREDICTORS = ("learned", *PUBLISHED)
 TEST_TABLES = ("bmm_test", "linear_test", "elem_test", "softmax_test", "ln_test")
@@ -33,10 +34,6 @@ GROUPS = (
     "mode", "model", "variant", "model, mode", "mode, device",
 )  # fmt: skip
 
-#: What the study's predictors learned from (its section on methodology): five NVIDIA and two AMD devices.
-STUDY_DEVICES = frozenset(
-    {"p4", "p100-pcie", "v100-pcie-32gb", "t4", "a100-pcie-40gb", "a100-sxm-40gb", "mi100", "mi210"}
-)
 #: Models that it counts as unseen, by the beginning of their file's name.
 _UNSEEN_MODELS = "gpt3"
 
@@ -76,11 +73,11 @@ def validate_neusight(
         for fold in folds:
             mine = fold.select(sampled.cases)
             labels = {number: {"distribution": _distributions(part)} for number, part in enumerate(mine)}
-            priced += price_cases(mine, build_pricers(names, fold.folder, fold.left_out), labels)
+            priced += price_cases(mine, build_pricers(names, fold.folder, fold.dies), labels)
             steps = [case for case in sampled.steps if fold.scores(case.catalog_device or "")]
-            rows += forecast_steps(steps, graphs, names, fold.folder, fold.left_out)
+            rows += forecast_steps(steps, graphs, names, fold.folder, fold.dies)
             stems = {part.table for part in mine}
-            fitted[fold.name] = describe_predictors(names, fold.folder, stems, fold.left_out)
+            fitted[fold.name] = describe_predictors(names, fold.folder, stems, fold.dies)
         protocol = _protocol(folds, fitted, sampled.description)
     return TableResult(
         "neusight",

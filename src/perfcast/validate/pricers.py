@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.store import WEIGHTS, load_family, model_names_of
-from perfcast.errors import InputError, UnknownNameError
+from perfcast.errors import UnknownNameError
 from perfcast.published.registry import PREDICTORS, KernelPredictor, find_entry, load_predictor
-from perfcast.published.store import predictor_folder
+from perfcast.validate.trained import find_trained
 
 NO_PREDICTOR = "no trained predictor"
 UNSUPPORTED = "unsupported operation"
@@ -155,11 +155,11 @@ class PublishedPricer:
     """A predictor of the registry; trained apart on NVIDIA and on AMD devices.
 
     Attributes:
-        left_out: Catalog names of devices that it must not have learned from.
+        dies: It must not have learned from these.
     """
 
     name: str
-    left_out: tuple[str, ...] = ()
+    dies: frozenset[str] = frozenset()
 
     def covers(self, kind: str) -> bool:
         """The larger predictors answer for batched products only."""
@@ -179,29 +179,27 @@ class PublishedPricer:
             seconds = predictor.predict(kernels.take(rows), devices, device_index[rows])
             answer = Prices.none(len(rows), UNSUPPORTED)
             answer.seconds[:] = seconds
-            answer.reason[np.isfinite(seconds) & (seconds > 0)] = ""
+            answer.reason[np.isfinite(seconds)] = ""
             answer.provenance[:] = "bounded" if self.name == "roofline" else ""
             prices.put(rows, answer)
         return prices
 
     def load(self, vendor: str) -> KernelPredictor | None:
         """The predictor trained on devices of a vendor; None where it is not trained."""
-        entry = find_entry(self.name)
-        folder = predictor_folder(self.name, 0, vendor, self.left_out)
-        if entry.trainer and not folder.exists():
-            return None
-        try:
-            return load_predictor(self.name, folder)
-        except InputError:
-            if (folder / "predictor.json").exists():
-                raise
-            return None
+        if not find_entry(self.name).trainer:
+            return load_predictor(self.name, Path())
+        folder = find_trained(self.name, vendor, self.dies)
+        return load_predictor(self.name, folder) if folder else None
 
 
 def build_pricers(
-    names: Sequence[str], folder: Path | None = None, left_out: tuple[str, ...] = ()
+    names: Sequence[str], folder: Path | None = None, dies: frozenset[str] = frozenset()
 ) -> list[Pricer]:
     """Predictors by name.
+
+    Args:
+        folder: Weights of the learned forecaster; the shipped ones by default.
+        dies: Published predictors must not have learned from these.
 
     Raises:
         UnknownNameError: Neither 'learned', 'learned:blind' nor in the registry.
@@ -214,7 +212,7 @@ def build_pricers(
         elif name == "learned:blind":
             pricers.append(BlindPricer(learned))
         elif name in PREDICTORS:
-            pricers.append(PublishedPricer(name, left_out))
+            pricers.append(PublishedPricer(name, dies))
         else:
             known = ("learned", "learned:blind", *PREDICTORS)
             raise UnknownNameError("predictor", name, known, f"Known: {', '.join(known)}.")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, read_content
-from perfcast.errors import InputError
 from perfcast.published.registry import find_entry
-from perfcast.published.store import predictor_folder, read_record
+from perfcast.published.store import read_record
 from perfcast.validate.pricers import is_trained
+from perfcast.validate.trained import find_trained, learned_from
 
 QUALITY = (
     "rows whose measurement fails a check (above peak, below launch floor, a known fault of a table) are "
@@ -55,29 +55,24 @@ def _describe_record(record: Mapping[str, Any], scored: set[str]) -> str:
     return f"fitted on {record['num_rows']} rows of {devices}; left out: {left_out}; {overlap}"
 
 
-def describe_published(
-    name: str, vendors: Sequence[str] = ("nvidia", "amd"), left_out: tuple[str, ...] = ()
-) -> str:
+def describe_published(name: str, dies: Collection[str] = ()) -> str:
     """What a predictor of the registry learned from."""
     entry = find_entry(name)
     if not entry.trainer:
         return f"{entry.description}; datasheet figures only, nothing fitted"
-    texts = []
-    for vendor in vendors:
-        try:
-            record = read_record(predictor_folder(name, 0, vendor, left_out), name)
-        except InputError:
-            texts.append(f"{vendor}: not trained")
+    texts = [entry.description]
+    for vendor in ("nvidia", "amd"):
+        folder = find_trained(name, vendor, dies)
+        if folder is None:
+            texts.append(f"{vendor}: not trained" + (" without these devices" if dies else ""))
             continue
-        devices = record.get("devices")
-        words = f"trained on {', '.join(devices)}" if devices else "trained"
-        without = ", ".join(record.get("left_out", ())) or "no device"
-        texts.append(f"{vendor}: {words}, seed {record.get('seed', 0)}, left out: {without}")
-    return f"{entry.description}; " + "; ".join(texts)
+        record = read_record(folder, name)
+        texts.append(f"{vendor}: learned from {', '.join(learned_from(record, vendor))}, seed 0")
+    return "; ".join(texts)
 
 
 def describe_predictors(
-    names: Sequence[str], folder: Path | None, tables: Iterable[str], left_out: tuple[str, ...] = ()
+    names: Sequence[str], folder: Path | None, tables: Iterable[str], dies: Collection[str] = ()
 ) -> dict[str, Any]:
     """Of each predictor what it was fitted on."""
     texts: dict[str, Any] = {}
@@ -85,9 +80,7 @@ def describe_predictors(
         if name == "learned":
             texts[name] = describe_learned(folder, tables)
         elif name == "learned:blind":
-            texts[name] = (
-                "learned, averaged in logarithms over sglang, trtllm and vllm; products of gemm tables only"
-            )
+            texts[name] = "learned, averaged in logarithms over sglang, trtllm and vllm; gemm tables only"
         else:
-            texts[name] = describe_published(name, left_out=left_out)
+            texts[name] = describe_published(name, dies)
     return texts

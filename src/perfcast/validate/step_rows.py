@@ -21,10 +21,10 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
 from perfcast.prediction import Request, build_graph
 from perfcast.published.registry import find_entry, load_cost_model
-from perfcast.published.store import predictor_folder
 from perfcast.validate.pricers import NO_PREDICTOR, UNSUPPORTED
 from perfcast.validate.step_cases import PRINTED, StepCase
 from perfcast.validate.suite import Row
+from perfcast.validate.trained import find_trained
 
 _WEAKEST_FIRST = ("bounded", "extrapolated", "interpolated", "measured")
 
@@ -97,18 +97,18 @@ def forecast_steps(
     graphs: Graphs,
     predictors: Sequence[str],
     folder: Path | None = None,
-    left_out: tuple[str, ...] = (),
+    dies: frozenset[str] = frozenset(),
 ) -> list[Row]:
     """One row per step and predictor, and one for each prediction that the study printed beside it.
 
     Args:
         folder: Weights of the learned forecaster; the shipped ones by default.
-        left_out: Catalog names of devices that published predictors must not have learned from.
+        dies: Published predictors must not have learned from these.
     """
     rows = []
     for case in cases:
         rows += [
-            _row(case, name, _forecast(case, graphs, name, folder, left_out))
+            _row(case, name, _forecast(case, graphs, name, folder, dies))
             for name in predictors
             if is_for_steps(name)
         ]
@@ -122,14 +122,14 @@ def is_for_steps(name: str) -> bool:
 
 
 def _forecast(
-    case: StepCase, graphs: Graphs, name: str, folder: Path | None, left_out: tuple[str, ...]
+    case: StepCase, graphs: Graphs, name: str, folder: Path | None, dies: frozenset[str]
 ) -> StepForecast:
     if case.skipped:
         return StepForecast(skipped=case.skipped)
     graph, device = graphs.get((case.request, case.is_fused)), _device_of(case)
     if graph is None:
         return StepForecast(skipped=UNSUPPORTED)
-    cost_model = _cost_model(name, device, folder, left_out)
+    cost_model = _cost_model(name, device, folder, dies)
     if cost_model is None:
         return StepForecast(skipped=NO_PREDICTOR)
     try:
@@ -159,16 +159,14 @@ def price_step(graph: Graph, cost_model: CostModel, device: Device) -> StepForec
     )
 
 
-def _cost_model(
-    name: str, device: Device, folder: Path | None, left_out: tuple[str, ...]
-) -> CostModel | None:
+def _cost_model(name: str, device: Device, folder: Path | None, dies: frozenset[str]) -> CostModel | None:
     """A predictor as a cost model; None where it is not trained."""
     if name == "learned":
         return LearnedCost(folder=folder)
     if name == "roofline":
         return Roofline()
-    place = predictor_folder(name, 0, device.vendor, left_out)
-    return load_cost_model(name, place) if place.exists() else None
+    place = find_trained(name, device.vendor, dies)
+    return load_cost_model(name, place) if place else None
 
 
 def _printed(case: StepCase, name: str) -> StepForecast:

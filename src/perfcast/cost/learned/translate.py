@@ -175,16 +175,22 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
     return KernelFamily.ATTENTION, (*sizes, *words), 1.0
 
 
+#: Of a table that is looked up, or a cache that one row is put into, the traffic is the part touched.
+_TOUCH_PARTS = frozenset({Kind.EMBEDDING, Kind.INDEXING, Kind.SORT})
+
+
 def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
     traffic = float(operation.memory_traffic_bytes)
     written = float(sum([t.num_bytes for t in operation.outputs]))
     written = min(max(written, 1.0), max(traffic, 1.0))
     elements, shape = 1.0, tuple[int, ...]()
+    touches_all = operation.kind not in _TOUCH_PARTS
     for tensor in (*operation.inputs, *operation.outputs):
-        # Of a table that is looked up, or a cache that one row is put into, the traffic is the part touched.
-        count = min(float(math.prod(tensor.shape)), traffic * 8 / tensor.dtype.bits)
+        count = math.prod(tensor.shape)
+        if not touches_all:
+            count = min(count, int(traffic * 8 / tensor.dtype.bits))
         if count > elements or not shape:
-            elements, shape = max(count, 1.0), tensor.shape
+            elements, shape = float(max(count, 1)), tensor.shape
     stated = operation.attribute("row") if operation.attributes else None
     length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
     length = min(length, elements)
