@@ -86,7 +86,7 @@ class TestFit:
             measurements[index] = replace(measurements[index], seconds=50 * measurements[index].seconds)
         line = fit_line("elementwise", "fp32", measurements)
         for m in additions():
-            assert line_seconds(line, m.features)[0] == pytest.approx(m.seconds, rel=0.1)
+            assert line_seconds(line, m.features)[0] == pytest.approx(m.seconds, rel=0.25)
 
     def test_a_negative_slope_is_refused(self) -> None:
         falling = [addition(int(b), 1e-3 / b) for b in np.geomspace(100, 1e6, 12)]

@@ -92,7 +92,7 @@ def _print_skipped(entries: Sequence[Entry], console: Console) -> None:
         mine = [entry for entry in entries if entry["predictor"] == name]
         reasons = ", ".join(f"{entry['value']} {entry['skipped']:,}" for entry in mine)
         total = sum(entry["skipped"] for entry in mine)
-        console.print(f"{name} skipped {total:,} rows: {reasons}", markup=False)
+        console.print(f"{name} skipped {total:,} rows: {reasons}", markup=False, soft_wrap=True)
 
 
 def _side_by_side(title: str, entries: Sequence[Entry]) -> Table:

@@ -34,7 +34,7 @@ def describe_learned(folder: Path | None, tables: Iterable[str]) -> list[str]:
     scored, sentences = set(tables), []
     for model in MODEL_NAMES:
         if not is_trained(model, folder):
-            sentences.append(f"{model}: no trained weights; its rows are skipped")
+            sentences.append(f"{model}: no trained weights; rows that need it, if any, are skipped")
             continue
         record: Mapping[str, Any] = read_content(model, folder or WEIGHTS)["record"]
         sentences.append(f"{model}: {_describe_record(record, scored)}")
@@ -47,7 +47,7 @@ def _describe_record(record: Mapping[str, Any], scored: set[str]) -> str:
     left_out = ", ".join(record["left_out"]) or "no device"
     seen = sorted(scored & set(record["tables"]))
     overlap = (
-        f"tables scored here that it learned from (rows of its devices may have been seen): {', '.join(seen)}"
+        f"of the tables scored here it learned from {', '.join(seen)}, on those devices alone"
         if seen
         else "none of the tables scored here was learned from"
     )

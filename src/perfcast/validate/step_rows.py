@@ -14,14 +14,14 @@ from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.learned.model import LearnedCost
-from perfcast.cost.learned.store import model_names_of
+from perfcast.cost.learned.store import MODEL_NAMES, model_names_of
 from perfcast.cost.learned.translate import translate
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
 from perfcast.prediction import Request, build_graph
 from perfcast.published.registry import find_entry, load_cost_model
-from perfcast.validate.pricers import NO_PREDICTOR, UNSUPPORTED
+from perfcast.validate.pricers import NO_PREDICTOR, UNSUPPORTED, is_trained
 from perfcast.validate.step_cases import PRINTED, StepCase
 from perfcast.validate.suite import Row
 from perfcast.validate.trained import find_trained
@@ -137,6 +137,8 @@ def _forecast(
     except PlanError:
         return StepForecast(skipped=UNSUPPORTED)
     except CalibrationError:
+        if all(is_trained(model, folder) for model in MODEL_NAMES):
+            raise  # a file is damaged, none is missing
         return StepForecast(skipped=NO_PREDICTOR)
 
 

@@ -143,4 +143,4 @@ def test_every_estimate_is_finite_and_not_below_the_roofline(drawn):
 def test_a_larger_batch_never_takes_less(drawn, factor):
     changes = in_groups(drawn)
     more = describe(**(changes | {"batch": changes["batch"] * factor}))
-    assert more.seconds[0] >= describe(**changes).seconds[0] * (1 - 1e-5)
+    assert more.seconds[0] >= describe(**changes).seconds[0] * (1 - 1e-4)

@@ -36,6 +36,10 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 }
 
 
+#: Of one multiprocessor in 16 bits: Blackwell's tensor cores.
+_MOST_FLOPS_PER_CYCLE = 8192.0
+
+
 @dataclass(frozen=True)
 class Figures:
     """Columns of shape [n].
@@ -91,12 +95,23 @@ def collect_figures(
         memory_bytes_per_second=column([d.memory_bytes_per_second for d in devices]),
         memory_bytes=column([d.memory_bytes for d in devices]),
         l2_bytes=column([d.l2_bytes for d in devices]),
-        num_sms=column([d.num_sms for d in devices]),
+        num_sms=column([equivalent_sms(d) for d in devices]),
         clock_hertz=column([d.clock_hertz for d in devices]),
         year=column([d.year for d in devices]),
         power_watts=column([np.nan if d.power_watts is None else d.power_watts for d in devices]),
         uses_matrix_units=uses_matrix_units,
     )
+
+
+def equivalent_sms(device: Device) -> float:
+    """Multiprocessors, or as many as its rate makes of the largest ones that GPUs have.
+
+    A systolic array of a tensor processor does the work of many of them at a time.
+    """
+    widest = max((*device.matrix_flops_per_second.values(), *device.vector_flops_per_second.values()))
+    sixteen_bit = [device.matrix_flops_per_second.get(d) for d in (DType.BF16, DType.FP16)]
+    peak = next((rate for rate in sixteen_bit if rate), widest)
+    return max(float(device.num_sms), peak / (device.clock_hertz * _MOST_FLOPS_PER_CYCLE))
 
 
 def matrix_unit(device: Device, dtype: DType) -> tuple[float, bool]:

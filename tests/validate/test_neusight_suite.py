@@ -137,6 +137,8 @@ def test_a_published_predictor_must_not_have_learned_from_the_die(
     monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path))
     volta, ada = (load_device(name).die for name in ("v100-pcie-32gb", "l4"))
     whole, without = (predictor_folder("neusight", 0, left_out=out) for out in ((), ("v100-pcie-32gb",)))
+    for folder in (whole, without):
+        folder.mkdir(parents=True)
     write_predictor(whole, "neusight", {}, {"left_out": []})
     assert find_trained("neusight", "nvidia", {ada}) == whole
     assert find_trained("neusight", "nvidia", {volta}) is None
