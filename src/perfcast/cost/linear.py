@@ -43,6 +43,7 @@ _HELD_OUT_SHARE = 5
 _OUTLIER_RATIO = 5.0
 _SOFT_SCALE = 0.1
 _MOST_OUTLIERS = 0.2
+_MOST_ROUNDS = 4
 _FLOATS = (DType.FP64, DType.FP32, DType.BF16, DType.FP16, DType.FP8)
 
 
@@ -246,12 +247,19 @@ _UPPER = np.array([1e-2, 1e7 * GIGA, 256.0, 256.0, 256.0, 1e6 * GIGA, 256.0 * MI
 
 
 def _fit_without_outliers(family: str, columns: _Columns) -> FloatArray:
-    """Fit, set aside what lies a factor of five off (at most a fifth of the measurements), fit again."""
+    """Fit, set aside what lies a factor of five off (at most a fifth of the measurements), fit again.
+
+    An outlier that pulls the first fit towards itself shows in the second.
+    """
     fitted = _fit(family, columns)
-    is_outlier = np.abs(_log_seconds(fitted, columns) - np.log(columns.seconds)) > math.log(_OUTLIER_RATIO)
-    if not is_outlier.any() or is_outlier.mean() > _MOST_OUTLIERS:
-        return fitted
-    return _fit(family, columns.where(~is_outlier))
+    was_outlier = np.zeros(len(columns.seconds), dtype=bool)
+    for _ in range(_MOST_ROUNDS):
+        distance = np.abs(_log_seconds(fitted, columns) - np.log(columns.seconds))
+        is_outlier = distance > math.log(_OUTLIER_RATIO)
+        if (is_outlier == was_outlier).all() or is_outlier.mean() > _MOST_OUTLIERS:
+            break
+        fitted, was_outlier = _fit(family, columns.where(~is_outlier)), is_outlier
+    return fitted
 
 
 def _fit(family: str, columns: _Columns) -> FloatArray:
@@ -268,16 +276,25 @@ def _fit(family: str, columns: _Columns) -> FloatArray:
             return _log_seconds(np.exp(full), columns) - np.log(columns.seconds)
 
         bounds = (np.log(_LOWER[free]), np.log(_UPPER[free]))
-        theta = np.clip(fixed[free], bounds[0] + 1e-9, bounds[1] - 1e-9)
-        for scale in (1.0, _SOFT_SCALE):  # coarse first: from afar the sharp loss has no slope to follow
-            result = least_squares(
-                residuals, theta, bounds=bounds, loss="soft_l1", f_scale=scale, max_nfev=400, x_scale="jac"
-            )
-            theta = np.clip(result.x, bounds[0] + 1e-9, bounds[1] - 1e-9)
-        if result.cost < least:
-            full = fixed.copy()
-            full[free] = result.x
-            best, least = np.exp(full), result.cost
+        # Coarse first: from afar the sharp loss has no slope to follow. Sharp at once: from near, outliers
+        # cannot lead it away.
+        for scales in ((1.0, _SOFT_SCALE), (_SOFT_SCALE,)):
+            theta = np.clip(fixed[free], bounds[0] + 1e-9, bounds[1] - 1e-9)
+            for scale in scales:
+                result = least_squares(
+                    residuals,
+                    theta,
+                    bounds=bounds,
+                    loss="soft_l1",
+                    f_scale=scale,
+                    max_nfev=400,
+                    x_scale="jac",
+                )
+                theta = np.clip(result.x, bounds[0] + 1e-9, bounds[1] - 1e-9)
+            if result.cost < least:
+                full = fixed.copy()
+                full[free] = result.x
+                best, least = np.exp(full), result.cost
     assert best is not None
     if not is_product:
         best[2:5] = 0.0
