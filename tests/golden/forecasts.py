@@ -42,6 +42,32 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "h200-sxm",
         {"mode": "prefill", "sequence_length": 512, "dtype": "bf16"},
     ),
+    "gpt2 train bf16, learned": (
+        "gpt2",
+        "h100-sxm",
+        {"batch_size": 4, "dtype": "bf16", "cost_model": "learned"},
+    ),
+    "gpt2 train bf16 compiled, learned": (
+        "gpt2",
+        "l40s",
+        {"batch_size": 4, "dtype": "bf16", "cost_model": "learned", "compile": True},
+    ),
+    "bert-base inference, learned": (
+        "bert-base",
+        "v100-sxm-32gb",
+        {"mode": "prefill", "batch_size": 16, "cost_model": "learned"},
+    ),
+    "llama3.2-1b decode, learned": (
+        "llama3.2-1b",
+        "b200",
+        {
+            "mode": "decode",
+            "batch_size": 16,
+            "sequence_length": 2048,
+            "dtype": "bf16",
+            "cost_model": "learned",
+        },
+    ),
     "dlrm-small train": ("dlrm-small", "t4", {"batch_size": 2048, "optimizer": "sgd"}),
 }
 
