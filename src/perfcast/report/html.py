@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfcast.core.forecast import Forecast, KindTime
 from perfcast.report import figures
 from perfcast.report.json_format import largest_intervals, perfcast_version, tokens_per_second
-from perfcast.report.text import bound_by_kind, describe_fit, describe_peak, describe_workload
+from perfcast.report.text import (
+    bound_by_kind,
+    describe_fit,
+    describe_peak,
+    describe_provenance,
+    describe_workload,
+)
 from perfcast.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -244,8 +250,13 @@ def _headline(forecast: Forecast) -> list[Card]:
         throughput,
         Card("MFU", f"{100 * forecast.mfu:.1f} %", f"HFU {100 * forecast.hfu:.1f} %"),
         Card("Peak memory", format_bytes(memory.peak_bytes), fit, alarm=not memory.fits),
-        Card("Parameters", format_count(forecast.parameter_count), f"cost model: {forecast.cost_model}"),
+        Card("Parameters", format_count(forecast.parameter_count), _cost_model(forecast)),
     ]
+
+
+def _cost_model(forecast: Forecast) -> str:
+    known = describe_provenance(forecast)
+    return f"cost model: {forecast.cost_model}" + (f"; time that is {known}" if known else "")
 
 
 def _roofline(forecast: Forecast) -> str:
@@ -321,10 +332,15 @@ def _operation_table(forecast: Forecast) -> str:
             _share(o.seconds, total),
             Cell(format_bytes(o.output_bytes), o.output_bytes),
             Cell(o.bound_by),
+            Cell(o.provenance),
+            Cell(o.nearest),
         )
         for o in longest
     ]
-    headings = ("Operation", "Phase", "Shapes", "Count", "Time", "Interval", "Share", "Output", "Bound by")
+    headings = (
+        "Operation", "Phase", "Shapes", "Count", "Time", "Interval", "Share", "Output", "Bound by", "Price",
+        "Nearest measurement",
+    )  # fmt: skip
     return table(headings, rows) + _left_out(len(forecast.operations), "different operations")
 
 
