@@ -18,7 +18,9 @@ from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, FRAMEWORKS, trans
 from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, is_unknown, roofline_seconds
 from perfcast.errors import UnknownNameError
 
-MEASURED, BOUNDED = "measured", "bounded"
+BOUNDED = "bounded"
+#: A kernel of at most this many launch floors, mostly overhead, is bound by its launch.
+_SHORT = 3.0
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,10 @@ class LearnedCost:
                 scale = seconds[at] / priced.seconds
                 low[at] = np.maximum(priced.seconds_low * scale, roofline[at])
                 high[at] = priced.seconds_high * scale
-                bound_by[at] = np.where(
-                    priced.overhead_share > 0.5, "launch",
-                    np.where(priced.compute_share >= 1 - priced.overhead_share - priced.compute_share,
-                             "compute", "memory"),
-                )  # fmt: skip
+                is_short = (priced.seconds < _SHORT * launch) & (priced.overhead_share > 0.5)
+                more_compute = priced.compute_share >= 1 - priced.overhead_share - priced.compute_share
+                limit = np.where(more_compute, "compute", "memory")
+                bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
         assert len(seconds) == count
         return Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
