@@ -139,6 +139,8 @@ def test_an_unknown_device_lists_close_ones(perfcast):
         ("--attention", "flash", "Known: sdpa, eager"),
         ("--optimizer", "adamx", "unknown optimizer 'adamx'"),
         ("--cost-model", "rooflin", "Did you mean roofline"),
+        ("--framework", "sglan", "Did you mean sglang"),
+        ("--weights", "/no/such/folder", "perfcast train learned"),
         ("--batch-size", "0", "batch size 0 is not between 1 and"),
         ("--batch-size", "-3", "batch size -3 is not between 1 and"),
         ("--batch-size", "99999999999", "batch size 99999999999 is not between 1 and"),

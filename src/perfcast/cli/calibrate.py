@@ -33,9 +33,9 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     profile = run_calibration(device, progress=Console(stderr=True), quick=quick, restart=restart)
     print_calibration(profile, console)
     console.print(f"wrote {profile_path(device)}", markup=False, soft_wrap=True)
-    console.print(
-        f"wrote {_correct(device)}: the learned forecaster on this device", markup=False, soft_wrap=True
-    )
+    if device != "cpu":
+        path = _correct(device)
+        console.print(f"wrote {path}: the learned forecaster on this device", markup=False, soft_wrap=True)
     if html:
         from perfcast.report.calibration import render_calibration_html
 
@@ -44,13 +44,11 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
 
 
 def _correct(kind: str) -> Path:
-    """Corrections of the learned forecaster from the measurements just made."""
+    """Corrections of the learned forecaster, which knows GPUs, from the measurements just made."""
+    import torch
+
     from perfcast.measure.calibrate import load_seconds
     from perfcast.measure.correct import correct_learned
     from perfcast.prediction import resolve_device
-
-    if kind == "cpu":
-        return correct_learned(resolve_device("cpu"), load_seconds("cpu"), "cpu")
-    import torch
 
     return correct_learned(resolve_device(torch.cuda.get_device_name()), load_seconds(kind), kind)

@@ -32,7 +32,7 @@ def correct_learned(
 
     Args:
         seconds_by_case: Seconds by the key of a case of the designed grid.
-        kind: 'cpu' or 'cuda': whose grid.
+        kind: Whose grid ('cuda').
 
     Raises:
         CalibrationError: None of the cases is a kernel that the forecaster knows.

@@ -46,6 +46,8 @@ def resolve_cost_model(
         raise PlanError(f"--weights is for the learned cost model, not for {name}")
     if framework is not None and name != "learned":
         raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
+    if name == "learned" and device.is_cpu:
+        raise PlanError("learned knows accelerators; the local processor has --cost-model linear")
     if name == "learned":
         from perfcast.cost.learned.corrections import load_corrected
         from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
