@@ -19,6 +19,7 @@ from perfcast.cost.learned.scalars import (
     scalar_offsets,
     solve_scalars,
 )
+from perfcast.cost.learned.sustained import sustained_share
 
 SEGMENT = ("linear", "bf16", "sglang")
 COMPUTING = np.array([0.001, 0.998, 0.001])
@@ -237,3 +238,16 @@ def test_offsets_weigh_a_device_s_scalars_by_the_kernel_s_shares():
     )  # fmt: skip
     assert offsets == pytest.approx([0.4, 0.15, 0.4])
     assert own.tolist() == [True, True, False]
+
+
+def test_a_sibling_with_twice_the_sustained_share_gains_half_of_that_in_logarithms():
+    sibling = device("new")
+    here = sustained_share(sibling, True)
+    known = scalars({("a", SEGMENT): [0.1, 0.3, 0.2]}, sustained={"a": (here / 2, here / 2)})
+    expected = [0.1, 0.3 + 0.5 * np.log(2), 0.2]
+    assert known.expected(sibling, SEGMENT) == pytest.approx(expected)
+
+
+def test_the_shares_of_another_architecture_shift_nothing():
+    known = scalars({("b", SEGMENT): [0.1, 0.3, 0.2]}, sustained={"b": (0.1, 0.1)})
+    assert known.expected(device("new"), SEGMENT) == pytest.approx([0.1, 0.3, 0.2])

@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Physics
+from perfcast.cost.learned.sustained import sustained_share
 
 FloatArray = NDArray[np.float64]
 Segment = tuple[str, ...]
 Architecture = tuple[str, str, str]
 
 NUM_SCALARS = 3
+COMPUTE = 1
 #: Residuals below this count as equally good: robust regression by reweighting.
 _ROBUST = 0.05
 _RIDGE = 10.0
@@ -75,12 +77,14 @@ class DeviceScalars:
         spread: Standard deviation over devices, shape [3].
         trust: How much of the others' mean an unseen device takes, 0 to 1, by ``vendor_key``; leaving
             devices out chose it.
+        sustained: Of each device, the sustained share of ordinary and of matrix units.
     """
 
     values: Mapping[tuple[str, Segment], FloatArray]
     architectures: Mapping[str, Architecture]
     spread: FloatArray
     trust: Mapping[str, float] = field(default_factory=dict)
+    sustained: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def known(self, device: Device, segment: Segment) -> FloatArray | None:
         """Scalars of a trained device for a segment or the nearest coarser one."""
@@ -103,13 +107,27 @@ class DeviceScalars:
                 return self._mean(device, level, members, self._trust(device.vendor, segment[0]))
         return np.zeros(NUM_SCALARS)
 
+    def _shift(self, device: Device, relative: str, level: Segment) -> FloatArray:
+        """Between two devices of one architecture, half of what the law of sustained clocks says differs.
+
+        The physics holds all of it; the relative's scalar shows how far the law was from the truth there.
+        """
+        shift = np.zeros(NUM_SCALARS)
+        if relative in self.sustained and _alike(device, self.architectures[relative]):
+            on_matrix = len(level) > 1 and not level[1].startswith(("fp32", "fp64"))
+            there = self.sustained[relative][on_matrix]
+            shift[COMPUTE] = 0.5 * np.log(sustained_share(device, on_matrix) / there)
+        return shift
+
     def _trust(self, vendor: str, operation: str) -> float:
         return self.trust.get(vendor_key(vendor, operation), 1.0)
 
     def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> FloatArray:
         groups: defaultdict[Architecture, list[FloatArray]] = defaultdict(list)
         for name in members:
-            groups[self.architectures[name]].append(self.values[name, level])
+            groups[self.architectures[name]].append(
+                self.values[name, level] + self._shift(device, name, level)
+            )
         alike = np.array([_alike(device, key) for key in groups])
         means = np.array([np.mean(values, axis=0) for values in groups.values()])
         mean = np.average(means, axis=0, weights=1.0 + _SAME_ARCHITECTURE * alike)
@@ -155,7 +173,9 @@ def fit_scalars(
             )
     spread = np.std([v for (_, level), v in values.items() if level == ()], axis=0) if values else np.ones(3)
     architectures = {d.name: architecture_of(d) for d in devices}
-    return DeviceScalars(values, architectures, np.maximum(np.asarray(spread), 0.05))
+    sustained = {d.name: (sustained_share(d, False), sustained_share(d, True)) for d in devices}
+    floor = np.maximum(np.asarray(spread), 0.05)
+    return DeviceScalars(values, architectures, floor, sustained=sustained)
 
 
 def solve_scalars(
