@@ -83,9 +83,9 @@ def test_errors_are_stated_for_every_operation_format_and_device(narrow):
     assert all(cell.unseen_error > 0 for cell in cells.values())
 
 
-def test_trust_and_shrinkage_are_chosen_for_every_vendor_and_operation_that_was_measured(fitted):
+def test_trust_and_shrinkage_are_chosen_for_every_vendor_operation_and_format_measured(fitted):
     for model, operations in {"product_wide": ("bmm", "linear"), "rows": ("add", "ln", "softmax")}.items():
-        wanted = {vendor_key("nvidia", operation) for operation in operations}
+        wanted = {vendor_key("nvidia", (operation, "fp32", "pytorch")) for operation in operations}
         assert fitted[model].scalars.trust.keys() == fitted[model].shrink.keys() == wanted
 
 

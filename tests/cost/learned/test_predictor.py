@@ -13,7 +13,6 @@ from perfcast.cost.learned.predictor import (
     architecture_code,
     find_spread,
     log_sizes,
-    look_up,
     with_codes,
 )
 
@@ -160,7 +159,7 @@ def test_sizes_are_counted_in_doublings():
     assert log_sizes(products(m=7, n=1, k=0)).tolist() == [[1.0, 3.0, 1.0, 0.0]]
 
 
-def test_a_word_that_the_table_lacks_takes_the_mean():
-    words = np.array(["b", "x"], dtype=object)
-    assert look_up(words, {"a": 1.0, "b": 2.0}).tolist() == [2.0, 1.5]
-    assert look_up(words, {}).tolist() == [0.0, 0.0]
+def test_a_segment_without_a_shrinkage_of_its_own_takes_the_mean(fitted):
+    family = replace(fitted["product_narrow"], shrink={"nvidia|linear|bf16": 0.5, "nvidia|bmm|bf16": 1.0})
+    segments = [("linear", "bf16", "sglang"), ("linear", "fp8", "sglang")]
+    assert family._shrink([load_device("h100-sxm")], segments).tolist() == [[0.5, 0.75]]

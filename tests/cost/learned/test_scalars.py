@@ -198,13 +198,13 @@ def test_an_unseen_device_takes_trust_times_the_mean():
     measured = {("b", SEGMENT): [0.0, 0.4, 0.0], ("c", SEGMENT): [0.0, 0.2, 0.0]}
     stranger = device("new", "turing", "7.5")
     assert scalars(measured).expected(stranger, SEGMENT)[1] == pytest.approx(0.3)
-    half = scalars(measured, trust={"nvidia|linear": 0.5})
+    half = scalars(measured, trust={"nvidia|linear|bf16": 0.5})
     assert half.expected(stranger, SEGMENT)[1] == pytest.approx(0.15)
 
 
 def test_an_unseen_device_of_a_known_architecture_leans_to_it_in_full_trust():
     measured = {("a", SEGMENT): [0.0, 0.8, 0.0], ("b", SEGMENT): [0.0, 0.0, 0.0]}
-    found = scalars(measured, trust={"nvidia|linear": 0.0})
+    found = scalars(measured, trust={"nvidia|linear|bf16": 0.0})
     assert found.expected(device("new"), SEGMENT)[1] == pytest.approx(0.8 * 7 / 8)
     assert found.expected(device("new", capability="8.6"), SEGMENT)[1] == pytest.approx(0.8 * 7 / 8)
     assert found.expected(device("new", "turing", "7.5"), SEGMENT)[1] == 0

@@ -12,7 +12,7 @@ from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, load_family, read_
 PROTOCOL = (
     "known: a tenth of the rows of every device, drawn at random and left out of the training; unseen: "
     "the device's whole architecture left out, scalars and residuals fitted on the others (how far to "
-    "trust them elsewhere was chosen on these very folds, once for each vendor and operation). The "
+    "trust them elsewhere was chosen on these very folds, for each vendor, operation and format). The "
     "constants of the physics were fitted on all training devices once, in both. Mean absolute relative "
     "error, frameworks together, every device alike."
 )

@@ -31,7 +31,7 @@ from perfcast.cost.learned.trees import COMMON, KNOWN, KNOWN_OF_FEW, Trees, Tree
 FloatArray = NDArray[np.float64]
 
 _SHRINKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_TRUSTS = (0.0, 0.5, 1.0)
+_TRUSTS = (0.0, 0.5, 0.75, 1.0)
 _QUANTILES = (0.05, 0.95)
 _HELD_OUT = 0.1
 _LEAST_FOR_QUANTILES = 40
@@ -218,7 +218,7 @@ def _vendor_keys(p: _Prepared) -> tuple[list[str], NDArray[np.int64]]:
     pair = p.rows.device_index * len(p.segments) + p.segment_index
     pairs, which = np.unique(pair, return_inverse=True)
     names = [
-        vendor_key(p.rows.devices[i // len(p.segments)].vendor, p.segments[i % len(p.segments)][0])
+        vendor_key(p.rows.devices[i // len(p.segments)].vendor, p.segments[i % len(p.segments)])
         for i in pairs.tolist()
     ]
     keys, of_pair = np.unique(np.array(names, dtype=str), return_inverse=True)

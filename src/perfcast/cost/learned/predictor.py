@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import SIZES, KernelFamily, KernelTable, encode_words
+from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.scalars import (
@@ -144,8 +144,8 @@ class FittedFamily:
         shares = regime_shares(physics)
         offset, own = scalar_offsets(self.scalars, shares, device_index, devices, segments, segment_index)
         codes = self._codes(kernels, devices, device_index)
-        vendors = np.array([device.vendor for device in devices], dtype=object)[device_index]
-        residual = self._residual(physics, codes, kernels, vendors)
+        shrink = self._shrink(devices, segments)[device_index, segment_index]
+        residual = self._residual(physics, codes, shrink)
         seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
         floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
         seconds = np.maximum(seconds, floor)
@@ -175,21 +175,20 @@ class FittedFamily:
                     table[row, column] = code
         return table[device_index, segment_index] if len(kernels) else np.zeros(0, dtype=np.int64)
 
-    def _residual(
-        self, physics: Physics, codes: NDArray[np.int64], kernels: KernelTable, vendors: NDArray[np.object_]
-    ) -> FloatArray:
+    def _residual(self, physics: Physics, codes: NDArray[np.int64], shrink: FloatArray) -> FloatArray:
         residual = np.zeros(len(physics.seconds))
         known = (codes >= 0) & (self.known is not None)
         if self.known is not None and known.any():
             residual[known] = self.known.predict(with_codes(physics.features[known], codes[known]))
         if not known.all():
-            names = [
-                vendor_key(*pair)
-                for pair in zip(vendors[~known], kernels.word("operation")[~known], strict=True)
-            ]
-            shrink = look_up(np.array(names, dtype=object), self.shrink)
-            residual[~known] = shrink * self.common.predict(physics.features[~known])
+            residual[~known] = shrink[~known] * self.common.predict(physics.features[~known])
         return residual
+
+    def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> FloatArray:
+        """Of each device and segment, shape [devices, segments]; the mean of all where none was chosen."""
+        default = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
+        table = [[self.shrink.get(vendor_key(d.vendor, s), default) for s in segments] for d in devices]
+        return np.array(table, dtype=np.float64).reshape(len(devices), len(segments))
 
     def _beyond(
         self, kernels: KernelTable, segments: Sequence[Segment], segment_index: NDArray[np.int64]
@@ -251,10 +250,9 @@ class FittedFamily:
         index = np.zeros(len(kernels), dtype=np.int64)
         physics = self.describe(kernels, [device], index)
         codes = self._codes(kernels, [device], index)
-        residual = np.log(seconds / physics.seconds) - self._residual(
-            physics, codes, kernels, np.full(len(kernels), device.vendor, dtype=object)
-        )
         segments, segment_index = index_segments(kernels)
+        shrink = self._shrink([device], segments)[0, segment_index]
+        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes, shrink)
         shares, values = regime_shares(physics), dict(self.scalars.values)
         ridge = (_FEW_SHOT_NOISE / np.maximum(self.scalars.spread, _FEW_SHOT_SPREAD)) ** 2
         for number, segment in enumerate(segments):
@@ -266,13 +264,6 @@ class FittedFamily:
                 values[device.name, level] = moved
         architectures = {**self.scalars.architectures, device.name: architecture_of(device)}
         return replace(self, scalars=replace(self.scalars, values=values, architectures=architectures))
-
-
-def look_up(words: NDArray[np.object_], table: Mapping[str, float]) -> FloatArray:
-    """Value of each word; the mean of all for a word that the table lacks."""
-    names, which = encode_words(words)
-    default = float(np.mean(list(table.values()))) if table else 0.0
-    return np.array([table.get(name, default) for name in names], dtype=np.float64)[which]
 
 
 def find_spread(

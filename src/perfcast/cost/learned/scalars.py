@@ -104,7 +104,9 @@ class DeviceScalars:
             related = [name for name in members if self.architectures[name][0] == device.vendor]
             members = related or members
             if members:
-                return self._mean(device, level, members, self._trust(device.vendor, segment[0]))
+                return self._mean(
+                    device, level, members, self.trust.get(vendor_key(device.vendor, segment), 1.0)
+                )
         return np.zeros(NUM_SCALARS)
 
     def _shift(self, device: Device, relative: str, level: Segment) -> FloatArray:
@@ -119,9 +121,6 @@ class DeviceScalars:
             shift[COMPUTE] = 0.5 * np.log(sustained_share(device, on_matrix) / there)
         return shift
 
-    def _trust(self, vendor: str, operation: str) -> float:
-        return self.trust.get(vendor_key(vendor, operation), 1.0)
-
     def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> FloatArray:
         groups: defaultdict[Architecture, list[FloatArray]] = defaultdict(list)
         for name in members:
@@ -134,9 +133,9 @@ class DeviceScalars:
         return np.asarray(mean if alike.any() else trust * mean, dtype=np.float64)
 
 
-def vendor_key(vendor: str, operation: str) -> str:
-    """What is chosen by leaving devices out is chosen for each vendor and operation."""
-    return f"{vendor}|{operation}"
+def vendor_key(vendor: str, segment: Segment) -> str:
+    """What leaving devices out decides is decided for each vendor, operation and format."""
+    return "|".join((vendor, *segment[:2]))
 
 
 def architecture_of(device: Device) -> Architecture:
