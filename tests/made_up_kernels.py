@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table, join_kernel_tables
 from perfcast.cost.learned.family import Physics
-from perfcast.cost.learned.figures import collect_figures
+from perfcast.cost.learned.figures import Figures, collect_figures
 from perfcast.cost.learned.fit import TrainingRows
 from perfcast.cost.learned.scalars import regime_shares
 from perfcast.cost.learned.store import family_of
@@ -123,3 +123,12 @@ _MAKERS = {
     "convolution": _convolutions,
     "attention": _attention,
 }
+
+
+def figures_of(rows: int = 1, **changes: float) -> Figures:
+    """1 PFLOP/s, 3 TB/s, 50 MB of cache, 132 multiprocessors at 2 GHz; 1 for what does not matter here."""
+    values = {
+        "matrix_flops_per_second": 1e15, "memory_bytes_per_second": 3e12, "l2_bytes": 50e6, "num_sms": 132.0,
+        "clock_hertz": 2e9,
+    } | changes  # fmt: skip
+    return Figures(**{field.name: np.full(rows, values.get(field.name, 1.0)) for field in fields(Figures)})

@@ -171,13 +171,7 @@ def launch_floor(vendor: str) -> Figure:
     Raises:
         CatalogError: No figure for this vendor.
     """
-    (path,) = data_files("launch")
-    content = parse_toml(path)
-    try:
-        entry = content["launch_floor"][vendor]
-    except KeyError:
-        raise CatalogError(f"{path.name}: no launch floor for vendor {vendor!r}") from None
-    return parse_figure(entry, content["sources"], f"{path.name}: launch_floor.{vendor}")
+    return _shared_figure("launch", "launch_floor", vendor, "launch floor for vendor")
 
 
 @cache
@@ -187,14 +181,23 @@ def operation_energy(process: str) -> Figure:
     Raises:
         CatalogError: No figure for this process; lists the known ones.
     """
-    (path,) = data_files("process")
+    return _shared_figure("process", "operation_energy", process, "process")
+
+
+def _shared_figure(folder: str, group: str, key: str, what: str) -> Figure:
+    """A figure that many devices share, from the one file of a folder.
+
+    Raises:
+        CatalogError: The file has none for this key; lists those it has.
+    """
+    (path,) = data_files(folder)
     content = parse_toml(path)
     try:
-        entry = content["operation_energy"][process]
+        entry = content[group][key]
     except KeyError:
-        known = ", ".join(content["operation_energy"])
-        raise CatalogError(f"{path.name}: no process {process!r}; known: {known}") from None
-    return parse_figure(entry, content["sources"], f"{path.name}: operation_energy.{process}")
+        known = ", ".join(content[group])
+        raise CatalogError(f"{path.name}: no {what} {key!r}; known: {known}") from None
+    return parse_figure(entry, content["sources"], f"{path.name}: {group}.{key}")
 
 
 def _check_plausible(device: Device, where: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily
-from perfcast.dataset.formats import FORMATS
 from perfcast.dataset.table import RawTable
 from perfcast.units import TERA
 

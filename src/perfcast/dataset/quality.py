@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily
 from perfcast.dataset.draft import UNKNOWN_DEVICE
-from perfcast.dataset.formats import FORMATS
 from perfcast.dataset.measurements import Measurements
 from perfcast.dataset.words import encode, look_up
 from perfcast.dataset.work import least_work

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.formats import FORMATS, Format
 from perfcast.core.kernel import KernelFamily, KernelTable
-from perfcast.dataset.formats import FORMATS, Format
 from perfcast.dataset.words import look_up
 
 FloatArray = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfcast.catalog.devices import find_device_name, load_device_entries
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import join_kernel_tables
+from perfcast.core.kernel import encode_words, join_kernel_tables
 from perfcast.cost.learned.fit import TrainingRows, fit_family
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.scalars import index_segments
@@ -104,7 +104,7 @@ def split_models(measured: Measurements) -> list[tuple[str, Measurements]]:
 def thin(measured: Measurements, most: int) -> Measurements:
     """At most ``most`` rows of each device and segment, drawn evenly with a fixed seed."""
     _, segment = index_segments(measured.kernels)
-    _, device = np.unique(measured.catalog_device.astype(str), return_inverse=True)
+    _, device = encode_words(measured.catalog_device)
     group = device * (segment.max(initial=0) + 1) + segment
     shuffled = np.random.default_rng(0).permutation(len(group))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up_kernels import figures_of
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.cost.learned import experts
 from perfcast.cost.learned.figures import Figures
@@ -30,18 +29,9 @@ def calls(**changes: object) -> KernelTable:
     return build_kernel_table(KernelFamily.EXPERTS, rows, **columns)
 
 
-def device(rows: int = 1, **changes: float) -> Figures:
-    """1 PFLOP/s, 3 TB/s, 50 MB of cache, 132 multiprocessors at 2 GHz; 1 for what does not matter here."""
-    values = {
-        "matrix_flops_per_second": 1e15, "memory_bytes_per_second": 3e12, "l2_bytes": 50e6, "num_sms": 132.0,
-        "clock_hertz": 2e9,
-    } | changes  # fmt: skip
-    return Figures(**{field.name: np.full(rows, values.get(field.name, 1.0)) for field in fields(Figures)})
-
-
 def seconds(figures: Figures | None = None, **changes: object) -> np.ndarray:
     table = calls(**changes)
-    return experts.describe(table, figures or device(len(table))).seconds
+    return experts.describe(table, figures or figures_of(len(table))).seconds
 
 
 def test_every_touched_expert_is_read_once() -> None:
@@ -85,7 +75,7 @@ def test_weights_that_fit_the_cache_are_not_read_again() -> None:
 
 def test_widened_weights_do_not_gain_from_wider_units() -> None:
     bf16, int4 = [
-        seconds(device(matrix_flops_per_second=8e15), num_tokens=16384, dtype=dtype)[0]
+        seconds(figures_of(matrix_flops_per_second=8e15), num_tokens=16384, dtype=dtype)[0]
         for dtype in ("bf16", "int4_wo")
     ]
     assert int4 > 1.5 * bf16
@@ -120,7 +110,7 @@ def test_physics_is_finite_and_no_faster_than_the_roofline(
         num_tokens=tokens, dtype=dtype, framework=framework, operation=operation, distribution=law,
         expert_parallel=ranks,
     )  # fmt: skip
-    figures = device(memory_bytes_per_second=bandwidth, matrix_flops_per_second=peak)
+    figures = figures_of(memory_bytes_per_second=bandwidth, matrix_flops_per_second=peak)
     physics = experts.describe(table, figures)
     assert np.all(np.isfinite(physics.features))
     assert physics.features.shape == (1, len(experts.feature_names))

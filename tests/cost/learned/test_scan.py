@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up_kernels import figures_of
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.cost.learned import scan
-from perfcast.cost.learned.figures import Figures
 
 OPERATIONS = st.sampled_from(sorted(scan.OPERATIONS))
 FRAMEWORKS = st.sampled_from(["sglang", "trtllm", "vllm", "other"])
@@ -29,18 +27,9 @@ def calls(**changes: object) -> KernelTable:
     return build_kernel_table(KernelFamily.SCAN, rows, **columns)
 
 
-def device(rows: int = 1, **changes: float) -> Figures:
-    """1 PFLOP/s, 3 TB/s, 50 MB of cache, 132 multiprocessors at 2 GHz; 1 for what does not matter here."""
-    values = {
-        "matrix_flops_per_second": 1e15, "memory_bytes_per_second": 3e12, "l2_bytes": 50e6, "num_sms": 132.0,
-        "clock_hertz": 2e9,
-    } | changes  # fmt: skip
-    return Figures(**{field.name: np.full(rows, values.get(field.name, 1.0)) for field in fields(Figures)})
-
-
 def seconds(**changes: object) -> np.ndarray:
     table = calls(**changes)
-    return scan.describe(table, device(len(table))).seconds
+    return scan.describe(table, figures_of(len(table))).seconds
 
 
 def test_a_convolution_reads_and_writes_query_key_and_value() -> None:
@@ -108,7 +97,9 @@ def test_physics_is_finite_and_no_faster_than_the_roofline(
     operation: str, framework: str, batch: int, length: int, bandwidth: float, peak: float
 ) -> None:
     table = calls(operation=operation, framework=framework, batch=batch, sequence_length=length)
-    physics = scan.describe(table, device(memory_bytes_per_second=bandwidth, matrix_flops_per_second=peak))
+    physics = scan.describe(
+        table, figures_of(memory_bytes_per_second=bandwidth, matrix_flops_per_second=peak)
+    )
     assert np.all(np.isfinite(physics.features))
     assert physics.features.shape == (1, len(scan.feature_names))
     assert physics.seconds[0] > 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.products import ELEMENT_BYTES, MATRIX_UNITS
@@ -141,8 +141,8 @@ def derive_shapes(kernels: KernelTable, figures: Figures) -> Shapes:
     out = np.floor((size + 2 * padding - kernel) / stride) + 1
     if (out < 1).any():
         raise ValueError(f"convolution: {int((out < 1).sum())} kernels are larger than their padded input")
-    formats, which = np.unique(kernels.word("dtype").astype(str), return_inverse=True)
-    element = np.array([ELEMENT_BYTES[name][0] for name in formats.tolist()])[which]
+    formats, which = encode_words(kernels.word("dtype"))
+    element = np.array([ELEMENT_BYTES[name][0] for name in formats])[which]
     weights = c_out * c_in / groups * kernel**2
     plain = (kernel == 3) & (stride == 1) & (groups == 1) & (element == 4.0)
     return Shapes(

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.routing import TILE_ROWS, Routing, route
@@ -277,8 +277,8 @@ def _features(kernels: KernelTable, figures: Figures, work: Work, steps: Steps) 
 
 def _format_columns(kernels: KernelTable) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bits of a weight, bits of an activation, code of the format."""
-    names, which = np.unique(kernels.word("dtype").astype(str), return_inverse=True)
-    unknown = sorted(set(names.tolist()) - FORMATS.keys())
+    names, which = encode_words(kernels.word("dtype"))
+    unknown = sorted(set(names) - FORMATS.keys())
     if unknown:
         raise ValueError(f"experts: unknown format {', '.join(unknown)}; known are {', '.join(FORMATS)}")
     order = list(FORMATS)

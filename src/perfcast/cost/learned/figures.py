@@ -9,21 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words
 from perfcast.cost.learned.sustained import sustained_share
 
 FloatArray = NDArray[np.float64]
 
-#: Arithmetic of a measured format → the units' element type; the weights' own type follows from it.
-#: 'wo' (weight only) and 'w4a16' formats widen the weights and compute in 16 bits.
+#: Arithmetic of a format by its measured name; fp64 was measured by nobody, but is priced.
 ARITHMETIC: dict[str, DType] = {
-    "fp64": DType.FP64, "fp32": DType.FP32, "tf32": DType.TF32, "bf16": DType.BF16, "fp16": DType.FP16,
-    "fp8": DType.FP8, "fp8_block": DType.FP8, "fp8_static": DType.FP8, "fp8_token": DType.FP8,
-    "nvfp4": DType.FP4, "mxfp4": DType.FP4, "w4a8_mxfp4_mxfp8": DType.FP8,
-    "int8": DType.INT8, "sq": DType.INT8, "int8_wo": DType.BF16, "int4_wo": DType.BF16,
-    "w4a16_mxfp4": DType.BF16, "w4afp8": DType.FP8,
-}  # fmt: skip
+    "fp64": DType.FP64,
+    **{name: description.arithmetic for name, description in FORMATS.items()},
+}
 
 #: Where a device lacks a format, libraries fall back to a wider one at that one's rate.
 _WIDER: dict[DType, tuple[DType, ...]] = {

@@ -16,6 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.kernel import encode_words
+
 FloatArray = NDArray[np.float64]
 
 #: Rows of a block of the grouped products for which padding is counted.
@@ -63,7 +65,7 @@ def route(
     """
     if np.any(expert_parallel > num_experts):
         raise ValueError("expert_parallel is larger than num_experts")
-    names, which = np.unique(distribution.astype(str), return_inverse=True)
+    names, which = encode_words(distribution)
     exponents = np.array([_exponent(name) for name in names])[which]
     keys = np.stack([exponents, num_experts, expert_parallel, num_tokens, experts_per_token], axis=1)
     different, back = _different_rows(keys)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 
@@ -241,8 +241,8 @@ def _features(
 
 def _operations(kernels: KernelTable) -> tuple[FloatArray, NDArray[np.str_]]:
     """Code of each operation, and how it goes through a sequence."""
-    names, which = np.unique(kernels.word("operation").astype(str), return_inverse=True)
-    unknown = sorted(set(names.tolist()) - OPERATIONS.keys())
+    names, which = encode_words(kernels.word("operation"))
+    unknown = sorted(set(names) - OPERATIONS.keys())
     if unknown:
         raise ValueError(f"scan: unknown operation {', '.join(unknown)}; known are {', '.join(OPERATIONS)}")
     order = list(OPERATIONS)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from perfcast.core.formats import SPELLINGS
 from perfcast.core.kernel import KernelFamily
 from perfcast.dataset.draft import Draft, Reader, draft
-from perfcast.dataset.formats import SPELLINGS
 from perfcast.units import MILLI
 
 _SOURCE = "aiconfigurator"
