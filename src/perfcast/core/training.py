@@ -1,0 +1,44 @@
+"""How numbers are kept while a model trains, and by whose program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.errors import UnknownNameError
+
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
+OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon")
+FRAMEWORKS = ("pytorch", "fsdp", "megatron", "nanotron", "deepspeed")
+ATTENTION = ("flash", "math")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Precision, optimizer and program of a training.
+
+    Attributes:
+        dtype: Of the products; 'fp8' computes products in fp8 between bf16 tensors.
+        optimizer: Its state is kept per parameter ('adamw': two fp32 moments; 'adamw_8bit': two of one
+            byte and their scales; 'adafactor': rows and columns; 'muon': one momentum).
+        framework: Whose habits apply: 'pytorch' (autocast with fp32 weights, gradients of their own
+            dtype), 'fsdp' (PyTorch's FSDP2 with mixed precision), 'megatron' (Megatron-LM with
+            Transformer Engine), 'nanotron', 'deepspeed'.
+        attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.
+        fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
+    """
+
+    dtype: str = "bf16"
+    optimizer: str = "adamw"
+    framework: str = "pytorch"
+    attention: str = "flash"
+    fuses_cross_entropy: bool = False
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("optimizer", self.optimizer, OPTIMIZERS),
+            ("framework", self.framework, FRAMEWORKS),
+            ("attention", self.attention, ATTENTION),
+        ):
+            if value not in known:
+                raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
