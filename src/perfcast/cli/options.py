@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from perfcast.errors import PlanError, UnknownNameError
-
-_DEGREES = ("dp", "tp", "pp", "cp", "ep", "vp")
-_PLAN_KEYS = (*_DEGREES, "zero", "sp", "recompute", "schedule")
+from perfcast.cli.plan import is_one_device, parse_plan
+from perfcast.errors import PlanError
 
 Command = Callable[..., Any]
 
@@ -50,25 +48,13 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     Raises:
         PlanError: A plan over several devices, or a key that is not one.
     """
-    if devices != 1:
-        raise PlanError(f"--devices {devices}: this version forecasts one device")
-    return {**options, "recompute": parse_plan(plan)["recompute"]}
-
-
-def parse_plan(text: str) -> dict[str, str]:
-    """``'tp=1,recompute=full'`` → its keys; on one device every degree is 1."""
-    plan = {"recompute": "none"}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or not value:
-            raise PlanError(f"--plan: '{item}' is not KEY=VALUE")
-        if key not in _PLAN_KEYS:
-            raise UnknownNameError("plan key", key, _PLAN_KEYS, f"Known: {', '.join(_PLAN_KEYS)}.")
-        neutral = {"zero": "0", "sp": "0", "schedule": value, "recompute": value}.get(key, "1")
-        if value != neutral:
-            raise PlanError(f"--plan {item}: this version forecasts one device, where {key} is {neutral}")
-        plan[key] = value
-    return plan
+    keys = parse_plan(plan)
+    if not is_one_device(keys, devices):
+        raise PlanError(
+            f"--devices {devices}{f' --plan {plan}' if plan else ''}: this version forecasts times of one device; "
+            "'perfcast memory' knows plans over many"
+        )
+    return {**options, "recompute": keys.get("recompute", "none")}
 
 
 def output_options(*, html: bool, timeline: bool) -> Callable[[Command], Command]:
