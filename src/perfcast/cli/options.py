@@ -50,9 +50,9 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     """
     keys = parse_plan(plan)
     if not is_one_device(keys, devices):
+        asked = f"--devices {devices}" + (f" --plan {plan}" if plan else "")
         raise PlanError(
-            f"--devices {devices}{f' --plan {plan}' if plan else ''}: this version forecasts times of one device; "
-            "'perfcast memory' knows plans over many"
+            f"{asked}: this version forecasts times of one device; 'perfcast memory' knows plans over many"
         )
     return {**options, "recompute": keys.get("recompute", "none")}
 

@@ -40,6 +40,7 @@ def build_plan(keys: dict[str, str], devices: int, batch_size: int, micro_batch_
     """The plan of a number of devices; data parallelism follows where it is not given.
 
     Args:
+        devices: 1, the default, takes as many as the degrees multiply up to.
         batch_size: Sequences of one step, over all devices.
         micro_batch_size: Of one forward; None runs a replica's share at once.
 
@@ -55,12 +56,14 @@ def build_plan(keys: dict[str, str], devices: int, batch_size: int, micro_batch_
     cut = 1
     for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
         cut *= degrees.get(name, 1)
+    if devices == 1:
+        devices = cut * degrees.get("data_parallel", 1)
     if "data_parallel" not in degrees:
         if devices % cut:
             raise PlanError(f"{devices} devices are no multiple of tp · pp · cp = {cut}")
         degrees["data_parallel"] = devices // cut
     replicas = degrees["data_parallel"]
-    if replicas * cut != devices and devices != 1:
+    if replicas * cut != devices:
         raise PlanError(f"dp={replicas} · tp · pp · cp = {replicas * cut}, but there are {devices} devices")
     if batch_size % replicas:
         raise PlanError(f"batch size {batch_size} is no multiple of dp={replicas}")

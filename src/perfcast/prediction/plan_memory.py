@@ -81,11 +81,13 @@ def predict_plan_memory(
 
 
 def default_framework(plan: Plan) -> str:
-    """Whose habits a plan suggests: FSDP for ZeRO 3, Megatron where the model is cut, else PyTorch."""
+    """Whose habits a plan suggests: FSDP's for ZeRO 3, Megatron's where models are cut, else by ZeRO."""
     if plan.zero_stage == 3:
         return "fsdp"
     cuts = plan.tensor_parallel * plan.pipeline_parallel * plan.context_parallel * plan.expert_parallel
-    return "megatron" if cuts > 1 or plan.zero_stage else "pytorch"
+    if cuts > 1:
+        return "megatron"
+    return "deepspeed" if plan.zero_stage else "pytorch"
 
 
 def read_model(model: str) -> tuple[Mapping[str, Any], str | None, int | None]:

@@ -18,6 +18,11 @@ from perfcast.prediction.step_cost import StepCost, estimate_step_cost
 _LARGEST_TENSOR_PARALLEL = 8
 _MOST_CHANGES = 3
 _MOST_COMBINED = 5
+#: Stages that each framework has, and whose habits are known here.
+_ZERO_STAGES = {
+    "pytorch": (1,), "fsdp": (3,), "megatron": (1,), "megatron_local": (1,), "nanotron": (1,),
+    "deepspeed": (1, 2, 3),
+}  # fmt: skip
 
 
 def find_remedies(
@@ -67,7 +72,8 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
         for kind in RECOMPUTE[RECOMPUTE.index(plan.recompute) :]
         if kind in (plan.recompute, "full") or training.attention != "flash"
     ]
-    zero = range(plan.zero_stage, 4 if plan.num_dense_replicas > 1 else plan.zero_stage + 1)
+    stages = _ZERO_STAGES[training.framework] if plan.num_dense_replicas > 1 else ()
+    zero = sorted({plan.zero_stage, *(stage for stage in stages if stage > plan.zero_stage)})
     halvings = [n for n in range(10) if plan.micro_batch_size % 2**n == 0]
     widenings = [
         n
@@ -85,7 +91,7 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
         if halving:
             changes.append(f"micro-batch size {plan.micro_batch_size // 2**halving}")
         if widening:
-            changes.append(f"tp={plan.tensor_parallel * 2**widening}")
+            changes.append(f"tp={plan.tensor_parallel * 2**widening}, sp=1")
         if offload != plan.offload:
             changes.append(f"offload={offload}")
         if not 1 <= len(changes) <= _MOST_CHANGES:

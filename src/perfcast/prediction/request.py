@@ -79,7 +79,7 @@ class Request:
             return
         if ".py:" not in self.model:
             raise PlanError(
-                f"--world-size runs a parallel program of your own, FILE.py:FUNCTION; for {self.model} use --plan"
+                f"--world-size runs a parallel FILE.py:FUNCTION of your own; {self.model} takes --plan"
             )
         if not 0 <= self.rank < self.world_size:
             raise PlanError(f"rank {self.rank} is not one of 0 … {self.world_size - 1}")

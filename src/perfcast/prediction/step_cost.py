@@ -2,8 +2,9 @@
 
     products    6 · parameters · tokens flops, 2 more with full recomputation, and attention's
     weights     each micro-batch reads its weights three times from memory, whatever its size
-    exchange    tensor parallelism: 8 · b·s·h elements a layer and micro-batch; ZeRO 3: two gathers of the
-                weights a micro-batch; ZeRO 2 and 3: one reduction a micro-batch; over the link of a device
+    exchange    tensor parallelism: 8 · b·s·h elements a layer and micro-batch, 12 if recomputed; ZeRO 3: two
+                gathers of the weights a micro-batch; ZeRO 2 and 3: one reduction a micro-batch; all over the
+                link of a device
     bubble      (stages - 1) / (micro-batches · virtual stages) of the rest
     host        an offloaded optimizer: gradients out and weights in over PCIe, moments through host memory;
                 offloaded activations out and in
@@ -112,7 +113,8 @@ def _tensor_exchange_seconds(model: Transformer, plan: Plan, device: Device, tok
     degree = plan.tensor_parallel
     if degree == 1:
         return 0.0
-    num_bytes = 2 * 8 * tokens * model.hidden_size * model.num_layers / plan.pipeline_parallel
+    times = 12 if plan.recompute == "full" else 8
+    num_bytes = 2 * times * tokens * model.hidden_size * model.num_layers / plan.pipeline_parallel
     return num_bytes * (degree - 1) / degree / _link(device, degree)
 
 

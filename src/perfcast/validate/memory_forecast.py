@@ -123,7 +123,9 @@ def _part(stage: StageFootprint, metric: str) -> int:
     """Bytes at the stage's peak that a metric counts."""
     peak = stage.peak
     states = sum(term.num_bytes for term in peak.terms if term.category in _MODEL_STATES)
-    if metric in ("allocated_steady", "model_states"):
+    if metric == "allocated_steady":
+        return next(moment.num_bytes for moment in stage.moments if moment.name == "optimizer")
+    if metric == "model_states":
         return states
     if metric == "activation_peak":
         return peak.num_bytes - states

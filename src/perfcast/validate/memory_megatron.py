@@ -91,6 +91,7 @@ def _read_model(line: Line, name: str) -> Transformer:
         max_positions=length,
         ties_embeddings=not line.flag("untie_embeddings"),
         has_dropout=True,
+        has_attention_dropout=True,
     )
     if line.find("num_experts") is not None:
         model = replace(model, experts=_read_experts(line), has_linear_bias=False, has_qkv_bias=False)
@@ -123,7 +124,7 @@ def _experts(model: Transformer, *, shared: int, dense: int) -> Mapping[str, Any
 
 _ROTATED = {"positions": "rope", "max_positions": 0}
 _PLAIN = {"has_linear_bias": False, "has_qkv_bias": False}
-_MODERN = {**_ROTATED, **_PLAIN, "has_dropout": False}
+_MODERN = {**_ROTATED, **_PLAIN, "has_dropout": False, "has_attention_dropout": False}
 #: What model_config.yaml of some tests changes, by test case.
 _CHANGES: Mapping[str, _Change] = {
     r"bert_": lambda model: _BERT,

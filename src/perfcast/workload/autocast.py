@@ -89,7 +89,9 @@ class CudaAutocast(TorchFunctionMode):
         target: torch.dtype | None = None
         if name in _LOWER_PRECISION:
             target = self._dtype
-        elif name in _FP32 and not (name in ("sum", "prod", "softmax", "log_softmax") and "dtype" in kwargs):
+        elif name in _FP32 and not (
+            name in ("sum", "prod", "softmax", "log_softmax") and kwargs.get("dtype") is not None
+        ):
             target = torch.float32
         elif name in _WIDEST:
             target = _widest((args, tuple(kwargs.values())))

@@ -38,6 +38,7 @@ from perfcast.memory.footprint.moments import (
     recomputed_term,
 )
 from perfcast.memory.footprint.pipeline import chunks_in_flight
+from perfcast.memory.footprint.pytorch import pytorch_stage
 from perfcast.memory.footprint.serving import serving_stage
 from perfcast.memory.footprint.states import state_terms
 from perfcast.memory.footprint.weights import (
@@ -70,10 +71,14 @@ def estimate_footprint(
         PlanError: A plan that cannot cut the model; the message states the equation.
     """
     workspace_bytes = 0 if device is None else cublas_workspace_bytes(device)
+    if training.framework == "pytorch":
+        whole = pytorch_stage(model, plan, training, sequence_length, workspace_bytes)
+        notes = _assumptions(model, plan, training, device)
+        return _with_spread((whole,), "pytorch", _context_bytes(device, plan), notes)
     habits = habits or habits_of(training)
     setting = _settle(model, plan, training, habits, sequence_length, workspace_bytes)
     stages = _stages(setting)
-    notes = _assumptions(model, plan, training)
+    notes = _assumptions(model, plan, training, device)
     footprint = _with_spread(stages, training.framework, _context_bytes(device, plan), notes)
     saved = setting.saved[1] or setting.saved[0]
     return replace(footprint, layer_terms=tuple(layer_term(item) for item in saved))
@@ -206,8 +211,7 @@ def _stage(setting: _Setting, stage: int, weights: StageWeights, held: tuple[Ter
     )
     moments = [moment("optimizer", held)]
     if weights.num_layers:
-        has_experts = weights.num_expert_layers > 0
-        backward = layer_backward_terms(model, plan, training, layout, has_experts=has_experts)
+        backward = layer_backward_terms(model, plan, training, layout, weights)
         again = (recomputed_term(model, plan, training, weights, setting.saved, layout),)
         moments.append(moment("layer backward", held, kept, again, backward))
     if weights.holds_head:
@@ -231,8 +235,14 @@ def _context_bytes(device: Device | None, plan: Plan) -> int:
     return driver_context(device).num_bytes + num_communicators * communicator(device).num_bytes
 
 
-def _assumptions(model: Transformer, plan: Plan, training: Training) -> tuple[str, ...]:
+def _assumptions(
+    model: Transformer, plan: Plan, training: Training, device: Device | None
+) -> tuple[str, ...]:
     notes = [f"habits of {training.framework}; a step in steady state"]
+    if training.framework == "fsdp":
+        notes.append("activations as fused kernels keep them, in the products' format")
+    if device is not None and device.vendor != "nvidia":
+        notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
     if plan.context_parallel > 1:
         notes.append("context parallelism exchanges heads for sequence (all-to-all)")
     if model.experts is not None:

@@ -17,6 +17,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
+from perfcast.errors import PlanError
 from perfcast.memory.footprint.habits import Habits, element_bytes, product_bytes
 from perfcast.memory.footprint.weights import kv_heads_per_rank
 
@@ -69,7 +70,16 @@ class Layout:
 
 
 def lay_out(plan: Plan, training: Training, sequence_length: int) -> Layout:
-    """The layout of one micro-batch."""
+    """The layout of one micro-batch.
+
+    Raises:
+        PlanError: A sequence that context or sequence parallelism cannot cut.
+    """
+    cuts = plan.context_parallel * (plan.tensor_parallel if plan.sequence_parallel else 1)
+    if sequence_length % cuts:
+        raise PlanError(
+            f"a sequence of {sequence_length} is no multiple of the {cuts} parts that cp and sp cut"
+        )
     tokens = math.ceil(plan.micro_batch_size * sequence_length / plan.context_parallel)
     parts = plan.tensor_parallel if plan.sequence_parallel else 1
     return Layout(
@@ -134,7 +144,7 @@ def attention_core(model: Transformer, training: Training, layout: Layout) -> li
         return [Saved("row statistics of attention", 4 * layout.tokens * heads)]
     pairs = layout.tokens * layout.sequence_length * heads
     scores = [Saved("softmax of the scores", layout.element_bytes * pairs)]
-    if model.has_dropout:
+    if model.has_attention_dropout:
         scores.append(Saved("dropout mask of the scores", pairs))
         scores.append(Saved("scores after dropout", layout.element_bytes * pairs))
     return scores
@@ -185,9 +195,10 @@ def _mlp(model: Transformer, habits: Habits, layout: Layout) -> list[Saved]:
     saved = [
         Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
         Saved("input of the MLP", layout.norm_product_rows(model.hidden_size)),
-        Saved("input of the activation", layout.rows(gates * width)),
         Saved("input of MLP down", layout.product_rows(width)),
     ]
+    if model.activation != "relu":  # whose backward reads its output
+        saved.append(Saved("input of the activation", layout.rows(gates * width)))
     if model.is_gated and habits.keeps_gate:
         saved.append(Saved("the gate behind its activation", layout.rows(width)))
     return [*saved, *_dropout_mask(model, layout, "the MLP")]

@@ -54,14 +54,14 @@ def gathered_terms(weights: StageWeights, plan: Plan, habits: Habits) -> tuple[T
     each = habits.compute_weight_bytes
     if plan.reshard_after_forward:
         held = min(whole, largest * (1 + plan.num_prefetched)) + largest
-        formula = f"{each} bytes · {largest:,} · {2 + plan.num_prefetched} + {each} · {outside:,}"
+        formula = f"{each} bytes · ({held:,} of layers + {outside:,})"
     else:
         held = whole + largest
         formula = f"{each} bytes · ({whole:,} + {largest:,}) + {each} · {outside:,}"
     return (
-        Term("gathered weights", Category.PARAMETER, each * (held + outside), formula, _FSDP),
+        Term("gathered weights", Category.TEMPORARY, each * (held + outside), formula, _FSDP),
         Term(
-            "gradient before it is sharded", Category.GRADIENT, 2 * each * largest,
+            "gradient before it is sharded", Category.TEMPORARY, 2 * each * largest,
             f"{each} bytes · {largest:,}, and the copy that is sent", _FSDP,
         ),
     )  # fmt: skip
@@ -87,6 +87,11 @@ def offload_terms(weights: StageWeights, plan: Plan, habits: Habits) -> tuple[Te
     return (
         Term(
             "weights on loan from the host", Category.PARAMETER, each * (2 * largest + outside),
+            f"{each} bytes · (2 · {largest:,} + {outside:,})",
+            "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
+        ),
+        Term(
+            "gradients on their way to the host", Category.GRADIENT, each * (2 * largest + outside),
             f"{each} bytes · (2 · {largest:,} + {outside:,})",
             "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
         ),

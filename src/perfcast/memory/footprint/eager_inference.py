@@ -23,7 +23,7 @@ def inference_moments(setting: Setting, mode: str, num_parameters: int) -> tuple
     inputs = Term("tokens", Category.INPUT, 8 * tokens, f"1 · ({tokens}·8)", "int64")
     base = (weights, inputs, *_cache(setting, mode))
     return (
-        Moment("attention of a layer", (*base, _stream(setting, tokens), _attention(setting, mode, tokens))),
+        Moment("attention of a layer", (*base, _stream(setting, tokens), _attention(setting, tokens))),
         Moment("MLP of a layer", (*base, _stream(setting, tokens), _mlp(setting, tokens))),
         Moment("logits", (*base, *_logits(setting, tokens))),
     )
@@ -57,47 +57,58 @@ def _stream(setting: Setting, tokens: int) -> Term:
     return Term("residual stream", Category.TEMPORARY, rows * size, f"{rows}·{size}", _SOURCE)
 
 
-def _attention(setting: Setting, mode: str, tokens: int) -> Term:
-    """Queries, keys and values, and either three more of the queries' size while they are rotated, or the
-    scores with their softmax: B·h·T·S elements, masked, cast to fp32, their softmax; with keys and values of
-    the whole context copied for every head, and masks.
+def _attention(setting: Setting, tokens: int) -> Term:
+    """Queries, keys and values with either three more of the queries' size while they are rotated, or the
+    scores (see ``_score_bytes``) with keys and values of the whole context copied for every head.
+
+    Latents are expanded to keys and values of the whole context, of which the keys are copied once more to be
+    joined with their rotated part.
     """
-    model, size = setting.model, setting.element_bytes
-    heads = model.num_attention_heads
+    model, size, latent = setting.model, setting.element_bytes, setting.model.latent_attention
+    heads, rows = model.num_attention_heads, setting.batch_size * setting.sequence_length
     queries, keys = heads * model.head_size, model.num_kv_heads * model.head_size
-    features = queries + 2 * keys
-    rows = setting.batch_size * setting.sequence_length
-    is_math = setting.attention == "math" or not model.has_fused_attention
-    num_bytes = tokens * features * size
-    latent = model.latent_attention
+    elements = tokens * (queries + 2 * keys)
     if latent is not None:
         made = 2 * latent.nope_head_size + latent.rope_head_size + latent.value_head_size
-        num_bytes = (tokens * (queries + heads * latent.value_head_size) + rows * heads * made) * size
-        formula = f"({tokens} queries and outputs, {rows}·{heads}·{made} keys and values)·{size}"
-    elif is_math:
-        scores = tokens * heads * setting.sequence_length
-        kinds = (model.num_window_layers > 0) + (model.num_window_layers < model.num_layers)
-        num_bytes += scores * (size + FP32 + (FP32 if size < FP32 else 0))
-        num_bytes += kinds * tokens * setting.sequence_length * size if model.is_causal else 0
-        if heads > model.num_kv_heads:
-            num_bytes += 2 * rows * queries * size
-        formula = f"{tokens}·{features}·{size} + {scores} scores in three forms"
+        elements = tokens * (queries + heads * latent.value_head_size) + rows * heads * made
+    elif _has_scores(setting):
+        elements += 2 * rows * queries if heads > model.num_kv_heads else 0
     else:
-        num_bytes += tokens * 3 * queries * size if model.positions == "rope" else tokens * queries * size
-        formula = f"{num_bytes} of {tokens} tokens"
-    return Term("heads of attention", Category.TEMPORARY, num_bytes, formula, _SOURCE)
+        elements += tokens * queries * (3 if model.positions == "rope" else 1)
+    scores, masks = _score_bytes(setting, tokens)
+    held = scores * (2 if size == FP32 else 5) + masks
+    formula = f"{elements}·{size} + {held} of scores"
+    return Term("heads of attention", Category.TEMPORARY, elements * size + held, formula, _SOURCE)
+
+
+def _has_scores(setting: Setting) -> bool:
+    return setting.attention == "math" or not setting.model.has_fused_attention
+
+
+def _score_bytes(setting: Setting, tokens: int) -> tuple[int, int]:
+    """Bytes of the scores once, B·h·T·S·e, and of the masks, B·T·S·e for each kind of layer; 0 without.
+
+    While they are normalised, scores are held twice in fp32; in fewer bytes masked, cast to fp32 and as
+    softmax, five times their size. The caller keeps them until the layer is done.
+    """
+    model = setting.model
+    if not _has_scores(setting):
+        return 0, 0
+    masks = tokens * setting.sequence_length * setting.element_bytes
+    kinds = (model.num_window_layers > 0) + (model.num_window_layers < model.num_layers)
+    return masks * model.num_attention_heads, masks * kinds if model.is_causal else 0
 
 
 def _mlp(setting: Setting, tokens: int) -> Term:
     """The sum after attention, T·H·e, and what the activation needs: T·F·e twice, gated three times; the
-    parts of gelu_new four times. Experts: see ``_experts``.
+    parts of gelu_new four times; the layer's scores, which a local variable keeps. Experts: ``_experts``.
     """
     model, size = setting.model, setting.element_bytes
     num_bytes = _mlp_copies(model) * tokens * model.ffn_hidden_size * size
     if model.experts is not None:
         dense = num_bytes if model.experts.num_dense_layers else 0
         num_bytes = max(dense, _experts(model, model.experts, tokens, size))
-    num_bytes += tokens * model.hidden_size * size
+    num_bytes += tokens * model.hidden_size * size + sum(_score_bytes(setting, tokens))
     return Term("rows of the MLP", Category.TEMPORARY, num_bytes, f"{num_bytes} of {tokens} tokens", _SOURCE)
 
 

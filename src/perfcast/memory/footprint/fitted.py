@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Measured over estimated peaks: the 5th and 95th percentile; of reserved over allocated median and 95th."""
+    """Measured over estimated peaks, 5th and 95th percentile; reserved over allocated, median and 95th."""
 
     allocated_low: float
     allocated_high: float
@@ -19,9 +19,8 @@ class Spread:
     reserved_high: float
 
 
-def fitted_habits(framework: str) -> dict[str, float]:
-    """Fields of ``Habits`` that no public program states; ``perfcast validate memory --write-spread FILE`` fits
-    them."""
+def fitted_habits(framework: str) -> dict[str, Any]:
+    """Fields of ``Habits`` that no public program states (``perfcast validate memory --write-spread``)."""
     return dict(_load()["habits"].get(framework, {}))
 
 

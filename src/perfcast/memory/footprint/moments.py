@@ -3,8 +3,8 @@
 loss             all waiting activations, logits and what the loss makes of them
 head backward    the same activations, the gradient of the logits, the head's gradient
 layer backward   the same activations and what the last layer's backward works with
-first backward   of the embedding: its dense gradient, when all activations are gone
-optimizer        the states, and what the update works with
+embedding        its dense gradient, when all activations are gone
+optimizer        the states alone: fused updates work in place
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def head_backward_terms(
 
 
 def layer_backward_terms(
-    model: Transformer, plan: Plan, training: Training, layout: Layout, *, has_experts: bool
+    model: Transformer, plan: Plan, training: Training, layout: Layout, weights: StageWeights
 ) -> tuple[Term, ...]:
     """The largest of what the backward of one layer works with, product by product.
 
@@ -148,13 +148,14 @@ def layer_backward_terms(
     hidden = layout.norm_rows(model.hidden_size)
     gathered = layout.rows(model.hidden_size) if plan.sequence_parallel and plan.tensor_parallel > 1 else 0
     gates = 2 if model.is_gated else 1
-    experts = model.experts if has_experts else None
-    if experts is not None:
-        visits = expert_visits(experts, plan, layout)
-        width = experts.ffn_hidden_size / plan.tensor_parallel_of_experts
+    mlp = 0
+    if model.experts is not None and weights.num_expert_layers:
+        visits = expert_visits(model.experts, plan, layout)
+        width = model.experts.ffn_hidden_size / plan.tensor_parallel_of_experts
         mlp = round(layout.element_bytes * visits * ((gates + 1) * width + model.hidden_size)) + hidden
-    else:
-        mlp = layout.rows((gates + 1) * model.ffn_hidden_size / layout.tensor_parallel) + hidden + gathered
+    if weights.num_dense_layers:
+        dense = layout.rows((gates + 1) * model.ffn_hidden_size / layout.tensor_parallel)
+        mlp = max(mlp, dense + hidden + gathered)
     queries, keys, values = head_widths(model, layout.tensor_parallel)
     attention = layout.rows(2 * queries + keys + values) + hidden + gathered
     if training.attention == "math":

@@ -9,6 +9,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
+from perfcast.memory.footprint.activations import head_widths
 from perfcast.memory.footprint.weights import StageWeights, kv_heads_per_rank, split_layers, stage_weights
 
 #: Bytes of an element of weights, and of the cache.
@@ -63,6 +64,8 @@ def weight_term(weights: StageWeights, dtype: str) -> Term:
 def cache_term(model: Transformer, plan: Plan, dtype: str, sequence_length: int, num_layers: int) -> Term:
     """Keys and values of every token so far: 2 · layers · kv heads · head size · bytes a token.
 
+    A pipeline holds the caches of the micro-batches that are under way; layers with a window keep no more
+    tokens than it has.
     Latent attention keeps one compressed vector and the rotated part of the key, whole on every
     tensor-parallel rank.
     """
@@ -72,11 +75,16 @@ def cache_term(model: Transformer, plan: Plan, dtype: str, sequence_length: int,
     else:
         width = 2 * kv_heads_per_rank(model, plan.tensor_parallel) * model.head_size
         formula, source = "2 · kv heads · head size", _CACHE
-    tokens = plan.micro_batch_size * math.ceil(sequence_length / plan.context_parallel)
-    num_bytes = _BYTES[dtype] * num_layers * tokens * width
+    batches = min(plan.num_micro_batches, plan.pipeline_parallel)
+    sequences = plan.micro_batch_size * batches
+    whole = num_layers - round(num_layers * model.num_window_layers / model.num_layers)
+    seen = min(sequence_length, model.sliding_window or sequence_length)
+    rows = whole * math.ceil(sequence_length / plan.context_parallel)
+    rows += (num_layers - whole) * math.ceil(seen / plan.context_parallel)
     return Term(
-        "keys and values", Category.KV_CACHE, num_bytes,
-        f"{_BYTES[dtype]} bytes · {num_layers} layers · {tokens:,} tokens · {formula} = {width}", source,
+        "keys and values", Category.KV_CACHE, _BYTES[dtype] * sequences * rows * width,
+        f"{_BYTES[dtype]} bytes · {sequences} sequences · {rows:,} tokens of layers · {formula} = {width}",
+        source,
     )  # fmt: skip
 
 
@@ -87,8 +95,8 @@ def layer_term(model: Transformer, plan: Plan, dtype: str, new_tokens: int) -> T
     if model.experts is not None:
         chosen = model.experts.experts_per_token * model.experts.ffn_hidden_size
         mlp = max(mlp, (gates + 1) * chosen / plan.tensor_parallel_of_experts)
-    attention = (2 * model.num_attention_heads + 2 * model.num_kv_heads) * model.head_size
-    width = 2 * model.hidden_size + max(mlp, attention / plan.tensor_parallel)
+    queries, keys, values = head_widths(model, plan.tensor_parallel)
+    width = 2 * model.hidden_size + max(mlp, 2 * queries + keys + values)
     each = max(_BYTES[dtype], 2)
     return Term(
         "one layer's activations", Category.ACTIVATION, round(each * new_tokens * width),

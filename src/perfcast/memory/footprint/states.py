@@ -48,7 +48,7 @@ def weight_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
 
 def gradient_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
     """The buffer of summed gradients; sharded from ZeRO 2 on."""
-    each = habits.gradient_bytes
+    each = 0 if plan.offload == "parameters" else habits.gradient_bytes
     return _per_parameter(
         "gradients", Category.GRADIENT, each, weights, plan, plan.zero_stage >= 2, habits.source
     )

@@ -176,6 +176,7 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
         raise PlanError(
             f"tp={tensor_parallel} neither divides {model.num_kv_heads} kv heads nor is a multiple of them"
         )
+    _check_context(model, plan)
     if model.ffn_hidden_size % tensor_parallel:
         raise PlanError(f"tp={tensor_parallel} does not divide an MLP of {model.ffn_hidden_size}")
     if model.experts is None:
@@ -189,6 +190,13 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
             f"pp={plan.pipeline_parallel} · vp={plan.virtual_stages_per_rank} = {stages} chunks need at "
             f"least as many layers; the model has {model.num_layers}"
         )
+
+
+def _check_context(model: Transformer, plan: Plan) -> None:
+    """Heads are exchanged for sequence, so they must divide once more."""
+    heads = model.num_attention_heads // plan.tensor_parallel
+    if heads % plan.context_parallel:
+        raise PlanError(f"cp={plan.context_parallel} does not divide the {heads} attention heads of a rank")
 
 
 def _check_expert_degrees(experts: Experts, plan: Plan) -> None:
