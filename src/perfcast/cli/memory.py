@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perfcast.core.footprint import PlanMemory
     from perfcast.core.forecast import Forecast
     from perfcast.core.largest import Largest
+    from perfcast.prediction import Request
 
 
 @click.command()
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
 )
+@click.option("--closed-form", is_flag=True, help="Compare with the closed form, difference by difference.")
 @output_options(html=True, timeline=False)
 def memory(
     model: str,
@@ -37,6 +39,7 @@ def memory(
     allocator: str,
     fit: bool,
     framework: str | None,
+    closed_form: bool,
     json_path: str | None,
     html: str | None,
     **options: Any,
@@ -50,7 +53,7 @@ def memory(
     is known; the forecast is then of that size.
     """
     from perfcast.files import check_writable
-    from perfcast.prediction import predict_memory
+    from perfcast.prediction import Request, predict_memory
 
     for path in (json_path, html):
         check_writable(path)
@@ -69,6 +72,19 @@ def memory(
     else:
         forecast = predict_memory(model, device, allocator=allocator, **request_options(**options))
     _write(forecast, largest, json_path, html)
+    if closed_form:
+        _print_comparison(forecast, Request(model=model, **request_options(**options)), json_path)
+
+
+def _print_comparison(forecast: Forecast, request: Request, json_path: str | None) -> None:
+    from rich.console import Console
+
+    from perfcast.prediction.closed_form import compare_with_closed_form
+    from perfcast.report.memory_text import print_comparison
+
+    print_comparison(
+        compare_with_closed_form(request, forecast), Console(highlight=False, stderr=json_path == "-")
+    )
 
 
 def _predict_plan(

@@ -50,7 +50,7 @@ def predict_plan_memory(
         raise UnknownNameError("mode", mode, MODES, f"Known: {', '.join(MODES)}.")
     target = resolve_device(device) if isinstance(device, str) else device
     config, architecture, own_length = read_model(model)
-    transformer = _transformer(config, architecture, model)
+    transformer = to_transformer(config, architecture, model)
     length = own_length if sequence_length is None else sequence_length
     if length is None:
         raise ModelError(f"{model} states no sequence length; give --sequence-length")
@@ -109,7 +109,12 @@ def read_model(model: str) -> tuple[Mapping[str, Any], str | None, int | None]:
     return entry.config, entry.architecture, length
 
 
-def _transformer(config: Mapping[str, Any], architecture: str | None, model: str) -> Transformer:
+def to_transformer(config: Mapping[str, Any], architecture: str | None, model: str) -> Transformer:
+    """Sizes of a config.
+
+    Raises:
+        ModelError: No closed form describes the model.
+    """
     from perfcast.workload.transformer import read_transformer
 
     try:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from perfcast.core.forecast import AliveTensors, Forecast, MemoryForecast, ReservedMemory
 from perfcast.core.largest import Largest
+from perfcast.memory.compare import Comparison
 from perfcast.report.tables import new_grid, new_table, plain, print_table, words
 from perfcast.report.text import (
     category_table,
@@ -40,6 +41,32 @@ def print_memory(forecast: Forecast, console: Console) -> None:
     console.print(Text(f"Peak {describe_peak(memory)}"))
     print_table(console, _alive_table(memory))
     print_assumptions(forecast.assumptions, console)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """The closed form beside the captured step: both peaks, and every difference by name."""
+    table = new_table("Closed form and captured step")
+    for heading, justify in (
+        ("Name", "left"),
+        ("Closed form", "right"),
+        ("Captured", "right"),
+        ("", "right"),
+    ):
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    table.add_row(
+        f"peak ({comparison.moment})",
+        format_bytes(comparison.closed_form_bytes),
+        format_bytes(comparison.graph_bytes),
+        f"{100 * comparison.relative_error:+.2f} %",
+    )
+    for row in comparison.differences[:MAX_TENSORS]:
+        table.add_row(
+            f"{words(row.category)}: {row.name}",
+            format_bytes(row.closed_form_bytes),
+            format_bytes(row.graph_bytes),
+            f"{'-' if row.difference_bytes < 0 else '+'}{format_bytes(abs(row.difference_bytes))}",
+        )
+    print_table(console, table)
 
 
 def print_largest(largest: Largest, console: Console) -> None:
