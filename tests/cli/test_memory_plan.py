@@ -84,6 +84,24 @@ def test_a_framework_is_followed(tiny: str, capsys: pytest.CaptureFixture[str]):
     assert data["training"]["framework"] == "deepspeed"
 
 
+def test_a_plan_alone_says_how_many_devices_there_are(tiny: str, capsys: pytest.CaptureFixture[str]):
+    data = written(capsys, tiny, "--plan", "tp=2,pp=2")
+    assert (data["world_size"], data["training"]["framework"]) == (4, "megatron")
+
+
+@pytest.mark.parametrize("dtype", ["fp8"])
+@pytest.mark.parametrize("optimizer", ["adamw_8bit", "adafactor", "muon"])
+def test_formats_and_optimizers_of_plans_are_in_the_help_and_are_taken(
+    tiny: str, dtype: str, optimizer: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["memory", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{dtype} for plans" in shown
+    assert "adamw_8bit, adafactor, muon for plans" in shown
+    arguments = ("--plan", "tp=2", "--optimizer", optimizer, "--dtype", dtype, "--device", "h100-sxm")
+    assert written(capsys, tiny, *arguments)["training"]["optimizer"] == optimizer
+
+
 def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_path: Path):
     path = tmp_path / "plan.html"
     assert called(capsys, tiny, "--devices", "2", "--batch-size", "2", "--html", str(path))[0] == 0
@@ -111,6 +129,21 @@ def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_
         ("--devices 2 --batch-size 2 --framework megatro", "Did you mean megatron"),
         ("--devices 2 --batch-size 2 --mode decode --fit", "inference has none to weigh"),
         ("--devices 2 --batch-size 2 --largest-batch", "are of one device"),
+        ("--devices 2 --batch-size 2 --compile", "--compile: of a captured model"),
+        (
+            "--devices 2 --batch-size 2 --optimizer-implementation fused",
+            "--optimizer-implementation: of a captured model",
+        ),
+        ("--devices 2 --batch-size 2 --closed-form", "--closed-form: of a captured model"),
+        ("--devices 2 --batch-size 2 --world-size 2", "--world-size: of a captured model"),
+        ("--mode decode --framework fsdp", "--framework fsdp: of a training"),
+        (
+            "--plan tp=2 --mode prefill --attention eager",
+            "--mode prefill under a plan has fused attention only",
+        ),
+        ("--plan tp=2 --framework pytorch", "framework pytorch keeps the model whole (tensor parallel 2)"),
+        ("--plan pp=2,schedule=interleaved", "schedule=interleaved with vp=1"),
+        ("--plan cp=3 --sequence-length 33", "cp=3 does not divide the 4 attention heads"),
     ],
 )
 def test_bad_plans_exit_with_2_and_one_line(

@@ -53,6 +53,20 @@ def test_the_share_of_a_replica_is_one_micro_batch_unless_it_is_cut():
     assert (cut.micro_batch_size, cut.num_micro_batches) == (2, 2)
 
 
+@pytest.mark.parametrize(("text", "devices"), [("tp=8", 8), ("tp=2,pp=4", 8), ("dp=4,tp=2,cp=2", 16)])
+def test_one_device_takes_as_many_as_the_degrees_multiply_up_to(text: str, devices: int):
+    plan = built(text, 1)
+    assert (plan.world_size, plan.global_batch_size) == (devices, 8)
+
+
+def test_chunks_bring_their_schedule_and_no_other():
+    assert built("pp=2,vp=2").schedule == "interleaved"
+    with pytest.raises(PlanError, match="schedule=gpipe with vp=2"):
+        built("pp=2,vp=2,schedule=gpipe")
+    with pytest.raises(PlanError, match="schedule=interleaved with vp=1"):
+        built("pp=2,schedule=interleaved")
+
+
 def test_every_key_reaches_the_plan():
     plan = built(
         "dp=4,tp=2,pp=2,cp=2,ep=4,etp=2,vp=2,sp=0,reshard=0,recompute=selective,offload=optimizer,zero=3,prefetch=2",

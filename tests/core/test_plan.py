@@ -50,6 +50,15 @@ def test_replicas_of_experts_times_their_groups_are_the_ranks_of_a_stage(
     assert groups == plan.ranks_per_stage
 
 
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("interleaved", 1), ("1f1b", 2), ("gpipe", 2), ("zero_bubble", 3)]
+)
+def test_the_interleaved_schedule_and_no_other_has_several_chunks_a_rank(schedule: str, chunks: int):
+    with pytest.raises(PlanError, match=f"schedule={schedule} with vp={chunks}"):
+        Plan(pipeline_parallel=2, schedule=schedule, virtual_stages_per_rank=chunks)
+    assert Plan(pipeline_parallel=2, schedule="interleaved", virtual_stages_per_rank=2).world_size == 2
+
+
 def test_expert_groups_that_do_not_divide_are_refused_with_the_equation():
     with pytest.raises(PlanError, match=r"dp=3 · cp=1 · tp=2 = 6 ranks are no multiple of ep=4 · etp=1 = 4"):
         Plan(data_parallel=3, tensor_parallel=2, expert_parallel=4)

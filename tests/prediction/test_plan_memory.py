@@ -62,7 +62,11 @@ def test_the_count_is_that_of_the_module(name: str, parameters: int):
     [
         (Plan(data_parallel=8), "pytorch"),
         (Plan(data_parallel=8, zero_stage=3), "fsdp"),
-        (Plan(data_parallel=8, zero_stage=1), "megatron"),
+        (Plan(data_parallel=8, zero_stage=1), "deepspeed"),
+        (Plan(data_parallel=8, zero_stage=2), "deepspeed"),
+        (Plan(data_parallel=4, tensor_parallel=2, zero_stage=1), "megatron"),
+        (Plan(data_parallel=4, tensor_parallel=2, zero_stage=3), "fsdp"),
+        (Plan(data_parallel=2, expert_parallel=2), "megatron"),
         (Plan(tensor_parallel=2), "megatron"),
         (Plan(pipeline_parallel=2), "megatron"),
         (Plan(context_parallel=2), "megatron"),

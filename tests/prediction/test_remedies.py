@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -8,20 +10,29 @@ from builders import made_up_device
 from perfcast.core.footprint import Remedy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.remedies import find_remedies
 from perfcast.units import MIB
 from small_transformers import gpt
 
 TRAINING = Training(framework="megatron")
+LITTLE = gpt()
 PLAN = Plan(data_parallel=4, micro_batch_size=4, num_micro_batches=2)
 S = 256
 
 
 @cache
-def remedies(capacity_mib: int, plan: Plan = PLAN) -> tuple[Remedy, ...]:
+def remedies(
+    capacity_mib: int, plan: Plan = PLAN, training: Training = TRAINING, model: Transformer = LITTLE
+) -> tuple[Remedy, ...]:
     device = made_up_device(memory_bytes=capacity_mib * MIB)
-    return find_remedies(gpt(), plan, TRAINING, S, device)
+    return find_remedies(model, plan, training, S, device)
+
+
+def alone(**asked: Any) -> set[str]:
+    """Changes that lower the need by themselves; nothing fits."""
+    return {remedy.changes[0] for remedy in remedies(10, **asked) if len(remedy.changes) == 1}
 
 
 def need_mib(plan: Plan = PLAN) -> int:
@@ -68,10 +79,47 @@ def test_combinations_are_offered_only_where_they_fit():
 
 
 def test_every_lever_that_helps_is_tried_alone():
-    """Tensor parallelism of so small a model saves less than its communicator takes."""
-    changes = {remedy.changes[0] for remedy in remedies(10) if len(remedy.changes) == 1}
-    assert {"recompute=full", "zero=1", "zero=2", "micro-batch size 1", "offload=optimizer"} <= changes
-    assert "tp=2" not in changes
+    """Two tensor-parallel ranks of so small a model save less than their communicator takes, four more."""
+    assert alone() == {
+        "recompute=full",
+        "zero=1",
+        "micro-batch size 2",
+        "micro-batch size 1",
+        "offload=optimizer",
+        "tp=4, sp=1",
+    }
+
+
+def test_tensor_parallelism_comes_with_sequence_parallelism():
+    found = remedies(10, model=gpt(hidden=1024))
+    wider = {remedy.changes: remedy.plan for remedy in found if remedy.changes[0].startswith("tp=")}
+    assert [changes for changes in wider if len(changes) == 1] == [("tp=2, sp=1",), ("tp=4, sp=1",)]
+    assert all(plan.sequence_parallel for plan in wider.values())
+
+
+@pytest.mark.parametrize(
+    ("framework", "stages"),
+    [("pytorch", {1, 3}), ("fsdp", {3}), ("megatron", {1}), ("nanotron", {1}), ("deepspeed", {1, 2, 3})],
+)
+def test_only_what_a_framework_shards_is_offered(framework: str, stages: set[int]):
+    changes = alone(training=Training(framework=framework))
+    offered = {
+        int(change.split()[0].removeprefix("zero=")) for change in changes if change.startswith("zero=")
+    }
+    assert offered == stages
+
+
+def test_what_plain_pytorch_cannot_do_is_offered_with_who_can():
+    changes = alone(training=Training(framework="pytorch"))
+    own = {"recompute=full", "zero=1", "micro-batch size 2", "micro-batch size 1"}
+    assert own <= changes
+    assert {change.rpartition(" ")[2] for change in changes - own} <= {"(fsdp)", "(megatron)", "(deepspeed)"}
+    assert "zero=3 (fsdp)" in changes
+
+
+def test_selective_recomputation_is_offered_where_scores_are_kept():
+    assert "recompute=selective" not in alone()
+    assert "recompute=selective" in alone(training=replace(TRAINING, attention="math"))
 
 
 def test_a_plan_that_uses_every_lever_has_no_remedy_left():

@@ -57,6 +57,12 @@ def test_zero_gathers_and_reduces_per_micro_batch(zero: int, passes: int):
     assert cost(plan).data_exchange_seconds == pytest.approx(num_bytes / (0.8 * 32e9))
 
 
+def test_full_recomputation_exchanges_half_as_much_again():
+    plan = Plan(tensor_parallel=4, sequence_parallel=True)
+    once, again = (cost(replace(plan, recompute=r)).tensor_exchange_seconds for r in ("none", "full"))
+    assert again == pytest.approx(1.5 * once)
+
+
 def test_keeping_gathered_weights_saves_a_gather():
     plan = Plan(data_parallel=4, num_micro_batches=4, zero_stage=3)
     both = [cost(replace(plan, reshard_after_forward=again)).data_exchange_seconds for again in (True, False)]

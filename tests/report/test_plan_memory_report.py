@@ -25,6 +25,7 @@ from perfcast.report.plan_memory_text import describe_need, describe_plan, print
 from perfcast.units import GIB
 from small_transformers import gpt
 
+MEGATRON = Training(framework="megatron")
 HOSTILE = "<script>alert(1)</script>[red]"
 PLAN = Plan(
     data_parallel=2, tensor_parallel=2, pipeline_parallel=4, num_micro_batches=8, sequence_parallel=True
@@ -32,7 +33,7 @@ PLAN = Plan(
 
 
 def result(plan: Plan = PLAN, capacity_bytes: int = 8 * GIB, layers: int = 16, **changes: Any) -> PlanMemory:
-    device, training, model = made_up_device(memory_bytes=capacity_bytes), Training(), gpt(layers=layers)
+    device, training, model = made_up_device(memory_bytes=capacity_bytes), MEGATRON, gpt(layers=layers)
     whole = PlanMemory(
         model="gpt",
         device=device.name,

@@ -115,4 +115,4 @@ def _stage(number: int, states: int, activations: int) -> StageFootprint:
         Term("weights", Category.PARAMETER, states, "p", "made up"),
         Term("layer activations", Category.ACTIVATION, activations, "a", "made up"),
     )
-    return StageFootprint(number, (Moment("backward", terms),))
+    return StageFootprint(number, (Moment("optimizer", terms[:1]), Moment("backward", terms)))

@@ -63,6 +63,7 @@ def memory(
     if fit or framework or not is_one_device(keys, options["devices"]):
         if largest_batch or largest_sequence or allocator:
             raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
+        _refuse_what_plans_ignore(framework, closed_form, options)
         _write_plan(_predict_plan(model, device, keys, framework, fit, options), json_path, html)
         return
     largest = None
@@ -85,6 +86,33 @@ def _print_comparison(forecast: Forecast, request: Request, json_path: str | Non
     print_comparison(
         compare_with_closed_form(request, forecast), Console(highlight=False, stderr=json_path == "-")
     )
+
+
+def _refuse_what_plans_ignore(framework: str | None, closed_form: bool, options: dict[str, Any]) -> None:
+    """Options that the closed form of a plan has no use for.
+
+    Raises:
+        UsageError: One of them is given.
+    """
+    given = {
+        "--compile": options["compile"],
+        "--optimizer-implementation": options["optimizer_implementation"],
+        "--closed-form": closed_form,
+        "--world-size": options["world_size"],
+    }
+    refused = [name for name, value in given.items() if value]
+    if refused:
+        raise click.UsageError(
+            f"{', '.join(refused)}: of a captured model; a plan has a closed form of its own"
+        )
+    if options["mode"] not in ("prefill", "decode"):
+        return
+    if framework:
+        raise click.UsageError(f"--framework {framework}: of a training; --mode {options['mode']} has none")
+    if options["attention"] == "eager":
+        raise click.UsageError(
+            f"--attention eager: --mode {options['mode']} under a plan has fused attention only"
+        )
 
 
 def _predict_plan(

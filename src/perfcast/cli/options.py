@@ -28,10 +28,16 @@ def workload_options(function: Command) -> Command:
             click.option("--micro-batch-size", type=int, help="Of one forward; default: the batch size."),
             click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
             click.option(
-                "--dtype", default="fp32", show_default=True, help="fp32, tf32, bf16, fp16 or fp64."
+                "--dtype",
+                default="fp32",
+                show_default=True,
+                help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans.",
             ),
             click.option(
-                "--optimizer", default="adamw", show_default=True, help="adamw, adam, sgd, momentum, none."
+                "--optimizer",
+                default="adamw",
+                show_default=True,
+                help="adamw, adam, sgd, momentum, none; adamw_8bit, adafactor, muon for plans.",
             ),
             click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
             click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),

@@ -20,7 +20,7 @@ _MOST_CHANGES = 3
 _MOST_COMBINED = 5
 #: Stages that each framework has, and whose habits are known here.
 _ZERO_STAGES = {
-    "pytorch": (1,), "fsdp": (3,), "megatron": (1,), "megatron_local": (1,), "nanotron": (1,),
+    "pytorch": (1, 3), "fsdp": (3,), "megatron": (1,), "megatron_local": (1,), "nanotron": (1,),
     "deepspeed": (1, 2, 3),
 }  # fmt: skip
 
@@ -38,13 +38,16 @@ def find_remedies(
     singles: list[Remedy] = []
     combined: list[Remedy] = []
     for changes, changed in _variants(plan, training):
+        run_by = _run_by(training, changed)
         try:
-            footprint = estimate_footprint(model, changed, training, sequence_length, device=device)
+            footprint = estimate_footprint(model, changed, run_by, sequence_length, device=device)
         except PlanError:
             continue
+        if run_by.framework != training.framework:
+            changes = (*changes[:-1], f"{changes[-1]} ({run_by.framework})")
         if footprint.device_bytes >= needed:
             continue
-        cost = estimate_step_cost(model, changed, training, sequence_length, device)
+        cost = estimate_step_cost(model, changed, run_by, sequence_length, device)
         remedy = Remedy(
             changes=changes,
             plan=changed,
@@ -60,6 +63,17 @@ def find_remedies(
         cheapest = min(r.extra_seconds for r in singles if r.fits)
         fitting = [r for r in fitting if r.extra_seconds < cheapest]
     return (*singles, *fitting[:_MOST_COMBINED])
+
+
+def _run_by(training: Training, plan: Plan) -> Training:
+    """Whose program runs a changed plan: plain PyTorch hands over what it cannot do itself."""
+    if training.framework != "pytorch":
+        return training
+    if plan.zero_stage == 3:
+        return replace(training, framework="fsdp")
+    if plan.tensor_parallel > 1:
+        return replace(training, framework="megatron")
+    return replace(training, framework="deepspeed") if plan.offload != "none" else training
 
 
 def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...], Plan]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.errors import InputError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.memory.footprint.habits import Habits, habits_of
 from perfcast.validate.memory_case import MemoryCase
@@ -33,6 +34,8 @@ _FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     },
 }
 _MOST_EVALUATIONS = 400
+#: Of a framework, for percentiles of its own.
+_FEWEST_PEAKS = 20
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def fit_memory(places: Sequence[Path], say: Callable[[str], None] = lambda text:
     """Habits and spreads from the fitting half of the tables.
 
     Raises:
-        InputError: No table of measured memory.
+        InputError: No table of measured memory, or too few measurements.
     """
     every = [case for case in read_memory_cases(places) if _is_usable(case) and is_fitting_half(case.label)]
     habits = {}
@@ -131,9 +134,13 @@ def _spreads(
             for case in cases
             if _framework(case) == framework and case.metric == "allocated" and _states_attention(case)
         ]
-        if len(chosen) >= 20:
+        if len(chosen) >= _FEWEST_PEAKS:
             allocated[framework] = _ratios(chosen, habits.get(framework, {}))
     reserved = [c for c in cases if c.metric == "reserved"]
+    if not allocated:
+        raise InputError(f"a spread takes at least {_FEWEST_PEAKS} measured peaks of one framework")
+    if not reserved:
+        raise InputError("no measured reserve of PyTorch's allocator in the half that is fitted on")
     twins = [replace(case, metric="allocated") for case in reserved]
     over = np.concatenate([_ratios([twin], habits.get(_framework(twin), {})) for twin in twins])
     groups = {**allocated, "any": np.concatenate(list(allocated.values()))}

@@ -74,6 +74,18 @@ def test_selective_recomputation_saves_70_percent_of_gpt3_and_65_of_mt_nlg(
     assert 1 - selective / everything == pytest.approx(saved_share, abs=0.005)
 
 
+def test_dropping_hidden_rows_alone_keeps_no_dropped_scores():
+    model = gpt(has_attention_dropout=False)
+    names = {name for name in kept(model, Plan(), PAPER) if "scores" in name}
+    assert names == {"softmax of the scores"}
+    assert "dropout mask behind attention" in kept(model, Plan(), PAPER)
+
+
+def test_relu_keeps_its_output_alone():
+    gone = total(gpt(), Plan()) - total(gpt(activation="relu"), Plan())
+    assert gone == kept(gpt(), Plan())["input of the activation"] == 2 * S * 4 * H
+
+
 def test_the_matrix_of_scores_is_kept_three_times_with_dropout_and_once_without():
     """Softmax and dropped scores of two bytes, a mask of one: 5 · a · s² · b; 2 without dropout."""
     names = ("softmax of the scores", "dropout mask of the scores", "scores after dropout")

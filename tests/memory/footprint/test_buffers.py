@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.plan import Plan
+from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.memory.footprint.activations import lay_out
 from perfcast.memory.footprint.buffers import (
@@ -55,9 +56,13 @@ def test_zero_2_gathers_nothing():
     assert gathered(replace(FSDP, zero_stage=2)) == []
 
 
-def test_parameters_on_the_host_lend_two_layers_and_the_tables():
+def test_gathered_weights_and_the_gradient_before_it_is_sharded_are_no_states():
+    assert {term.category for term in gathered_terms(STAGE, FSDP, habits())} == {Category.TEMPORARY}
+
+
+def test_parameters_on_the_host_lend_two_layers_and_the_tables_and_send_as_many_gradients():
     lent = [t.num_bytes for t in offload_terms(STAGE, Plan(offload="parameters"), habits())]
-    assert lent == [2 * (2 * 1000 + 1000)]
+    assert lent == [2 * (2 * 1000 + 1000)] * 2
     assert offload_terms(STAGE, replace(FSDP, offload="parameters"), habits()) == ()
     assert offload_terms(STAGE, Plan(offload="optimizer"), habits()) == ()
 

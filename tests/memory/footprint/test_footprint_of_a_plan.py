@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from builders import made_up_device
@@ -20,26 +20,55 @@ from small_transformers import gpt, llama, mixture, moment_of, term_of
 MEGATRON = Training(framework="megatron")
 S = 256
 MODELS = st.sampled_from([gpt(heads=8), llama(kv_heads=8), mixture(kv_heads=8)])
+CUTTING = tuple(name for name in FRAMEWORKS if name != "pytorch")
 TRAININGS = st.builds(
     Training,
-    framework=st.sampled_from(FRAMEWORKS),
+    framework=st.sampled_from(CUTTING),
     dtype=st.sampled_from(["fp32", "bf16", "fp8"]),
     attention=st.sampled_from(["flash", "math"]),
 )
-PLANS = st.builds(
-    Plan,
-    data_parallel=st.sampled_from([1, 2, 8]),
-    tensor_parallel=st.sampled_from([1, 2, 4]),
-    pipeline_parallel=st.sampled_from([1, 2, 4, 8]),
-    context_parallel=st.sampled_from([1, 2]),
-    micro_batch_size=st.integers(1, 4),
-    num_micro_batches=st.integers(1, 16),
-    zero_stage=st.integers(0, 3),
-    sequence_parallel=st.booleans(),
-    recompute=st.sampled_from(RECOMPUTE),
-    schedule=st.sampled_from(SCHEDULES),
-    offload=st.sampled_from(OFFLOAD),
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Plans of every kind that eight layers and eight heads can be cut by."""
+    schedule = draw(st.sampled_from(SCHEDULES))
+    chunks = 2 if schedule == "interleaved" else 1
+    return Plan(
+        data_parallel=draw(st.sampled_from([1, 2, 8])),
+        tensor_parallel=draw(st.sampled_from([1, 2, 4])),
+        pipeline_parallel=draw(st.sampled_from([1, 2, 4, 8][: 5 - chunks])),
+        context_parallel=draw(st.sampled_from([1, 2])),
+        virtual_stages_per_rank=chunks,
+        micro_batch_size=draw(st.integers(1, 4)),
+        num_micro_batches=draw(st.integers(1, 16)),
+        zero_stage=draw(st.integers(0, 3)),
+        sequence_parallel=draw(st.booleans()),
+        recompute=draw(st.sampled_from(RECOMPUTE)),
+        schedule=schedule,
+        offload=draw(st.sampled_from(OFFLOAD)),
+    )
+
+
+PLANS = plans()
+WHOLE = st.tuples(
+    st.builds(
+        Plan,
+        data_parallel=st.sampled_from([1, 2, 8]),
+        micro_batch_size=st.integers(1, 4),
+        num_micro_batches=st.integers(1, 16),
+        zero_stage=st.integers(0, 1),
+        recompute=st.sampled_from(["none", "full"]),
+    ),
+    st.builds(
+        Training,
+        dtype=st.sampled_from(["fp32", "bf16"]),
+        attention=st.sampled_from(["flash", "math"]),
+        optimizer=st.sampled_from(["adamw", "momentum"]),
+    ),
 )
+#: A plan and a program that can follow it.
+JOBS = st.one_of(st.tuples(PLANS, TRAININGS), WHOLE)
 
 
 def estimate(model: Transformer, plan: Plan, training: Training = MEGATRON) -> Footprint:
@@ -52,10 +81,11 @@ def size(stage: StageFootprint, moment: str, name: str) -> int:
 
 
 @settings(max_examples=25)
-@given(MODELS, PLANS, TRAININGS)
+@given(MODELS, JOBS)
 def test_every_plan_has_stages_below_the_peak_and_an_interval_around_it(
-    model: Transformer, plan: Plan, training: Training
+    model: Transformer, job: tuple[Plan, Training]
 ):
+    plan, training = job
     footprint = estimate(model, plan, training)
     assert [stage.stage for stage in footprint.stages] == list(range(plan.pipeline_parallel))
     for stage in footprint.stages:
@@ -69,19 +99,21 @@ def test_every_plan_has_stages_below_the_peak_and_an_interval_around_it(
 
 
 @settings(max_examples=25)
-@given(MODELS, PLANS, TRAININGS)
-def test_a_larger_micro_batch_never_needs_less(model: Transformer, plan: Plan, training: Training):
+@given(MODELS, JOBS)
+def test_a_larger_micro_batch_never_needs_less(model: Transformer, job: tuple[Plan, Training]):
+    plan, training = job
     larger = replace(plan, micro_batch_size=plan.micro_batch_size + 1)
     assert estimate(model, larger, training).peak_bytes >= estimate(model, plan, training).peak_bytes
 
 
 @settings(max_examples=25)
-@given(MODELS, PLANS, st.sampled_from(["megatron", "megatron_local", "fsdp", "pytorch", "deepspeed"]))
+@given(MODELS, PLANS, st.sampled_from(["megatron", "megatron_local", "fsdp", "deepspeed"]))
 def test_more_tensor_parallelism_never_needs_more_of_a_rank(model: Transformer, plan: Plan, framework: str):
     training = Training(framework=framework)
     cut = [
         estimate(model, replace(plan, tensor_parallel=degree, sequence_parallel=True), training).peak_bytes
         for degree in (1, 2, 4, 8)
+        if degree * plan.context_parallel <= model.num_attention_heads
     ]
     assert cut == sorted(cut, reverse=True)
 
@@ -105,6 +137,19 @@ def test_recomputing_more_never_keeps_more(model: Transformer, plan: Plan, train
 
 
 KEPT = ("layer activations", "inputs of checkpointed layers", "recomputed layer", "recomputed attention")
+
+
+@pytest.mark.parametrize(
+    ("plan", "parts"),
+    [
+        (Plan(context_parallel=3), 3),
+        (Plan(tensor_parallel=3, sequence_parallel=True), 3),
+        (Plan(tensor_parallel=3, context_parallel=2, sequence_parallel=True), 6),
+    ],
+)
+def test_a_sequence_that_does_not_divide_is_refused(plan: Plan, parts: int):
+    with pytest.raises(PlanError, match=f"a sequence of 256 is no multiple of the {parts} parts"):
+        estimate(gpt(heads=12, hidden=96), plan)
 
 
 def test_recomputation_has_not_begun_when_the_loss_is_made():
@@ -174,6 +219,7 @@ def test_a_named_device_adds_workspaces_a_context_and_one_communicator_for_each_
         )
     )
     assert plain.context_bytes == other.context_bytes == 0
+    assert any("devices of amd: none is counted" in note for note in other.assumptions)
     assert spread.context_bytes > alone.context_bytes > 0
     assert alone.peak_bytes > plain.peak_bytes
 
@@ -189,6 +235,8 @@ def test_what_is_assumed_is_said():
 @settings(max_examples=25)
 @given(MODELS, PLANS, st.booleans())
 def test_serving_shrinks_with_more_devices(model: Transformer, plan: Plan, is_decode: bool):
+    assume(2 * plan.tensor_parallel * plan.context_parallel <= model.num_attention_heads)
+
     def need(each: Plan) -> int:
         return estimate_serving_footprint(model, each, "bf16", S, is_decode=is_decode).peak_bytes
 
@@ -201,6 +249,7 @@ def test_serving_shrinks_with_more_devices(model: Transformer, plan: Plan, is_de
     [
         (Plan(tensor_parallel=3), "tp=3 does not divide 8"),
         (Plan(pipeline_parallel=9), "pp=9 .* the model has 8"),
+        (Plan(context_parallel=16), "cp=16 does not divide the 8 attention heads"),
     ],
 )
 def test_what_cannot_be_cut_is_refused_in_training_and_in_serving(plan: Plan, equation: str):

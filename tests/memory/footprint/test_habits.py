@@ -3,11 +3,19 @@ from __future__ import annotations
 import pytest
 
 from perfcast.core.training import DTYPES, FRAMEWORKS, Training
-from perfcast.memory.footprint.fitted import load_spread
+from perfcast.errors import PlanError
+from perfcast.memory.footprint.fitted import fitted_habits, load_spread
 from perfcast.memory.footprint.habits import element_bytes, habits_of, product_bytes
 
+TABLED = tuple(name for name in FRAMEWORKS if name != "pytorch")
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+
+def test_plain_pytorch_has_no_habits_but_a_closed_form_of_its_own():
+    with pytest.raises(PlanError, match="closed form of its own"):
+        habits_of(Training(framework="pytorch"))
+
+
+@pytest.mark.parametrize("framework", TABLED)
 @pytest.mark.parametrize("dtype", ["fp32", "tf32"])
 def test_one_format_has_one_copy_of_four_bytes(framework: str, dtype: str):
     habits = habits_of(Training(framework=framework, dtype=dtype))
@@ -18,8 +26,7 @@ def test_one_format_has_one_copy_of_four_bytes(framework: str, dtype: str):
 
 @pytest.mark.parametrize(
     ("framework", "weight", "gradient", "master"),
-    [("megatron", 2, 4, True), ("nanotron", 2, 4, True), ("deepspeed", 2, 4, True), ("fsdp", 4, 4, False),
-     ("pytorch", 4, 4, False)],
+    [("megatron", 2, 4, True), ("nanotron", 2, 4, True), ("deepspeed", 2, 4, True), ("fsdp", 4, 4, False)],
 )  # fmt: skip
 def test_mixed_precision_keeps_one_fp32_copy_of_a_weight_somewhere(
     framework: str, weight: int, gradient: int, master: bool
@@ -48,6 +55,14 @@ def test_fp8_products_keep_one_byte_between_tensors_of_two():
         for dtype in DTYPES
     }
     assert sizes == {"fp32": (4, 4), "tf32": (4, 4), "bf16": (2, 2), "fp16": (2, 2), "fp8": (2, 1)}
+
+
+@pytest.mark.parametrize("framework", TABLED)
+def test_what_was_fitted_is_a_habit_under_its_own_name(framework: str):
+    habits = habits_of(Training(framework=framework))
+    fitted = fitted_habits(framework.removesuffix("_local"))
+    assert {name: getattr(habits, name) for name in fitted} == fitted
+    assert bool(fitted) is (framework in ("megatron", "megatron_local", "nanotron"))
 
 
 @pytest.mark.parametrize("framework", [*FRAMEWORKS, "any"])

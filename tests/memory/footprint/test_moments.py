@@ -6,6 +6,7 @@ import pytest
 
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
+from perfcast.core.transformer import Experts
 from perfcast.memory.footprint.activations import Saved, lay_out
 from perfcast.memory.footprint.moments import (
     activation_terms,
@@ -98,7 +99,8 @@ def test_the_embeddings_gradient_is_dense_and_without_positions():
 
 def inside(model, plan: Plan, training: Training = BF16) -> tuple[str, int]:
     layout = lay_out(plan, training, S)
-    (term,) = layer_backward_terms(model, plan, training, layout, has_experts=model.experts is not None)
+    weights = stage_weights(model, plan, 0, vocab_size=512)
+    (term,) = layer_backward_terms(model, plan, training, layout, weights)
     return term.name, term.num_bytes
 
 
@@ -129,6 +131,13 @@ def test_gradients_inside_experts_are_of_the_rows_that_visit_them(plan: Plan):
     residual = 2 * S * H // (plan.tensor_parallel if plan.sequence_parallel else 1)
     width = 96 // plan.tensor_parallel
     assert inside(mixture(), plan)[1] == 2 * 2 * S * (3 * width + H) + residual
+
+
+def test_of_dense_layers_and_layers_with_experts_the_wider_backward_counts():
+    """The first layer is dense, three times 512 wide; two experts a token of 96 are less."""
+    both = llama(ffn_hidden_size=512, experts=Experts(8, 2, 96, num_dense_layers=1))
+    assert inside(both, Plan())[1] == 2 * S * (3 * 512 + H)
+    assert inside(replace(both, ffn_hidden_size=64), Plan())[1] == 2 * 2 * S * (3 * 96 + H) + 2 * S * H
 
 
 def test_collectives_issued_ahead_wait_only_with_sequence_parallelism_and_without_a_pipeline():

@@ -48,12 +48,14 @@ def test_without_a_pipeline_one_micro_batch_waits():
 @given(
     st.integers(1, 16),
     st.integers(1, 32),
-    st.integers(1, 4),
-    st.sampled_from(["1f1b", "gpipe", "zero_bubble"]),
+    st.sampled_from(
+        [(1, "1f1b"), (1, "gpipe"), (1, "zero_bubble"), *((chunks, "interleaved") for chunks in (2, 3, 4))]
+    ),
 )
 def test_no_stage_holds_more_than_there_is_nor_more_than_the_stage_before(
-    stages: int, micro_batches: int, chunks: int, schedule: str
+    stages: int, micro_batches: int, way: tuple[int, str]
 ):
+    chunks, schedule = way
     held = [chunks_in_flight(plan(stages, micro_batches, schedule, chunks), stage) for stage in range(stages)]
     assert all(1 <= count <= micro_batches * chunks for count in held)
     assert held == sorted(held, reverse=True)

@@ -59,6 +59,26 @@ def test_context_parallelism_and_stages_share_the_cache():
     assert size(moment(llama(), plan), "keys and values") == 2 * 4 * 3 * 25 * 2 * 32
 
 
+@pytest.mark.parametrize(("micro_batches", "held"), [(1, 1), (3, 3), (4, 4), (9, 4)])
+def test_a_pipeline_holds_the_caches_of_as_many_micro_batches_as_it_has_stages(micro_batches: int, held: int):
+    plan = Plan(pipeline_parallel=4, micro_batch_size=3, num_micro_batches=micro_batches)
+    assert size(moment(llama(), plan), "keys and values") == 2 * 2 * held * 3 * 100 * 2 * 32
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(20, 8 * 20), (100, 2 * 100 + 6 * 32)])
+def test_layers_with_a_window_keep_no_more_than_it(tokens: int, rows: int):
+    model = llama(sliding_window=32, num_window_layers=6)
+    assert cache_term(model, Plan(), "bf16", tokens, 8).num_bytes == 2 * rows * 2 * 32
+
+
+def test_latent_attention_works_with_its_own_widths():
+    """Two of the queries, 48 a head, keys as wide, values of 16 a head; 8 heads."""
+    model = llama(kv_heads=8, latent_attention=LatentAttention(24, 16, 32, 16, 16), ffn_hidden_size=8)
+    width = 8 * (2 * 48 + 48 + 16)
+    assert size(moment(model, Plan()), "one layer's activations") == 2 * (2 * H + width)
+    assert size(moment(model, Plan(tensor_parallel=8)), "one layer's activations") == 2 * (2 * H + width // 8)
+
+
 @pytest.mark.parametrize(("dtype", "each"), [("fp32", 4), ("bf16", 2), ("fp16", 2)])
 def test_weights_are_there_once(dtype: str, each: int):
     assert size(moment(llama(), Plan(), dtype), "weights") == each * count_parameters(llama())

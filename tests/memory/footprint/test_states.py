@@ -139,7 +139,7 @@ def test_the_formula_shows_the_numbers():
 
 
 @given(
-    st.sampled_from(FRAMEWORKS), st.sampled_from(OPTIMIZERS),
+    st.sampled_from([name for name in FRAMEWORKS if name != "pytorch"]), st.sampled_from(OPTIMIZERS),
     st.sampled_from(["fp32", "bf16", "fp16", "fp8"]), st.sampled_from([1, 2, 8]),
     st.sampled_from([llama, mixture]),
 )  # fmt: skip

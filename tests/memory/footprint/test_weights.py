@@ -175,6 +175,12 @@ def test_balancing_deals_out_every_layer_and_gives_the_stage_with_the_head_no_mo
     ("model", "plan", "equation"),
     [
         (llama(), Plan(tensor_parallel=3), "tp=3 does not divide 8 attention heads"),
+        (llama(), Plan(context_parallel=3), "cp=3 does not divide the 8 attention heads of a rank"),
+        (
+            llama(),
+            Plan(tensor_parallel=4, context_parallel=4),
+            "cp=4 does not divide the 2 attention heads of a rank",
+        ),
         (llama(ffn_hidden_size=190), Plan(tensor_parallel=4), "tp=4 does not divide an MLP of 190"),
         (llama(heads=12, kv_heads=6), Plan(tensor_parallel=4), "tp=4 neither divides 6 kv heads nor is"),
         (llama(), Plan(data_parallel=2, expert_parallel=2), "ep=2: the model has no experts"),
@@ -192,7 +198,7 @@ def test_balancing_deals_out_every_layer_and_gives_the_stage_with_the_head_no_mo
         ),
         (
             llama(),
-            Plan(pipeline_parallel=4, virtual_stages_per_rank=3),
+            Plan(pipeline_parallel=4, virtual_stages_per_rank=3, schedule="interleaved"),
             "pp=4 · vp=3 = 12 chunks need at least as many layers; the model has 8",
         ),
     ],

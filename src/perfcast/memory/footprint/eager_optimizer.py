@@ -9,6 +9,8 @@ from perfcast.errors import UnknownNameError
 _STATES = {"none": 0, "sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 _IMPLEMENTATIONS = ("foreach", "fused", "loop")
 _SOURCE = "PyTorch: torch/optim/adam.py, sgd.py"
+#: The name of the term that an update adds.
+DENOMINATORS = "denominators of the update"
 
 
 def state_term(optimizer: str, num_parameters: int) -> tuple[Term, ...]:
@@ -43,4 +45,4 @@ def optimizer_terms(
     if optimizer not in ("adam", "adamw") or implementation == "fused":
         return ()
     elements = num_parameters if implementation == "foreach" else 2 * largest
-    return (Term("denominators of the update", Category.TEMPORARY, 4 * elements, f"{elements}·4", _SOURCE),)
+    return (Term(DENOMINATORS, Category.TEMPORARY, 4 * elements, f"{elements}·4", _SOURCE),)

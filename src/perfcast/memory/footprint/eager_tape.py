@@ -135,7 +135,7 @@ class _Engine:
     """Follows one backward; gradients are blocks, so that one handed on to two inputs counts once."""
 
     def __init__(self, tape: Tape, output: Value, waiting: Mapping[Value, Block]) -> None:
-        self._uses = Counter(block for step in tape.steps for block in set(step.saved))
+        self._uses = Counter(block for step in tape.steps for block in dict.fromkeys(step.saved))
         self._pending = {output: Block(STREAM_GRADIENTS, output.num_bytes), **waiting}
         self._left_bytes = 0
         self.most: Instant | None = None
@@ -149,7 +149,7 @@ class _Engine:
             elif received:
                 made.append((value, received[0]))
         self._observe(step.name, received, [b for _, b in made], step.temporary_bytes)
-        for block in set(step.saved):
+        for block in dict.fromkeys(step.saved):
             self._uses[block] -= 1
             if not self._uses[block]:
                 del self._uses[block]

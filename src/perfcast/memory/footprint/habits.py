@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from perfcast.core.training import Training
+from perfcast.errors import PlanError
 from perfcast.memory.footprint.fitted import fitted_habits
 
 
@@ -56,14 +57,18 @@ def habits_of(training: Training) -> Habits:
     """Habits of the training's framework at its precision.
 
     In fp32 and tf32 there is one copy of everything, of four bytes.
+
+    Raises:
+        PlanError: Plain PyTorch, which is described elsewhere.
     """
+    if training.framework == "pytorch":
+        raise PlanError("plain PyTorch has a closed form of its own: estimate_footprint takes it")
     mixed = {
         "megatron": _megatron,
         "megatron_local": _megatron_local,
         "nanotron": _nanotron,
         "deepspeed": _deepspeed_fp16 if training.dtype == "fp16" else _deepspeed,
         "fsdp": _fsdp,
-        "pytorch": _pytorch,
     }[training.framework]()
     if training.dtype not in ("fp32", "tf32"):
         return mixed
@@ -126,11 +131,4 @@ def _fsdp() -> Habits:
     return Habits(
         weight_bytes=4, compute_weight_bytes=2, gradient_bytes=4,
         source="PyTorch: torch.distributed.fsdp.fully_shard with a MixedPrecisionPolicy",
-    )  # fmt: skip
-
-
-def _pytorch() -> Habits:
-    return Habits(
-        weight_bytes=4, compute_weight_bytes=2, gradient_bytes=4, bucket_bytes=4,
-        source="PyTorch: torch.autocast, DistributedDataParallel",
     )  # fmt: skip

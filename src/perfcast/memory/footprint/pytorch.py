@@ -11,6 +11,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory.footprint.eager import count_eager_parameters, estimate_eager
+from perfcast.memory.footprint.eager_optimizer import DENOMINATORS
 
 _DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
 _ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"
@@ -26,6 +27,7 @@ def pytorch_stage(
         PlanError: A plan that cuts the model, or shards more than the optimizer's state.
     """
     _check(plan)
+    _check_training(training)
     eager = estimate_eager(
         model,
         mode="train",
@@ -64,9 +66,21 @@ def _check(plan: Plan) -> None:
         raise PlanError("framework pytorch has no selective recomputation; take recompute=full")
 
 
+def _check_training(training: Training) -> None:
+    known = ("none", "sgd", "momentum", "adam", "adamw")
+    if training.dtype == "fp8":
+        raise PlanError("framework pytorch has no fp8 training; take --framework megatron")
+    if training.optimizer not in known:
+        raise PlanError(
+            f"framework pytorch has the optimizers {', '.join(known)}; for {training.optimizer} take another "
+            "--framework"
+        )
+
+
 def _shard(term: Term, plan: Plan) -> Term:
-    """Optimizer state over the replicas, with ZeRO 1."""
-    if term.category != Category.OPTIMIZER_STATE or plan.zero_stage == 0:
+    """Optimizer state and what its update makes, over the replicas, with ZeRO 1."""
+    is_optimizers = term.category == Category.OPTIMIZER_STATE or term.name == DENOMINATORS
+    if not is_optimizers or plan.zero_stage == 0:
         return term
     replicas = plan.num_dense_replicas
     return replace(
