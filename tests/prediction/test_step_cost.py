@@ -16,7 +16,7 @@ from small_transformers import gpt, mixture
 
 S, B = 256, 4
 PLAN = Plan(micro_batch_size=B)
-BF16 = Training()
+BF16 = Training(framework="megatron_local")
 N = count_parameters(gpt())
 
 
