@@ -1,0 +1,66 @@
+"""What a collective operation says beyond its tensors: how large its message is, and between which ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from perfcast.core.operation import Operation
+
+#: Names of collective operations; ``send`` and ``receive`` are between two ranks of the group.
+COLLECTIVES = (
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "gather_to_root",
+    "receive",
+    "reduce",
+    "reduce_scatter",
+    "scatter_from_root",
+    "send",
+)
+
+
+def message_bytes(operation: Operation) -> int:
+    """Bytes of the full, unsharded buffer of a collective operation (the convention of NCCL's tests).
+
+    All-gather: what every rank has received in the end; reduce-scatter: what every rank puts in;
+    all-to-all: what one rank sends, to itself too; all-reduce, broadcast, reduce: the buffer, which is
+    equal on all ranks; gather and scatter: the root's buffer; send and receive: the message.
+
+    Raises:
+        ValueError: It is not a collective.
+    """
+    value = operation.attribute("message_bytes")
+    if not isinstance(value, int):
+        raise ValueError(f"{operation.name} is not a collective operation")
+    return value
+
+
+def group_ranks(operation: Operation) -> Sequence[int]:
+    """Global ranks of the group of a collective operation, in the group's order.
+
+    Raises:
+        ValueError: It is not a collective.
+    """
+    value = operation.attribute("ranks")
+    if not isinstance(value, str):
+        raise ValueError(f"{operation.name} is not a collective operation")
+    return parse_ranks(value)
+
+
+def format_ranks(ranks: Sequence[int]) -> str:
+    """``'0:64:8'`` (start, stop, stride) for ranks that are evenly spaced, else ``'0,1,8,9'``."""
+    stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    if stride > 0 and all(b - a == stride for a, b in pairwise(ranks)):
+        return f"{ranks[0]}:{ranks[-1] + stride}:{stride}"
+    return ",".join(map(str, ranks))
+
+
+def parse_ranks(text: str) -> Sequence[int]:
+    """The inverse of ``format_ranks``."""
+    if ":" in text:
+        return range(*map(int, text.split(":")))
+    return tuple(map(int, text.split(",")))
