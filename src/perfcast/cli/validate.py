@@ -14,6 +14,8 @@ from perfcast.cli.options import output_options
 from perfcast.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from perfcast.validate.leave_out import LeaveOut
     from perfcast.validate.result import TableResult
 
@@ -57,7 +59,8 @@ def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
-    collections) or 'neusight' (kernels and whole-model steps of the NeuSight study).
+    collections), 'neusight' (kernels and whole-model steps of the NeuSight study) or 'collectives'
+    (measured collectives of many systems).
     """
     from perfcast.files import check_writable
 
@@ -129,10 +132,29 @@ def _neusight(options: Options) -> None:
     _finish(result, options)
 
 
+def _collectives(options: Options) -> None:
+    from rich.console import Console
+
+    from perfcast.report.collectives import print_collective_suite
+    from perfcast.validate.collectives import validate_collectives
+
+    result = validate_collectives(
+        [Path(place) for place in options.data],
+        options.predictors,
+        max_rows=options.max_rows,
+        leave_out=options.leave_out,
+        say=_say,
+    )
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_collective_suite(result.summary, console)
+    _write(result, options, console)
+
+
 _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
     "neusight": _neusight,
+    "collectives": _collectives,
 }
 
 
@@ -165,6 +187,10 @@ def _finish(result: TableResult, options: Options) -> None:
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     print_suite(result.summary, console)
+    _write(result, options, console)
+
+
+def _write(result: TableResult, options: Options, console: Console) -> None:
     if options.json_path == "-":
         result.write(sys.stdout)
     elif options.json_path:

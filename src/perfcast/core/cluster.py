@@ -21,6 +21,10 @@ class Link:
         reduces_in_network: Whether the switches reduce (NVLink SHARP, InfiniBand SHARP).
         is_switched: Whether any pair of the level has the full rate (a switch), or shares a ring, a torus
             or a bus.
+        ring_bytes_per_second: Of groups of the first 2, 3, … members below one parent, where the links do not
+            join all pairs alike (a hybrid cube mesh); empty: ``bytes_per_second`` for all.
+        port_bytes_per_second: Of one device while its neighbours below the same parent are silent (a node's
+            only adapter is all its own then); 0: ``bytes_per_second``.
     """
 
     kind: str
@@ -30,6 +34,8 @@ class Link:
     oversubscription: float = 1.0
     reduces_in_network: bool = False
     is_switched: bool = True
+    ring_bytes_per_second: tuple[float, ...] = ()
+    port_bytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
