@@ -9,6 +9,7 @@ discoveries of each confidence were right.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -54,18 +55,15 @@ def main() -> int:
         if not options.kind or kind in options.kind
         for k in range(count)
     ]
-    if options.workers > 1:
-        with ProcessPoolExecutor(options.workers) as pool:
-            outcomes = list(pool.map(discover_one, tasks, chunksize=4))
-    else:
-        outcomes = [discover_one(task) for task in tasks]
+    outcomes = []
+    with ProcessPoolExecutor(options.workers) as pool:
+        for outcome in pool.map(discover_one, tasks):
+            outcomes.append(outcome)
+            if options.failures and not (outcome.is_right and outcome.is_named):
+                print(outcome, flush=True)
     print_kinds(outcomes)
     print_sizes(outcomes)
     print_reliability(outcomes)
-    if options.failures:
-        for outcome in outcomes:
-            if not (outcome.is_right and outcome.is_named):
-                print(outcome)
     return 0
 
 
@@ -77,7 +75,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--most-ranks", type=int, default=max(RANKS))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--kind", action="append", choices=[*FAULTS, CLOSE], help="these only")
-    parser.add_argument("--failures", action="store_true", help="print each wrong one")
+    parser.add_argument("--failures", action="store_true", help="print each wrong one when it occurs")
     return parser.parse_args()
 
 
@@ -93,8 +91,8 @@ def discover_one(task: tuple[str, int, int]) -> Outcome:
     began = time.process_time()
     mesh = discover_mesh(lambda pairs: cluster.measure(draw, pairs), cluster.num_ranks, seed=seed)
     return Outcome(
-        kind, num_ranks, seed, is_right(cluster, mesh), is_named(cluster, mesh), mesh.confidence,
-        mesh.num_measured_pairs, time.process_time() - began, cluster.shape,
+        kind, math.prod(cluster.shape), seed, is_right(cluster, mesh), is_named(cluster, mesh),
+        mesh.confidence, mesh.num_measured_pairs, time.process_time() - began, cluster.shape,
         tuple(len(groups) for groups in mesh.groups),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from perfcast.core.collective import COLLECTIVES
 from perfcast.dataset.table import read_frame
 from perfcast.dataset.words import decode, encode
 from perfcast.errors import InputError
-from perfcast.units import GIGA, MICRO
+from perfcast.units import GIB, GIGA, KILO, MEGA, MICRO
 from perfcast.validate.cases import Cases, Words
 from perfcast.validate.collective_systems import Placed, cluster_name, place
 from perfcast.validate.sampling import hash_rows
@@ -31,7 +31,7 @@ _NAMES = {"alltoall": "all_to_all", "send_recv": "send", "sendrecv": "send", "ga
 _NOT_REDUCIBLE = ("int8", "uint8", "fp8", "nvls off", "nvls_enable=0", "(ring)")
 _CUSTOM = re.compile(r"custom all-reduce", re.IGNORECASE)
 #: Smallest and largest message that targets speak of.
-LEAST_BYTES, MOST_BYTES = 1e3, 8.6e9
+LEAST_BYTES, MOST_BYTES = KILO, 8.0 * GIB
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,7 @@ def _join(*columns: Words) -> Words:
 
 def _size_words(sizes: NDArray[np.float64], known: NDArray[np.bool_]) -> Words:
     """'≤ 32 KB' and so on: where latency, protocols and bandwidth decide."""
-    bounds = np.array([32e3, 1e6, 32e6, 1e9])
+    bounds = np.array([32 * KILO, MEGA, 32 * MEGA, GIGA])
     names = np.array(
         ["a) to 32 KB", "b) to 1 MB", "c) to 32 MB", "d) to 1 GB", "e) above 1 GB"], dtype=object
     )

@@ -2,8 +2,8 @@
 
 The measurements of a sweep are thinned to one per octave of size (the median rate), and one that stands for w
 rows counts √w times. Least squares of log(forecast / measured) with Cauchy's loss, so that systems that no
-datasheet explains do not decide. Every constant is held near its start (the shipped figure) by a weak prior, since some are seen by few
-measurements.
+datasheet explains do not decide. Every constant is held near its start (the shipped figure) by a weak prior,
+since some are seen by few measurements.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.units import GIB, MIB
 from perfcast.validate.result import PricedCases
 
 #: Number of GPUs → mean absolute relative error of ASTRA-sim on all-reduce in one HGX H100.
@@ -17,7 +18,7 @@ PUBLISHED = (
     "own measurements (https://astra-sim.github.io, validation on HGX-H100, rings only): 20.6, 12.0 and 9.7 %"
 )
 GROUP = "ASTRA-sim on HGX H100"
-_LEAST_BYTES, _MOST_BYTES = 2**20, 2**30
+_LEAST_BYTES, _MOST_BYTES = MIB, GIB
 
 
 def compare_published(priced: Sequence[PricedCases]) -> Iterator[dict[str, Any]]:

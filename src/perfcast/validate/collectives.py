@@ -32,8 +32,8 @@ _DATASHEET = (
 )
 _FITTED = (
     "one curve per sweep (rows that differ in nothing but size), fitted on every other size and tested on "
-    "the sizes between, both ways round; no row is forecast by a curve that saw its size; sweeps with fewer than "
-    "eight sizes are skipped"
+    "the sizes between, both ways round; no row is forecast by a curve that saw its size; sweeps with fewer "
+    "than eight sizes are skipped"
 )
 _ASSUMED = (
     "systems are read from device, interconnect and notes. Where the network between nodes is not stated "

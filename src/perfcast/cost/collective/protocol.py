@@ -9,8 +9,8 @@ seconds at the full rate
 
 The last term is what an optimal chunk leaves: k chunks cost t / k for each of the stages to fill and a fixed
 time for each chunk, and the least sum over k goes with the root of their product. The library takes the
-protocol that its own model calls fastest; so do we. Since t is a number of seconds per byte times the message,
-three numbers per group, algorithm and protocol price messages of any size.
+protocol that its own model calls fastest; so do we. Since t is a number of seconds per byte times the
+message, three numbers per group, algorithm and protocol price messages of any size.
 """
 
 from __future__ import annotations

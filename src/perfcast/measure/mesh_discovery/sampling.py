@@ -6,7 +6,7 @@ Up to ``FULL_RANKS`` ranks all pairs are measured in the rounds of a tournament.
 2. Some pivots are measured against all ranks. The fastest of each pivot's row, and some of the others in
    shells of doubling size, are measured again: that sample holds every level and fits ``levels``.
 3. From the outermost level inwards every group is split: pivots against all of the group that have no place
-   yet, twice as many pivots each time; each takes those that meet it below the level. A pair is measured
+   yet, more of them each time; each takes those that meet it below the level. A pair is measured
    again until it is clear (a sequential probability ratio test: A. Wald, 1945).
 4. Within the innermost groups more pairs, to confirm the members.
 
@@ -36,6 +36,7 @@ from perfcast.measure.mesh_discovery.rounds import all_pairs, random_matching
 FULL_RANKS = 64
 _FULL_REPEATS = 6
 _PIVOTS = 12
+_MOST_PIVOTS = 16
 _FASTEST = 24
 _SHELL = 8
 _SHELL_REPEATS = 8
@@ -190,7 +191,7 @@ def _split(
             children += found
             if len(left):
                 remaining.append(left)
-        without, num_pivots = remaining, 2 * num_pivots
+        without, num_pivots = remaining, min(2 * num_pivots, _MOST_PIVOTS)
     return children
 
 
