@@ -20,6 +20,8 @@ check: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/capture.py
+	$(BIN)/python benchmarks/allocator.py
+	$(BIN)/python benchmarks/footprint.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

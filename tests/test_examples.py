@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -27,6 +28,25 @@ def test_the_comparison_of_devices_prints_a_line_for_each(capsys: pytest.Capture
     ]
     assert lines[1].split()[-1] == "no"
     assert lines[-1].split()[-1] == "yes"
+
+
+def test_the_sharded_transformer_runs_as_one_rank_of_eight(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A small one: each rank has an eighth of the weights, of four bytes each, and of both moments."""
+    text = (ROOT / "examples" / "fsdp_transformer.py").read_text(encoding="utf-8")
+    sizes = "WIDTH, HEADS, LAYERS, WORDS, LENGTH = "
+    small, count = re.subn(rf"^{sizes}.*$", f"{sizes}64, 4, 1, 128, 16", text, flags=re.MULTILINE)
+    assert count == 1
+    path = tmp_path / "fsdp_transformer.py"
+    path.write_text(small, encoding="utf-8")
+    asked = ["--device", "h100-sxm", "--world-size", "8", "--batch-size", "2", "--json", "-"]
+    assert run(["memory", f"{path}:build", *asked]) == 0
+    data = json.loads(capsys.readouterr().out)
+    held = data["memory_bytes_by_category"]
+    assert data["assumptions"][0].startswith("rank 0 of 8")
+    assert held["parameter"] == 4 * data["parameter_count"] // 8
+    assert held["optimizer_state"] == pytest.approx(2 * held["parameter"], rel=0.01)
 
 
 def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from builders import PEAK_FLOPS_PER_SECOND, small_forecast
 from perfcast.core.forecast import Forecast, KindTime
-from perfcast.report import figures
+from perfcast.report import figures, memory_figures
 
 
 def modules(*labels: str) -> tuple[KindTime, ...]:
@@ -55,18 +55,18 @@ def test_no_operation_lies_above_the_roof(forecast: Forecast) -> None:
 
 def test_a_long_memory_plot_is_thinned_and_keeps_its_peak() -> None:
     forecast = small_forecast(num_layers=150)
-    figure = figures.plot_memory(forecast)
+    figure = memory_figures.plot_memory(forecast)
     tops = [sum(values) for values in zip(*(trace.y for trace in figure.data), strict=True)]
-    assert len(tops) == figures.MAX_PLOTTED_POINTS
+    assert len(tops) == memory_figures.MAX_PLOTTED_POINTS
     assert max(tops) * 2**30 == pytest.approx(forecast.memory.peak_bytes)
     assert "peak" in figure.layout.annotations[-1].text
 
 
 def test_the_capacity_line_is_drawn_where_it_is_near() -> None:
-    near = figures.plot_memory(small_forecast(capacity_bytes=2**29))
-    far = figures.plot_memory(small_forecast(capacity_bytes=2**40))
-    assert "capacity 512 MiB" in [note.text for note in near.layout.annotations]
-    assert len(near.layout.shapes) == 1
+    near = memory_figures.plot_memory(small_forecast(capacity_bytes=2**29))
+    far = memory_figures.plot_memory(small_forecast(capacity_bytes=2**40))
+    assert "capacity<br>512 MiB" in [note.text for note in near.layout.annotations]
+    assert {shape.y0 for shape in near.layout.shapes} == {512.0}
     assert len(far.layout.shapes) == 0
 
 
@@ -88,6 +88,7 @@ def test_figures_of_an_empty_step_are_drawn(forecast: Forecast) -> None:
         figures.plot_phases,
         figures.plot_modules,
         figures.plot_roofline,
-        figures.plot_memory,
+        memory_figures.plot_memory,
+        memory_figures.plot_memory_by_module,
     ):
         assert plot(empty).to_plotly_json()

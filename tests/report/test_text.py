@@ -10,6 +10,7 @@ from rich.console import Console
 from builders import small_forecast
 from perfcast.core.forecast import Forecast
 from perfcast.report import text
+from perfcast.report.memory_text import print_memory
 from perfcast.units import format_bytes, format_seconds
 
 SUMMARY = {
@@ -48,7 +49,7 @@ def test_a_forecast_prints_its_headline_figures(forecast: Forecast) -> None:
         assert expected in output
 
 
-@pytest.mark.parametrize("render", [text.print_forecast, text.print_memory])
+@pytest.mark.parametrize("render", [text.print_forecast, print_memory])
 def test_nothing_is_wider_than_80_columns(render: Callable[[Forecast, Console], None]) -> None:
     forecast = small_forecast("m" * 70, num_layers=12)
     output = printed(lambda console: render(forecast, console))
@@ -58,7 +59,7 @@ def test_nothing_is_wider_than_80_columns(render: Callable[[Forecast, Console], 
 def test_a_model_that_does_not_fit_says_by_how_much_without_colour() -> None:
     forecast = small_forecast(capacity_bytes=2**27)
     too_much = format_bytes(forecast.memory.peak_bytes - 2**27)
-    for render in (text.print_forecast, text.print_memory):
+    for render in (text.print_forecast, print_memory):
         output = printed(lambda console, render=render: render(forecast, console))
         assert f"does not fit, {too_much} too much" in output
 

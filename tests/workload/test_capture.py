@@ -222,6 +222,22 @@ def test_attention_is_one_operation_forward_and_one_backward():
     assert forward.attribute("causal") is True
 
 
+def test_the_attention_inside_multihead_attention_is_one_operation_and_its_products_are_autocast():
+    module, x = nn.MultiheadAttention(32, 4, dropout=0.1, batch_first=True), torch.randn(2, 8, 32)
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = module
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    graph = graph_of(Encoder(), x, autocast_dtype=torch.bfloat16)
+    assert [name for name in names(graph) if "attention" in name] == ["attention", "attention_backward"]
+    assert output_dtypes(graph, "mm") | output_dtypes(graph, "addmm") == {DType.BF16}
+
+
 def test_the_processor_runs_attention_as_it_does():
     graph = inference(lambda: Calls(attend), *(t.detach() for t in heads()), for_accelerator=False)
     assert "attention" not in names(graph)

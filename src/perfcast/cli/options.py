@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from perfcast.errors import PlanError, UnknownNameError
-
-_DEGREES = ("dp", "tp", "pp", "cp", "ep", "vp")
-_PLAN_KEYS = (*_DEGREES, "zero", "sp", "recompute", "schedule")
+from perfcast.cli.plan import is_one_device, parse_plan
+from perfcast.errors import PlanError
 
 Command = Callable[..., Any]
 
@@ -30,10 +28,16 @@ def workload_options(function: Command) -> Command:
             click.option("--micro-batch-size", type=int, help="Of one forward; default: the batch size."),
             click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
             click.option(
-                "--dtype", default="fp32", show_default=True, help="fp32, tf32, bf16, fp16 or fp64."
+                "--dtype",
+                default="fp32",
+                show_default=True,
+                help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans.",
             ),
             click.option(
-                "--optimizer", default="adamw", show_default=True, help="adamw, adam, sgd, momentum, none."
+                "--optimizer",
+                default="adamw",
+                show_default=True,
+                help="adamw, adam, sgd, momentum, none; adamw_8bit, adafactor, muon for plans.",
             ),
             click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
             click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
@@ -50,25 +54,13 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     Raises:
         PlanError: A plan over several devices, or a key that is not one.
     """
-    if devices != 1:
-        raise PlanError(f"--devices {devices}: this version forecasts one device")
-    return {**options, "recompute": parse_plan(plan)["recompute"]}
-
-
-def parse_plan(text: str) -> dict[str, str]:
-    """``'tp=1,recompute=full'`` → its keys; on one device every degree is 1."""
-    plan = {"recompute": "none"}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or not value:
-            raise PlanError(f"--plan: '{item}' is not KEY=VALUE")
-        if key not in _PLAN_KEYS:
-            raise UnknownNameError("plan key", key, _PLAN_KEYS, f"Known: {', '.join(_PLAN_KEYS)}.")
-        neutral = {"zero": "0", "sp": "0", "schedule": value, "recompute": value}.get(key, "1")
-        if value != neutral:
-            raise PlanError(f"--plan {item}: this version forecasts one device, where {key} is {neutral}")
-        plan[key] = value
-    return plan
+    keys = parse_plan(plan)
+    if not is_one_device(keys, devices):
+        asked = f"--devices {devices}" + (f" --plan {plan}" if plan else "")
+        raise PlanError(
+            f"{asked}: this version forecasts times of one device; 'perfcast memory' knows plans over many"
+        )
+    return {**options, "recompute": keys.get("recompute", "none")}
 
 
 def output_options(*, html: bool, timeline: bool) -> Callable[[Command], Command]:

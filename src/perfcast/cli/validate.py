@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perfcast.validate.leave_out import LeaveOut
+    from perfcast.validate.memory_result import MemoryResult
     from perfcast.validate.result import TableResult
 
 
@@ -53,14 +54,14 @@ class Options:
 @click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
 @click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
-@click.option("--write-spread", metavar="FILE", help="local: rewrite the file of measured over predicted.")
+@click.option("--write-spread", metavar="FILE", help="local, memory: fit the shipped file anew.")
 @output_options(html=False, timeline=False)
 def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
-    collections), 'neusight' (kernels and whole-model steps of the NeuSight study) or 'collectives'
-    (measured collectives of many systems).
+    collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
+    peaks of training runs, and which runs fitted) or 'collectives' (measured collectives of many systems).
     """
     from perfcast.files import check_writable
 
@@ -150,11 +151,35 @@ def _collectives(options: Options) -> None:
     _write(result, options, console)
 
 
+def _memory(options: Options) -> None:
+    if options.leave_out or options.train_data:
+        raise InputError("suite 'memory' trains nothing; it takes no --leave-out and no --train-data")
+    if options.write_spread:
+        from perfcast.report.json_format import write_json
+        from perfcast.validate.memory_fit import fit_memory
+
+        write_json(fit_memory([Path(place) for place in options.data], _say).to_json(), options.write_spread)
+        return
+    from rich.console import Console
+
+    from perfcast.report.validation import print_memory
+    from perfcast.validate.memory_suite import load_predictors, validate_memory
+
+    predictors = load_predictors(options.predictors)
+    result = validate_memory(
+        [Path(place) for place in options.data], predictors, max_rows=options.max_rows, say=_say
+    )
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_memory(result.to_json_rows(), result.summary, console)
+    _write(result, options, console)
+
+
 _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
     "neusight": _neusight,
     "collectives": _collectives,
+    "memory": _memory,
 }
 
 
@@ -190,7 +215,7 @@ def _finish(result: TableResult, options: Options) -> None:
     _write(result, options, console)
 
 
-def _write(result: TableResult, options: Options, console: Console) -> None:
+def _write(result: TableResult | MemoryResult, options: Options, console: Console) -> None:
     if options.json_path == "-":
         result.write(sys.stdout)
     elif options.json_path:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -57,6 +60,8 @@ class Footprint:
         peak_bytes_low, peak_bytes_high: 90 % interval of the allocated peak.
         reserved_bytes: What the caching allocator then holds of the device, without the context.
         context_bytes: Of the driver's context and the communication library, outside the allocator.
+        layer_terms: What one layer keeps for its backward, tensor by tensor (of the kind with experts, where
+            there is one); empty for inference.
         assumptions: Sentences without a full stop.
     """
 
@@ -67,6 +72,7 @@ class Footprint:
     reserved_bytes_low: int
     reserved_bytes_high: int
     context_bytes: int
+    layer_terms: tuple[Term, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -83,3 +89,51 @@ class Footprint:
     def device_bytes(self) -> int:
         """Of the device's memory: reserved, and the context."""
         return self.reserved_bytes + self.context_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of plan that lowers the peak, and what it costs.
+
+    Attributes:
+        changes: Keys and values of the plan that differ, for example 'recompute=full'.
+        extra_seconds: Of a step, beyond the plan as asked for; may be below 0.
+        reasons: Where the extra time comes from, in words.
+    """
+
+    changes: tuple[str, ...]
+    plan: Plan
+    device_bytes: int
+    fits: bool
+    extra_seconds: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """Memory of a model under a plan on one kind of device.
+
+    Attributes:
+        training: None for inference.
+        step_seconds: A rough step time that remedies are compared with; None where none was asked for.
+        remedies: Cheapest first; those of one change come first among those that fit.
+    """
+
+    model: str
+    device: str
+    device_title: str
+    mode: str
+    plan: Plan
+    training: Training | None
+    dtype: str
+    sequence_length: int
+    parameter_count: int
+    capacity_bytes: int
+    footprint: Footprint
+    step_seconds: float | None = None
+    remedies: tuple[Remedy, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether what the worst stage needs of a device is there."""
+        return self.footprint.device_bytes <= self.capacity_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.core.graph import Graph
 
@@ -44,7 +44,11 @@ class OperationTime:
 
 @dataclass(frozen=True, slots=True)
 class TensorInterval:
-    """A block of memory and the nodes between which it lives."""
+    """A block of memory and the nodes between which it lives.
+
+    ``created_by`` is -1 for what was there before the step; ``created_by_module`` is then the module that
+    uses it first. ``created_at`` is the program's line of code, as in ``core.tensor.Storage``.
+    """
 
     num_bytes: int
     category: str
@@ -53,6 +57,62 @@ class TensorInterval:
     created_by_module: str
     freed_after: int
     last_used_by: int
+    created_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AliveTensors:
+    """Equal blocks that are alive at one moment.
+
+    Equal are blocks of one size and category, made by one operation at one line of code in modules whose
+    paths differ in numbers alone. ``module`` names them all: ``'h.0–35.mlp'``.
+    """
+
+    num_bytes: int
+    count: int
+    category: str
+    operation: str
+    module: str
+    created_at: str
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all of them."""
+        return self.num_bytes * self.count
+
+
+@dataclass(frozen=True)
+class ReservedMemory:
+    """What a process holds of a device: segments of PyTorch's caching allocator and the driver's context.
+
+    Attributes:
+        settings: Of the allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them; '' for the defaults.
+        allocated_bytes, reserved_bytes: After each request of the first steps.
+        step_starts: First request of each step.
+        peak_bytes: Most that is reserved.
+        fragmentation: Share of that which no tensor uses at that time.
+        context_bytes, context_low_bytes, context_high_bytes: Median and range of what was measured on devices
+            of the vendor; 0 where none was.
+        num_retries: How often cached memory has to be given back for the step to fit.
+        fits: Whether the steps run within the device's memory.
+    """
+
+    settings: str
+    allocated_bytes: tuple[int, ...]
+    reserved_bytes: tuple[int, ...]
+    step_starts: tuple[int, ...]
+    peak_bytes: int
+    fragmentation: float
+    context_bytes: int
+    context_low_bytes: int
+    context_high_bytes: int
+    num_retries: int
+    fits: bool
+
+    @property
+    def total_bytes(self) -> int:
+        """Segments and context."""
+        return self.peak_bytes + self.context_bytes
 
 
 @dataclass(frozen=True)
@@ -61,7 +121,10 @@ class MemoryForecast:
 
     ``peak_bytes`` frees a block when the program drops its last reference; ``peak_by_last_use_bytes``
     after the last operation that reads it, which a compiler could reach. ``timeline_bytes[i]`` is what
-    is held while node i runs, by category in ``timeline_bytes_by_category``.
+    is held while node i runs, by category in ``timeline_bytes_by_category`` and by group of modules in
+    ``timeline_bytes_by_module``. ``phase_starts`` are the first nodes of each stretch of one phase.
+    ``alive_at_peak`` is what ``peak_bytes`` consists of, the most bytes first. ``reserved`` is what the
+    allocator makes of it, where that was simulated.
     """
 
     peak_bytes: int
@@ -75,11 +138,20 @@ class MemoryForecast:
     timeline_bytes_by_category: dict[str, tuple[int, ...]]
     intervals: tuple[TensorInterval, ...]
     capacity_bytes: int
+    timeline_bytes_by_module: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    phase_starts: tuple[tuple[str, int], ...] = ()
+    alive_at_peak: tuple[AliveTensors, ...] = ()
+    reserved: ReservedMemory | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the device must have: reserved memory and context where they are known, else the peak."""
+        return self.reserved.total_bytes if self.reserved else self.peak_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the device's memory."""
-        return self.peak_bytes <= self.capacity_bytes
+        """Whether what is needed is within the device's memory."""
+        return self.reserved.fits if self.reserved else self.peak_bytes <= self.capacity_bytes
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class OperationKind(Enum):
     LOSS = "loss"
     OPTIMIZER = "optimizer"
     ALLOCATION = "allocation"
+    COLLECTIVE = "collective"
     UNKNOWN = "unknown"
 
     __hash__ = object.__hash__

@@ -72,6 +72,11 @@ class Plan:
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        if (self.schedule == "interleaved") != (self.virtual_stages_per_rank > 1):
+            raise PlanError(
+                f"schedule={self.schedule} with vp={self.virtual_stages_per_rank}: the interleaved schedule, "
+                "and no other, has more than one virtual stage a rank"
+            )
         expert_ranks = self.expert_parallel * self.tensor_parallel_of_experts
         if self.ranks_per_stage % expert_ranks:
             raise PlanError(

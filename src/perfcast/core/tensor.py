@@ -66,10 +66,13 @@ class Storage:
 
     ``created_by`` is the index of the node that allocates it, -1 if it was there before the step.
     ``freed_after`` is the index of the last node issued before the program dropped its last
-    reference; None if it outlives the step.
+    reference; None if it outlives the step. ``created_at`` is the program's line that asked for it,
+    such as ``'modeling_llama.py:253 in LlamaAttention.forward'``; '' if there is none (parameters, what
+    the optimizer makes) or none is known.
     """
 
     num_bytes: int
     category: str
     created_by: int
     freed_after: int | None
+    created_at: str = ""

@@ -8,7 +8,7 @@ from perfcast.errors import UnknownNameError
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon")
-FRAMEWORKS = ("pytorch", "fsdp", "megatron", "nanotron", "deepspeed")
+FRAMEWORKS = ("pytorch", "fsdp", "megatron", "megatron_local", "nanotron", "deepspeed")
 ATTENTION = ("flash", "math")
 
 

@@ -33,6 +33,7 @@ class Experts:
         ffn_hidden_size: Of one expert.
         shared_ffn_hidden_size: Of all experts that every token visits, together; 0 without.
         num_dense_layers: Leading layers that keep the dense MLP.
+        has_shared_gate: Whether a gate of one output weighs the shared experts (Qwen2-MoE).
     """
 
     num_experts: int
@@ -40,6 +41,7 @@ class Experts:
     ffn_hidden_size: int
     shared_ffn_hidden_size: int = 0
     num_dense_layers: int = 0
+    has_shared_gate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,27 @@ class Transformer:
         has_dropout: Whether training drops (a mask of one byte an element is kept).
         is_causal: Whether a query sees only what precedes it.
         num_prediction_layers: Further multi-token-prediction layers behind the last (DeepSeek-V3).
+        has_mlp_bias: Whether the MLP has biases; None says: as the other linear layers.
+        has_head_bias: Whether the head has (one number for each word).
+        has_head_transform: Whether a linear layer, the activation and a norm precede the head (BERT).
+        num_token_types: Rows of a table of token types (BERT); 0 without.
+        embedding_size: Of the embedding where it is not hidden_size; two projections without bias lead
+            from it and back (OPT-350M). 0 says: hidden_size.
+        has_embedding_norm: Whether a norm follows the embedding.
+        has_embedding_dropout, has_attention_dropout: Whether training drops behind the embedding too, and
+            probabilities of attention (a fused kernel keeps no mask of those).
+        has_final_norm: Whether a norm follows the last layer.
+        norm_placement: 'before' attention and MLP, 'after' the sum with the residual (BERT), 'both' before
+            and after attention and MLP (Gemma 2), or 'shared': one before attention and MLP side by side
+            (GPT-J); 'parallel': one before each, side by side (GPT-NeoX).
+        scales_norm_in_fp32: Whether the weight of an RMS norm is multiplied before the cast back (Gemma).
+        has_fused_qkv, has_fused_gate: Whether one product makes queries, keys and values; gate and up.
+        rope_size: Rotated elements of a head; 0 says: all.
+        caps_logits, caps_scores: Whether the logits, the scores of attention go through a scaled tanh
+            (Gemma 2).
+        has_fused_attention: Whether transformers' module can run a fused kernel; else it runs 'math'.
+        sliding_window: Tokens that a windowed layer looks back; 0 without.
+        num_window_layers: Layers that have the window.
     """
 
     num_layers: int
@@ -83,6 +106,25 @@ class Transformer:
     experts: Experts | None = None
     latent_attention: LatentAttention | None = None
     num_prediction_layers: int = 0
+    has_mlp_bias: bool | None = None
+    has_head_bias: bool = False
+    has_head_transform: bool = False
+    num_token_types: int = 0
+    embedding_size: int = 0
+    has_embedding_norm: bool = False
+    has_embedding_dropout: bool = False
+    has_attention_dropout: bool = False
+    has_final_norm: bool = True
+    norm_placement: str = "before"
+    scales_norm_in_fp32: bool = False
+    has_fused_qkv: bool = False
+    has_fused_gate: bool = False
+    rope_size: int = 0
+    caps_logits: bool = False
+    caps_scores: bool = False
+    has_fused_attention: bool = True
+    sliding_window: int = 0
+    num_window_layers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "num_kv_heads", "head_size"):

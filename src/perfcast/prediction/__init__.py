@@ -8,6 +8,7 @@ from perfcast.cost.model import CostModel
 from perfcast.memory.first_touch import with_first_touch
 from perfcast.prediction.forecast import forecast_from
 from perfcast.prediction.graph import build_graph
+from perfcast.prediction.memory import forecast_memory
 from perfcast.prediction.names import (
     COST_MODELS,
     local_memory_bytes,
@@ -63,9 +64,13 @@ def predict(
     return forecast_from(graph, request, target, cost_model, program)
 
 
-def predict_memory(model: str, device: str | Device, **options: object) -> Forecast:
-    """Forecast memory alone; times are NaN. The 'cpu' device needs no calibration for this."""
+def predict_memory(model: str, device: str | Device, *, allocator: str = "", **options: object) -> Forecast:
+    """Forecast memory alone; times are NaN. The 'cpu' device needs no calibration for this.
+
+    Args:
+        model, device, options: As for ``predict``.
+        allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
+    """
     request = Request(model=model, **options)  # type: ignore[arg-type]
     target = memory_device(device) if isinstance(device, str) else device
-    graph, program = build_graph(request, target)
-    return forecast_from(graph, request, target, None, program)
+    return forecast_memory(request, target, allocator)

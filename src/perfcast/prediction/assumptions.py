@@ -16,6 +16,10 @@ def list_assumptions(
 ) -> tuple[str, ...]:
     """Sentences without a full stop."""
     notes = list(graph.notes)
+    if request.world_size is not None:
+        notes.append(
+            f"rank {request.rank} of {request.world_size}, captured alone; batch and micro-batch are its own"
+        )
     if request.mode == "train":
         notes.append(
             "a step in steady state: optimizer state exists, gradients are freed by "

@@ -43,7 +43,14 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
         num_micro_batches=request.num_micro_batches if request.mode == "train" else 1,
         fold_layers=request.fold_layers,
     )
-    graph, program = capture(_program_builder(request, shape), options)
+    if request.world_size is None:
+        graph, program = capture(_program_builder(request, shape), options)
+    else:
+        from perfcast.workload.virtual_ranks import capture_on_virtual_rank
+
+        graph, program = capture_on_virtual_rank(
+            _program_builder(request, shape), options, rank=request.rank, world_size=request.world_size
+        )
     graph = lower(graph, device, request.dtype)
     if request.compile:
         from perfcast.workload.fuse import fuse

@@ -31,6 +31,9 @@ class Request:
         recompute: 'none' or 'full' activation checkpointing.
         compile: Fuse as torch.compile would; the optimizer stays as it is.
         fold_layers: Capture repeated layers once; the result is the same.
+        world_size: Ranks of a parallel FILE.py:FUNCTION, captured as one of them; None says it is not
+            parallel. The batch size is then that of the rank.
+        rank: Which of them.
     """
 
     model: str
@@ -45,6 +48,8 @@ class Request:
     recompute: str = "none"
     compile: bool = False
     fold_layers: bool = True
+    world_size: int | None = None
+    rank: int = 0
 
     def __post_init__(self) -> None:
         for kind, value, known in (
@@ -58,6 +63,7 @@ class Request:
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
         _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
+        self._check_ranks()
         if self.mode == "decode" and self.sequence_length == 1:
             raise PlanError("decode needs a context: --sequence-length of at least 2")
         if self.batch_size % (self.micro_batch_size or self.batch_size):
@@ -65,6 +71,18 @@ class Request:
                 f"batch size {self.batch_size} is not a multiple of the "
                 f"micro-batch size {self.micro_batch_size}"
             )
+
+    def _check_ranks(self) -> None:
+        if self.world_size is None:
+            if self.rank:
+                raise PlanError(f"rank {self.rank} of how many? give --world-size")
+            return
+        if ".py:" not in self.model:
+            raise PlanError(
+                f"--world-size runs a parallel FILE.py:FUNCTION of your own; {self.model} takes --plan"
+            )
+        if not 0 <= self.rank < self.world_size:
+            raise PlanError(f"rank {self.rank} is not one of 0 … {self.world_size - 1}")
 
     @property
     def num_micro_batches(self) -> int:

@@ -6,14 +6,12 @@ since plotly reads a subset of HTML in labels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from perfcast.core.forecast import Forecast, OperationTime
-from perfcast.report.json_format import downsample_indices
-from perfcast.units import GIB, MIB, format_bytes, format_count, format_seconds
+from perfcast.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -43,18 +41,7 @@ OTHER_FAMILY = ("other", GREY)
 
 PHASE_COLOURS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN}
 
-CATEGORY_COLOURS = {
-    "parameter": BLUE,
-    "optimizer_state": PURPLE,
-    "gradient": GREEN,
-    "activation": ORANGE,
-    "temporary": RED,
-    "kv_cache": PINK,
-    "input": YELLOW,
-    "buffer": GREY,
-}
 MAX_BARS = 16
-MAX_PLOTTED_POINTS = 1000
 
 
 def plot_kinds(forecast: Forecast) -> Figure:
@@ -67,7 +54,7 @@ def plot_kinds(forecast: Forecast) -> Figure:
         [FAMILIES.get(group.label, OTHER_FAMILY)[1] for group in groups],
         [f"{group.count} issues<br>{format_count(group.flops, 'FLOP')}" for group in groups],
     )
-    return _finish(figure, height=90 + 26 * len(groups))
+    return finish(figure, height=90 + 26 * len(groups))
 
 
 def plot_phases(forecast: Forecast) -> Figure:
@@ -80,7 +67,7 @@ def plot_phases(forecast: Forecast) -> Figure:
         [PHASE_COLOURS.get(phase, GREY) for phase in phases],
         [""] * len(phases),
     )
-    return _finish(figure, height=90 + 32 * len(phases))
+    return finish(figure, height=90 + 32 * len(phases))
 
 
 def plot_modules(forecast: Forecast) -> Figure:
@@ -111,7 +98,7 @@ def plot_modules(forecast: Forecast) -> Figure:
             root={"color": "rgba(128,140,156,0.15)"},
         )
     )
-    figure = _finish(figure, height=440).update_layout(margin={"l": 4, "r": 4, "t": 30, "b": 4})
+    figure = finish(figure, height=440).update_layout(margin={"l": 4, "r": 4, "t": 30, "b": 4})
     return figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})
 
 
@@ -146,66 +133,7 @@ def plot_roofline(forecast: Forecast) -> Figure:
     figure.update_xaxes(title="arithmetic intensity (FLOP/byte)")
     figure.update_xaxes(type="log", dtick=1, exponentformat="power")
     figure.update_yaxes(title="achieved rate", type="log", dtick=1, tickformat="~s", ticksuffix="FLOP/s")
-    return _finish(figure, height=460, legend=True)
-
-
-def plot_memory(forecast: Forecast) -> Figure:
-    """Memory held over time (node by node, if the nodes have no times), with capacity and peak."""
-    from plotly import graph_objects as go
-
-    memory = forecast.memory
-    unit, size = ("GiB", GIB) if memory.peak_bytes >= GIB else ("MiB", MIB)
-    kept = downsample_indices(memory.timeline_bytes, MAX_PLOTTED_POINTS, memory.peak_node)
-    is_timed = not math.isnan(forecast.step_seconds)
-    starts = _start_seconds(forecast.node_seconds if is_timed else [1.0] * len(forecast.node_seconds))
-    seconds = [starts[i] if i < len(starts) else 0.0 for i in kept]
-    figure = go.Figure()
-    for category in _stack_order(memory.timeline_bytes_by_category):
-        values = memory.timeline_bytes_by_category[category]
-        figure.add_scatter(
-            x=seconds,
-            y=[values[i] / size for i in kept],
-            name=escape(_words(category)),
-            stackgroup="memory",
-            mode="lines",
-            line={"width": 0, "shape": "hv", "color": CATEGORY_COLOURS.get(category, GREY)},
-            text=[format_bytes(values[i]) for i in kept],
-            hovertemplate="%{text}",
-        )
-    top = memory.peak_bytes
-    if memory.capacity_bytes <= 3 * memory.peak_bytes:
-        top = max(top, memory.capacity_bytes)
-        figure.add_hline(
-            y=memory.capacity_bytes / size,
-            line={"dash": "dash", "color": RED, "width": 2},
-            annotation={"text": f"capacity {format_bytes(memory.capacity_bytes)}", "font": {"color": RED}},
-            annotation_position="top left",
-        )
-    if 0 <= memory.peak_node < len(starts):
-        is_late = starts[memory.peak_node] > 0.5 * starts[-1]
-        _mark_peak(figure, forecast, starts[memory.peak_node], size, is_late)
-    if is_timed:
-        figure.update_xaxes(title="time in the step", tickformat="~s", ticksuffix="s", hoverformat=".4~s")
-    else:
-        figure.update_xaxes(title="operation of the step, in program order")
-    figure.update_yaxes(title=f"memory ({unit})", range=[0, 1.22 * top / size])
-    return _finish(figure, height=420, legend=True).update_layout(hovermode="x unified")
-
-
-def _mark_peak(figure: Figure, forecast: Forecast, seconds: float, size: int, late: bool) -> None:
-    memory = forecast.memory
-    figure.add_annotation(
-        x=seconds,
-        y=memory.peak_bytes / size,
-        text=f"<b>peak {format_bytes(memory.peak_bytes)}</b><br>{escape(memory.peak_operation)}",
-        hovertext=escape(f"{memory.peak_module or 'model'}, {memory.peak_phase}"),
-        arrowcolor=INK,
-        arrowwidth=1,
-        ax=-20 if late else 20,
-        ay=-26,
-        xanchor="right" if late else "left",
-        align="right" if late else "left",
-    )
+    return finish(figure, height=460, legend=True)
 
 
 def _bars(
@@ -344,21 +272,8 @@ def _module_label(path: str) -> str:
     return path[len(parent) + 1 :] if parent else path
 
 
-def _start_seconds(node_seconds: Sequence[float]) -> list[float]:
-    starts, clock = [], 0.0
-    for seconds in node_seconds:
-        starts.append(clock)
-        clock += seconds
-    return starts
-
-
-def _stack_order(timelines: dict[str, tuple[int, ...]]) -> list[str]:
-    """Categories that hold something, steady ones at the bottom."""
-    known = [category for category in CATEGORY_COLOURS if category in timelines]
-    return [c for c in [*known, *sorted(set(timelines) - set(known))] if any(timelines[c])]
-
-
-def _finish(figure: Figure, height: int, legend: bool = False) -> Figure:
+def finish(figure: Figure, height: int, legend: bool = False) -> Figure:
+    """The look that all figures share."""
     figure.update_layout(
         template="none",
         height=height,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfcast.core.forecast import Forecast, KindTime
 from perfcast.report import figures
-from perfcast.report.json_format import largest_intervals, perfcast_version, tokens_per_second
+from perfcast.report.json_format import perfcast_version, tokens_per_second
+from perfcast.report.memory_figures import plot_memory
 from perfcast.report.text import (
     bound_by_kind,
-    describe_fit,
     describe_peak,
     describe_provenance,
     describe_workload,
@@ -28,10 +28,10 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 STYLE = """
 :root { --ink: #1c2430; --soft: #5b6675; --ground: #ffffff;
-        --panel: #f4f6f9; --line: #dde3ea; --alarm: #b3261e }
+        --panel: #f4f6f9; --line: #dde3ea; --alarm: #b3261e; --good: #1d7a5a }
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6eaf0; --soft: #a3adba; --ground: #12161c;
-          --panel: #1b212a; --line: #303945; --alarm: #ff8a80 }
+          --panel: #1b212a; --line: #303945; --alarm: #ff8a80; --good: #6fd3ae }
 }
 * { box-sizing: border-box }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
@@ -48,6 +48,10 @@ footer { margin-top: 40px; font-size: 13px }
 .card span, .card small { color: var(--soft); font-size: 13px }
 .card strong { font-size: 23px; line-height: 1.35; font-variant-numeric: tabular-nums }
 .card.alarm strong, .card.alarm small { color: var(--alarm) }
+.verdict { font-size: 17px; margin: 0 0 16px }
+.verdict strong { font-size: 34px; line-height: 1.2; margin-right: 10px }
+.verdict.yes strong { color: var(--good) }
+.verdict.no strong { color: var(--alarm) }
 .scroll { overflow: auto; max-height: 480px }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums }
 th, td { padding: 5px 10px; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top }
@@ -124,37 +128,11 @@ def render_forecast_html(forecast: Forecast) -> str:
         Section("Time by phase", figure_html(figures.plot_phases(forecast), "phases")),
         Section("Time by module", figure_html(figures.plot_modules(forecast), "modules")),
         Section("Roofline", _roofline(forecast)),
-        Section("Memory over the step", _memory(forecast)),
+        Section("Memory over the step", memory_section(forecast)),
         Section("Kinds", _kind_table(forecast)),
         Section("Modules", _module_table(forecast.by_module)),
         Section("Operations", _operation_table(forecast)),
-        Section("Assumptions", _assumptions(forecast)),
-    ]
-    return page(title, sections)
-
-
-def render_memory_html(forecast: Forecast) -> str:
-    """Memory alone, for a forecast whose nodes have no times."""
-    title = f"Memory of {forecast.model} on {forecast.device_title or forecast.device}"
-    memory = forecast.memory
-    blocks = [
-        (
-            Cell(block.created_by_name or "before the step"),
-            Cell(block.created_by_module or "–"),
-            Cell(_words(block.category)),
-            Cell(format_bytes(block.num_bytes), block.num_bytes),
-            Cell(f"{block.created_by} – {block.freed_after}", block.created_by),
-        )
-        for block in largest_intervals(memory, MAX_ROWS)
-    ]
-    headings = ("Created by", "Module", "Category", "Size", "Alive from node to node")
-    left_out = _left_out(len(memory.intervals), "blocks")
-    lead = f'<p class="lead">{escape(describe_workload(forecast))} · {escape(describe_fit(memory))}</p>'
-    sections = [
-        Section("", lead),
-        Section("Memory over the step", _memory(forecast)),
-        Section("Largest blocks", table(headings, blocks) + left_out),
-        Section("Assumptions", _assumptions(forecast)),
+        Section("Assumptions", assumptions(forecast)),
     ]
     return page(title, sections)
 
@@ -267,7 +245,8 @@ def _roofline(forecast: Forecast) -> str:
     return figure_html(figures.plot_roofline(forecast), "roofline") + f'<p class="note">{note}</p>'
 
 
-def _memory(forecast: Forecast) -> str:
+def memory_section(forecast: Forecast) -> str:
+    """Memory over the step by category, where its peak is, and what the peak consists of."""
     memory = forecast.memory
     notes = (
         f"Peak {describe_peak(memory)}. Freeing each block right after its last use would need "
@@ -275,15 +254,11 @@ def _memory(forecast: Forecast) -> str:
         f"The device has {format_bytes(memory.capacity_bytes)}."
     )
     rows = [
-        (
-            Cell(_words(category)),
-            Cell(format_bytes(num_bytes), num_bytes),
-            _share(num_bytes, memory.peak_bytes),
-        )
-        for category, num_bytes in sorted(memory.bytes_by_category.items(), key=lambda item: -item[1])
+        (Cell(words(name)), Cell(format_bytes(num_bytes), num_bytes), share(num_bytes, memory.peak_bytes))
+        for name, num_bytes in sorted(memory.bytes_by_category.items(), key=lambda item: -item[1])
     ]
     return (
-        figure_html(figures.plot_memory(forecast), "memory")
+        figure_html(plot_memory(forecast), "memory")
         + f'<p class="note">{escape(notes)}</p>'
         + table(("Category", "At the peak", "Share"), rows)
     )
@@ -293,7 +268,7 @@ def _kind_table(forecast: Forecast) -> str:
     limits = bound_by_kind(forecast.operations)
     total = sum(group.seconds for group in forecast.by_kind)
     rows = [
-        (Cell(_words(group.label)), *_group_cells(group, total), Cell(limits.get(group.label, "–")))
+        (Cell(words(group.label)), *_group_cells(group, total), Cell(limits.get(group.label, "–")))
         for group in sorted(forecast.by_kind, key=lambda g: -g.seconds)
         if group.seconds
     ]
@@ -305,13 +280,13 @@ def _module_table(groups: Sequence[KindTime]) -> str:
     longest = sorted(groups, key=lambda g: -g.seconds)[:MAX_ROWS]
     rows = [(Cell(group.label or "(model)"), *_group_cells(group, total)) for group in longest]
     shown = table(("Module", "Time", "Share", "Count", "FLOP", "Memory traffic"), rows)
-    return shown + _left_out(len(groups), "modules")
+    return shown + left_out(len(groups), "modules")
 
 
 def _group_cells(group: KindTime, total: float) -> tuple[Cell, ...]:
     return (
         Cell(format_seconds(group.seconds), group.seconds),
-        _share(group.seconds, total),
+        share(group.seconds, total),
         Cell(str(group.count), group.count),
         Cell(format_count(group.flops) if group.flops else "0", group.flops),
         Cell(format_bytes(group.memory_traffic_bytes), group.memory_traffic_bytes),
@@ -329,7 +304,7 @@ def _operation_table(forecast: Forecast) -> str:
             Cell(str(o.count), o.count),
             Cell(format_seconds(o.seconds), o.seconds),
             Cell(f"{format_seconds(o.seconds_low)} – {format_seconds(o.seconds_high)}", o.seconds_low),
-            _share(o.seconds, total),
+            share(o.seconds, total),
             Cell(format_bytes(o.output_bytes), o.output_bytes),
             Cell(o.bound_by),
             Cell(o.provenance),
@@ -341,18 +316,21 @@ def _operation_table(forecast: Forecast) -> str:
         "Operation", "Phase", "Shapes", "Count", "Time", "Interval", "Share", "Output", "Bound by", "Price",
         "Nearest measurement",
     )  # fmt: skip
-    return table(headings, rows) + _left_out(len(forecast.operations), "different operations")
+    return table(headings, rows) + left_out(len(forecast.operations), "different operations")
 
 
-def _left_out(num_rows: int, what: str) -> str:
+def left_out(num_rows: int, what: str) -> str:
+    """A note under a table that shows ``MAX_ROWS`` of more rows; '' under a full one."""
     return f'<p class="note">The first {MAX_ROWS} of {num_rows} {what}.</p>' if num_rows > MAX_ROWS else ""
 
 
-def _assumptions(forecast: Forecast) -> str:
+def assumptions(forecast: Forecast) -> str:
+    """What was taken for granted, as a list."""
     return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in forecast.assumptions)}</ul>"
 
 
-def _share(part: float, total: float) -> Cell:
+def share(part: float, total: float) -> Cell:
+    """A part of a whole in percent."""
     fraction = part / total if total else 0.0
     return Cell(f"{100 * fraction:.1f} %", fraction)
 
@@ -366,5 +344,6 @@ def _number(is_number: bool) -> str:
     return ' class="number"' if is_number else ""
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
+    """A key as it is read."""
     return name.replace("_", " ")

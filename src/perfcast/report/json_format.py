@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, TensorInterval
+from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, ReservedMemory, TensorInterval
+from perfcast.core.largest import Largest
 from perfcast.files import write_text_atomically
 
 SCHEMA_VERSION = "1"
@@ -50,8 +51,12 @@ def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
     return data | _memory(forecast.memory)
 
 
-def memory_to_dict(forecast: Forecast) -> dict[str, Any]:
-    """Memory of a step, without times, in the keys of ``memory_schema``."""
+def memory_to_dict(forecast: Forecast, largest: Largest | None = None) -> dict[str, Any]:
+    """Memory of a step, without times, in the keys of ``memory_schema``.
+
+    Args:
+        largest: The search whose answer (or smallest size, if nothing fits) the forecast is of.
+    """
     memory = forecast.memory
     kept = downsample_indices(memory.timeline_bytes, MAX_TIMELINE_POINTS, memory.peak_node)
     return (
@@ -77,8 +82,29 @@ def memory_to_dict(forecast: Forecast) -> dict[str, Any]:
                 category: [values[i] for i in kept]
                 for category, values in memory.timeline_bytes_by_category.items()
             },
+            "timeline_bytes_by_module": {
+                module: [values[i] for i in kept]
+                for module, values in memory.timeline_bytes_by_module.items()
+            },
+            "reserved": None if memory.reserved is None else _reserved(memory.reserved),
+            "phase_starts": [{"phase": phase, "node": node} for phase, node in memory.phase_starts],
+            "alive_at_peak": [
+                asdict(group) | {"total_bytes": group.total_bytes} for group in memory.alive_at_peak
+            ],
         }
+        | ({} if largest is None else {"largest": asdict(largest)})
     )
+
+
+def _reserved(reserved: ReservedMemory) -> dict[str, Any]:
+    kept = downsample_indices(reserved.reserved_bytes, MAX_TIMELINE_POINTS, 0)
+    return asdict(reserved) | {
+        "total_bytes": reserved.total_bytes,
+        "step_starts": list(reserved.step_starts),
+        "requests": kept,
+        "allocated_bytes": [reserved.allocated_bytes[i] for i in kept],
+        "reserved_bytes": [reserved.reserved_bytes[i] for i in kept],
+    }
 
 
 def tokens_per_second(forecast: Forecast) -> float | None:

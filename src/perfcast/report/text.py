@@ -6,18 +6,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from perfcast.core.forecast import Forecast, MemoryForecast, OperationTime
-from perfcast.report.json_format import largest_intervals, tokens_per_second
+from perfcast.report.json_format import tokens_per_second
+from perfcast.report.tables import (
+    new_grid,
+    new_table,
+    percent,
+    plain,
+    print_list,
+    print_table,
+    share,
+    shares_table,
+    words,
+)
 from perfcast.units import format_bytes, format_count, format_seconds
 
 MAX_OPERATIONS = 10
-MAX_BLOCKS = 10
-BAR_WIDTH = 16
 MAX_SHAPES_LENGTH = 60
 
 Row = Mapping[str, Any]
@@ -25,42 +33,14 @@ Row = Mapping[str, Any]
 
 def print_forecast(forecast: Forecast, console: Console) -> None:
     """A forecast: the headline figures, then where time and memory go, then what was assumed."""
-    _print_title(forecast, console)
+    print_title(forecast, console)
     console.print(_headline(forecast))
-    _print_table(console, _phase_table(forecast, console))
-    _print_table(console, _kind_table(forecast, console))
-    _print_table(console, _operation_table(forecast))
-    _print_table(console, _category_table(forecast.memory, console))
+    print_table(console, _phase_table(forecast, console))
+    print_table(console, _kind_table(forecast, console))
+    print_table(console, _operation_table(forecast))
+    print_table(console, category_table(forecast.memory, console))
     console.print(Text(f"Peak {describe_peak(forecast.memory)}"))
-    _print_assumptions(forecast.assumptions, console)
-
-
-def print_memory(forecast: Forecast, console: Console) -> None:
-    """Memory alone: the peak, what it consists of, and the largest blocks."""
-    memory = forecast.memory
-    _print_title(forecast, console)
-    grid = _grid()
-    grid.add_row("Peak memory", Text(describe_fit(memory), style="bold"))
-    grid.add_row("Freed at last use", f"{format_bytes(memory.peak_by_last_use_bytes)} at best")
-    grid.add_row("Parameters", format_count(forecast.parameter_count))
-    console.print(grid)
-    _print_table(console, _category_table(memory, console))
-    console.print(Text(f"Peak {describe_peak(memory)}"))
-    table = _table("Largest blocks")
-    for name in ("Created by", "Module", "Category"):
-        table.add_column(name, overflow="fold" if name == "Module" else "ellipsis")
-    table.add_column("Size", justify="right", no_wrap=True)
-    blocks = largest_intervals(memory, MAX_BLOCKS)
-    for block in blocks:
-        name = block.created_by_name or "before the step"
-        table.add_row(
-            *_plain(name, block.created_by_module or "–", _words(block.category)),
-            format_bytes(block.num_bytes),
-        )
-    if len(memory.intervals) > len(blocks):
-        table.caption = f"{len(blocks)} of {len(memory.intervals)} blocks"
-    _print_table(console, table)
-    _print_assumptions(forecast.assumptions, console)
+    print_assumptions(forecast.assumptions, console)
 
 
 def print_devices(devices: Iterable[Row], console: Console) -> None:
@@ -69,14 +49,14 @@ def print_devices(devices: Iterable[Row], console: Console) -> None:
     Each is a mapping with ``name``, ``title``, ``year``, ``memory_bytes``, ``memory_bytes_per_second``
     and ``matrix_flops_per_second`` (the peak to compare by, such as bf16's; None where unknown).
     """
-    table = _table("")
+    table = new_table("")
     table.add_column("Name", no_wrap=True)
     table.add_column("Device", overflow="fold")
     for name in ("Year", "Memory", "Bandwidth", "Peak"):
         table.add_column(name, justify="right", no_wrap=True)
     for device in devices:
         table.add_row(
-            *_plain(device["name"], device["title"], device["year"]),
+            *plain(device["name"], device["title"], device["year"]),
             format_bytes(device["memory_bytes"]),
             _rate(device["memory_bytes_per_second"], "B/s"),
             _rate(device.get("matrix_flops_per_second"), "FLOP/s"),
@@ -95,7 +75,7 @@ def print_device(device: Row, console: Console, figures: Iterable[Row]) -> None:
 
 def print_models(models: Iterable[Row], console: Console) -> None:
     """A list of models, each a mapping with ``name``, ``title``, ``family`` and ``parameter_count``."""
-    table = _table("")
+    table = new_table("")
     table.add_column("Name", no_wrap=True)
     table.add_column("Model", overflow="fold")
     table.add_column("Family", no_wrap=True)
@@ -103,7 +83,7 @@ def print_models(models: Iterable[Row], console: Console) -> None:
     for model in models:
         count = model["parameter_count"]
         table.add_row(
-            *_plain(model["name"], model["title"], model["family"]),
+            *plain(model["name"], model["title"], model["family"]),
             "–" if count is None else format_count(count),
         )
     console.print(table)
@@ -122,14 +102,14 @@ def print_validation(rows_summary: Iterable[Row], console: Console) -> None:
     ``skipped``, and as fractions ``mean``, ``median`` and ``p90`` of the absolute relative error,
     ``signed_mean`` and ``coverage`` of the interval; None where there is nothing to tell.
     """
-    table = _table("Error of the predictions, in percent")
+    table = new_table("Error of the predictions, in percent")
     table.add_column("Predictor", no_wrap=True)
     table.add_column("Group", overflow="fold")
     for name in ("Rows", "Skipped", "Mean", "Median", "90th", "Bias", "Covered"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows_summary:
         table.add_row(
-            *_plain(row["predictor"], row["group"], row["n"], row["skipped"]),
+            *plain(row["predictor"], row["group"], row["n"], row["skipped"]),
             *(_hundredths(row.get(key)) for key in ("mean", "median", "p90")),
             _hundredths(row.get("signed_mean"), "+"),
             _hundredths(row.get("coverage")),
@@ -138,9 +118,9 @@ def print_validation(rows_summary: Iterable[Row], console: Console) -> None:
 
 
 def describe_fit(memory: MemoryForecast) -> str:
-    """The peak against the device's memory, as a phrase."""
-    difference = format_bytes(abs(memory.capacity_bytes - memory.peak_bytes))
-    against = f"{format_bytes(memory.peak_bytes)} of {format_bytes(memory.capacity_bytes)}"
+    """What is needed against the device's memory, as a phrase."""
+    difference = format_bytes(abs(memory.capacity_bytes - memory.needed_bytes))
+    against = f"{format_bytes(memory.needed_bytes)} of {format_bytes(memory.capacity_bytes)}"
     return (
         f"{against}: fits, {difference} free"
         if memory.fits
@@ -166,7 +146,7 @@ def describe_provenance(forecast: Forecast) -> str:
     total = sum(seconds.values())
     if not total or set(seconds) <= {"", "fitted", "bounded"}:
         return ""
-    return " · ".join(f"{tag} {_percent(value / total)}" for tag, value in seconds.items())
+    return " · ".join(f"{tag} {percent(value / total)}" for tag, value in seconds.items())
 
 
 def bound_by_kind(operations: Sequence[OperationTime]) -> dict[str, str]:
@@ -177,16 +157,35 @@ def bound_by_kind(operations: Sequence[OperationTime]) -> dict[str, str]:
     return {kind: max(limits, key=limits.__getitem__) for kind, limits in seconds.items()}
 
 
-def _print_title(forecast: Forecast, console: Console) -> None:
+def print_title(forecast: Forecast, console: Console) -> None:
+    """Model, device and workload."""
     title = Text(f"{forecast.model} on {forecast.device_title or forecast.device}", style="bold")
     console.print(title)
     console.print(Text(describe_workload(forecast)))
     console.print()
 
 
+def category_table(memory: MemoryForecast, console: Console) -> Table:
+    """What the peak consists of by category."""
+    table = shares_table("Memory at the peak", "Category", "Memory")
+    total = sum(memory.bytes_by_category.values())
+    for category, num_bytes in sorted(memory.bytes_by_category.items(), key=lambda item: -item[1]):
+        if num_bytes:
+            table.add_row(*plain(words(category)), format_bytes(num_bytes), *share(num_bytes, total, console))
+    return table
+
+
+def print_assumptions(assumptions: Sequence[str], console: Console) -> None:
+    """What was taken for granted, one line each."""
+    if assumptions:
+        console.print()
+        console.print(Text("Assumptions", style="dim"))
+        print_list(console, [("-", assumption) for assumption in assumptions])
+
+
 def _headline(forecast: Forecast) -> Table:
     low, high = format_seconds(forecast.step_seconds_low), format_seconds(forecast.step_seconds_high)
-    grid = _grid()
+    grid = new_grid()
     step = Text(format_seconds(forecast.step_seconds), style="bold")
     grid.add_row("Step time", step.append(f"  ({low} – {high})", style="not bold"))
     if forecast.exposed_host_seconds:
@@ -196,41 +195,41 @@ def _headline(forecast: Forecast) -> Table:
     if tokens is not None:
         rates.insert(0, (tokens, "tokens/s"))
     grid.add_row("Throughput", " · ".join(f"{format_count(rate)} {unit}" for rate, unit in rates))
-    recompute = f"  (HFU {_percent(forecast.hfu)})" if forecast.recompute_flops else ""
-    grid.add_row("MFU", f"{_percent(forecast.mfu)}{recompute}")
+    recompute = f"  (HFU {percent(forecast.hfu)})" if forecast.recompute_flops else ""
+    grid.add_row("MFU", f"{percent(forecast.mfu)}{recompute}")
     grid.add_row(
         "Peak memory", Text(describe_fit(forecast.memory), style="" if forecast.memory.fits else "bold red")
     )
     grid.add_row("Parameters", format_count(forecast.parameter_count))
-    grid.add_row("Cost model", *_plain(forecast.cost_model))
+    grid.add_row("Cost model", *plain(forecast.cost_model))
     if known := describe_provenance(forecast):
-        grid.add_row("Time that is", *_plain(known))
+        grid.add_row("Time that is", *plain(known))
     return grid
 
 
 def _phase_table(forecast: Forecast, console: Console) -> Table:
-    table = _shares_table("Time by phase", "Phase", "Time")
+    table = shares_table("Time by phase", "Phase", "Time")
     total = sum(forecast.seconds_by_phase.values())
     for phase, seconds in forecast.seconds_by_phase.items():
-        table.add_row(*_plain(phase), format_seconds(seconds), *_share(seconds, total, console))
+        table.add_row(*plain(phase), format_seconds(seconds), *share(seconds, total, console))
     return table
 
 
 def _kind_table(forecast: Forecast, console: Console) -> Table:
-    table = _shares_table("Time by kind of operation", "Kind", "Time")
+    table = shares_table("Time by kind of operation", "Kind", "Time")
     table.add_column("Count", justify="right", no_wrap=True)
     table.add_column("Bound by", no_wrap=True)
     limits = bound_by_kind(forecast.operations)
     total = sum(group.seconds for group in forecast.by_kind)
     for group in sorted((g for g in forecast.by_kind if g.seconds), key=lambda g: -g.seconds):
-        share = _share(group.seconds, total, console)
-        name, limit = _plain(_words(group.label), limits.get(group.label, "–"))
-        table.add_row(name, format_seconds(group.seconds), *share, str(group.count), limit)
+        shares = share(group.seconds, total, console)
+        name, limit = plain(words(group.label), limits.get(group.label, "–"))
+        table.add_row(name, format_seconds(group.seconds), *shares, str(group.count), limit)
     return table
 
 
 def _operation_table(forecast: Forecast) -> Table:
-    table = _table("Slowest operations")
+    table = new_table("Slowest operations")
     table.add_column("Operation", overflow="ellipsis", no_wrap=True, max_width=26)
     table.add_column("Phase", no_wrap=True)
     table.add_column("Shapes", overflow="fold")
@@ -240,39 +239,28 @@ def _operation_table(forecast: Forecast) -> Table:
     slowest = sorted(forecast.operations, key=lambda o: -o.seconds)[:MAX_OPERATIONS]
     for operation in slowest:
         table.add_row(
-            *_plain(operation.name, operation.phase, _shortened(operation.shapes), operation.count),
+            *plain(operation.name, operation.phase, _shortened(operation.shapes), operation.count),
             format_seconds(operation.seconds),
-            _percent(operation.seconds / total if total else 0.0),
+            percent(operation.seconds / total if total else 0.0),
         )
     if len(forecast.operations) > len(slowest):
         table.caption = f"{len(slowest)} of {len(forecast.operations)} different operations"
     return table
 
 
-def _category_table(memory: MemoryForecast, console: Console) -> Table:
-    table = _shares_table("Memory at the peak", "Category", "Memory")
-    total = sum(memory.bytes_by_category.values())
-    for category, num_bytes in sorted(memory.bytes_by_category.items(), key=lambda item: -item[1]):
-        if num_bytes:
-            table.add_row(
-                *_plain(_words(category)), format_bytes(num_bytes), *_share(num_bytes, total, console)
-            )
-    return table
-
-
 def _print_figures(figures: Iterable[Row], console: Console) -> None:
     """Figures with the numbers of their sources, then the sources: these are long and often shared."""
-    table, sources = _grid(), dict[str, int]()
+    table, sources = new_grid(), dict[str, int]()
     for figure in figures:
         value, unit = figure["value"], "" if figure["unit"] in ("1", "year") else figure["unit"]
         shown = f"{value:.10g}" if isinstance(value, float) else str(value)
         number = sources.setdefault(figure["source"], len(sources) + 1)
-        table.add_row(*_plain(_words(figure["name"]), f"{shown} {unit}".rstrip(), f"[{number}]"))
+        table.add_row(*plain(words(figure["name"]), f"{shown} {unit}".rstrip(), f"[{number}]"))
     if sources:
         console.print()
         console.print(table)
         console.print()
-        _print_list(console, [(f"[{number}]", source) for source, number in sources.items()])
+        print_list(console, [(f"[{number}]", source) for source, number in sources.items()])
 
 
 def _print_named(thing: Row, console: Console) -> None:
@@ -282,76 +270,8 @@ def _print_named(thing: Row, console: Console) -> None:
         console.print(Text(thing["note"]))
 
 
-def _print_assumptions(assumptions: Sequence[str], console: Console) -> None:
-    if assumptions:
-        console.print()
-        console.print(Text("Assumptions", style="dim"))
-        _print_list(console, [("-", assumption) for assumption in assumptions])
-
-
-def _print_list(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    for mark, text in lines:
-        grid.add_row(Text(mark), Text(text))
-    console.print(grid, style="dim")
-
-
-def _print_table(console: Console, table: Table) -> None:
-    console.print()
-    if table.row_count:
-        console.print(table)
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title or None,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        caption_justify="left",
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-
-
-def _shares_table(title: str, label: str, amount: str) -> Table:
-    table = _table(title)
-    table.add_column(label, no_wrap=True, overflow="ellipsis", min_width=18)
-    table.add_column(amount, justify="right", no_wrap=True)
-    table.add_column("Share", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, width=BAR_WIDTH)
-    return table
-
-
-def _share(part: float, total: float, console: Console) -> tuple[str, str]:
-    fraction = part / total if total else 0.0
-    mark = "█" if console.encoding.lower().startswith("utf") else "#"
-    return _percent(fraction), mark * round(fraction * BAR_WIDTH)
-
-
-def _grid() -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    return grid
-
-
-def _plain(*values: object) -> list[Text]:
-    """Cells in which nothing is read as markup."""
-    return [Text(str(value)) for value in values]
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _shortened(text: str) -> str:
     return text if len(text) <= MAX_SHAPES_LENGTH else f"{text[: MAX_SHAPES_LENGTH - 1]}…"
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
 
 
 def _hundredths(fraction: float | None, sign: str = "") -> str:

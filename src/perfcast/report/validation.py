@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcast.report.text import print_validation
-from perfcast.units import format_seconds
+from perfcast.units import format_bytes, format_seconds
 
 Entry = Mapping[str, Any]
 
@@ -49,22 +49,22 @@ def print_row(row: Entry, console: Console) -> None:
 
 def print_summary(summary: Sequence[Entry], console: Console) -> None:
     """The summary of a suite, one line per predictor and group."""
-    rows = [
-        {
-            "predictor": entry["predictor"],
-            "group": f"{entry['group']} {entry['value']}" if entry["group"] != "all" else "all",
-            "n": entry["n"],
-            "skipped": entry["skipped"],
-            "mean": entry["mean_absolute_relative_error"],
-            "median": entry["median_absolute_relative_error"],
-            "p90": entry["p90_absolute_relative_error"],
-            "signed_mean": entry["mean_relative_error"],
-            "coverage": entry["coverage"],
-        }
-        for entry in summary
-        if entry["group"] in ("all", "mode")
-    ]
-    print_validation(rows, console)
+    print_validation([_error_row(entry) for entry in summary if entry["group"] in ("all", "mode")], console)
+
+
+def _error_row(entry: Entry) -> Entry:
+    """An entry of a summary as ``print_validation`` takes it."""
+    return {
+        "predictor": entry["predictor"],
+        "group": f"{entry['group']} {entry['value']}" if entry["group"] != "all" else "all",
+        "n": entry["n"],
+        "skipped": entry["skipped"],
+        "mean": entry["mean_absolute_relative_error"],
+        "median": entry["median_absolute_relative_error"],
+        "p90": entry["p90_absolute_relative_error"],
+        "signed_mean": entry["mean_relative_error"],
+        "coverage": entry["coverage"],
+    }
 
 
 def print_suite(summary: Sequence[Entry], console: Console) -> None:
@@ -84,6 +84,55 @@ def print_suite(summary: Sequence[Entry], console: Console) -> None:
     paired = [entry for entry in summary if entry["group"].startswith(_PAIRED)]
     if paired:
         _print_wide(_paired_table(paired), console)
+
+
+# ---- memory ------------------------------------------------------------------------------------------
+
+_MEMORY_GROUPS = ("metric", "metric, source", "metric, table", "metric, device", "metric, devices")
+
+
+def print_memory(rows: Iterable[Entry], summary: Sequence[Entry], console: Console) -> None:
+    """Every measurement of the memory suite, then its error tables and what it says of outcomes."""
+    for row in rows:
+        console.print(_memory_line(row), markup=False, soft_wrap=True)
+    _print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
+    errors = [entry for entry in summary if entry["group"] in _MEMORY_GROUPS and entry["n"]]
+    print_validation([{**_error_row(e), "group": e["value"]} for e in errors], console)
+    outcomes = [entry for entry in summary if entry["group"].startswith("outcome")]
+    if outcomes:
+        _print_wide(_outcome_table(outcomes), console)
+
+
+def _memory_line(row: Entry) -> str:
+    """'training:12 · usp · allocated  predicted 24.1 GiB (22 GiB – 26 GiB)  measured 24.2 GiB  -0.5%'."""
+    what = f"{row['table']}:{str(row['row']).rpartition(':')[2]} · {row['collection']} · {row['metric']}"
+    marks = "".join(
+        f"  {text} {row[key]}"
+        for key, text in (("duplicate_of", "same as"), ("contradicted_by", "contradicted by"))
+        if row.get(key)
+    )
+    if row["skipped"]:
+        return f"{what:52} skipped: {row['skipped']}{marks}"
+    low, high = (format_bytes(row[f"predicted_bytes_{end}"]) for end in ("low", "high"))
+    predicted = f"predicted {format_bytes(row['predicted_bytes']):>8} ({low} – {high})"
+    if row["metric"] == "outcome":
+        said, was = (("fits" if row[f"{who}_fits"] else "fails") for who in ("predicted", "measured"))
+        return f"{what:52} {predicted}  called {said}, {was}{marks}"
+    measured = f"measured {format_bytes(row['measured_bytes']):>8}  {row['relative_error']:+.1%}"
+    return f"{what:52} {predicted}  {measured}{marks}"
+
+
+def _outcome_table(entries: Sequence[Entry]) -> Table:
+    table = _table("Runs called as they went, in percent")
+    for name in ("Predictor", "Runs"):
+        table.add_column(name, no_wrap=True)
+    for name in ("Rows", "Skipped", "Called right"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in entries:
+        share = entry["share_called_right"]
+        cells = (entry["predictor"], entry["value"], entry["n"], entry["skipped"])
+        table.add_row(*(Text(str(c)) for c in cells), Text("–" if share is None else f"{100 * share:.1f}"))
+    return table
 
 
 def _print_skipped(entries: Sequence[Entry], console: Console) -> None:

@@ -10,10 +10,13 @@ once per forward and reused, as PyTorch's cache does.
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 _LOWER_PRECISION = frozenset(
@@ -78,11 +81,17 @@ class CudaAutocast(TorchFunctionMode):
         kwargs = kwargs or {}
         if not (self._is_forward or torch.is_grad_enabled()):
             return func(*args, **kwargs)  # the backward itself runs outside the region
+        if func is functional.multi_head_attention_forward:
+            # PyTorch switches this mode off inside: the products are put back by hand.
+            with patch.object(functional, "linear", partial(self._inside, functional.linear)):
+                return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         target: torch.dtype | None = None
         if name in _LOWER_PRECISION:
             target = self._dtype
-        elif name in _FP32 and not (name in ("sum", "prod", "softmax", "log_softmax") and "dtype" in kwargs):
+        elif name in _FP32 and not (
+            name in ("sum", "prod", "softmax", "log_softmax") and kwargs.get("dtype") is not None
+        ):
             target = torch.float32
         elif name in _WIDEST:
             target = _widest((args, tuple(kwargs.values())))
@@ -90,6 +99,9 @@ class CudaAutocast(TorchFunctionMode):
             return func(*args, **kwargs)
         cast_args = tuple(self._cast(value, target) for value in args)
         return func(*cast_args, **{key: self._cast(value, target) for key, value in kwargs.items()})
+
+    def _inside(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__torch_function__(func, (), args, kwargs)
 
     def _cast(self, value: Any, dtype: torch.dtype) -> Any:
         if isinstance(value, Tensor):

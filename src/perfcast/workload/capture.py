@@ -7,27 +7,21 @@ Nothing is allocated and nothing is computed: every tensor is a fake one that kn
 from __future__ import annotations
 
 import gc
-import logging
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim import Optimizer
 
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor
-from perfcast.errors import CaptureError, PerfcastError
 from perfcast.workload.autocast import CudaAutocast
+from perfcast.workload.capture_errors import capture_errors
 from perfcast.workload.composite import AcceleratorCalls, run_backward
 from perfcast.workload.fold import LayerRun, NotFoldableError, find_layer_runs, skipping_layers
 from perfcast.workload.recorder import Recorder
@@ -77,16 +71,21 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
         CaptureError: The module raised, or its control flow depends on values.
     """
     with FakeTensorMode(allow_non_fake_inputs=True):
-        program = _build(build, options)
+        program = build_symbolic(build, options)
         try:
             recording = _record_folded(program, options)
         except NotFoldableError:
-            program = _build(build, options)  # afresh: the first run may have changed its state
-            recording = _record(program, options)
+            program = build_symbolic(build, options)  # afresh: the first run may have changed its state
+            recording = record(program, options)
         if options.training and options.optimizer.name != "none":
             recording = _append_optimizer(recording, program, options.optimizer)
-        parameters = {id(p): p.numel() for p in program.module.parameters()}
-    graph = Graph(
+    return graph_of(recording, program), program
+
+
+def graph_of(recording: Recording, program: Program) -> Graph:
+    """A finished recording as a graph."""
+    parameters = {id(p): p.numel() for p in program.module.parameters()}
+    return Graph(
         nodes=tuple(recording.nodes),
         operations=tuple(recording.operations),
         tensors=tuple(recording.tensors),
@@ -94,14 +93,18 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
         parameter_count=sum(parameters.values()),
         notes=program.notes,
     )
-    return graph, program
 
 
 # ---- forward and backward ----------------------------------------------------------------------
 
 
-def _build(build: Callable[[], Program], options: CaptureOptions) -> Program:
-    with _capture_errors("building the model"), _without_truncated_normal(), warnings.catch_warnings():
+def build_symbolic(build: Callable[[], Program], options: CaptureOptions) -> Program:
+    """The program, built under fake tensors.
+
+    Raises:
+        CaptureError: Building it raised.
+    """
+    with capture_errors("building the model"), _without_truncated_normal(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         program = build()
     program.module.train(options.training)
@@ -111,44 +114,62 @@ def _build(build: Callable[[], Program], options: CaptureOptions) -> Program:
 def _record_folded(program: Program, options: CaptureOptions) -> Recording:
     runs: list[LayerRun] = find_layer_runs(program.module) if options.fold_layers else []
     if not runs:
-        return _record(program, options)
+        return record(program, options)
     with skipping_layers(program.module, runs):
-        recording = _record(program, options)
+        recording = record(program, options)
     _drop_untouched_caches(recording)
     for run in runs:
         recording = unfold(recording, run)
     return recording
 
 
-def _record(program: Program, options: CaptureOptions) -> Recording:
+def record(
+    program: Program,
+    options: CaptureOptions,
+    optimizer: Optimizer | None = None,
+    held: Iterable[torch.Tensor] = (),
+    context: AbstractContextManager[Any] | None = None,
+) -> Recording:
+    """One step of a program under fake tensors.
+
+    Args:
+        optimizer: Steps at the end, if given; its state exists before.
+        held: Weights that exist besides the module's present parameters.
+        context: Entered around the step, within all others: its function modes see calls first.
+    """
     recorder = Recorder(program.module)
     named = list(program.module.named_parameters(remove_duplicate=False))
     parameters = dict(
         zip([n for n, _ in named], recorder.register([p for _, p in named], Category.PARAMETER), strict=True)
     )
+    recorder.register(held, Category.PARAMETER)
     recorder.register(program.module.buffers(), Category.BUFFER)
     _register_inputs(recorder, program)
-    gradients: dict[str, int] = {}
+    if optimizer is not None:
+        _register_state(recorder, optimizer)
     gc_was_enabled = gc.isenabled()
     gc.disable()  # storages must die when the program lets go of them, not when a collection happens
     try:
         with ExitStack() as stack:
-            stack.enter_context(_capture_errors("running the model"))
+            stack.enter_context(capture_errors("running the model"))
             stack.enter_context(program.symbolic_context())
             stack.enter_context(_without_inference_shortcuts())
             stack.enter_context(recorder.following_modules())
+            stack.enter_context(recorder.following_resizes())
             stack.enter_context(recorder)
             if options.for_accelerator:
                 stack.enter_context(AcceleratorCalls(recorder))
+            stack.enter_context(context or nullcontext())
             if options.training:
                 for _ in range(options.num_micro_batches):
                     _run_micro_batch(program, recorder, options)
             else:
                 _run_inference(program, recorder, options)
-        for name, parameter in named:
-            if parameter.grad is not None:
-                gradients[name] = recorder.storage_of(parameter.grad)
-                recorder.recategorize(gradients[name], Category.GRADIENT)
+            gradients = _note_gradients(recorder, named)
+            if optimizer is not None:
+                recorder.announce(Phase.OPTIMIZER)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
         recorder.forget_references()
     finally:
         if gc_was_enabled:
@@ -157,6 +178,19 @@ def _record(program: Program, options: CaptureOptions) -> Recording:
         parameter.grad = None
     storages = _categorize_activations(recorder.storages, recorder.nodes)
     return Recording(recorder.nodes, recorder.operations, recorder.tensors, storages, parameters, gradients)
+
+
+def _note_gradients(recorder: Recorder, named: list[tuple[str, torch.nn.Parameter]]) -> dict[str, int]:
+    gradients = {n: recorder.storage_of(p.grad) for n, p in named if p.grad is not None}
+    for storage in gradients.values():
+        recorder.recategorize(storage, Category.GRADIENT)
+    return gradients
+
+
+def _register_state(recorder: Recorder, optimizer: Optimizer) -> None:
+    for state in optimizer.state.values():
+        tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
+        recorder.register(tensors, Category.OPTIMIZER_STATE)
 
 
 def _run_micro_batch(program: Program, recorder: Recorder, options: CaptureOptions) -> None:
@@ -263,9 +297,7 @@ def _append_optimizer(recording: Recording, program: Program, choice: OptimizerC
         if parameter.grad is not None:
             (storage,) = recorder.register([parameter.grad], Category.GRADIENT)
             merged.same(storage, recording.gradients[name])
-    for state in optimizer.state.values():
-        tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
-        recorder.register(tensors, Category.OPTIMIZER_STATE)
+    _register_state(recorder, optimizer)
     with recorder:
         optimizer.step()
     recorder.forget_references()
@@ -336,41 +368,3 @@ def _without_truncated_normal() -> Iterator[None]:
         yield
     finally:
         init._no_grad_trunc_normal_ = original
-
-
-# ---- errors ------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _capture_errors(doing: str) -> Iterator[None]:
-    """Whatever the model's code raises becomes one error that names its line."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    except (PerfcastError, NotFoldableError):
-        raise
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        operator = getattr(error, "func", error)
-        raise CaptureError(
-            f"{_line_of(error)}: control flow or a shape depends on the values of a tensor ({operator}), "
-            "which a symbolic run does not have. Take the branch by a constant, or keep the shape fixed."
-        ) from error
-    except Exception as error:
-        message = str(error).strip().split("\n")[0] or type(error).__name__
-        raise CaptureError(
-            f"{doing} failed at {_line_of(error)}: {type(error).__name__}: {message}"
-        ) from error
-    finally:
-        logger.setLevel(level)
-
-
-def _line_of(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of the model's own code."""
-    own = str(Path(__file__).parent)
-    torch_folder = str(Path(torch.__file__).parent)
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [f for f in frames if not f.filename.startswith((own, torch_folder, "<"))]
-    frame = outside[-1] if outside else frames[-1]
-    return f"{frame.filename}:{frame.lineno}"

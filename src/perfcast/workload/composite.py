@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class AcceleratorCalls(TorchFunctionMode):
             getattr(functional, "grouped_mm", None): self._grouped_mm,
             functional.rms_norm: self._rms_norm,
             torch.rms_norm: self._rms_norm,
+            functional.multi_head_attention_forward: self._multi_head_attention,
         }
 
     def __torch_function__(
@@ -63,6 +65,14 @@ class AcceleratorCalls(TorchFunctionMode):
             heads = [t.reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
         output = _Attention.apply(self._recorder, *heads, attn_mask, is_causal)  # type: ignore[no-untyped-call]
         return output.reshape(*query.shape[:-1], value.shape[-1])
+
+    def _multi_head_attention(self, *args: Any, **kwargs: Any) -> Any:
+        """nn.MultiheadAttention's function, inside which PyTorch switches this mode off: put in by hand."""
+        with (
+            patch.object(functional, "scaled_dot_product_attention", self._attention),
+            patch.object(functional, "dropout", self._dropout),
+        ):
+            return functional.multi_head_attention_forward(*args, **kwargs)
 
     def _rms_norm(
         self,

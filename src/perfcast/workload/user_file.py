@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
 from perfcast.workload.shape import StepShape
@@ -52,13 +52,14 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
 
     It may take ``batch_size`` and ``sequence_length`` and returns ``(module, inputs)`` or ``(module,
     inputs, loss)``: inputs are a tensor, a tuple of positional or a dict of keyword arguments; loss maps
-    the output to a scalar.
+    the output to a scalar. On a virtual rank it may take ``rank`` and ``world_size`` too, its batch is the
+    rank's own, and what it returns is already parallelised.
 
     Raises:
         ModelError: It returns something else.
     """
     accepted = inspect.signature(function).parameters
-    offered = {"batch_size": shape.batch_size, "sequence_length": shape.sequence_length}
+    offered = {"batch_size": shape.batch_size, "sequence_length": shape.sequence_length, **_place()}
     arguments = {k: v for k, v in offered.items() if k in accepted and v is not None}
     result = function(**arguments)
     if isinstance(result, Program):
@@ -87,6 +88,13 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
         )
     batch_size = _leading_size((*args, *kwargs.values())) or shape.batch_size
     return Program(module, args, kwargs, loss, batch_size, shape.sequence_length)
+
+
+def _place() -> dict[str, int]:
+    """Where in a parallelised program this process is, if there is one."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return {}
+    return {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
 
 
 def _cast_weights(module: nn.Module, dtype: torch.dtype) -> None:

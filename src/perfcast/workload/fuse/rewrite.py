@@ -219,7 +219,7 @@ class _Writer:
         created = self._position[storage.created_by] if storage.created_by >= 0 else -1
         freed = None if storage.freed_after is None else self._freed_after(index, storage.freed_after)
         category = Category.ACTIVATION if index in self._again.saved else storage.category
-        return Storage(storage.num_bytes, category, created, freed)
+        return Storage(storage.num_bytes, category, created, freed, storage.created_at)
 
     def _freed_after(self, index: int, freed_after: int) -> int:
         last = max(self._uses.last[index], 0)

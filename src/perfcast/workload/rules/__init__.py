@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.workload.rules.attention import ATTENTION
+from perfcast.workload.rules.collectives import COLLECTIVE_RULES
 from perfcast.workload.rules.convolutions import CONVOLUTIONS
 from perfcast.workload.rules.elementwise import ELEMENTWISE
 from perfcast.workload.rules.movement import MOVEMENT
@@ -24,6 +25,7 @@ RULES: dict[str, Rule] = {
     **ELEMENTWISE,
     **MOVEMENT,
     **OPTIMIZERS,
+    **COLLECTIVE_RULES,
 }
 
 

@@ -96,6 +96,7 @@ def fill(call: Call) -> Work:
     "_local_tensor_copy",
     "native_channel_shuffle",
     "channel_shuffle",
+    "chunk_cat",
 )
 def copy(call: Call) -> Work:
     """Reads each input once, writes the output once."""
@@ -106,6 +107,13 @@ def copy(call: Call) -> Work:
 def copy_into(call: Call) -> Work:
     """copy_(destination, source): the destination is written, not read."""
     return Work(OperationKind.COPY, read_bytes=call.inputs[1].num_bytes if len(call.inputs) > 1 else 0)
+
+
+@MOVEMENT.rule("all_gather_copy_in")
+def all_gather_copy_in(call: Call) -> Work:
+    """Shards are copied into this rank's part of the buffer that is gathered."""
+    shards = bytes_of(call.args[0])
+    return Work(OperationKind.COPY, read_bytes=shards, written_bytes=shards)
 
 
 @MOVEMENT.rule("slice_backward", "select_backward", "unfold_backward", "diagonal_backward")

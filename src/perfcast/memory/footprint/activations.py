@@ -1,0 +1,244 @@
+"""What a layer keeps for its backward, tensor by tensor.
+
+Published as a sum: s·b·h·(34 + 5·a·s/h) bytes for a GPT layer with dropout and the matrix of scores
+(Korthikanti et al.: Reducing Activation Recomputation in Large Transformer Models, MLSys 2023, equation 1;
+tensor parallelism equation 2, sequence parallelism equation 4, selective recomputation equation 6). The
+list here has the same tensors one by one, so that other layers (gates, fewer key-value heads, latent
+attention, experts, no dropout, flash attention) follow from the same derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfcast.core.footprint import Term
+from perfcast.core.plan import Plan
+from perfcast.core.tensor import Category
+from perfcast.core.training import Training
+from perfcast.core.transformer import Experts, Transformer
+from perfcast.errors import PlanError
+from perfcast.memory.footprint.habits import Habits, element_bytes, product_bytes
+from perfcast.memory.footprint.weights import kv_heads_per_rank
+
+_SOURCE = "Korthikanti et al., MLSys 2023, section 4.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A tensor that one layer keeps from its forward to its backward, in bytes of one rank."""
+
+    name: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one micro-batch lies on a rank.
+
+    Attributes:
+        tokens: Of one rank: micro-batch × sequence / context-parallel.
+        norm_tokens: Of the parts cut along the sequence where sequence parallelism is on.
+        element_bytes: Of an activation.
+        product_bytes: Of an element that is kept for a weight's gradient; 1 in fp8.
+    """
+
+    tokens: int
+    norm_tokens: int
+    sequence_length: int
+    micro_batch_size: int
+    tensor_parallel: int
+    context_parallel: int
+    element_bytes: int
+    product_bytes: int
+
+    def rows(self, width: float) -> int:
+        """Bytes of tokens × width, whole on the rank."""
+        return round(self.element_bytes * self.tokens * width)
+
+    def product_rows(self, width: float) -> int:
+        """The same for what a product keeps of its input."""
+        return round(self.product_bytes * self.tokens * width)
+
+    def norm_rows(self, width: float) -> int:
+        """Bytes of tokens × width between the products: cut along the sequence with sequence parallelism."""
+        return round(self.element_bytes * self.norm_tokens * width)
+
+    def norm_product_rows(self, width: float) -> int:
+        """The same for what a product keeps of its input."""
+        return round(self.product_bytes * self.norm_tokens * width)
+
+
+def lay_out(plan: Plan, training: Training, sequence_length: int) -> Layout:
+    """The layout of one micro-batch.
+
+    Raises:
+        PlanError: A sequence that context or sequence parallelism cannot cut.
+    """
+    cuts = plan.context_parallel * (plan.tensor_parallel if plan.sequence_parallel else 1)
+    if sequence_length % cuts:
+        raise PlanError(
+            f"a sequence of {sequence_length} is no multiple of the {cuts} parts that cp and sp cut"
+        )
+    tokens = math.ceil(plan.micro_batch_size * sequence_length / plan.context_parallel)
+    parts = plan.tensor_parallel if plan.sequence_parallel else 1
+    return Layout(
+        tokens=tokens,
+        norm_tokens=math.ceil(tokens / parts),
+        sequence_length=sequence_length,
+        micro_batch_size=plan.micro_batch_size,
+        tensor_parallel=plan.tensor_parallel,
+        context_parallel=plan.context_parallel,
+        element_bytes=element_bytes(training),
+        product_bytes=product_bytes(training),
+    )
+
+
+def layer_activations(
+    model: Transformer, plan: Plan, training: Training, habits: Habits, layout: Layout, *, has_experts: bool
+) -> tuple[Saved, ...]:
+    """All that a layer keeps without recomputation of the layer; 'selective' drops attention's core."""
+    mlp = _experts(model, plan, layout) if has_experts else _mlp(model, habits, layout)
+    saved = [*_attention(model, plan, training, habits, layout), *mlp]
+    if habits.further_width:
+        width = habits.further_width * model.hidden_size / layout.tensor_parallel
+        saved.append(Saved("further activations, found by measuring", layout.rows(width)))
+    return tuple(saved)
+
+
+def _attention(
+    model: Transformer, plan: Plan, training: Training, habits: Habits, layout: Layout
+) -> list[Saved]:
+    saved = [
+        Saved("input of the attention norm", layout.norm_rows(model.hidden_size)),
+        Saved("input of attention", layout.norm_product_rows(model.hidden_size)),
+    ]
+    if model.latent_attention is not None:
+        saved += _latent_projections(model, layout)
+    heads = model.num_attention_heads // layout.tensor_parallel
+    query_width, kv_width, value_width = head_widths(model, layout.tensor_parallel)
+    saved += [
+        Saved("queries", layout.rows(query_width)),
+        Saved("keys", layout.rows(kv_width)),
+        Saved("values", layout.rows(value_width)),
+    ]
+    if habits.keeps_joint_qkv:
+        saved.append(Saved("the rest of the joint projection", layout.rows(kv_width + value_width)))
+    if plan.recompute != "selective":
+        saved += attention_core(model, training, layout)
+    output_width = _output_width(model, heads)
+    saved.append(Saved("output of attention", layout.rows(output_width)))
+    if layout.context_parallel > 1:
+        saved.append(Saved("output of attention before its exchange", layout.rows(output_width)))
+    elif training.dtype == "fp8":
+        saved.append(Saved("output of attention in fp8", layout.product_rows(output_width)))
+    if habits.keeps_joint_qkv and layout.micro_batch_size > 1:
+        saved.append(Saved("output of attention, transposed", layout.rows(output_width)))
+    return [*saved, *_dropout_mask(model, layout, "attention")]
+
+
+def attention_core(model: Transformer, training: Training, layout: Layout) -> list[Saved]:
+    """What attention keeps of its scores, and selective recomputation makes again."""
+    heads = model.num_attention_heads // layout.tensor_parallel
+    if training.attention == "flash":
+        return [Saved("row statistics of attention", 4 * layout.tokens * heads)]
+    pairs = layout.tokens * layout.sequence_length * heads
+    scores = [Saved("softmax of the scores", layout.element_bytes * pairs)]
+    if model.has_attention_dropout:
+        scores.append(Saved("dropout mask of the scores", pairs))
+        scores.append(Saved("scores after dropout", layout.element_bytes * pairs))
+    return scores
+
+
+def head_widths(model: Transformer, tensor_parallel: int) -> tuple[int, int, int]:
+    """Elements a token of queries, keys and values on a rank."""
+    heads = model.num_attention_heads // tensor_parallel
+    latent = model.latent_attention
+    if latent is not None:
+        query = latent.nope_head_size + latent.rope_head_size
+        return heads * query, heads * query, heads * latent.value_head_size
+    kv = kv_heads_per_rank(model, tensor_parallel) * model.head_size
+    return heads * model.head_size, kv, kv
+
+
+def _output_width(model: Transformer, heads: int) -> int:
+    latent = model.latent_attention
+    return heads * (latent.value_head_size if latent is not None else model.head_size)
+
+
+def _latent_projections(model: Transformer, layout: Layout) -> list[Saved]:
+    latent = model.latent_attention
+    assert latent is not None
+    saved = []
+    if latent.query_rank is not None:
+        saved.append(
+            Saved("compressed queries before and after their norm", 2 * layout.rows(latent.query_rank))
+        )
+    saved.append(
+        Saved(
+            "compressed keys and values before and after their norm",
+            layout.rows(2 * latent.kv_rank + latent.rope_head_size),
+        )
+    )
+    return saved
+
+
+def _dropout_mask(model: Transformer, layout: Layout, where: str) -> list[Saved]:
+    if not model.has_dropout:
+        return []
+    return [Saved(f"dropout mask behind {where}", layout.norm_tokens * model.hidden_size)]
+
+
+def _mlp(model: Transformer, habits: Habits, layout: Layout) -> list[Saved]:
+    gates = 2 if model.is_gated else 1
+    width = model.ffn_hidden_size / layout.tensor_parallel
+    saved = [
+        Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
+        Saved("input of the MLP", layout.norm_product_rows(model.hidden_size)),
+        Saved("input of MLP down", layout.product_rows(width)),
+    ]
+    if model.activation != "relu":  # whose backward reads its output
+        saved.append(Saved("input of the activation", layout.rows(gates * width)))
+    if model.is_gated and habits.keeps_gate:
+        saved.append(Saved("the gate behind its activation", layout.rows(width)))
+    return [*saved, *_dropout_mask(model, layout, "the MLP")]
+
+
+def _experts(model: Transformer, plan: Plan, layout: Layout) -> list[Saved]:
+    """Tokens spread evenly over the experts; each visits ``experts_per_token`` of them."""
+    experts = model.experts
+    assert experts is not None
+    gates = 2 if model.is_gated else 1
+    width = experts.ffn_hidden_size / plan.tensor_parallel_of_experts
+    gathered = expert_visits(experts, plan, layout)
+    size = layout.element_bytes
+    saved = [
+        Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
+        Saved("input of router and experts", layout.norm_rows(model.hidden_size)),
+        Saved("scores of the router", 3 * 4 * layout.norm_tokens * experts.num_experts),
+        Saved("tokens sent to experts", round(size * gathered * model.hidden_size)),
+        Saved("input of the experts' activation", round(size * gathered * gates * width)),
+        Saved("input of experts down", round(size * gathered * width)),
+        *_dropout_mask(model, layout, "the MLP"),
+    ]
+    if experts.shared_ffn_hidden_size:
+        shared = experts.shared_ffn_hidden_size / layout.tensor_parallel
+        saved.append(Saved("input of the shared experts' activation", layout.rows(gates * shared)))
+        saved.append(Saved("input of shared experts down", layout.rows(shared)))
+    return saved
+
+
+def expert_visits(experts: Experts, plan: Plan, layout: Layout) -> float:
+    """Rows that a rank's experts work on: tokens cut by tensor parallelism, gathered by that of experts."""
+    own = layout.tokens / layout.tensor_parallel
+    return experts.experts_per_token * own * plan.tensor_parallel_of_experts
+
+
+def layer_term(saved: Saved) -> Term:
+    """One of a layer's tensors, for a reader."""
+    return Term(saved.name, Category.ACTIVATION, saved.num_bytes, "of one layer and micro-batch", _SOURCE)
+
+
+def layer_bytes(saved: tuple[Saved, ...]) -> int:
+    """Sum of a layer."""
+    return sum(item.num_bytes for item in saved)

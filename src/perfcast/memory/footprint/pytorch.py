@@ -1,0 +1,106 @@
+"""Plain PyTorch (autocast, DistributedDataParallel): the eager closed form, and what replicas add."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfcast.core.footprint import Moment, StageFootprint, Term
+from perfcast.core.plan import Plan
+from perfcast.core.tensor import Category
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.errors import PlanError
+from perfcast.memory.footprint.eager import count_eager_parameters, estimate_eager
+from perfcast.memory.footprint.eager_optimizer import DENOMINATORS
+
+_DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
+_ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"
+_WHOLE = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+
+
+def pytorch_stage(
+    model: Transformer, plan: Plan, training: Training, sequence_length: int, workspace_bytes: int
+) -> StageFootprint:
+    """The moments of a rank that holds the whole model.
+
+    Raises:
+        PlanError: A plan that cuts the model, or shards more than the optimizer's state.
+    """
+    _check(plan)
+    _check_training(training)
+    eager = estimate_eager(
+        model,
+        mode="train",
+        batch_size=plan.micro_batch_size,
+        sequence_length=sequence_length,
+        dtype=training.dtype,
+        optimizer=training.optimizer,
+        recompute=plan.recompute,
+        attention=training.attention,
+    )
+    gradient_bytes = 4 * count_eager_parameters(model)
+    always = (*_buckets(plan, gradient_bytes), _workspaces(workspace_bytes))
+    moments = []
+    for moment in eager:
+        terms = tuple(_shard(term, plan) for term in moment.terms)
+        earlier = _earlier_gradients(moment, plan, gradient_bytes)
+        kept = tuple(term for term in (*terms, earlier, *always) if term.num_bytes)
+        moments.append(Moment(moment.name, kept))
+    return StageFootprint(0, tuple(moments))
+
+
+def _check(plan: Plan) -> None:
+    cut = [f"{name.replace('_', ' ')} {getattr(plan, name)}" for name in _WHOLE if getattr(plan, name) > 1]
+    if cut:
+        raise PlanError(
+            f"framework pytorch keeps the model whole ({', '.join(cut)}); take --framework megatron"
+        )
+    if plan.zero_stage > 1:
+        raise PlanError(
+            f"framework pytorch shards no gradients (zero={plan.zero_stage}); take --framework fsdp with "
+            "zero=3, or deepspeed"
+        )
+    if plan.offload != "none":
+        raise PlanError(f"framework pytorch does not offload ({plan.offload}); take --framework deepspeed")
+    if plan.recompute == "selective":
+        raise PlanError("framework pytorch has no selective recomputation; take recompute=full")
+
+
+def _check_training(training: Training) -> None:
+    known = ("none", "sgd", "momentum", "adam", "adamw")
+    if training.dtype == "fp8":
+        raise PlanError("framework pytorch has no fp8 training; take --framework megatron")
+    if training.optimizer not in known:
+        raise PlanError(
+            f"framework pytorch has the optimizers {', '.join(known)}; for {training.optimizer} take another "
+            "--framework"
+        )
+
+
+def _shard(term: Term, plan: Plan) -> Term:
+    """Optimizer state and what its update makes, over the replicas, with ZeRO 1."""
+    is_optimizers = term.category == Category.OPTIMIZER_STATE or term.name == DENOMINATORS
+    if not is_optimizers or plan.zero_stage == 0:
+        return term
+    replicas = plan.num_dense_replicas
+    return replace(
+        term, num_bytes=term.num_bytes // replicas, formula=f"{term.formula} / {replicas}", source=_ZERO
+    )
+
+
+def _earlier_gradients(moment: Moment, plan: Plan, gradient_bytes: int) -> Term:
+    """Gradients of earlier micro-batches, less those that the moment counts anyway."""
+    counted = sum(term.num_bytes for term in moment.terms if term.category == Category.GRADIENT)
+    missing = max(0, gradient_bytes - counted) if plan.num_micro_batches > 1 else 0
+    return Term("gradients of earlier micro-batches", Category.GRADIENT, missing, "4 bytes a parameter", _DDP)
+
+
+def _buckets(plan: Plan, gradient_bytes: int) -> tuple[Term, ...]:
+    """Buckets of DistributedDataParallel beside the gradients (gradient_as_bucket_view is off by default)."""
+    if plan.num_dense_replicas == 1:
+        return ()
+    return (Term("reduction buckets", Category.GRADIENT, gradient_bytes, "4 bytes a parameter", _DDP),)
+
+
+def _workspaces(num_bytes: int) -> Term:
+    return Term("workspaces of products", Category.BUFFER, num_bytes, "one", "PyTorch: CUDABlas")

@@ -1,0 +1,339 @@
+"""The weights that one rank holds: matrices and vectors, cut as tensor and expert parallelism cut them.
+
+A column-parallel matrix is cut along its outputs, a row-parallel one along its inputs; norms, routers and the
+down-projections of latent attention are whole on every rank (Shoeybi et al.: Megatron-LM, 2019, section 3;
+Liu et al.: DeepSeek-V2, 2024, section 2.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from perfcast.core.plan import Plan
+from perfcast.core.transformer import Experts, Transformer
+from perfcast.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Equal weights of one rank: ``count`` matrices of rows × columns (a vector has one column)."""
+
+    name: str
+    rows: int
+    columns: int
+    count: int = 1
+    is_expert: bool = False
+
+    @property
+    def num_elements(self) -> int:
+        """Of all of them."""
+        return self.count * self.rows * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class StageWeights:
+    """What a rank of a stage holds; the embedding and the head apart, since they are used differently."""
+
+    num_dense_layers: int
+    num_expert_layers: int
+    dense_layer: tuple[Weight, ...]
+    expert_layer: tuple[Weight, ...]
+    embedding: tuple[Weight, ...]
+    head: tuple[Weight, ...]
+    holds_head: bool
+
+    @property
+    def num_layers(self) -> int:
+        """Of both kinds."""
+        return self.num_dense_layers + self.num_expert_layers
+
+    @property
+    def num_dense_elements(self) -> int:
+        """Parameters that every rank of a tensor-parallel group has its part of."""
+        return (
+            self.num_dense_layers * count_elements(self.dense_layer)
+            + self.num_expert_layers * count_elements(self.expert_layer, is_expert=False)
+            + count_elements(self.embedding)
+            + count_elements(self.head)
+        )
+
+    @property
+    def num_expert_elements(self) -> int:
+        """Parameters of experts, which have groups of their own."""
+        return self.num_expert_layers * count_elements(self.expert_layer, is_expert=True)
+
+    @property
+    def matrices(self) -> tuple[Weight, ...]:
+        """Of the layers; each shape that occurs, once per kind of layer."""
+        layers = (self.dense_layer if self.num_dense_layers else ()) + (
+            self.expert_layer if self.num_expert_layers else ()
+        )
+        return tuple(weight for weight in layers if weight.columns > 1)
+
+
+def count_elements(weights: Iterable[Weight], is_expert: bool | None = None) -> int:
+    """Elements, of the experts' or the other weights where asked."""
+    return sum(w.num_elements for w in weights if is_expert is None or w.is_expert is is_expert)
+
+
+def count_parameters(model: Transformer) -> int:
+    """Parameters of the whole model; tied ones once."""
+    whole = stage_weights(model, Plan(), 0, vocab_size=model.vocab_size)
+    return whole.num_dense_elements + whole.num_expert_elements
+
+
+def pad_vocabulary(vocab_size: int, tensor_parallel: int, multiple: int) -> int:
+    """Rows of the embedding: padded up to what divides over the ranks (Megatron-LM's rule)."""
+    step = multiple * tensor_parallel
+    return math.ceil(vocab_size / step) * step
+
+
+def split_layers(num_layers: int, num_stages: int) -> tuple[int, ...]:
+    """Layers of each stage: equal, or one more in the first ones.
+
+    Raises:
+        PlanError: Fewer layers than stages.
+    """
+    if num_layers < num_stages:
+        raise PlanError(f"pp={num_stages} stages need at least as many layers; the model has {num_layers}")
+    each, more = divmod(num_layers, num_stages)
+    return tuple(each + (stage < more) for stage in range(num_stages))
+
+
+def balance_layers(model: Transformer, num_stages: int) -> tuple[int, ...]:
+    """Layers of each stage where the head's product counts as well; late stages may have none.
+
+    A stage takes layers until its share of all multiplications is passed (nanotron: models/base.py,
+    build_model; the cost of a block is its number of weights).
+    """
+    head = model.vocab_size * model.hidden_size
+    layer = sum(w.num_elements for w in _dense_layer(model, 1) if w.columns > 1)
+    whole = layer * model.num_layers + head
+    counts, stage, passed = [0] * num_stages, 0, 0
+    for _ in range(model.num_layers):
+        counts[stage] += 1
+        passed += layer
+        if stage < num_stages - 1 and passed * num_stages > whole * (stage + 1):
+            stage += 1
+    return tuple(counts)
+
+
+@lru_cache(maxsize=4096)
+def stage_weights(
+    model: Transformer, plan: Plan, stage: int, *, vocab_size: int, layers: tuple[int, ...] | None = None
+) -> StageWeights:
+    """Weights of a rank of one pipeline stage.
+
+    Args:
+        vocab_size: Rows of the embedding, padding included.
+        layers: Layers of each stage; None splits evenly.
+
+    Raises:
+        PlanError: A degree that does not divide what it cuts; the message has the numbers.
+    """
+    dense, expert = kinds_of_layer(model, plan)
+    layers = layers or split_layers(model.num_layers, plan.pipeline_parallel)
+    first, count = sum(layers[:stage]), layers[stage]
+    num_dense = model.num_layers if model.experts is None else model.experts.num_dense_layers
+    dense_here = max(0, min(first + count, num_dense) - first)
+    is_last = stage == plan.pipeline_parallel - 1
+    tensor_parallel = plan.tensor_parallel
+    rows = math.ceil(vocab_size / tensor_parallel)
+    table = Weight("embedding", rows, model.embedding_size or model.hidden_size)
+    extra = model.num_prediction_layers if is_last else 0
+    holds_own_head = is_last and not (model.ties_embeddings and plan.pipeline_parallel == 1)
+    return StageWeights(
+        num_dense_layers=dense_here + (0 if model.experts else extra),
+        num_expert_layers=count - dense_here + (extra if model.experts else 0),
+        dense_layer=dense,
+        expert_layer=expert,
+        embedding=_embedding(model, table) if stage == 0 else (),
+        head=_head(model, table, holds_own_head) if is_last else (),
+        holds_head=is_last,
+    )
+
+
+@lru_cache(maxsize=64)
+def kinds_of_layer(model: Transformer, plan: Plan) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
+    """A dense layer and one with experts, which are the same in all stages."""
+    check_degrees(model, plan)
+    return _dense_layer(model, plan.tensor_parallel), _expert_layer(model, plan)
+
+
+def check_degrees(model: Transformer, plan: Plan) -> None:
+    """Refuse a plan that cannot cut this model.
+
+    Raises:
+        PlanError: The equation that fails, with its numbers.
+    """
+    tensor_parallel = plan.tensor_parallel
+    if model.num_attention_heads % tensor_parallel:
+        raise PlanError(f"tp={tensor_parallel} does not divide {model.num_attention_heads} attention heads")
+    if model.num_kv_heads % tensor_parallel and tensor_parallel % model.num_kv_heads:
+        raise PlanError(
+            f"tp={tensor_parallel} neither divides {model.num_kv_heads} kv heads nor is a multiple of them"
+        )
+    _check_context(model, plan)
+    if model.ffn_hidden_size % tensor_parallel:
+        raise PlanError(f"tp={tensor_parallel} does not divide an MLP of {model.ffn_hidden_size}")
+    if model.experts is None:
+        if plan.expert_parallel > 1:
+            raise PlanError(f"ep={plan.expert_parallel}: the model has no experts")
+    else:
+        _check_expert_degrees(model.experts, plan)
+    stages = plan.pipeline_parallel * plan.virtual_stages_per_rank
+    if plan.virtual_stages_per_rank > 1 and model.num_layers < stages:
+        raise PlanError(
+            f"pp={plan.pipeline_parallel} · vp={plan.virtual_stages_per_rank} = {stages} chunks need at "
+            f"least as many layers; the model has {model.num_layers}"
+        )
+
+
+def _check_context(model: Transformer, plan: Plan) -> None:
+    """Heads are exchanged for sequence, so they must divide once more."""
+    heads = model.num_attention_heads // plan.tensor_parallel
+    if heads % plan.context_parallel:
+        raise PlanError(f"cp={plan.context_parallel} does not divide the {heads} attention heads of a rank")
+
+
+def _check_expert_degrees(experts: Experts, plan: Plan) -> None:
+    if experts.num_experts % plan.expert_parallel:
+        raise PlanError(f"ep={plan.expert_parallel} does not divide {experts.num_experts} experts")
+    if experts.ffn_hidden_size % plan.tensor_parallel_of_experts:
+        raise PlanError(
+            f"etp={plan.tensor_parallel_of_experts} does not divide experts of {experts.ffn_hidden_size}"
+        )
+    if experts.shared_ffn_hidden_size % plan.tensor_parallel:
+        raise PlanError(
+            f"tp={plan.tensor_parallel} does not divide shared experts of {experts.shared_ffn_hidden_size}"
+        )
+
+
+def kv_heads_per_rank(model: Transformer, tensor_parallel: int) -> int:
+    """Key and value heads of a rank; fewer heads than ranks are copied."""
+    return max(1, model.num_kv_heads // tensor_parallel)
+
+
+def _vector(name: str, size: int, has_bias: bool, count: int = 1) -> Weight:
+    return Weight(name, size, 1, count * (2 if has_bias else 1))
+
+
+def _norm(model: Transformer, name: str, size: int) -> Weight:
+    return _vector(name, size, model.norm == "layernorm")
+
+
+def _attention(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
+    hidden, heads = model.hidden_size, model.num_attention_heads // tensor_parallel
+    latent = model.latent_attention
+    if latent is not None:
+        query_size = latent.nope_head_size + latent.rope_head_size
+        queries: tuple[Weight, ...] = (Weight("queries", heads * query_size, hidden),)
+        if latent.query_rank is not None:
+            queries = (
+                Weight("query down-projection", latent.query_rank, hidden),
+                Weight("query norm", latent.query_rank, 1),
+                Weight("query up-projection", heads * query_size, latent.query_rank),
+            )
+        return (
+            *queries,
+            Weight("key-value down-projection", latent.kv_rank + latent.rope_head_size, hidden),
+            Weight("key-value norm", latent.kv_rank, 1),
+            Weight(
+                "key-value up-projection",
+                heads * (latent.nope_head_size + latent.value_head_size),
+                latent.kv_rank,
+            ),
+            Weight("attention output", hidden, heads * latent.value_head_size),
+        )
+    qkv_rows = (heads + 2 * kv_heads_per_rank(model, tensor_parallel)) * model.head_size
+    weights = [
+        Weight("queries, keys, values", qkv_rows, hidden),
+        Weight("attention output", hidden, heads * model.head_size),
+    ]
+    if model.has_qkv_bias:
+        weights.append(Weight("bias of queries, keys, values", qkv_rows, 1))
+    if model.has_linear_bias:
+        weights.append(Weight("bias of attention output", hidden, 1))
+    if model.has_head_norms:
+        weights.append(Weight("norms of heads", model.head_size, 1, 2))
+    return tuple(weights)
+
+
+def _mlp(model: Transformer, ffn_rows: int, has_bias: bool) -> tuple[Weight, ...]:
+    gates = 2 if model.is_gated else 1
+    weights = [
+        Weight("MLP up", gates * ffn_rows, model.hidden_size),
+        Weight("MLP down", model.hidden_size, ffn_rows),
+    ]
+    if has_bias:
+        weights += [
+            Weight("bias of MLP up", gates * ffn_rows, 1),
+            Weight("bias of MLP down", model.hidden_size, 1),
+        ]
+    return tuple(weights)
+
+
+def _norms(model: Transformer) -> tuple[Weight, ...]:
+    names = {
+        "shared": ("norm of attention and MLP",),
+        "both": ("norm of attention", "norm behind attention", "norm of MLP", "norm behind the MLP"),
+    }.get(model.norm_placement, ("norm of attention", "norm of MLP"))
+    return tuple(_norm(model, name, model.hidden_size) for name in names)
+
+
+def _dense_layer(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
+    has_bias = model.has_linear_bias if model.has_mlp_bias is None else model.has_mlp_bias
+    mlp = _mlp(model, model.ffn_hidden_size // tensor_parallel, has_bias)
+    return (*_norms(model), *_attention(model, tensor_parallel), *mlp)
+
+
+def _expert_layer(model: Transformer, plan: Plan) -> tuple[Weight, ...]:
+    experts = model.experts
+    if experts is None:
+        return ()
+    local = experts.num_experts // plan.expert_parallel
+    ffn_rows = experts.ffn_hidden_size // plan.tensor_parallel_of_experts
+    gates = 2 if model.is_gated else 1
+    weights = [
+        *_norms(model),
+        *_attention(model, plan.tensor_parallel),
+        Weight("router", experts.num_experts, model.hidden_size),
+        Weight("experts up", gates * ffn_rows, model.hidden_size, local, is_expert=True),
+        Weight("experts down", model.hidden_size, ffn_rows, local, is_expert=True),
+    ]
+    if experts.shared_ffn_hidden_size:
+        weights += _mlp(model, experts.shared_ffn_hidden_size // plan.tensor_parallel, has_bias=False)
+    if experts.has_shared_gate:
+        weights.append(Weight("gate of shared experts", model.hidden_size, 1))
+    return tuple(weights)
+
+
+def _embedding(model: Transformer, table: Weight) -> tuple[Weight, ...]:
+    weights = [table]
+    if model.positions == "learned":
+        weights.append(Weight("positions", model.max_positions, model.hidden_size))
+    if model.num_token_types:
+        weights.append(Weight("token types", model.num_token_types, model.hidden_size))
+    if model.embedding_size:
+        weights.append(Weight("projection from the embedding", model.hidden_size, model.embedding_size))
+    if model.has_embedding_norm:
+        weights.append(_norm(model, "norm of the embedding", model.hidden_size))
+    return tuple(weights)
+
+
+def _head(model: Transformer, table: Weight, holds_table: bool) -> tuple[Weight, ...]:
+    weights = [_norm(model, "last norm", model.hidden_size)] if model.has_final_norm else []
+    if model.embedding_size:
+        weights.append(Weight("projection to the embedding", model.embedding_size, model.hidden_size))
+    if model.has_head_transform:
+        weights.append(Weight("transform before the head", model.hidden_size, model.hidden_size))
+        weights.append(_vector("bias of the transform", model.hidden_size, has_bias=False))
+        weights.append(_norm(model, "norm of the transform", model.hidden_size))
+    if holds_table:
+        weights.append(Weight("head", table.rows, table.columns))
+    if model.has_head_bias:
+        weights.append(Weight("bias of the head", table.rows, 1))
+    return tuple(weights)

@@ -1,0 +1,124 @@
+"""``--plan`` and what follows from it, without running anything."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfcast.cli.plan import build_plan, is_one_device, parse_plan
+from perfcast.core.plan import Plan
+from perfcast.errors import PlanError, UnknownNameError
+
+
+def built(text: str, devices: int = 8, batch_size: int = 8, micro_batch_size: int | None = None) -> Plan:
+    return build_plan(parse_plan(text), devices, batch_size, micro_batch_size)
+
+
+def test_keys_and_values_with_blanks_and_a_comma_too_many():
+    assert parse_plan(" tp=2, recompute=full,") == {"tp": "2", "recompute": "full"}
+    assert parse_plan("") == {}
+
+
+@pytest.mark.parametrize("text", ["tp", "tp=", "=2"])
+def test_an_item_is_key_and_value(text: str):
+    with pytest.raises((PlanError, UnknownNameError)):
+        parse_plan(text)
+
+
+def test_a_key_is_given_once():
+    with pytest.raises(PlanError, match="tp is given twice"):
+        parse_plan("tp=2,tp=4")
+
+
+def test_an_unknown_key_lists_close_ones_and_all():
+    with pytest.raises(UnknownNameError) as error:
+        parse_plan("recomput=full")
+    assert "recompute" in error.value.close_names
+    assert "prefetch" in str(error.value)
+
+
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]), st.sampled_from([1, 2]), st.integers(1, 4))
+def test_data_parallelism_is_what_is_left_of_the_devices(tensor: int, stages: int, context: int, share: int):
+    devices = 16
+    replicas = devices // (tensor * stages * context)
+    plan = built(f"tp={tensor},pp={stages},cp={context}", devices, replicas * share)
+    assert (plan.data_parallel, plan.world_size) == (replicas, devices)
+    assert plan.global_batch_size == replicas * share
+
+
+def test_the_share_of_a_replica_is_one_micro_batch_unless_it_is_cut():
+    assert (built("", 4, 16).micro_batch_size, built("", 4, 16).num_micro_batches) == (4, 1)
+    cut = built("", 4, 16, micro_batch_size=2)
+    assert (cut.micro_batch_size, cut.num_micro_batches) == (2, 2)
+
+
+@pytest.mark.parametrize(("text", "devices"), [("tp=8", 8), ("tp=2,pp=4", 8), ("dp=4,tp=2,cp=2", 16)])
+def test_one_device_takes_as_many_as_the_degrees_multiply_up_to(text: str, devices: int):
+    plan = built(text, 1)
+    assert (plan.world_size, plan.global_batch_size) == (devices, 8)
+
+
+def test_chunks_bring_their_schedule_and_no_other():
+    assert built("pp=2,vp=2").schedule == "interleaved"
+    with pytest.raises(PlanError, match="schedule=gpipe with vp=2"):
+        built("pp=2,vp=2,schedule=gpipe")
+    with pytest.raises(PlanError, match="schedule=interleaved with vp=1"):
+        built("pp=2,schedule=interleaved")
+
+
+def test_every_key_reaches_the_plan():
+    plan = built(
+        "dp=4,tp=2,pp=2,cp=2,ep=4,etp=2,vp=2,sp=0,reshard=0,recompute=selective,offload=optimizer,zero=3,prefetch=2",
+        32,
+    )
+    assert plan == Plan(
+        data_parallel=4, tensor_parallel=2, pipeline_parallel=2, context_parallel=2, expert_parallel=4,
+        expert_tensor_parallel=2, virtual_stages_per_rank=2, micro_batch_size=2, num_micro_batches=1,
+        zero_stage=3, sequence_parallel=False, recompute="selective", schedule="interleaved",
+        reshard_after_forward=False, num_prefetched=2, offload="optimizer",
+    )  # fmt: skip
+
+
+def test_sequence_parallelism_goes_with_tensor_parallelism_unless_it_is_refused():
+    assert built("tp=2").sequence_parallel
+    assert not built("tp=2,sp=0").sequence_parallel
+    assert not built("").sequence_parallel
+
+
+@pytest.mark.parametrize(
+    ("text", "devices", "batch_size", "micro_batch_size", "says"),
+    [
+        ("tp=3", 8, 8, None, "8 devices are no multiple of tp · pp · cp = 3"),
+        ("dp=3,tp=2", 8, 6, None, "dp=3 · tp · pp · cp = 6, but there are 8 devices"),
+        ("", 8, 9, None, "batch size 9 is no multiple of dp=8"),
+        ("", 2, 8, 3, "4 sequences of each replica are no multiple of the micro-batch size 3"),
+        ("tp=0", 8, 8, None, "tp=0: must be at least 1"),
+        ("dp=0", 8, 8, None, "dp=0: must be at least 1"),
+        ("tp=two", 8, 8, None, "tp=two: not a whole number"),
+        ("prefetch=-1", 8, 8, None, "prefetch=-1: not a whole number"),
+        ("sp=2", 8, 8, None, "sp=2: must be 0 or 1"),
+        ("zero=4", 8, 8, None, "zero=4: must be 0, 1, 2 or 3"),
+        ("", 0, 8, None, "--devices 0: must be at least 1"),
+        ("", -8, 8, None, "--devices -8: must be at least 1"),
+        ("", 8, 0, None, "--batch-size 0: must be at least 1"),
+        ("", 8, 8, 0, "--micro-batch-size 0: must be at least 1"),
+        ("ep=16", 8, 8, None, "8 ranks are no multiple of ep=16"),
+    ],
+)
+def test_a_plan_that_does_not_add_up_states_the_equation(
+    text: str, devices: int, batch_size: int, micro_batch_size: int | None, says: str
+):
+    with pytest.raises(PlanError, match=says):
+        built(text, devices, batch_size, micro_batch_size)
+
+
+@pytest.mark.parametrize(
+    ("text", "devices", "alone"),
+    [
+        ("", 1, True), ("recompute=full", 1, True), ("tp=1,zero=0,sp=0", 1, True), ("", 2, False),
+        ("tp=2", 1, False), ("zero=1", 1, False), ("offload=optimizer", 1, False),
+    ],
+)  # fmt: skip
+def test_one_device_is_known_as_such(text: str, devices: int, alone: bool):
+    assert is_one_device(parse_plan(text), devices) is alone

@@ -1,0 +1,169 @@
+"""The picture of memory: page, text, JSON, of a step alone and of a search for the largest size."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from builders import small_forecast
+from perfcast.core.forecast import AliveTensors, Forecast, ReservedMemory
+from perfcast.core.largest import Largest, Probe
+from perfcast.report import memory_figures
+from perfcast.report.json_format import memory_schema, memory_to_dict
+from perfcast.report.memory_html import render_memory_html
+from perfcast.report.memory_text import describe_largest, print_largest, print_memory
+from perfcast.units import GIB, MIB, format_bytes
+
+HOSTILE = "<script>alert(1)</script>"
+PROBES = (Probe(1, GIB, GIB, True), Probe(9, GIB, 81 * GIB, False), Probe(8, GIB, 79 * GIB, True))
+LARGEST = Largest("batch_size", 8, True, "", PROBES, 80 * GIB)
+
+
+def reserved(fits: bool = True, steps: int = 3) -> ReservedMemory:
+    held = tuple(100 * MIB * (1 + i % 4) for i in range(8 * steps))
+    return ReservedMemory(
+        settings="expandable_segments:True",
+        allocated_bytes=held,
+        reserved_bytes=tuple(420 * MIB for _ in held),
+        step_starts=tuple(range(0, len(held), 8)),
+        peak_bytes=420 * MIB,
+        fragmentation=0.05,
+        context_bytes=400 * MIB,
+        context_low_bytes=250 * MIB,
+        context_high_bytes=650 * MIB,
+        num_retries=0,
+        fits=fits,
+    )
+
+
+def pictured(
+    name: str = "h.0–1.mlp", line: str = "model.py:12 in Block.forward", fits: bool = True
+) -> Forecast:
+    forecast = small_forecast()
+    memory = forecast.memory
+    half = tuple(value // 2 for value in memory.timeline_bytes)
+    rest = tuple(value - part for value, part in zip(memory.timeline_bytes, half, strict=True))
+    groups = (AliveTensors(10 * MIB, 4, "activation", "mm", name, line),)
+    return replace(
+        forecast,
+        memory=replace(
+            memory,
+            timeline_bytes_by_module={"h.0–1": half, name: rest},
+            phase_starts=(("forward", 0), ("backward", 14), ("optimizer", 42)),
+            alive_at_peak=groups,
+            reserved=reserved(fits),
+        ),
+    )
+
+
+def printed(render: Callable[[Console], None]) -> str:
+    stream = io.StringIO()
+    render(Console(file=stream, width=80, color_system=None))
+    return stream.getvalue()
+
+
+def test_the_page_shows_verdict_both_stacks_the_tensors_alive_and_the_allocator() -> None:
+    html = render_memory_html(pictured())
+    assert "<strong>Fits</strong>" in html
+    assert re.findall(r'<div id="figure-(\w+)"', html) == ["memory", "modules", "reserved"]
+    for text in (
+        "model.py:12 in Block.forward",
+        "40.0 MiB",
+        "h.0–1.mlp",
+        "expandable_segments:True",
+        "820 MiB",
+    ):
+        assert text in html
+
+
+def test_a_step_that_does_not_fit_says_so_in_large() -> None:
+    assert "<strong>Does not fit</strong>" in render_memory_html(pictured(fits=False))
+
+
+def test_the_page_of_a_search_shows_every_size_that_was_captured() -> None:
+    html = render_memory_html(pictured(), LARGEST)
+    assert 'id="figure-largest"' in html
+    figure = memory_figures.plot_largest(LARGEST)
+    assert list(figure.data[0].x) == [1, 8, 9]
+    assert figure.layout.annotations[-1].text == "<b>8</b>"
+
+
+def test_names_and_lines_cannot_inject_markup() -> None:
+    assert HOSTILE not in render_memory_html(pictured(name=HOSTILE, line=HOSTILE))
+
+
+def test_the_same_forecast_gives_the_same_page() -> None:
+    assert render_memory_html(pictured(), LARGEST) == render_memory_html(pictured(), LARGEST)
+
+
+def test_modules_stack_up_to_the_total_with_what_stays_at_the_bottom() -> None:
+    forecast = pictured()
+    half = forecast.memory.timeline_bytes_by_module["h.0–1"]
+    modules = {"(model)": half, "h.0–1": half, "(optimizer)": half}
+    stacked = replace(forecast, memory=replace(forecast.memory, timeline_bytes_by_module=modules))
+    assert [trace.name for trace in memory_figures.plot_memory_by_module(stacked).data] == [
+        "(optimizer)",
+        "h.0–1",
+        "(model)",
+    ]
+
+
+def test_phases_are_marked_where_they_begin() -> None:
+    figure = memory_figures.plot_memory(pictured())
+    assert {"forward", "backward", "optimizer"} <= {note.text for note in figure.layout.annotations}
+
+
+def test_the_terminal_shows_what_is_needed_and_the_lines_that_make_it() -> None:
+    output = printed(lambda console: print_memory(pictured(), console))
+    for text in (
+        "820 MiB of 80.0 GiB: fits",
+        "420 MiB by the caching",
+        "250 MiB to 650 MiB",
+        "mm · model.py:12",
+    ):
+        assert text in output
+    assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("largest", [None, LARGEST, replace(LARGEST, value=None)])
+def test_the_json_satisfies_the_published_schema(largest: Largest | None) -> None:
+    data = json.loads(json.dumps(memory_to_dict(pictured(), largest), allow_nan=False))
+    Draft202012Validator(memory_schema()).validate(data)
+    assert ("largest" in data) == (largest is not None)
+    assert data["alive_at_peak"][0]["total_bytes"] == 40 * MIB
+    assert data["reserved"]["total_bytes"] == 820 * MIB
+
+
+def test_long_traces_of_the_allocator_are_thinned_and_keep_what_is_reserved_at_most() -> None:
+    long = replace(pictured().memory, reserved=reserved(steps=1000))
+    data = memory_to_dict(replace(pictured(), memory=long))["reserved"]
+    assert len(data["requests"]) == len(data["allocated_bytes"]) == 2000
+    assert max(data["reserved_bytes"]) == data["peak_bytes"]
+
+
+def test_the_answer_of_a_search_names_its_proof() -> None:
+    assert describe_largest(LARGEST) == "Largest batch size 8: 79.0 GiB of 80.0 GiB; 9 needs 81.0 GiB"
+    assert "3 captures, at 1, 9, 8" in printed(lambda console: print_largest(LARGEST, console))
+
+
+def test_a_search_without_an_answer_says_what_the_smallest_needs() -> None:
+    nothing = replace(LARGEST, value=None, probes=(Probe(1, GIB, 81 * GIB, False),))
+    assert (
+        describe_largest(nothing) == f"Nothing fits: batch size 1 needs 81.0 GiB of {format_bytes(80 * GIB)}"
+    )
+
+
+def test_an_interrupted_search_says_the_best_so_far() -> None:
+    assert describe_largest(replace(LARGEST, is_complete=False)).startswith("Interrupted; the largest known")
+
+
+def test_a_search_that_the_model_ends_says_why() -> None:
+    limited = replace(LARGEST, value=8, limit="the model ends", probes=(Probe(8, GIB, GIB, True),))
+    assert describe_largest(limited).endswith("; the model ends")

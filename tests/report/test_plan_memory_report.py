@@ -1,0 +1,159 @@
+"""Memory under a plan as text, JSON and page."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from builders import made_up_device
+from perfcast.core.footprint import PlanMemory
+from perfcast.core.plan import Plan
+from perfcast.core.tensor import Category
+from perfcast.core.training import Training
+from perfcast.memory.footprint import estimate_footprint
+from perfcast.prediction.remedies import find_remedies
+from perfcast.report.plan_memory_html import plot_stages, render_plan_memory_html
+from perfcast.report.plan_memory_json import plan_memory_schema, plan_memory_to_dict
+from perfcast.report.plan_memory_text import describe_need, describe_plan, print_plan_memory, sorted_terms
+from perfcast.units import GIB
+from small_transformers import gpt
+
+MEGATRON = Training(framework="megatron")
+HOSTILE = "<script>alert(1)</script>[red]"
+PLAN = Plan(
+    data_parallel=2, tensor_parallel=2, pipeline_parallel=4, num_micro_batches=8, sequence_parallel=True
+)
+
+
+def result(plan: Plan = PLAN, capacity_bytes: int = 8 * GIB, layers: int = 16, **changes: Any) -> PlanMemory:
+    device, training, model = made_up_device(memory_bytes=capacity_bytes), MEGATRON, gpt(layers=layers)
+    whole = PlanMemory(
+        model="gpt",
+        device=device.name,
+        device_title=device.title,
+        mode="train",
+        plan=plan,
+        training=training,
+        dtype="bf16",
+        sequence_length=128,
+        parameter_count=1_234_567,
+        capacity_bytes=capacity_bytes,
+        footprint=estimate_footprint(model, plan, training, 128, device=device),
+        step_seconds=0.25,
+        remedies=find_remedies(model, plan, training, 128, device),
+    )
+    return replace(whole, **changes)
+
+
+def printed(shown: PlanMemory, width: int = 140) -> str:
+    stream = io.StringIO()
+    print_plan_memory(shown, Console(file=stream, width=width, highlight=False))
+    return stream.getvalue()
+
+
+def test_the_verdict_is_a_sentence():
+    assert describe_need(result()).endswith(" of 8.00 GiB: fits")
+    assert describe_need(result(capacity_bytes=1024)).endswith(": does not fit")
+
+
+def test_the_text_has_verdict_terms_formulas_stages_and_remedies():
+    text = printed(result())
+    assert ": fits" in text
+    for part in ("layer activations", "micro-batch", "Stages", "What would lower it", "recompute=full"):
+        assert part.lower() in text.lower()
+    assert "What would make it fit" in printed(result(capacity_bytes=1024))
+    assert "What would" not in printed(result(step_seconds=None, remedies=()))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_terms_survive_a_narrow_terminal(width: int):
+    text = printed(result(), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_many_stages_are_cut_short_but_the_last_is_shown():
+    plan = Plan(pipeline_parallel=16, num_micro_batches=16)
+    lines = printed(result(plan)).splitlines()
+    assert any("…" in line for line in lines)
+    assert any(line.strip().lstrip("│ ").startswith("15") for line in lines)
+
+
+def test_a_plan_is_described_by_what_it_says():
+    assert describe_plan(PLAN) == "dp=2, tp=2, pp=4, sp=1, 8 micro-batches of 1"
+    assert describe_plan(Plan()) == "1 micro-batch of 1"
+    chunked = Plan(pipeline_parallel=2, virtual_stages_per_rank=2, schedule="interleaved")
+    assert describe_plan(chunked) == "pp=2, vp=2, schedule=interleaved, 1 micro-batch of 1"
+    kept = Plan(data_parallel=2, zero_stage=3, reshard_after_forward=False)
+    assert describe_plan(kept) == "dp=2, zero=3, reshard=0, 1 micro-batch of 1"
+    full = Plan(data_parallel=2, zero_stage=3, recompute="full", offload="optimizer", micro_batch_size=4)
+    assert describe_plan(full) == "dp=2, zero=3, recompute=full, offload=optimizer, 1 micro-batch of 4"
+
+
+def test_terms_come_largest_first():
+    sizes = [term.num_bytes for term in sorted_terms(result().footprint.peak_stage)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "shown", [result(), result(step_seconds=None, remedies=()), result(Plan(), mode="decode", training=None)]
+)
+def test_json_follows_the_schema(shown: PlanMemory):
+    data = json.loads(json.dumps(plan_memory_to_dict(shown), allow_nan=False))
+    assert list(Draft202012Validator(plan_memory_schema()).iter_errors(data)) == []
+    assert data["peak_memory_bytes"] == shown.footprint.peak_bytes
+    assert len(data["stages"]) == shown.plan.pipeline_parallel
+
+
+def test_the_schema_knows_every_key_and_describes_it():
+    schema = plan_memory_schema()
+    Draft202012Validator.check_schema(schema)
+    for node in objects(schema):
+        assert set(node["required"]) == set(node["properties"])
+        for name, key in node["properties"].items():
+            assert "description" in key or key.get("type") == "array", name
+
+
+def objects(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if "properties" in node:
+            yield node
+        for child in node.values():
+            yield from objects(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from objects(child)
+
+
+def test_the_page_holds_all_parts_and_no_markup_of_others():
+    shown = result(model=HOSTILE, device_title=HOSTILE)
+    page = render_plan_memory_html(shown)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    for part in ("Stages at their peaks", "What would make it fit", "Assumptions", "Formula"):
+        assert part in page
+    assert "What would make it fit" not in render_plan_memory_html(replace(shown, step_seconds=None))
+
+
+def test_hostile_names_are_printed_as_they_are():
+    assert HOSTILE in printed(result(model=HOSTILE), 200)
+
+
+def test_bars_of_the_figure_add_up_to_each_stages_peak():
+    shown = result()
+    figure = plot_stages(shown)
+    names = {bar.name for bar in figure.data}
+    assert len(names) == len(figure.data)
+    for i, stage in enumerate(shown.footprint.stages):
+        assert sum(bar.x[i] for bar in figure.data) * GIB == pytest.approx(stage.peak.num_bytes)
+
+
+def test_every_term_has_a_known_category():
+    for stage in result().footprint.stages:
+        assert {term.category for moment in stage.moments for term in moment.terms} <= set(Category.ALL)
