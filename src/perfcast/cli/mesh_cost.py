@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perfcast.core.mesh import DeviceMesh
     from perfcast.cost.collective.sweep import CollectiveSweep
     from perfcast.report.collectives import Points
+    from perfcast.simulate.network.mesh import FabricTime
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
 _UNITS = {
@@ -48,6 +49,10 @@ _RANGE = "1KB..1GB"
 @click.option(
     "--data", multiple=True, metavar="DIR", help="Measured tables to draw beside it; may be repeated."
 )
+@click.option(
+    "--network", metavar="FABRIC", help="Simulate flows too: star, fat-tree:radix=64,oversubscription=2, …"
+)
+@click.option("--fail", "failed", multiple=True, metavar="A:B", help="With --network: a link that is down.")
 @output_options(html=True, timeline=False)
 def cost(
     cluster_name: str,
@@ -59,15 +64,26 @@ def cost(
     groups: int | None,
     profile_path: str | None,
     data: tuple[str, ...],
+    network: str | None,
+    failed: tuple[str, ...],
     json_path: str | None,
     html: str | None,
 ) -> None:
-    """Forecast a collective on axes of a mesh, from the cluster's datasheet."""
+    """Forecast a collective on axes of a mesh, from the cluster's datasheet.
+
+    With --network, every group of the axes is also simulated flow by flow on a fabric (ring, unless
+    --algorithm names one): what shares a link, shares its rate.
+    """
     from rich.console import Console
 
     from perfcast.cost.collective.sweep import sweep_sizes
     from perfcast.files import check_writable, write_text_atomically
-    from perfcast.report.collectives import print_sweep, render_sweep_html, sweep_to_dict
+    from perfcast.report.collectives import (
+        print_simulated,
+        print_sweep,
+        render_sweep_html,
+        sweep_to_dict,
+    )
     from perfcast.report.json_format import write_json
 
     for path in (json_path, html):
@@ -78,12 +94,45 @@ def cost(
         mesh, names, collective, parse_sizes(sizes), algorithm=algorithm, concurrent_groups=groups
     )
     measured = _measured(sweep, mesh, profile_path, data)
+    simulated = _simulate(mesh, names, collective, sizes, algorithm, network, failed)
     if json_path:
-        write_json(sweep_to_dict(sweep, mesh, measured), json_path)
+        write_json(sweep_to_dict(sweep, mesh, measured, simulated), json_path)
     if json_path != "-":
-        print_sweep(sweep, mesh, Console(highlight=False))
+        console = Console(highlight=False)
+        print_sweep(sweep, mesh, console)
+        if network is not None:
+            print_simulated(network, simulated, console)
     if html:
         write_text_atomically(html, render_sweep_html(sweep, mesh, measured))
+
+
+def _simulate(
+    mesh: DeviceMesh,
+    axes: tuple[str, ...],
+    collective: str,
+    sizes: str,
+    algorithm: str,
+    network: str | None,
+    failed: tuple[str, ...],
+) -> tuple[FabricTime, ...]:
+    if network is None:
+        if failed:
+            raise InputError("--fail is of a --network")
+        return ()
+    from perfcast.simulate.network.mesh import simulate_axes
+
+    links = [tuple(part.strip() for part in text.split(":")) for text in failed]
+    if any(len(link) != 2 for link in links):
+        raise InputError("--fail takes two names of switches, as in 'leaf 0:spine 1'")
+    return simulate_axes(
+        mesh,
+        axes,
+        collective,
+        parse_sizes(sizes),
+        network,
+        algorithm=None if algorithm in ("nccl", "best") else algorithm,
+        failed_links=[(link[0], link[1]) for link in links],
+    )
 
 
 def parse_mesh(cluster_name: str, shape: str) -> DeviceMesh:

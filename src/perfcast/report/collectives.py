@@ -17,6 +17,7 @@ from perfcast.cost.collective.sweep import CollectiveSweep
 from perfcast.report.figures import BLUE, INK, LINE, ORANGE
 from perfcast.report.html import Section, figure_html, page
 from perfcast.report.text import print_validation
+from perfcast.simulate.network.mesh import FabricTime
 from perfcast.units import GIGA, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -59,8 +60,27 @@ def describe_sweep(sweep: CollectiveSweep, mesh: DeviceMesh) -> str:
     )
 
 
+def print_simulated(fabric: str, times: Sequence[FabricTime], console: Console) -> None:
+    """One line per size, with the link that was used most."""
+    table = _table(f"Simulated flow by flow on {fabric}")
+    for heading in ("Message", "Time", "Busiest link", "Used"):
+        table.add_column(heading, justify="left" if heading == "Busiest link" else "right", no_wrap=True)
+    for time in times:
+        name, share = time.busiest[0] if time.busiest else ("", 0.0)
+        table.add_row(
+            format_bytes(time.message_bytes),
+            ("" if time.is_exact else "≈ ") + format_seconds(time.seconds),
+            name,
+            f"{100 * share:.0f} %",
+        )
+    console.print(table)
+
+
 def sweep_to_dict(
-    sweep: CollectiveSweep, mesh: DeviceMesh, measured: Sequence[Points] = ()
+    sweep: CollectiveSweep,
+    mesh: DeviceMesh,
+    measured: Sequence[Points] = (),
+    simulated: Sequence[FabricTime] = (),
 ) -> dict[str, Any]:
     """Everything, in SI."""
     times, rates = sweep.times, sweep.bus_bytes_per_second
@@ -84,6 +104,15 @@ def sweep_to_dict(
                 "protocol": times.protocol(index) or None,
             }
             for index, size in enumerate(sweep.message_bytes.tolist())
+        ],
+        "simulated": [
+            {
+                "message_bytes": time.message_bytes,
+                "seconds": time.seconds,
+                "is_exact": time.is_exact,
+                "busiest_links": [{"link": link, "utilisation": used} for link, used in time.busiest],
+            }
+            for time in simulated
         ],
         "measured": [
             {"name": name, "message_bytes": list(sizes), "bus_bytes_per_second": list(values)}
