@@ -22,6 +22,8 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/allocator.py
 	$(BIN)/python benchmarks/footprint.py
+	$(BIN)/python benchmarks/collectives.py
+	$(BIN)/python benchmarks/network.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -17,7 +17,7 @@ from perfcast.core.hardware import Device
 
 @click.group()
 def catalog() -> None:
-    """List and show devices and models with the source of every figure."""
+    """List and show devices, clusters and models with the source of every figure."""
 
 
 @catalog.command()
@@ -42,6 +42,36 @@ def devices(name: str | None, json_path: str | None) -> None:
         print_device(_device_row(entries[0]), console, _figure_rows(entries[0].figures))
     else:
         print_devices([*(_device_row(entry) for entry in entries), _cpu_row()], console)
+
+
+@catalog.command()
+@click.argument("name", required=False)
+@output_options(html=False, timeline=False)
+def clusters(name: str | None, json_path: str | None) -> None:
+    """List all clusters, or show one (a name, or a file of your own)."""
+    from perfcast.catalog.clusters import load_cluster_entries, load_cluster_entry
+    from perfcast.report.collectives import cluster_to_dict, print_cluster, print_clusters
+
+    entries = [load_cluster_entry(name)] if name else list(load_cluster_entries().values())
+    rows = []
+    for entry in entries:
+        row = cluster_to_dict(entry.of_size()) | {"aliases": list(entry.aliases), "is_even": entry.is_even}
+        for level, stated in zip(row["levels"], entry.levels, strict=True):
+            level["size"] = stated.size or None
+        rows.append(row | {"figures": _figure_rows(entry.figures)})
+    if json_path:
+        from perfcast.report.json_format import write_json
+
+        write_json({"clusters": rows}, json_path)
+    if json_path == "-":
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if name:
+        print_cluster(rows[0], console)
+    else:
+        print_clusters(rows, console)
 
 
 @catalog.command()

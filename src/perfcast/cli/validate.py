@@ -60,8 +60,8 @@ def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
-    collections), 'neusight' (kernels and whole-model steps of the NeuSight study) or 'memory' (measured
-    peaks of training runs, and which runs fitted).
+    collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
+    peaks of training runs, and which runs fitted) or 'collectives' (measured collectives of many systems).
     """
     from perfcast.files import check_writable
 
@@ -133,6 +133,24 @@ def _neusight(options: Options) -> None:
     _finish(result, options)
 
 
+def _collectives(options: Options) -> None:
+    from rich.console import Console
+
+    from perfcast.report.collectives import print_collective_suite
+    from perfcast.validate.collectives import validate_collectives
+
+    result = validate_collectives(
+        [Path(place) for place in options.data],
+        options.predictors,
+        max_rows=options.max_rows,
+        leave_out=options.leave_out,
+        say=_say,
+    )
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_collective_suite(result.summary, console)
+    _write(result, options, console)
+
+
 def _memory(options: Options) -> None:
     if options.leave_out or options.train_data:
         raise InputError("suite 'memory' trains nothing; it takes no --leave-out and no --train-data")
@@ -160,6 +178,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
     "neusight": _neusight,
+    "collectives": _collectives,
     "memory": _memory,
 }
 

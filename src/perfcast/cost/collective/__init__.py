@@ -1,0 +1,1 @@
+"""The cost of collectives in closed form: from a cluster's links, by algorithm and protocol."""

@@ -1,0 +1,126 @@
+"""A fitted curve: its form, its range and its quality; JSON of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from perfcast.cost.collective_fit.affine import Affine
+from perfcast.cost.collective_fit.interpolate import Interpolated
+from perfcast.cost.collective_fit.sigmoid import Sigmoid
+from perfcast.errors import CalibrationError
+
+Array = NDArray[np.float64]
+Form = Affine | Sigmoid | Interpolated
+
+_FORMS: Mapping[str, type[Affine] | type[Sigmoid] | type[Interpolated]] = {
+    "affine": Affine,
+    "sigmoid": Sigmoid,
+    "interpolated": Interpolated,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds over message size, never falling.
+
+    Attributes:
+        form: Which curve, with its parameters.
+        count: Different sizes that it was fitted on.
+        least_bytes, most_bytes: Range of the sizes; beyond it the curve is extrapolated.
+        r_squared: Of the logarithms of time, at the sizes it was fitted on.
+        mape: Mean absolute relative error there.
+        held_out_mape: The same at every other size, by fits of this form on the sizes between.
+    """
+
+    form: Form
+    count: int
+    least_bytes: float
+    most_bytes: float
+    r_squared: float
+    mape: float
+    held_out_mape: float
+
+    @property
+    def form_name(self) -> str:
+        """'affine', 'sigmoid' or 'interpolated'."""
+        return next(name for name, kind in _FORMS.items() if isinstance(self.form, kind))
+
+    def seconds(self, sizes_bytes: ArrayLike) -> Array:
+        """Time of messages of the sizes given, in an array of the same shape."""
+        return self.form.seconds(np.asarray(sizes_bytes, dtype=np.float64))
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; infinite rates become null."""
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "form"}
+        parameters = {
+            name: None if isinstance(value, float) and math.isinf(value) else value
+            for name, value in asdict(self.form).items()
+        }
+        return {"form": self.form_name, "parameters": parameters, **data}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str = "curve") -> Curve:
+        """Read back what ``to_json`` made.
+
+        Raises:
+            CalibrationError: A key is missing, of the wrong type or impossible; says which.
+        """
+        if not isinstance(data, dict) or data.get("form") not in _FORMS:
+            found = data.get("form") if isinstance(data, dict) else type(data).__name__
+            raise CalibrationError(f"{where}: form is {found!r}; expected one of {', '.join(_FORMS)}")
+        kind = _FORMS[data["form"]]
+        parameters = data.get("parameters")
+        if not isinstance(parameters, dict):
+            raise CalibrationError(f"{where}: 'parameters' must be an object")
+        form = kind(**{f.name: _parameter(parameters, f.name, where) for f in fields(kind)})
+        if isinstance(form, Interpolated):
+            _check_knots(form, where)
+        numbers = {f.name: _number(data, f.name, where) for f in fields(cls)[2:]}
+        return cls(form, int(_number(data, "count", where)), **numbers)
+
+
+def _parameter(data: Mapping[str, Any], name: str, where: str) -> Any:
+    """A number, infinity where null stands for a rate, or a row of numbers."""
+    if name in data and data[name] is None and name.endswith("bytes_per_second"):
+        return math.inf
+    if isinstance(data.get(name), list):
+        return tuple(_checked(value, name, where) for value in data[name])
+    value = _number(data, name, where)
+    is_signed, may_be_zero = name in ("centre", "base"), name == "latency_seconds"
+    if not is_signed and (value < 0 or (value == 0 and not may_be_zero)):
+        raise CalibrationError(f"{where}: {name} is {value:g}, which cannot be")
+    return value
+
+
+def _number(data: Mapping[str, Any], name: str, where: str) -> float:
+    if name not in data:
+        raise CalibrationError(f"{where}: '{name}' is missing")
+    return _checked(data[name], name, where)
+
+
+def _checked(value: Any, name: str, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise CalibrationError(f"{where}: {name} is {value!r}; expected a finite number")
+    return float(value)
+
+
+def _check_knots(form: Interpolated, where: str) -> None:
+    sizes, times = form.sizes_bytes, form.knot_seconds
+    is_good = (
+        isinstance(sizes, tuple)
+        and isinstance(times, tuple)
+        and len(sizes) == len(times) >= 2
+        and all(a < b for a, b in pairwise(sizes))
+        and all(a <= b for a, b in pairwise(times))
+        and sizes[0] == 0
+        and times[0] >= 0
+    )
+    if not is_good:
+        raise CalibrationError(f"{where}: knots must rise from size 0, with times that never fall")

@@ -1,0 +1,1 @@
+"""From latency and bandwidth of pairs of ranks to a cluster's hierarchy; ``discover`` is the front door."""

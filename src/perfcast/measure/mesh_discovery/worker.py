@@ -1,0 +1,63 @@
+"""Processes that are launched here to be measured: run as a program with a rank, the ranks and a folder."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+
+from perfcast.errors import PerfcastError
+from perfcast.measure.collectives.launch import run_together
+from perfcast.measure.mesh_discovery.found import DiscoveredMesh
+from perfcast.measure.mesh_discovery.matrix import PairSamples, checked_pairs
+
+_RESULT = "found.pickle"
+_MEETING = "meeting"
+
+
+def launch_and_discover(
+    num_ranks: int, seed: int = 0, stall_seconds: float = 25.0
+) -> tuple[DiscoveredMesh, PairSamples]:
+    """Launch processes on this machine and discover their mesh: it, and all that was measured.
+
+    Raises:
+        InputError: A number of ranks that cannot be.
+        CalibrationError: A process died or stalls; the others are stopped.
+    """
+    checked_pairs([], num_ranks)
+    with tempfile.TemporaryDirectory(prefix="perfcast-") as name:
+        folder = Path(name)
+        commands = [
+            [sys.executable, "-m", __name__, str(rank), str(num_ranks), name, str(seed), str(stall_seconds)]
+            for rank in range(num_ranks)
+        ]
+        run_together(commands, folder)
+        with (folder / _RESULT).open("rb") as file:
+            mesh, samples = pickle.load(file)
+        assert isinstance(mesh, DiscoveredMesh)
+        assert isinstance(samples, PairSamples)
+        return mesh, samples
+
+
+def main(arguments: list[str]) -> int:
+    """One rank; rank 0 leaves the samples in the folder."""
+    from perfcast.measure.mesh_discovery.pairs import discover_together, join, leave
+
+    rank, num_ranks, seed = int(arguments[0]), int(arguments[1]), int(arguments[3])
+    folder, stall_seconds = Path(arguments[2]), float(arguments[4])
+    try:
+        meter = join(rank, num_ranks, rank, f"file://{folder / _MEETING}", stall_seconds)
+        found = discover_together(meter, seed)
+        if found is not None:
+            with (folder / _RESULT).open("wb") as file:
+                pickle.dump(found, file)
+        leave()
+    except PerfcastError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+"""Clusters with round figures, and what tests ask of them."""
+
+from __future__ import annotations
+
+from perfcast.core.cluster import Cluster, Level, Link
+
+RATE = 100.0
+LATENCY_SECONDS = 0.25
+
+
+def link(rate: float = RATE, latency_seconds: float = LATENCY_SECONDS, **given: object) -> Link:
+    return Link("made up", latency_seconds, rate, **given)  # type: ignore[arg-type]
+
+
+def flat(count: int, **given: object) -> Cluster:
+    """``count`` devices on one network."""
+    return Cluster("flat", "flat", "made up", (Level("network", count, link(**given)),))
+
+
+def nodes(count: int, size: int = 4, inner_rate: float = 800.0, **given: object) -> Cluster:
+    """``count`` nodes of ``size`` devices."""
+    inner = Level("node", size, link(inner_rate, 0.0))
+    return Cluster("nodes", "nodes", "made up", (inner, Level("network", count, link(**given))))
