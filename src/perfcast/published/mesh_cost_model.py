@@ -1,11 +1,12 @@
-"""The cost model of an automatic-parallelism project: fitted lines for one GPU, liveness, a device mesh for many.
+"""The cost model of an automatic-parallelism project: fitted lines, liveness, a device mesh.
 
 "Cost Model" (documentation page of the project; no figures are printed there, so none are reproduced).
 
     operator   max(compute, memory), each latency + work / rate, fitted per family     cost/linear
     memory     persistent state and what is live; the largest sum                      memory/liveness
     mesh       all-reduce along axis i takes latency_i + bytes / bandwidth_i, by linear regression over a
-               profile of the axis (predefined mesh) or of the axes that discovery finds    cost/collective_fit
+               profile of the axis (predefined mesh), or of the axes that discovery finds
+               (cost/collective_fit, measure/mesh_discovery)
 
 Composed of the rooms named above: profiles come from ``perfcast calibrate`` and ``perfcast mesh profile``,
 discovered meshes from ``perfcast mesh discover``.

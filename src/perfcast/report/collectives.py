@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -14,7 +15,7 @@ from rich.text import Text
 from perfcast.core.cluster import Cluster
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import CollectiveSweep
-from perfcast.report.figures import BLUE, INK, LINE, ORANGE
+from perfcast.report.figures import BLUE, GREEN, INK, LINE, ORANGE, PURPLE, RED
 from perfcast.report.html import Section, figure_html, page
 from perfcast.report.text import print_validation
 from perfcast.simulate.network.mesh import FabricTime
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 #: (name, message bytes, bus bytes per second) of measurements to draw over a forecast.
 Points = tuple[str, Sequence[float], Sequence[float]]
 Entry = Mapping[str, Any]
+
+
+#: Symbol and colour of each source of measured points.
+_MARKS = (
+    ("x-thin-open", ORANGE), ("cross-thin-open", GREEN), ("diamond-open", PURPLE), ("triangle-up-open", RED),
+)  # fmt: skip
 
 
 def print_sweep(sweep: CollectiveSweep, mesh: DeviceMesh, console: Console) -> None:
@@ -158,9 +165,10 @@ def plot_sweep(sweep: CollectiveSweep, measured: Sequence[Points]) -> Figure:
                                fill=fill, fillcolor=LINE, showlegend=False, hoverinfo="skip")  # fmt: skip
     figure.add_scatter(x=sizes, y=sweep.bus_bytes_per_second / GIGA, mode="lines+markers", name="forecast",
                        line={"color": BLUE})  # fmt: skip
-    for name, places, rates in measured:
+    marks = zip(cycle(_MARKS), measured, strict=False)
+    for (symbol, color), (name, places, rates) in marks:
         figure.add_scatter(x=places, y=[rate / GIGA for rate in rates], mode="markers", name=escape(name),
-                           marker={"symbol": "x-thin-open", "color": ORANGE})  # fmt: skip
+                           marker={"symbol": symbol, "color": color})  # fmt: skip
     figure.update_xaxes(type="log", title="message, bytes")
     figure.update_yaxes(type="log", title="bus bandwidth, GB/s")
     figure.update_layout(height=420, margin={"l": 60, "r": 20, "t": 30, "b": 50}, template="none",
