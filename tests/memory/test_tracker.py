@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 import torch
 
+from perfcast.core.forecast import MemoryForecast
 from perfcast.memory.liveness import estimate_memory
 from perfcast.workload.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
@@ -30,6 +32,13 @@ def tracked_peak_bytes(build: Callable[[], Program]) -> int:
     return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
 
 
+@cache
+def captured_memory(name: str) -> MemoryForecast:
+    """Memory of the captured step; each program is captured once for all tests."""
+    options = CaptureOptions(for_accelerator=False, optimizer=OPTIMIZER)
+    return estimate_memory(capture(TRAINING_PROGRAMS[name], options)[0], 0)
+
+
 def tensors_of(program: Program) -> Iterator[torch.Tensor]:
     closure = getattr(program.loss_function, "__closure__", None) or ()
     held = [cell.cell_contents for cell in closure]
@@ -41,15 +50,10 @@ def tensors_of(program: Program) -> Iterator[torch.Tensor]:
 @pytest.mark.filterwarnings("ignore:Module is None")
 @pytest.mark.parametrize("name", TRAINING_PROGRAMS)
 def test_the_peak_as_run_equals_the_trackers_to_the_byte(name: str) -> None:
-    build = TRAINING_PROGRAMS[name]
-    graph, _ = capture(build, CaptureOptions(for_accelerator=False, optimizer=OPTIMIZER))
-    assert estimate_memory(graph, 0).peak_bytes == tracked_peak_bytes(build)
+    assert captured_memory(name).peak_bytes == tracked_peak_bytes(TRAINING_PROGRAMS[name])
 
 
 def test_most_of_these_steps_peak_in_the_backward_not_in_the_optimizer() -> None:
     """Otherwise the test above would say little about activations."""
-    phases = []
-    for build in TRAINING_PROGRAMS.values():
-        graph, _ = capture(build, CaptureOptions(for_accelerator=False, optimizer=OPTIMIZER))
-        phases.append(estimate_memory(graph, 0).peak_phase)
+    phases = [captured_memory(name).peak_phase for name in TRAINING_PROGRAMS]
     assert phases.count("optimizer") <= len(phases) // 3
