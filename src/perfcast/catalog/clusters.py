@@ -14,7 +14,7 @@ from perfcast.catalog.devices import find_device_name
 from perfcast.catalog.figures import (
     Figure,
     collect_aliases,
-    data_files,
+    load_entries,
     parse_figure,
     parse_table,
     parse_toml,
@@ -130,13 +130,7 @@ def load_cluster_entry(name: str) -> ClusterEntry:
 @cache
 def load_cluster_entries() -> Mapping[str, ClusterEntry]:
     """All clusters of the catalog, checked, in the order of the files."""
-    entries: dict[str, ClusterEntry] = {}
-    for path in data_files("clusters"):
-        for name, entry in parse_cluster_file(path).items():
-            if name in entries:
-                raise CatalogError(f"{path}: cluster {name!r} is described twice")
-            entries[name] = entry
-    return MappingProxyType(entries)
+    return load_entries("clusters", "cluster", parse_cluster_file)
 
 
 def parse_cluster_file(path: Path) -> dict[str, ClusterEntry]:

@@ -13,6 +13,7 @@ from perfcast.catalog.figures import (
     Figure,
     collect_aliases,
     data_files,
+    load_entries,
     parse_figure,
     parse_table,
     parse_toml,
@@ -78,13 +79,7 @@ def find_device_name(spelling: str) -> str | None:
 @cache
 def load_device_entries() -> Mapping[str, DeviceEntry]:
     """All devices of the catalog, checked, in the order of the files."""
-    entries: dict[str, DeviceEntry] = {}
-    for path in data_files("devices"):
-        for name, entry in parse_device_file(path).items():
-            if name in entries:
-                raise CatalogError(f"{path}: device {name!r} is described twice")
-            entries[name] = entry
-    return MappingProxyType(entries)
+    return load_entries("devices", "device", parse_device_file)
 
 
 def parse_device_file(path: Path) -> dict[str, DeviceEntry]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,21 @@ def data_files(folder: str) -> list[Path]:
     """The catalog's own files of one kind, sorted by name."""
     root = Path(str(resources.files("perfcast.catalog") / "data" / folder))
     return sorted(root.glob("*.toml"))
+
+
+def load_entries(folder: str, kind: str, parse: Callable[[Path], Mapping[str, Entry]]) -> Mapping[str, Entry]:
+    """Every entry of a folder's files, in the order of the files.
+
+    Raises:
+        CatalogError: A name in two files.
+    """
+    entries: dict[str, Entry] = {}
+    for path in data_files(folder):
+        for name, entry in parse(path).items():
+            if name in entries:
+                raise CatalogError(f"{path}: {kind} {name!r} is described twice")
+            entries[name] = entry
+    return MappingProxyType(entries)
 
 
 def normalize(name: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfcast.catalog.figures import (
     Figure,
     collect_aliases,
-    data_files,
+    load_entries,
     parse_figure,
     parse_toml,
     resolve_name,
@@ -60,15 +61,16 @@ def load_model(name: str) -> ModelEntry:
 @cache
 def load_models() -> Mapping[str, ModelEntry]:
     """All models of the catalog, checked, in the order of the files."""
-    entries: dict[str, ModelEntry] = {}
-    for path in data_files("models"):
-        content = parse_toml(path)
-        sources = content.get("sources", {})
-        for name, table in content.get("models", {}).items():
-            if name in entries:
-                raise CatalogError(f"{path}: model {name!r} is described twice")
-            entries[name] = _parse_model(name, table, sources, f"{path.name}: {name}")
-    return MappingProxyType(entries)
+    return load_entries("models", "model", _parse_model_file)
+
+
+def _parse_model_file(path: Path) -> dict[str, ModelEntry]:
+    content = parse_toml(path)
+    sources = content.get("sources", {})
+    return {
+        name: _parse_model(name, table, sources, f"{path.name}: {name}")
+        for name, table in content.get("models", {}).items()
+    }
 
 
 def _parse_model(name: str, table: dict[str, Any], sources: dict[str, str], where: str) -> ModelEntry:

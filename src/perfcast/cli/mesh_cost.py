@@ -97,13 +97,13 @@ def cost(
     simulated = _simulate(mesh, names, collective, sizes, algorithm, network, failed)
     if json_path:
         write_json(sweep_to_dict(sweep, mesh, measured, simulated), json_path)
+    if html:
+        write_text_atomically(html, render_sweep_html(sweep, mesh, measured))
     if json_path != "-":
         console = Console(highlight=False)
         print_sweep(sweep, mesh, console)
         if network is not None:
             print_simulated(network, simulated, console)
-    if html:
-        write_text_atomically(html, render_sweep_html(sweep, mesh, measured))
 
 
 def _simulate(

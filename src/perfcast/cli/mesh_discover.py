@@ -115,6 +115,10 @@ def _report(
             click.echo(text, nl=False)
         else:
             write_text_atomically(json_path, text)
+    if html is not None:
+        from perfcast.report.mesh_matrix import render_mesh_html
+
+        write_text_atomically(html, render_mesh_html(mesh, samples))
     if json_path != "-":
         console = Console(highlight=False, soft_wrap=True)
         print_mesh(mesh, console)
@@ -122,7 +126,3 @@ def _report(
             from perfcast.report.mesh_matrix import print_matrix
 
             print_matrix(mesh, samples, console)
-    if html is not None:
-        from perfcast.report.mesh_matrix import render_mesh_html
-
-        write_text_atomically(html, render_mesh_html(mesh, samples))

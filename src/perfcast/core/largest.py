@@ -33,8 +33,3 @@ class Largest:
     limit: str
     probes: tuple[Probe, ...]
     capacity_bytes: int
-
-    @property
-    def next_probe(self) -> Probe | None:
-        """The smallest size tried that does not fit."""
-        return min((p for p in self.probes if not p.fits), key=lambda probe: probe.size, default=None)

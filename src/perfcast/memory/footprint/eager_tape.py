@@ -87,11 +87,6 @@ class Tape:
         return tuple(dict.fromkeys(block for step in self.steps for block in step.saved))
 
     @property
-    def saved_bytes(self) -> int:
-        """Of all of them."""
-        return sum(block.num_bytes for block in self.saved)
-
-    @property
     def gradient_bytes(self) -> int:
         """Of the parameters' gradients that the backward leaves."""
         return sum(made for step in self.steps for value, made in step.inputs if value.is_parameter and made)
