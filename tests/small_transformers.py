@@ -6,8 +6,8 @@ from typing import Any
 
 from perfcast.core.footprint import Moment, StageFootprint, Term
 from perfcast.core.transformer import Experts, Transformer
+from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.habits import Habits
-from perfcast.memory.footprint.weights import StageWeights, Weight
 
 
 def gpt(

@@ -96,3 +96,26 @@ def test_an_unknown_word_lists_the_one_that_was_meant(changes: dict[str, str], c
     with pytest.raises(UnknownNameError) as error:
         Plan(**changes)
     assert close in error.value.close_names
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_parallel": 6, "num_shards": 4}, "shards=4 does not divide dp · cp = 6"),
+        ({"tensor_parallel": 6, "tensor_parallel_inputs": 4}, "tp_inputs=4 does not divide tp=6"),
+        ({"pipeline_parallel": 3, "stage_layers": (1, 2)}, "layers of 2 stages for pp=3"),
+        ({"pipeline_parallel": 3, "schedule": "dualpipe", "num_micro_batches": 2}, "even number of stages"),
+        ({"pipeline_parallel": 2, "schedule": "dualpipe", "num_micro_batches": 3}, "even number of micro"),
+        ({"capacity_factor": 0.0}, "capacity=0"),
+        ({"expert_imbalance": 0.5}, "imbalance=0.5"),
+        ({"bucket_bytes": 0}, "bucket=0"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_with_its_numbers(changes: dict[str, object], message: str):
+    with pytest.raises(PlanError, match=message):
+        Plan(**changes)
+
+
+def test_weights_are_sharded_over_all_replicas_unless_copies_are_asked_for():
+    assert Plan(data_parallel=4, context_parallel=2).shard_size == 8
+    assert Plan(data_parallel=4, context_parallel=2, num_shards=2).shard_size == 2

@@ -9,8 +9,8 @@ import pytest
 from builders import made_up_device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
+from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.weights import count_parameters
 from perfcast.prediction.step_cost import StepCost, estimate_step_cost
 from small_transformers import gpt, mixture
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from perfcast.core.operation import Operation
+from perfcast.core.dtype import DType
+from perfcast.core.operation import AttributeValue, Operation, OperationKind
+from perfcast.errors import UnknownNameError
 
 #: Names of collective operations; ``send`` and ``receive`` are between two ranks of the group.
 COLLECTIVES = (
@@ -64,3 +66,49 @@ def parse_ranks(text: str) -> Sequence[int]:
     if ":" in text:
         return range(*map(int, text.split(":")))
     return tuple(map(int, text.split(",")))
+
+
+def collective_operation(
+    collective: str,
+    message_bytes: int,
+    ranks: Sequence[int],
+    dtype: DType = DType.BF16,
+    *,
+    num_groups: int = 1,
+) -> Operation:
+    """A collective as an operation without tensors, such as a plan asks for.
+
+    Args:
+        num_groups: Groups of this shape, on other devices, that exchange at the same time.
+
+    Raises:
+        UnknownNameError: Not a collective.
+        ValueError: A message of fewer than no bytes, or no ranks.
+    """
+    if collective not in COLLECTIVES:
+        raise UnknownNameError("collective", collective, COLLECTIVES, f"Known: {', '.join(COLLECTIVES)}.")
+    if message_bytes < 0 or not len(ranks):
+        raise ValueError(f"a {collective} of {message_bytes} bytes among {len(ranks)} ranks")
+    facts: dict[str, AttributeValue] = {
+        "message_bytes": message_bytes,
+        "num_groups": num_groups,
+        "ranks": format_ranks(ranks),
+    }
+    return Operation(
+        OperationKind.COLLECTIVE,
+        collective,
+        (),
+        (),
+        dtype,
+        0,
+        0,
+        2 * message_bytes,
+        0,
+        tuple(sorted(facts.items())),
+    )
+
+
+def num_groups(operation: Operation) -> int:
+    """Groups that exchange at the same time; 1 where a collective does not say."""
+    value = operation.attribute("num_groups")
+    return value if isinstance(value, int) else 1

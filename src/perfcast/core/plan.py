@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from perfcast.errors import PlanError, UnknownNameError
 
 RECOMPUTE = ("none", "selective", "full")
-SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble")
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe")
 OFFLOAD = ("none", "optimizer", "parameters", "activations")
+CONTEXT_EXCHANGES = ("ring", "ulysses", "all_gather")
+#: Axes of the ranks, the innermost first; experts cut what the others span together.
+ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp")
 _DEGREES = {
     "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
     "expert_parallel": "ep", "expert_tensor_parallel": "etp", "virtual_stages_per_rank": "vp",
@@ -36,6 +39,20 @@ class Plan:
         num_prefetched: With ZeRO 3, layers whose weights are gathered ahead.
         offload: What lives in the host's memory: 'none', 'optimizer', 'parameters' (and the optimizer
             state) or 'activations'.
+        order: How the axes lie in the ranks, the innermost first.
+        stage_layers: Layers of each part of the model, in its order: of each stage, or of each virtual one;
+            empty splits as the framework does.
+        context_exchange: How attention sees the whole sequence: keys and values travel around a 'ring', heads
+            are exchanged for sequence ('ulysses'), or keys and values are gathered ('all_gather').
+        num_shards: Ranks over which ZeRO shards, the other replicas hold copies (hybrid sharding); None: all.
+        tensor_parallel_inputs: Of the tensor-parallel degree, what cuts the inputs of matrices (2-D tensor
+            parallelism); the rest cuts their outputs. 1: Megatron's columns and rows.
+        overlaps_tensor: Whether tensor-parallel exchanges run beside the products that they feed.
+        overlaps_gradients, overlaps_weights: Whether gradients are reduced beside the backward, and sharded
+            weights gathered beside the compute before them.
+        bucket_bytes: Of gradients that are reduced together; None: the framework's.
+        capacity_factor: Tokens that an expert takes at most, over the mean; None takes all.
+        expert_imbalance: Tokens of the busiest rank's experts over the mean.
 
     Raises:
         PlanError: A degree below 1, groups that do not divide; the message states the equation.
@@ -57,6 +74,17 @@ class Plan:
     reshard_after_forward: bool = True
     num_prefetched: int = 1
     offload: str = "none"
+    order: str = ORDERS[0]
+    stage_layers: tuple[int, ...] = ()
+    context_exchange: str = "ring"
+    num_shards: int | None = None
+    tensor_parallel_inputs: int = 1
+    overlaps_tensor: bool = False
+    overlaps_gradients: bool = True
+    overlaps_weights: bool = True
+    bucket_bytes: int | None = None
+    capacity_factor: float | None = None
+    expert_imbalance: float = 1.0
 
     def __post_init__(self) -> None:
         for name, key in _DEGREES.items():
@@ -69,6 +97,8 @@ class Plan:
             ("recompute", self.recompute, RECOMPUTE),
             ("schedule", self.schedule, SCHEDULES),
             ("offload", self.offload, OFFLOAD),
+            ("order of the ranks", self.order, ORDERS),
+            ("context exchange", self.context_exchange, CONTEXT_EXCHANGES),
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
@@ -77,6 +107,7 @@ class Plan:
                 f"schedule={self.schedule} with vp={self.virtual_stages_per_rank}: the interleaved schedule, "
                 "and no other, has more than one virtual stage a rank"
             )
+        self._check_cuts()
         expert_ranks = self.expert_parallel * self.tensor_parallel_of_experts
         if self.ranks_per_stage % expert_ranks:
             raise PlanError(
@@ -84,6 +115,36 @@ class Plan:
                 f"{self.ranks_per_stage} ranks are no multiple of ep={self.expert_parallel} · "
                 f"etp={self.tensor_parallel_of_experts} = {expert_ranks}"
             )
+
+    def _check_cuts(self) -> None:
+        """What does not divide, and factors out of range."""
+        shards, replicas, inputs = self.num_shards, self.num_dense_replicas, self.tensor_parallel_inputs
+        if shards is not None and (shards < 1 or replicas % shards):
+            raise PlanError(f"shards={shards} does not divide dp · cp = {replicas} replicas")
+        if inputs < 1 or self.tensor_parallel % inputs:
+            raise PlanError(f"tp_inputs={inputs} does not divide tp={self.tensor_parallel}")
+        parts = self.pipeline_parallel * self.virtual_stages_per_rank
+        if self.stage_layers and len(self.stage_layers) not in (self.pipeline_parallel, parts):
+            raise PlanError(
+                f"layers of {len(self.stage_layers)} stages for pp={self.pipeline_parallel} · "
+                f"vp={self.virtual_stages_per_rank} = {parts} parts of the model"
+            )
+        if any(count < 0 for count in self.stage_layers):
+            raise PlanError(f"stages of {self.stage_layers} layers: none can have fewer than 0")
+        if self.schedule == "dualpipe" and self.pipeline_parallel % 2:
+            raise PlanError(
+                f"schedule=dualpipe needs an even number of stages, not pp={self.pipeline_parallel}"
+            )
+        if self.schedule == "dualpipe" and self.num_micro_batches % 2:
+            raise PlanError(
+                f"schedule=dualpipe needs an even number of micro-batches, not {self.num_micro_batches}"
+            )
+        if self.capacity_factor is not None and not self.capacity_factor > 0:
+            raise PlanError(f"capacity={self.capacity_factor}: must be above 0")
+        if not self.expert_imbalance >= 1:
+            raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1")
+        if self.bucket_bytes is not None and self.bucket_bytes < 1:
+            raise PlanError(f"bucket={self.bucket_bytes}: must be at least 1 byte")
 
     @property
     def ranks_per_stage(self) -> int:
@@ -111,6 +172,11 @@ class Plan:
     def num_dense_replicas(self) -> int:
         """Ranks that hold the same dense weights: those over which ZeRO shards."""
         return self.data_parallel * self.context_parallel
+
+    @property
+    def shard_size(self) -> int:
+        """Ranks over which ZeRO shards."""
+        return self.num_shards or self.num_dense_replicas
 
     @property
     def global_batch_size(self) -> int:

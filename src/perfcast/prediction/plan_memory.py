@@ -13,9 +13,9 @@ from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import count_parameters
 from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
-from perfcast.memory.footprint.weights import count_parameters
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.remedies import find_remedies
 from perfcast.prediction.request import MODES

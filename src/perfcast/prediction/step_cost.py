@@ -22,9 +22,9 @@ from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import count_parameters
 from perfcast.memory.footprint.activations import lay_out, layer_activations, layer_bytes
 from perfcast.memory.footprint.habits import habits_of
-from perfcast.memory.footprint.weights import count_parameters
 
 _ACHIEVED, _LINK_SHARE = 0.5, 0.8
 _SERVER_DEVICES = 8

@@ -5,6 +5,7 @@ from dataclasses import replace
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
+from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.activations import lay_out
 from perfcast.memory.footprint.buffers import (
     exchange_term,
@@ -13,7 +14,6 @@ from perfcast.memory.footprint.buffers import (
     offload_terms,
     workspace_terms,
 )
-from perfcast.memory.footprint.weights import StageWeights, Weight
 from small_transformers import habits
 
 LAYER, EXPERTS = Weight("layer", 100, 10), Weight("experts", 100, 10, count=3, is_expert=True)

@@ -33,15 +33,16 @@ TRAININGS = st.builds(
 def plans(draw: st.DrawFn) -> Plan:
     """Plans of every kind that eight layers and eight heads can be cut by."""
     schedule = draw(st.sampled_from(SCHEDULES))
+    both_ways = schedule == "dualpipe"
     chunks = 2 if schedule == "interleaved" else 1
     return Plan(
         data_parallel=draw(st.sampled_from([1, 2, 8])),
         tensor_parallel=draw(st.sampled_from([1, 2, 4])),
-        pipeline_parallel=draw(st.sampled_from([1, 2, 4, 8][: 5 - chunks])),
+        pipeline_parallel=draw(st.sampled_from([1, 2, 4, 8][both_ways : 5 - chunks])),
         context_parallel=draw(st.sampled_from([1, 2])),
         virtual_stages_per_rank=chunks,
         micro_batch_size=draw(st.integers(1, 4)),
-        num_micro_batches=draw(st.integers(1, 16)),
+        num_micro_batches=draw(st.integers(1, 8)) * 2 - (not both_ways),
         zero_stage=draw(st.integers(0, 3)),
         sequence_parallel=draw(st.booleans()),
         recompute=draw(st.sampled_from(RECOMPUTE)),

@@ -7,6 +7,7 @@ import pytest
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts
+from perfcast.core.weights import Weight, stage_weights
 from perfcast.memory.footprint.activations import Saved, lay_out
 from perfcast.memory.footprint.moments import (
     activation_terms,
@@ -19,7 +20,6 @@ from perfcast.memory.footprint.moments import (
     moment,
     recomputed_term,
 )
-from perfcast.memory.footprint.weights import Weight, stage_weights
 from small_transformers import gpt, habits, llama, mixture, one_layer
 
 S, H = 128, 64

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.plan import Plan
-from perfcast.memory.footprint.pipeline import chunks_in_flight
+from perfcast.memory.footprint.pipeline import chunks_in_flight, chunks_of_a_rank
 
 
 def plan(stages: int, micro_batches: int, schedule: str = "1f1b", chunks: int = 1) -> Plan:
@@ -59,3 +59,9 @@ def test_no_stage_holds_more_than_there_is_nor_more_than_the_stage_before(
     held = [chunks_in_flight(plan(stages, micro_batches, schedule, chunks), stage) for stage in range(stages)]
     assert all(1 <= count <= micro_batches * chunks for count in held)
     assert held == sorted(held, reverse=True)
+
+
+def test_dualpipe_holds_one_micro_batch_more_than_there_are_stages_on_every_rank():
+    both_ways = Plan(pipeline_parallel=8, num_micro_batches=32, schedule="dualpipe")
+    assert [chunks_in_flight(both_ways, stage) for stage in range(8)] == [9] * 8
+    assert chunks_of_a_rank(both_ways) == 2

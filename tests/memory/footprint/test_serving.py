@@ -7,9 +7,9 @@ import pytest
 from perfcast.core.footprint import Moment
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import LatentAttention
+from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.memory.footprint.serving import cache_term, logit_term, serving_stage
-from perfcast.memory.footprint.weights import count_parameters
 from perfcast.units import KIB
 from small_transformers import gpt, llama, mixture, term_of
 

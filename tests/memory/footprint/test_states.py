@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Training
+from perfcast.core.weights import Weight, stage_weights
 from perfcast.memory.footprint.habits import habits_of
 from perfcast.memory.footprint.states import (
     bucket_term,
@@ -19,8 +20,7 @@ from perfcast.memory.footprint.states import (
     state_terms,
     weight_term,
 )
-from perfcast.memory.footprint.weights import Weight, stage_weights
-from small_transformers import habits, llama, mixture, one_layer
+from small_transformers import gpt, habits, llama, mixture, one_layer
 
 BILLIONS = one_layer(Weight("all", 7_500_000, 1000))
 ADAM = Training(optimizer="adam")
@@ -154,3 +154,12 @@ def test_sharding_more_never_needs_more_states(
         weights = stage_weights(build(), plan, 0, vocab_size=512)
         sizes.append(sum(term.num_bytes for term in state_terms(weights, plan, training, own)))
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_hybrid_sharding_divides_by_the_shards_alone():
+    whole = Plan(data_parallel=8, zero_stage=1)
+    hybrid = Plan(data_parallel=8, zero_stage=1, num_shards=2)
+    model, training = gpt(), Training(framework="megatron", optimizer="adam")
+    weights = stage_weights(model, whole, 0, vocab_size=model.vocab_size)
+    habits = habits_of(training)
+    assert master_term(weights, hybrid, habits).num_bytes == 4 * master_term(weights, whole, habits).num_bytes

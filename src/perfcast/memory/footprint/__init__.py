@@ -9,6 +9,13 @@ from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import (
+    StageWeights,
+    both_directions,
+    layers_of_stages,
+    pad_vocabulary,
+    stage_weights,
+)
 from perfcast.memory.allocator.context import communicator, cublas_workspace_bytes, driver_context
 from perfcast.memory.footprint.activations import (
     Layout,
@@ -37,17 +44,10 @@ from perfcast.memory.footprint.moments import (
     moment,
     recomputed_term,
 )
-from perfcast.memory.footprint.pipeline import chunks_in_flight
+from perfcast.memory.footprint.pipeline import chunks_in_flight, chunks_of_a_rank
 from perfcast.memory.footprint.pytorch import pytorch_stage
 from perfcast.memory.footprint.serving import serving_stage
 from perfcast.memory.footprint.states import state_terms
-from perfcast.memory.footprint.weights import (
-    StageWeights,
-    balance_layers,
-    pad_vocabulary,
-    split_layers,
-    stage_weights,
-)
 
 __all__ = ["estimate_footprint", "estimate_serving_footprint"]
 
@@ -153,10 +153,7 @@ def _settle(
     workspace_bytes: int,
 ) -> _Setting:
     layout = lay_out(plan, training, sequence_length)
-    if habits.balances_stages:
-        layers = balance_layers(model, plan.pipeline_parallel)
-    else:
-        layers = split_layers(model.num_layers, plan.pipeline_parallel)
+    layers = layers_of_stages(model, plan, balances_head=habits.balances_stages)
     with_experts: tuple[Saved, ...] = ()
     if model.experts is not None:
         with_experts = layer_activations(model, plan, training, habits, layout, has_experts=True)
@@ -177,10 +174,15 @@ def _stages(setting: _Setting) -> tuple[StageFootprint, ...]:
     """Every stage; what does not depend on how many micro-batches wait is computed once per kind of stage."""
     held: dict[tuple[int, int, bool, bool], tuple[Term, ...]] = {}
     stages = []
-    for stage in range(setting.plan.pipeline_parallel):
-        weights = stage_weights(
+    parts = [
+        stage_weights(
             setting.model, setting.plan, stage, vocab_size=setting.vocab_size, layers=setting.stage_layers
         )
+        for stage in range(setting.plan.pipeline_parallel)
+    ]
+    if setting.plan.schedule == "dualpipe":
+        parts = [both_directions(own, other) for own, other in zip(parts, reversed(parts), strict=True)]
+    for stage, weights in enumerate(parts):
         kind = (weights.num_dense_layers, weights.num_expert_layers, stage == 0, weights.holds_head)
         if kind not in held:
             held[kind] = _held(setting, weights)
@@ -203,7 +205,7 @@ def _held(setting: _Setting, weights: StageWeights) -> tuple[Term, ...]:
 def _stage(setting: _Setting, stage: int, weights: StageWeights, held: tuple[Term, ...]) -> StageFootprint:
     model, plan, training = setting.model, setting.plan, setting.training
     habits, layout, vocab = setting.habits, setting.layout, setting.vocab_size
-    in_flight = chunks_in_flight(plan, stage) / plan.virtual_stages_per_rank
+    in_flight = chunks_in_flight(plan, stage) / chunks_of_a_rank(plan)
     kept = (
         *activation_terms(plan, weights, setting.saved, layout, model.hidden_size, in_flight),
         exchange_term(layout, plan, model.hidden_size),
@@ -244,7 +246,7 @@ def _assumptions(
     if device is not None and device.vendor != "nvidia":
         notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
     if plan.context_parallel > 1:
-        notes.append("context parallelism exchanges heads for sequence (all-to-all)")
+        notes.append(f"context parallelism by {plan.context_exchange}")
     if model.experts is not None:
         notes.append("tokens spread evenly over the experts")
     return tuple(notes)

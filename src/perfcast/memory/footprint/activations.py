@@ -17,9 +17,9 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
+from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import PlanError
 from perfcast.memory.footprint.habits import Habits, element_bytes, product_bytes
-from perfcast.memory.footprint.weights import kv_heads_per_rank
 
 _SOURCE = "Korthikanti et al., MLSys 2023, section 4.1"
 

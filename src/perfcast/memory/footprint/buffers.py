@@ -6,9 +6,9 @@ from perfcast.core.footprint import Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
+from perfcast.core.weights import StageWeights, count_elements
 from perfcast.memory.footprint.activations import Layout
 from perfcast.memory.footprint.habits import Habits
-from perfcast.memory.footprint.weights import StageWeights, count_elements
 
 _FSDP = "Zhao et al.: PyTorch FSDP, VLDB 2023, section 3; PyTorch: fully_shard, _fsdp_collectives.py"
 

@@ -14,6 +14,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import StageWeights
 from perfcast.memory.footprint.activations import (
     Layout,
     Saved,
@@ -23,7 +24,6 @@ from perfcast.memory.footprint.activations import (
     layer_bytes,
 )
 from perfcast.memory.footprint.habits import Habits
-from perfcast.memory.footprint.weights import StageWeights
 
 _KORTHIKANTI = "Korthikanti et al., MLSys 2023, sections 4 and 5"
 _CROSS_ENTROPY = "Megatron-LM: tensor_parallel/cross_entropy.py"

@@ -82,7 +82,7 @@ def _shard(term: Term, plan: Plan) -> Term:
     is_optimizers = term.category == Category.OPTIMIZER_STATE or term.name == DENOMINATORS
     if not is_optimizers or plan.zero_stage == 0:
         return term
-    replicas = plan.num_dense_replicas
+    replicas = plan.shard_size
     return replace(
         term, num_bytes=term.num_bytes // replicas, formula=f"{term.formula} / {replicas}", source=_ZERO
     )

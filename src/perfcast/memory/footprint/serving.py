@@ -8,9 +8,9 @@ from perfcast.core.footprint import Moment, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import StageWeights, kv_heads_per_rank, layers_of_stages, stage_weights
 from perfcast.errors import UnknownNameError
 from perfcast.memory.footprint.activations import head_widths
-from perfcast.memory.footprint.weights import StageWeights, kv_heads_per_rank, split_layers, stage_weights
 
 #: Bytes of an element of weights, and of the cache.
 _BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -36,7 +36,7 @@ def serving_stage(
     """
     if dtype not in _BYTES:
         raise UnknownNameError("dtype", dtype, _BYTES, f"Known: {', '.join(_BYTES)}.")
-    layers = split_layers(model.num_layers, plan.pipeline_parallel)
+    layers = layers_of_stages(model, plan)
     weights = stage_weights(model, plan, stage, vocab_size=model.vocab_size, layers=layers)
     new_tokens = plan.micro_batch_size * (
         1 if is_decode else math.ceil(sequence_length / plan.context_parallel)

@@ -14,8 +14,8 @@ from perfcast.core.footprint import Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
+from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.habits import Habits
-from perfcast.memory.footprint.weights import StageWeights, Weight
 
 #: Bytes of the moments of an element.
 _MOMENT_BYTES = {"none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0}
@@ -105,8 +105,13 @@ def _by_shape(
     dense = sum(outside(weight) for weight in (*weights.embedding, *weights.head))
     dense += sum(count * inside(w) for count, layer in layers for w in layer if not w.is_expert)
     expert = sum(count * inside(w) for count, layer in layers for w in layer if w.is_expert)
-    over = (plan.num_dense_replicas, plan.num_expert_replicas) if is_sharded else (1, 1)
+    over = _shards(plan) if is_sharded else (1, 1)
     return round(dense / over[0] + expert / over[1])
+
+
+def _shards(plan: Plan) -> tuple[int, int]:
+    """Ranks over which dense and expert weights are sharded."""
+    return plan.shard_size, min(plan.shard_size, plan.num_expert_replicas)
 
 
 def _momentum_bytes(weight: Weight) -> int:
@@ -143,7 +148,7 @@ def _per_parameter(
     name: str, category: str, each: float, weights: StageWeights, plan: Plan, is_sharded: bool, source: str
 ) -> Term:
     dense, expert = weights.num_dense_elements, weights.num_expert_elements
-    over = (plan.num_dense_replicas, plan.num_expert_replicas) if is_sharded else (1, 1)
+    over = _shards(plan) if is_sharded else (1, 1)
     num_bytes = round(each * (dense / over[0] + expert / over[1]))
     formula = f"{each:g} bytes · {dense:,}" + (f" / {over[0]}" if over[0] > 1 else "")
     if expert:

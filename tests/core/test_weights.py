@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, LatentAttention
-from perfcast.errors import PlanError
-from perfcast.memory.footprint.weights import (
+from perfcast.core.weights import (
     balance_layers,
     count_elements,
     count_parameters,
     kv_heads_per_rank,
+    layers_of_parts,
+    layers_of_stages,
     pad_vocabulary,
     split_layers,
     stage_weights,
 )
+from perfcast.errors import PlanError
 from small_transformers import gpt, llama, mixture
 
 H, V = 64, 512
@@ -209,3 +211,19 @@ def test_a_cut_that_does_not_divide_is_refused_with_its_numbers(model, plan: Pla
         return
     with pytest.raises(PlanError, match=equation):
         held(model, plan)
+
+
+def test_stated_stages_must_add_up_to_the_model():
+    plan = Plan(pipeline_parallel=2, stage_layers=(3, 4))
+    with pytest.raises(PlanError, match=r"3 \+ 4 = 7 layers; the model has 8"):
+        layers_of_parts(gpt(num_layers=8), plan)
+    assert layers_of_parts(gpt(num_layers=7), plan) == (3, 4)
+
+
+def test_chunks_of_an_uneven_stage_share_its_layers():
+    plan = Plan(
+        pipeline_parallel=2, virtual_stages_per_rank=2, schedule="interleaved", stage_layers=(4, 6),
+        num_micro_batches=2,
+    )  # fmt: skip
+    assert layers_of_parts(gpt(num_layers=10), plan) == (2, 3, 2, 3)
+    assert layers_of_stages(gpt(num_layers=10), plan) == (4, 6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perfcast.core.plan import Plan
@@ -119,6 +119,56 @@ def balance_layers(model: Transformer, num_stages: int) -> tuple[int, ...]:
         if stage < num_stages - 1 and passed * num_stages > whole * (stage + 1):
             stage += 1
     return tuple(counts)
+
+
+def layers_of_parts(model: Transformer, plan: Plan, *, balances_head: bool = False) -> tuple[int, ...]:
+    """Layers of each part of the model, in its order: part c · pp + s is chunk c of stage s.
+
+    Args:
+        balances_head: Whether the head counts when layers are dealt out (``balance_layers``), where the plan
+            does not state them and stages hold one chunk.
+
+    Raises:
+        PlanError: Fewer layers than parts, or stated ones that do not add up to the model's.
+    """
+    stages, chunks = plan.pipeline_parallel, plan.virtual_stages_per_rank
+    stated = plan.stage_layers
+    if not stated:
+        if balances_head and chunks == 1:
+            return balance_layers(model, stages)
+        return split_layers(model.num_layers, stages * chunks)
+    if sum(stated) != model.num_layers:
+        terms = " + ".join(map(str, stated))
+        raise PlanError(f"stages of {terms} = {sum(stated)} layers; the model has {model.num_layers}")
+    if len(stated) == stages * chunks:
+        return stated
+    if any(count % chunks for count in stated):
+        raise PlanError(f"vp={chunks} chunks do not divide stages of {', '.join(map(str, stated))} layers")
+    return tuple(count // chunks for count in stated) * chunks
+
+
+def layers_of_stages(model: Transformer, plan: Plan, *, balances_head: bool = False) -> tuple[int, ...]:
+    """Layers of each stage, all its chunks together.
+
+    Raises:
+        PlanError: See ``layers_of_parts``.
+    """
+    if plan.virtual_stages_per_rank > 1 and not plan.stage_layers:
+        return split_layers(model.num_layers, plan.pipeline_parallel)
+    parts = layers_of_parts(model, plan, balances_head=balances_head)
+    return tuple(sum(parts[stage :: plan.pipeline_parallel]) for stage in range(plan.pipeline_parallel))
+
+
+def both_directions(weights: StageWeights, mirrored: StageWeights) -> StageWeights:
+    """A rank of DualPipe: its own part of the model, and that of the stage at the other end."""
+    return replace(
+        weights,
+        num_dense_layers=weights.num_dense_layers + mirrored.num_dense_layers,
+        num_expert_layers=weights.num_expert_layers + mirrored.num_expert_layers,
+        embedding=weights.embedding or mirrored.embedding,
+        head=weights.head or mirrored.head,
+        holds_head=weights.holds_head or mirrored.holds_head,
+    )
 
 
 @lru_cache(maxsize=4096)

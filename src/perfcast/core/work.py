@@ -1,0 +1,155 @@
+"""What the ranks of a plan run: calls on streams, layers of calls, stages of layers.
+
+A step on thousands of devices repeats itself: ranks of one pipeline stage do the same, layers of one kind
+do, micro-batches do. Here each different layer stands once, with counts beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfcast.core.operation import Operation, OperationKind
+from perfcast.core.plan import Plan
+
+
+class Stream(Enum):
+    """Where a call runs. Streams run side by side; one stream runs its calls in order."""
+
+    COMPUTE = "compute"
+    TENSOR = "tensor"
+    CONTEXT = "context"
+    EXPERT = "expert"
+    DATA = "data"
+    PIPELINE = "pipeline"
+    COPY = "copy"
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One issue of an operation, a kernel or a collective, on one rank.
+
+    It starts when the call before it on its stream has ended and all calls in ``after`` have.
+
+    Attributes:
+        after: Indices of earlier calls of the same sequence, on other streams. Of ``Layer.exchange``: of
+            the calls of ``Layer.backward``, which stand before it.
+        module: What asked for it, such as 'attention.output'.
+        count: How often it runs in a row.
+        num_launches: Kernels that the host issues for one run; 0 where the host does nothing.
+        is_recomputed: Whether it repeats work of the forward.
+        is_weight_gradient: Whether only the optimizer waits for it, so that a schedule may put it off.
+    """
+
+    operation: Operation
+    stream: Stream = Stream.COMPUTE
+    after: tuple[int, ...] = ()
+    module: str = ""
+    count: int = 1
+    num_launches: int = 1
+    is_recomputed: bool = False
+    is_weight_gradient: bool = False
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether ranks exchange data."""
+        return self.operation.kind is OperationKind.COLLECTIVE
+
+
+Calls = tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of the model, or one of its ends, as one rank runs it for one micro-batch.
+
+    Attributes:
+        name: 'embedding', 'layer', 'expert layer', 'head' …
+        forward, backward: The backward begins with what it computes again.
+        gather: Before its forward, what collects sharded weights (ZeRO 3).
+        gather_again: The same before its backward, where they were given up in between.
+        exchange: What reduces its gradients over data-parallel ranks; ``after`` points into ``backward``.
+    """
+
+    name: str
+    forward: Calls
+    backward: Calls = ()
+    gather: Calls = ()
+    gather_again: Calls = ()
+    exchange: Calls = ()
+
+    def parts(self) -> Iterator[Calls]:
+        """All sequences of calls."""
+        yield from (self.forward, self.backward, self.gather, self.gather_again, self.exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """``count`` equal layers in a row; ``layer`` is an index into ``StepWork.layers``."""
+
+    layer: int
+    count: int
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a rank of one pipeline stage holds: its chunks (one, or one for each virtual stage), each a row
+    of layers in the order of the forward; and what it runs once a step, after the last backward."""
+
+    chunks: tuple[tuple[LayerRun, ...], ...]
+    optimizer: Calls = ()
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """A step of a plan.
+
+    Attributes:
+        layers: The different ones.
+        stages: One for each pipeline stage. Chunk c of stage s holds the (c · pp + s)-th part of the model
+            (but 'dualpipe': stage s runs its own part forwards and that of stage pp - 1 - s mirrored).
+        boundary: What one stage sends the next for one micro-batch, and gets back in the backward; None
+            where there is one stage.
+        exchanges_each_micro_batch: Whether every micro-batch reduces gradients (else the last).
+        gathers_each_micro_batch: Whether sharded weights are gathered for every micro-batch.
+        overlaps_exchange, overlaps_gather: Whether those run beside the compute.
+        num_tokens: Of the whole step, over all replicas.
+        flops: Model flops of the whole step, over all devices; nothing that is computed twice.
+        recompute_flops: What is computed twice, over all devices.
+        assumptions: For the reader of the result.
+    """
+
+    plan: Plan
+    layers: tuple[Layer, ...]
+    stages: tuple[StageWork, ...]
+    boundary: Operation | None = None
+    exchanges_each_micro_batch: bool = False
+    gathers_each_micro_batch: bool = True
+    overlaps_exchange: bool = True
+    overlaps_gather: bool = True
+    num_tokens: int = 0
+    flops: int = 0
+    recompute_flops: int = 0
+    assumptions: tuple[str, ...] = field(default=())
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Different operations of all calls, each once, in a fixed order."""
+        found: dict[Operation, None] = {}
+        for layer in self.layers:
+            for calls in layer.parts():
+                found.update((call.operation, None) for call in calls)
+        for stage in self.stages:
+            found.update((call.operation, None) for call in stage.optimizer)
+        if self.boundary is not None:
+            found[self.boundary] = None
+        return tuple(found)
+
+
+def shifted(calls: Sequence[Call], by: int) -> Calls:
+    """The same calls behind ``by`` others: their ``after`` moves along."""
+    from dataclasses import replace
+
+    return tuple(replace(call, after=tuple(at + by for at in call.after)) for call in calls)

@@ -1,0 +1,85 @@
+"""Prices of kernels on a device and of collectives on a cluster, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.collective import group_ranks, message_bytes, num_groups
+from perfcast.core.dtype import DType
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation, OperationKind
+from perfcast.cost.collective.datasheet import price_collectives
+from perfcast.cost.collective.table import collective_table
+from perfcast.cost.model import CostModel, Estimates
+from perfcast.errors import PlanError
+
+#: Element types that switches add up (NVLink SHARP and InfiniBand SHARP: floating point of 16 bits and more).
+_REDUCIBLE = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds of one run of each operation, with a 90 % interval, and what the price rests on."""
+
+    seconds: Mapping[Operation, float]
+    seconds_low: Mapping[Operation, float]
+    seconds_high: Mapping[Operation, float]
+    provenance: Mapping[Operation, str]
+
+
+def price_operations(
+    operations: Sequence[Operation], device: Device, cost_model: CostModel, cluster: Cluster | None = None
+) -> Prices:
+    """Price each operation once: kernels by the cost model, collectives by the cluster's links.
+
+    Raises:
+        PlanError: A collective between devices without a cluster, or a group that does not lie in it.
+    """
+    kernels = [o for o in operations if o.kind is not OperationKind.COLLECTIVE]
+    exchanges = [o for o in operations if o.kind is OperationKind.COLLECTIVE]
+    priced = [(kernels, cost_model.estimate(kernels, device))] if kernels else []
+    if exchanges:
+        if cluster is None:
+            raise PlanError(
+                f"a {exchanges[0].name} between devices has no price without a cluster (--cluster)"
+            )
+        priced.append((exchanges, price_exchanges(exchanges, cluster)))
+    middle, low, high = (dict[Operation, float]() for _ in range(3))
+    provenance: dict[Operation, str] = {}
+    for part, estimates in priced:
+        middle.update(zip(part, estimates.seconds.tolist(), strict=True))
+        low.update(zip(part, estimates.seconds_low.tolist(), strict=True))
+        high.update(zip(part, estimates.seconds_high.tolist(), strict=True))
+        provenance.update(zip(part, estimates.provenance, strict=True))
+    return Prices(middle, low, high, provenance)
+
+
+def price_exchanges(operations: Sequence[Operation], cluster: Cluster) -> Estimates:
+    """Collective operations on a cluster, from its datasheet.
+
+    Raises:
+        PlanError: A group that does not lie in the cluster, or fills its levels unevenly.
+    """
+    spans: dict[object, tuple[int, ...]] = {}
+    rows = []
+    for operation in operations:
+        key = operation.attribute("ranks")
+        if key not in spans:
+            spans[key] = cluster.span(tuple(group_ranks(operation)))
+        rows.append(spans[key])
+    times = price_collectives(
+        cluster,
+        collective_table(
+            [o.name for o in operations],
+            np.array([message_bytes(o) for o in operations], dtype=np.float64),
+            rows,
+            reducible=np.array([o.compute_dtype in _REDUCIBLE for o in operations]),
+            concurrent_groups=np.array([num_groups(o) for o in operations], dtype=np.float64),
+        ),
+    )
+    count = len(operations)
+    return Estimates(times.seconds, times.low, times.high, ("link",) * count, ("datasheet",) * count)
