@@ -177,12 +177,18 @@ def test_balancing_deals_out_every_layer_and_gives_the_stage_with_the_head_no_mo
     ("model", "plan", "equation"),
     [
         (llama(), Plan(tensor_parallel=3), "tp=3 does not divide 8 attention heads"),
-        (llama(), Plan(context_parallel=3), "cp=3 does not divide the 8 attention heads of a rank"),
         (
             llama(),
-            Plan(tensor_parallel=4, context_parallel=4),
+            Plan(context_parallel=3, context_exchange="ulysses"),
+            "cp=3 does not divide the 8 attention heads of a rank",
+        ),
+        (
+            llama(),
+            Plan(tensor_parallel=4, context_parallel=4, context_exchange="ulysses"),
             "cp=4 does not divide the 2 attention heads of a rank",
         ),
+        (llama(), Plan(context_parallel=3, context_exchange="ring"), None),
+        (llama(), Plan(context_parallel=16, context_exchange="all_gather"), None),
         (llama(ffn_hidden_size=190), Plan(tensor_parallel=4), "tp=4 does not divide an MLP of 190"),
         (llama(heads=12, kv_heads=6), Plan(tensor_parallel=4), "tp=4 neither divides 6 kv heads nor is"),
         (llama(), Plan(data_parallel=2, expert_parallel=2), "ep=2: the model has no experts"),

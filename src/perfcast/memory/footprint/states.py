@@ -18,9 +18,9 @@ from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.habits import Habits
 
 #: Bytes of the moments of an element.
-_MOMENT_BYTES = {"none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0}
+MOMENT_BYTES = {"none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0}
 #: Two moments of a byte, each with an fp32 scale per block of 256 (Dettmers et al., ICLR 2022, section 2.1).
-_EIGHT_BIT_BYTES = 2 * (1 + 4 / 256)
+EIGHT_BIT_BYTES = 2 * (1 + 4 / 256)
 _ZERO = "Rajbhandari et al.: ZeRO, SC 2020, section 3"
 
 
@@ -74,8 +74,8 @@ def moment_term(weights: StageWeights, plan: Plan, training: Training) -> Term:
     name, category = f"moments of {training.optimizer}", Category.OPTIMIZER_STATE
     if plan.offload in ("optimizer", "parameters"):
         return Term(name, category, 0, "held by the host", _ZERO)
-    if training.optimizer in _MOMENT_BYTES or training.optimizer == "adamw_8bit":
-        each = _MOMENT_BYTES.get(training.optimizer, _EIGHT_BIT_BYTES)
+    if training.optimizer in MOMENT_BYTES or training.optimizer == "adamw_8bit":
+        each = MOMENT_BYTES.get(training.optimizer, EIGHT_BIT_BYTES)
         return _per_parameter(name, category, each, weights, plan, is_sharded, _ZERO)
     if training.optimizer == "muon":
         num_bytes = _by_shape(

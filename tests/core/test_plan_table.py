@@ -1,0 +1,32 @@
+"""Plans in columns and back."""
+
+import numpy as np
+
+from perfcast.core.plan import Plan
+from perfcast.core.plan_table import join, to_table
+
+PLANS = [
+    Plan(data_parallel=4, tensor_parallel=2, expert_tensor_parallel=2, recompute="full", zero_stage=1),
+    Plan(pipeline_parallel=4, virtual_stages_per_rank=2, schedule="interleaved", expert_tensor_parallel=1,
+         num_micro_batches=4, offload="optimizer", reshard_after_forward=False),
+]  # fmt: skip
+
+
+def test_a_plan_comes_back_from_its_columns():
+    table = to_table(PLANS)
+    assert [table.plan(at) for at in range(len(table))] == PLANS
+
+
+def test_tables_join_and_split():
+    table = join([to_table(PLANS), to_table(PLANS[:1])])
+    assert len(table) == 3
+    assert table.take(np.array([2])).plan(0) == PLANS[0]
+    assert table.take(table.pipeline_parallel > 1).plan(0) == PLANS[1]
+
+
+def test_replicas_and_ranks_of_stages_are_products_of_degrees():
+    plans = [Plan(data_parallel=4, context_parallel=2, tensor_parallel=2, expert_parallel=4)]
+    table = to_table(plans)
+    assert table.num_dense_replicas.tolist() == [8]
+    assert table.ranks_per_stage.tolist() == [16]
+    assert table.num_expert_replicas.tolist() == [plans[0].num_expert_replicas]

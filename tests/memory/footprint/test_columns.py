@@ -1,0 +1,66 @@
+"""Many plans at once have the footprint that each has alone."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
+from perfcast.core.plan_table import to_table
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.errors import PlanError
+from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory.footprint.columns import footprint_columns
+from small_transformers import gpt, llama, mixture
+
+LENGTH = 256
+
+
+def plans_of(has_experts: bool) -> list[Plan]:
+    """Every kind of plan, thinned to what a test has time for."""
+    kinds = [("1f1b", 1), ("gpipe", 1), ("interleaved", 2), ("zero_bubble", 1), ("dualpipe", 1)]
+    found = []
+    grid = product(kinds, (1, 2, 4), (1, 2, 4), (0, 1, 2, 3), RECOMPUTE, OFFLOAD, (False, True))
+    for number, ((schedule, chunks), tensor, stages, zero, recompute, offload, flag) in enumerate(grid):
+        if number % 7 or (schedule in ("interleaved", "dualpipe") and stages == 1):
+            continue
+        found.append(
+            Plan(
+                data_parallel=4, tensor_parallel=tensor, pipeline_parallel=stages, schedule=schedule,
+                virtual_stages_per_rank=chunks, zero_stage=zero, recompute=recompute, offload=offload,
+                sequence_parallel=flag, reshard_after_forward=flag, micro_batch_size=1 + number % 3,
+                num_micro_batches=2 * (1 + number % 5), context_parallel=1 + number % 2,
+                expert_parallel=1 + (number % 3 == 0) if has_experts else 1,
+            )
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [
+        (gpt(), "megatron"),
+        (llama(), "nanotron"),
+        (gpt(), "deepspeed"),
+        (mixture(), "megatron"),
+        (llama(), "fsdp"),
+    ],
+    ids=["gpt-megatron", "llama-nanotron", "gpt-deepspeed", "mixture-megatron", "llama-fsdp"],
+)
+def test_columns_equal_the_footprint_of_each_plan_to_the_byte(model: Transformer, framework: str):
+    plans, training = plans_of(model.experts is not None), Training(framework=framework)
+    device = load_device("h100-sxm")
+    columns = footprint_columns(model, to_table(plans), training, LENGTH, device=device)
+    alone = [estimate_footprint(model, plan, training, LENGTH, device=device) for plan in plans]
+    np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
+    np.testing.assert_array_equal(columns.device_bytes, [f.device_bytes for f in alone])
+    assert (columns.state_bytes + columns.activation_bytes <= columns.peak_bytes).all()
+
+
+def test_plain_pytorch_has_a_closed_form_of_its_own():
+    with pytest.raises(PlanError, match="pytorch"):
+        footprint_columns(gpt(), to_table([Plan()]), Training(), LENGTH)
