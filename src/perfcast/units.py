@@ -8,6 +8,7 @@ from __future__ import annotations
 KILO, MEGA, GIGA, TERA, PETA = 1e3, 1e6, 1e9, 1e12, 1e15
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 MICRO, MILLI = 1e-6, 1e-3
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 #: Factor from each unit that a data file may use to the unit used inside the package.
 UNIT_FACTORS: dict[str, float] = {
@@ -17,6 +18,8 @@ UNIT_FACTORS: dict[str, float] = {
     "parameter": 1.0,
     "s": 1.0,
     "us": MICRO,
+    "min": MINUTE,
+    "day": DAY,
     "MHz": MEGA,
     "GHz": GIGA,
     "W": 1.0,
@@ -45,6 +48,14 @@ def format_seconds(seconds: float) -> str:
         if abs(_rounded(seconds)) < limit:
             return f"{_three_digits(seconds * factor)} {unit}"
     return f"{_three_digits(seconds)} s"
+
+
+def format_duration(seconds: float) -> str:
+    """Like ``format_seconds``, with minutes, hours and days for what lasts: ``'53.8 days'``."""
+    for size, unit in ((2 * DAY, "days"), (2 * HOUR, "h"), (2 * MINUTE, "min")):
+        if abs(_rounded(seconds)) >= size:
+            return f"{_three_digits(seconds * 2 / size)} {unit}"
+    return format_seconds(seconds)
 
 
 def format_bytes(num_bytes: float) -> str:

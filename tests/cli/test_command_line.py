@@ -147,13 +147,13 @@ def test_an_unknown_device_lists_close_ones(perfcast):
         ("--sequence-length", "0", "sequence length 0"),
         ("--sequence-length", "33", "beyond the model's 32 learned positions"),
         ("--micro-batch-size", "2", "micro-batch size 2 is not between 1 and 1"),
-        ("--devices", "2", "this version forecasts times of one device"),
-        ("--plan", "tp=2", "times of one device"),
+        ("--devices", "2", "no cluster of t4 is known"),
+        ("--plan", "tp=2", "no cluster of t4 is known"),
         ("--plan", "xp=1", "unknown plan key 'xp'"),
         ("--plan", "tp", "'tp' is not KEY=VALUE"),
         ("--plan", "recompute=", "'recompute=' is not KEY=VALUE"),
         ("--plan", "recompute=some", "unknown recompute 'some'"),
-        ("--plan", "zero=3", "times of one device"),
+        ("--plan", "zero=3", "no cluster of t4 is known"),
     ],
 )
 def test_an_impossible_option_is_one_line_that_says_what_is_possible(

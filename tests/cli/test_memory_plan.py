@@ -143,7 +143,7 @@ def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_
         ),
         ("--plan tp=2 --framework pytorch", "framework pytorch keeps the model whole (tensor parallel 2)"),
         ("--plan pp=2,schedule=interleaved", "schedule=interleaved with vp=1"),
-        ("--plan cp=3 --sequence-length 33", "cp=3 does not divide the 4 attention heads"),
+        ("--plan cp=3,cp_type=ulysses --sequence-length 33", "cp=3 does not divide the 4 attention heads"),
     ],
 )
 def test_bad_plans_exit_with_2_and_one_line(

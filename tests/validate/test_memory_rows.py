@@ -20,9 +20,10 @@ from memory_tables import (
 
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError
-from perfcast.validate.memory_case import MemoryCase, Run
+from perfcast.validate.memory_case import MemoryCase
 from perfcast.validate.memory_outcomes import needs_at_least
 from perfcast.validate.memory_rows import configuration_of, read_memory_cases
+from perfcast.validate.run_lines import Run
 
 
 def read_one(tmp_path: Path, table: str, line: dict[str, Any]) -> list[MemoryCase]:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options import output_options, request_options, workload_options
+from perfcast.cli.options import (
+    DEFAULT_DTYPE,
+    attention_kernels,
+    output_options,
+    request_options,
+    workload_options,
+)
 from perfcast.cli.plan import build_plan, is_one_device, parse_plan
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@workload_options
+@workload_options(requires_device=True)
 @click.option("--largest-batch", is_flag=True, help="Search the largest batch of one forward that fits.")
 @click.option("--largest-sequence", is_flag=True, help="Search the largest sequence length that fits.")
 @click.option(
@@ -126,14 +132,16 @@ def _predict_plan(
     from perfcast.core.training import Training
     from perfcast.prediction.plan_memory import default_framework, predict_plan_memory
 
-    plan = build_plan(keys, options["devices"], options["batch_size"], options["micro_batch_size"])
+    batch_size = 1 if options["batch_size"] is None else options["batch_size"]
+    plan = build_plan(keys, options["devices"], batch_size, options["micro_batch_size"])
+    dtype = options["dtype"] or DEFAULT_DTYPE
     training = None
     if options["mode"] == "train":
         training = Training(
-            dtype=options["dtype"],
+            dtype=dtype,
             optimizer=options["optimizer"],
             framework=framework or default_framework(plan),
-            attention=_attention(options["attention"]),
+            attention=attention_kernels(options["attention"]),
         )
     return predict_plan_memory(
         model,
@@ -141,20 +149,10 @@ def _predict_plan(
         plan,
         mode=options["mode"],
         training=training,
-        dtype=options["dtype"],
+        dtype=dtype,
         sequence_length=options["sequence_length"],
         fit=fit,
     )
-
-
-def _attention(name: str) -> str:
-    """What a closed form calls the kernels of transformers' implementation."""
-    from perfcast.errors import UnknownNameError
-
-    kernels = {"sdpa": "flash", "eager": "math"}
-    if name not in kernels:
-        raise UnknownNameError("attention", name, kernels, f"Known: {', '.join(kernels)}.")
-    return kernels[name]
 
 
 def _write_plan(result: PlanMemory, json_path: str | None, html: str | None) -> None:

@@ -8,44 +8,49 @@ from typing import Any
 import click
 
 from perfcast.cli.plan import is_one_device, parse_plan
-from perfcast.errors import PlanError
+from perfcast.errors import PlanError, UnknownNameError
 
 Command = Callable[..., Any]
+#: Where none is asked for.
+DEFAULT_DTYPE = "fp32"
 
 
-def workload_options(function: Command) -> Command:
+def workload_options(*, requires_device: bool) -> Callable[[Command], Command]:
     """MODEL and everything that says what is done with it."""
-    for option in reversed(
-        (
-            click.argument("model"),
-            click.option("--device", required=True, help="Catalog name, FILE.toml, or 'cpu' (this machine)."),
-            click.option("--devices", type=int, default=1, show_default=True, help="Number of devices."),
-            click.option("--plan", default="", help="Comma-separated keys, for example recompute=full."),
-            click.option("--mode", default="train", show_default=True, help="train, prefill or decode."),
-            click.option(
-                "--batch-size", type=int, default=1, show_default=True, help="Sequences or samples."
-            ),
-            click.option("--micro-batch-size", type=int, help="Of one forward; default: the batch size."),
-            click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
-            click.option(
-                "--dtype",
-                default="fp32",
-                show_default=True,
-                help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans.",
-            ),
-            click.option(
-                "--optimizer",
-                default="adamw",
-                show_default=True,
-                help="adamw, adam, sgd, momentum, none; adamw_8bit, adafactor, muon for plans.",
-            ),
-            click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
-            click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
-            click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
-        )
-    ):
-        function = option(function)
-    return function
+
+    def decorate(function: Command) -> Command:
+        for option in reversed(_workload_options(requires_device)):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _workload_options(requires_device: bool) -> tuple[Callable[[Command], Command], ...]:
+    batch = "default: 1" if requires_device else "default: 1; under a plan, enough to fill its pipeline"
+    dtype = "default: fp32" if requires_device else "default: fp32; bf16 for plans"
+    return (
+        click.argument("model"),
+        click.option(
+            "--device", required=requires_device, help="Catalog name, FILE.toml, or 'cpu' (this machine)."
+        ),
+        click.option("--devices", type=int, default=1, show_default=True, help="Number of devices."),
+        click.option("--plan", default="", help="Comma-separated keys, for example recompute=full."),
+        click.option("--mode", default="train", show_default=True, help="train, prefill or decode."),
+        click.option("--batch-size", type=int, help=f"Sequences or samples, over all devices; {batch}."),
+        click.option("--micro-batch-size", type=int, help="Of one forward; default: the batch size."),
+        click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
+        click.option("--dtype", help=f"fp32, tf32, bf16, fp16 or fp64; fp8 for plans; {dtype}."),
+        click.option(
+            "--optimizer",
+            default="adamw",
+            show_default=True,
+            help="adamw, adam, sgd, momentum, none; adamw_8bit, adafactor, muon for plans.",
+        ),
+        click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
+        click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
+        click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
+    )
 
 
 def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
@@ -57,10 +62,23 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     keys = parse_plan(plan)
     if not is_one_device(keys, devices):
         asked = f"--devices {devices}" + (f" --plan {plan}" if plan else "")
-        raise PlanError(
-            f"{asked}: this version forecasts times of one device; 'perfcast memory' knows plans over many"
-        )
+        raise PlanError(f"{asked}: this is of one device")
+    if options["batch_size"] is None:
+        options["batch_size"] = 1
+    options["dtype"] = options["dtype"] or DEFAULT_DTYPE
     return {**options, "recompute": keys.get("recompute", "none")}
+
+
+def attention_kernels(name: str) -> str:
+    """What a plan calls the kernels of transformers' implementation of attention.
+
+    Raises:
+        UnknownNameError: Not one of them.
+    """
+    kernels = {"sdpa": "flash", "eager": "math"}
+    if name not in kernels:
+        raise UnknownNameError("attention", name, kernels, f"Known: {', '.join(kernels)}.")
+    return kernels[name]
 
 
 def output_options(*, html: bool, timeline: bool) -> Callable[[Command], Command]:

@@ -7,43 +7,108 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options import output_options, request_options, workload_options
+from perfcast.cli.plan import is_one_device, parse_plan
 
 if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
 
 
 @click.command()
-@workload_options
+@workload_options(requires_device=False)
+@click.option("--cluster", metavar="NAME:N", help="Devices and their links; see 'perfcast catalog clusters'.")
 @click.option(
     "--cost-model", help="learned (default), roofline, linear (default for cpu), or a published one."
 )
-@click.option("--framework", help="Whose kernels run: pytorch, sglang, trtllm, vllm. Default: pytorch.")
+@click.option(
+    "--framework",
+    help="Whose kernels run: pytorch, sglang, trtllm, vllm; default: pytorch. Training under a plan, whose "
+    "program: pytorch, fsdp, megatron, nanotron, deepspeed.",
+)
 @click.option("--weights", metavar="DIR", help="Trained models for learned; default: the shipped ones.")
+@click.option("--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's.")
+@click.option("--closed-form", is_flag=True, help="Under a plan: formulas of the pipeline, not its events.")
+@click.option("--stragglers", metavar="SPEC", help="Under a plan: how ranks differ, such as lognormal:0.02.")
 @output_options(html=True, timeline=True)
 def predict(
     model: str,
-    device: str,
+    device: str | None,
+    cluster: str | None,
     cost_model: str | None,
     framework: str | None,
     weights: str | None,
+    world_size: int | None,
+    closed_form: bool,
+    stragglers: str | None,
     json_path: str | None,
     html: str | None,
     timeline: str | None,
     **options: Any,
 ) -> None:
-    """Forecast time and memory of one step of MODEL.
+    """Forecast time and memory of one step of MODEL, on one device or under a plan over many.
 
     MODEL is a catalog name, a Hugging Face config.json or its folder, or FILE.py:FUNCTION, where the
-    function returns a module and its example inputs.
+    function returns a module and its example inputs. Plans (--cluster, or --devices with --plan) are of
+    transformers. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
+    --world-size, and runs as it is written.
     """
     from perfcast.files import check_writable
-    from perfcast.prediction import predict as forecast_step
 
     for path in (json_path, html, timeline):
         check_writable(path)
+    with_spans = bool(html or timeline)
+    if world_size is not None:
+        from perfcast.cli.predict_plan import write_plan_forecast
+        from perfcast.cli.predict_program import forecast_program
+
+        if closed_form or stragglers:
+            raise click.UsageError("--closed-form and --stragglers are of a plan, not of --world-size")
+        program = forecast_program(
+            model,
+            device,
+            cluster,
+            world_size,
+            cost_model,
+            framework,
+            weights,
+            with_spans=with_spans,
+            **options,
+        )
+        write_plan_forecast(program, json_path, html, timeline)
+        return
+    keys = parse_plan(options["plan"])
+    if cluster is not None or not is_one_device(keys, options["devices"]):
+        from perfcast.cli.predict_plan import forecast_plan, write_plan_forecast
+
+        forecast = forecast_plan(
+            model, device, cluster, keys, cost_model, framework, weights,
+            closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, **options,
+        )  # fmt: skip
+        write_plan_forecast(forecast, json_path, html, timeline)
+        return
+    if device is None:
+        raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
+    if closed_form or stragglers:
+        raise click.UsageError("--closed-form and --stragglers are of a plan over several devices")
+    _predict_one_device(
+        model, device, cost_model, framework, weights, (json_path, html, timeline), request_options(**options)
+    )
+
+
+def _predict_one_device(
+    model: str,
+    device: str,
+    cost_model: str | None,
+    framework: str | None,
+    weights: str | None,
+    paths: tuple[str | None, str | None, str | None],
+    options: dict[str, Any],
+) -> None:
+    from perfcast.prediction import predict as forecast_step
+
+    json_path, html, timeline = paths
     pricing = find_cost_model(cost_model, device)
     forecast = forecast_step(
-        model, device, cost_model=pricing, framework=framework, weights=weights, **request_options(**options)
+        model, device, cost_model=pricing, framework=framework, weights=weights, **options
     )
     if json_path:
         from perfcast.report.json_format import forecast_to_dict, write_json
@@ -66,7 +131,7 @@ def predict(
 
         console = Console(highlight=False)
         print_forecast(forecast, console)
-        for path in filter(None, (json_path, html, timeline)):
+        for path in filter(None, paths):
             console.print(f"wrote {path}", markup=False)
 
 

@@ -2,155 +2,227 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfcast.cli.options import output_options
-from perfcast.errors import InputError, UnknownNameError
+from perfcast.cli.plan import build_plan, parse_plan
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from perfcast.core.plan import Plan
+    from perfcast.core.training import Training
+    from perfcast.prediction.scale import ScaleForecast
+    from perfcast.prediction.serving import ServingForecast
 
-    from perfcast.published.data_movement_curve import ScalingLimits
-    from perfcast.published.data_movement_limits import ScaledRun, ScalingAssumptions
-
-    Row = tuple[ScaledRun, float | None]
-
-#: Powers of ten of the training flops that are shown where no published curve is given.
-_POWERS = range(24, 33)
+_DEFAULT_DTYPE = "bf16"
+_OF_LIMITS = ("assumed", "data")
+_OF_INFERENCE = ("batch_sizes", "contexts")
+_OF_TRAINING = ("micro_batch_size", "framework", "is_weak", "simulated")
+_NAMES = {
+    "assumed": "--assume", "data": "--data", "batch_sizes": "--batch-sizes", "contexts": "--contexts",
+    "micro_batch_size": "--micro-batch-size", "framework": "--framework", "is_weak": "--weak",
+    "simulated": "--simulate", "batch_size": "--batch-size", "sequence_length": "--sequence-length",
+}  # fmt: skip
 
 
 @click.command()
+@click.argument("model", required=False)
+@click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated: one chart.")
+@click.option("--devices", metavar="N,N,…", help="Such as 8,64,512; inference takes one number.")
+@click.option("--plan", default="", help="tp=8,pp=4,…; dp follows. Default: the smallest tp · pp that fits.")
+@click.option("--strong/--weak", "is_strong", default=True, help="The batch stays, or grows with devices.")
+@click.option("--batch-size", type=int, help="Sequences of a step; with --weak of the fewest devices.")
+@click.option("--micro-batch-size", type=int, help="Of one forward; default: 1.")
+@click.option("--sequence-length", type=int, help="Tokens; default: the model's own.")
+@click.option("--mode", default="train", show_default=True, help="train, prefill, decode or serve (both).")
+@click.option("--batch-sizes", metavar="N,N,…", help="Of inference: sequences that are answered at once.")
+@click.option("--contexts", metavar="N,N,…", help="Of inference: tokens of a prompt, and of the cache.")
+@click.option("--dtype", default=_DEFAULT_DTYPE, show_default=True, help="bf16, fp16, fp32 or fp8.")
+@click.option("--framework", help="Of training: pytorch, fsdp, megatron, nanotron, deepspeed.")
+@click.option("--cost-model", help="learned (default), roofline, or a published one.")
+@click.option("--simulate", "simulated", is_flag=True, help="Event by event; default: closed forms.")
 @click.option("--limits", is_flag=True, help="How far a training run on H100s can scale (arXiv 2411.01137).")
-@click.option(
-    "--assume", "assumed", multiple=True, metavar="NAME=VALUE", help="A free variable; may be repeated."
-)
-@click.option("--data", metavar="DIR", help="Holds the published curve; it is shown beside ours.")
-@output_options(html=False, timeline=False)
-def scale(limits: bool, assumed: tuple[str, ...], data: str | None, json_path: str | None) -> None:
-    """Forecast what becomes of a training run as it grows."""
-    if not limits:
-        raise InputError("perfcast scale knows --limits alone in this version")
+@click.option("--assume", "assumed", multiple=True, metavar="NAME=VALUE", help="A free variable of --limits.")
+@click.option("--data", metavar="DIR", help="Holds the published curve of --limits, shown beside ours.")
+@output_options(html=True, timeline=False)
+def scale(
+    model: str | None, limits: bool, is_strong: bool, json_path: str | None, html: str | None, **options: Any
+) -> None:
+    """Forecast what becomes of a training step of MODEL on more and more devices, or of inference with
+    more sequences and longer contexts.
+
+    MODEL is a catalog name, or a Hugging Face config.json or its folder.
+    """
+    from perfcast.files import check_writable
+
+    for path in (json_path, html):
+        check_writable(path)
+    options["is_weak"] = not is_strong
+    if limits:
+        from perfcast.cli.scale_limits import show_limits
+
+        if model or html or options["clusters"]:
+            raise click.UsageError("--limits has no model, no cluster and no page")
+        show_limits(options["assumed"], options["data"], json_path)
+        return
+    _refuse(options, _OF_LIMITS, "of --limits")
+    if model is None or not options["clusters"]:
+        raise click.UsageError("give MODEL and --cluster with --devices, or --limits")
+    if options["mode"] == "train":
+        _refuse(options, _OF_INFERENCE, "of inference (--mode serve)")
+        _write_scaling(_scaling(model, options), json_path, html)
+    else:
+        _refuse(options, (*_OF_TRAINING, "batch_size", "sequence_length"), "of training; inference has "
+                "--batch-sizes and --contexts")  # fmt: skip
+        _write_serving(_serving(model, options), json_path, html)
+
+
+def _refuse(options: dict[str, Any], names: tuple[str, ...], reason: str) -> None:
+    given = [_NAMES[name] for name in names if options[name]]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {reason}")
+
+
+def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
+    """Training over numbers of devices, with progress on standard error."""
     from rich.console import Console
 
-    from perfcast.files import check_writable
-    from perfcast.published.data_movement import H100_SXM5
-    from perfcast.published.data_movement_curve import draw_curve, find_limits, read_published_curve
-    from perfcast.report.json_format import write_json
+    from perfcast.prediction.scale import ScaleRequest, predict_scaling
 
-    check_writable(json_path)
-    assumptions = parse_assumptions(assumed)
-    published = read_published_curve(data) if data else []
-    flops = [value for value, _ in published] or [10.0**power for power in _POWERS]
-    found = find_limits(H100_SXM5, assumptions)
-    theirs: list[float | None] = [value for _, value in published] or [None] * len(flops)
-    rows = list(zip(draw_curve(flops, H100_SXM5, assumptions), theirs, strict=True))
-    if json_path:
-        write_json(_to_dict(found, assumptions, rows), json_path)
-    if json_path != "-":
-        _print_limits(found, assumptions, rows, Console(highlight=False))
+    devices = parse_counts("--devices", options["devices"])
+    keys = parse_plan(options["plan"])
+    micro = options["micro_batch_size"] or 1
+
+    def rule(count: int, batch: int) -> Plan:
+        return build_plan(keys, count, batch, micro)
+
+    request = ScaleRequest(
+        model=model,
+        clusters=options["clusters"],
+        devices=devices,
+        batch_size=options["batch_size"] or micro * max(devices),
+        is_weak=options["is_weak"],
+        rule=rule if keys else None,
+        training=_training(options),
+        sequence_length=options["sequence_length"],
+        cost_model=_cost_model(options["cost_model"], options["clusters"]),
+        method="simulated" if options["simulated"] else "closed_form",
+    )
+    with Console(stderr=True, highlight=False).status("…") as status:
+        return predict_scaling(request, lambda name, count: status.update(f"{name}: {count:,} devices …"))
 
 
-def parse_assumptions(texts: tuple[str, ...]) -> ScalingAssumptions:
-    """``('batch_exponent=0.33',)`` → the assumptions; what is not named keeps its default.
+def _training(options: dict[str, Any]) -> Training | None:
+    """None where nothing but the default is asked for: each plan then suggests its framework."""
+    from perfcast.core.training import Training
+
+    if options["framework"] is None and options["dtype"] == _DEFAULT_DTYPE:
+        return None
+    return Training(dtype=options["dtype"], framework=options["framework"] or "megatron")
+
+
+def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
+    """Inference over batch sizes and contexts."""
+    from rich.console import Console
+
+    from perfcast.errors import UnknownNameError
+    from perfcast.prediction.plan_cluster import cluster_by_name
+    from perfcast.prediction.serving import serving_sweep
+
+    modes = {"prefill": ("prefill",), "decode": ("decode",), "serve": ("prefill", "decode")}
+    if options["mode"] not in modes:
+        known = ("train", *modes)
+        raise UnknownNameError("mode", options["mode"], known, f"Known: {', '.join(known)}.")
+    if len(options["clusters"]) > 1:
+        raise click.UsageError("inference is swept on one --cluster")
+    name = options["clusters"][0]
+    keys = parse_plan(options["plan"])
+    plan = build_plan(keys, _only(options["devices"]), None, 1)
+    counted = ":" in name
+    cluster = cluster_by_name(name, None if counted else plan.world_size)
+    with Console(stderr=True, highlight=False).status("…") as status:
+        return serving_sweep(
+            model, cluster, plan if not counted else build_plan(keys, cluster.num_devices, None, 1),
+            batch_sizes=parse_counts("--batch-sizes", options["batch_sizes"]),
+            context_lengths=parse_counts("--contexts", options["contexts"]),
+            modes=modes[options["mode"]], dtype=options["dtype"],
+            cost_model=_cost_model(options["cost_model"], options["clusters"]),
+            on_point=lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
+        )  # fmt: skip
+
+
+def _only(devices: str | None) -> int:
+    if devices is None:
+        return 1
+    counts = parse_counts("--devices", devices)
+    if len(counts) > 1:
+        raise click.UsageError("inference is swept over batches and contexts on one number of --devices")
+    return counts[0]
+
+
+def _cost_model(name: str | None, clusters: tuple[str, ...]) -> Any:
+    from perfcast.catalog.clusters import load_cluster_entry
+    from perfcast.cli.predict import find_cost_model
+
+    stem = clusters[0].partition(":")[0]
+    return find_cost_model(name, load_cluster_entry(stem).device)
+
+
+def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
+    """``'8,64,512'`` → numbers.
 
     Raises:
-        InputError: Not NAME=NUMBER, or a number that no run can have.
-        UnknownNameError: No free variable of that name.
+        UsageError: Nothing, or something else than whole numbers above 0.
     """
-    from dataclasses import fields
-
-    from perfcast.published.data_movement_limits import ScalingAssumptions
-
-    names = [field.name for field in fields(ScalingAssumptions)]
-    values: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        if name not in names:
-            raise UnknownNameError("free variable", name, names, f"Known: {', '.join(names)}.")
-        try:
-            values[name] = float(number)
-        except ValueError:
-            raise InputError(f"--assume: '{text}' is not NAME=NUMBER") from None
-    return ScalingAssumptions(**values)
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and int(part) for part in parts):
+        raise click.UsageError(f"{option} {text or ''}: whole numbers above 0, such as 8,64,512")
+    return tuple(int(part) for part in parts)
 
 
-def _to_dict(found: ScalingLimits, assumptions: ScalingAssumptions, rows: list[Row]) -> dict[str, Any]:
-    from dataclasses import asdict
+def _write_scaling(found: ScaleForecast, json_path: str | None, html: str | None) -> None:
+    from rich.console import Console
 
-    def finite(flops: float) -> float | None:
-        return flops if math.isfinite(flops) else None
+    from perfcast.report.json_format import write_json
+    from perfcast.report.scale_json import scaling_to_dict
 
-    return {
-        "assumptions": asdict(assumptions),
-        "base_utilization": found.base_utilization,
-        "largest_flops_keeping": {str(share): finite(flops) for share, flops in found.kept_flops},
-        "last_flops": finite(found.last_flops),
-        "latency_wall_flops": finite(found.latency_wall_flops),
-        "curve": [_row_to_dict(scaled, published) for scaled, published in rows],
-    }
+    if json_path:
+        write_json(scaling_to_dict(found), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.scale_html import render_scaling_html
 
+        write_text_atomically(html, render_scaling_html(found))
+    if json_path != "-":
+        from perfcast.report.scale_text import print_scaling
 
-def _row_to_dict(scaled: ScaledRun, published: float | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from perfcast.published.data_movement_curve import largest_loss
-
-    return {
-        "training_flops": scaled.run.flops,
-        "num_parameters": scaled.run.num_parameters,
-        "utilization": scaled.utilization,
-        "published_utilization": published,
-        "num_devices": scaled.plan and scaled.plan.num_devices,
-        "plan": scaled.plan and asdict(scaled.plan),
-        "step_seconds": scaled.time and float(scaled.time.seconds),
-        "largest_loss": largest_loss(scaled),
-    }
+        console = Console(highlight=False)
+        print_scaling(found, console)
+        _say_written(console, json_path, html)
 
 
-def _print_limits(
-    found: ScalingLimits, assumptions: ScalingAssumptions, rows: list[Row], console: Console
-) -> None:
-    from rich.table import Table
+def _write_serving(found: ServingForecast, json_path: str | None, html: str | None) -> None:
+    from rich.console import Console
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("FLOP", "Ours", "Published", "Points", "Devices", "Tensor·pipe·data·expert"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Loss", no_wrap=True)
-    console.print("utilization of a training run on H100s, and what its steps wait for most")
-    for scaled, published in rows:
-        table.add_row(*_describe_row(scaled, published))
-    console.print(table)
-    differences = [abs(ours.utilization - theirs) for ours, theirs in rows if theirs is not None]
-    if differences:
-        mean = sum(differences) / len(differences)
-        farthest = max(differences)
-        console.print(
-            f"published curve: {100 * farthest:.1f} points off at most, {100 * mean:.1f} on average"
-        )
-    for share, flops in found.kept_flops:
-        console.print(f"largest run that keeps {share:.0%} of {found.base_utilization:.1%}: {flops:.1e} FLOP")
-    console.print(f"latency wall: no plan ends a run beyond {found.last_flops:.1e} FLOP in time;")
-    console.print(f"  launches alone take all of it at {found.latency_wall_flops:.1e} FLOP")
-    free = ", ".join(f"{name}={value:.4g}" for name, value in vars(assumptions).items())
-    console.print(
-        f"free variables (--assume NAME=VALUE; defaults chosen to lie near the published curve): {free}"
-    )
+    from perfcast.report.json_format import write_json
+    from perfcast.report.serving_json import serving_to_dict
+
+    if json_path:
+        write_json(serving_to_dict(found), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.serving_html import render_serving_html
+
+        write_text_atomically(html, render_serving_html(found))
+    if json_path != "-":
+        from perfcast.report.serving_text import print_serving
+
+        console = Console(highlight=False)
+        print_serving(found, console)
+        _say_written(console, json_path, html)
 
 
-def _describe_row(scaled: ScaledRun, published: float | None) -> list[str]:
-    from perfcast.published.data_movement_curve import largest_loss
-
-    plan = scaled.plan
-    degrees = (plan.tensor, plan.pipeline, plan.data, plan.expert) if plan else ()
-    return [
-        f"{scaled.run.flops:.1e}",
-        f"{scaled.utilization:.1%}",
-        "" if published is None else f"{published:.1%}",
-        "" if published is None else f"{100 * (scaled.utilization - published):+.1f}",
-        f"{plan.num_devices:.1e}" if plan else "no plan",
-        "·".join(f"{degree:.0f}" for degree in degrees),
-        largest_loss(scaled),
-    ]
+def _say_written(console: Any, *paths: str | None) -> None:
+    for path in filter(None, paths):
+        console.print(f"wrote {path}", markup=False)

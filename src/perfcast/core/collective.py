@@ -56,7 +56,8 @@ def group_ranks(operation: Operation) -> Sequence[int]:
 def format_ranks(ranks: Sequence[int]) -> str:
     """``'0:64:8'`` (start, stop, stride) for ranks that are evenly spaced, else ``'0,1,8,9'``."""
     stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-    if stride > 0 and all(b - a == stride for a, b in pairwise(ranks)):
+    is_range = isinstance(ranks, range) and stride > 0
+    if is_range or (stride > 0 and all(b - a == stride for a, b in pairwise(ranks))):
         return f"{ranks[0]}:{ranks[-1] + stride}:{stride}"
     return ",".join(map(str, ranks))
 

@@ -50,6 +50,7 @@ class Plan:
         overlaps_tensor: Whether tensor-parallel exchanges run beside the products that they feed.
         overlaps_gradients, overlaps_weights: Whether gradients are reduced beside the backward, and sharded
             weights gathered beside the compute before them.
+        overlaps_experts: Whether shared experts run beside the exchange of rows between experts.
         bucket_bytes: Of gradients that are reduced together; None: the framework's.
         capacity_factor: Tokens that an expert takes at most, over the mean; None takes all.
         expert_imbalance: Tokens of the busiest rank's experts over the mean.
@@ -82,6 +83,7 @@ class Plan:
     overlaps_tensor: bool = False
     overlaps_gradients: bool = True
     overlaps_weights: bool = True
+    overlaps_experts: bool = False
     bucket_bytes: int | None = None
     capacity_factor: float | None = None
     expert_imbalance: float = 1.0

@@ -119,6 +119,7 @@ class PlanForecast:
         method: 'closed_form' or 'simulated'.
         mode: 'train', 'prefill' or 'decode'.
         step_seconds_low, step_seconds_high: 90 % interval.
+        plan: None for a parallel program of one's own, which says itself how it is spread.
         num_tokens: Of the step, over all devices (decode: one a sequence).
         flops, recompute_flops: Of the step, over all devices.
         peak_flops_per_second: Of one device in the forecast's precision.
@@ -133,7 +134,7 @@ class PlanForecast:
     num_devices: int
     mode: str
     method: str
-    plan: Plan
+    plan: Plan | None
     training: Training | None
     dtype: str
     sequence_length: int

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.errors import UnknownNameError
+from perfcast.errors import PlanError, UnknownNameError
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon")
 FRAMEWORKS = ("pytorch", "fsdp", "megatron", "megatron_local", "nanotron", "deepspeed")
 ATTENTION = ("flash", "math")
+FLASH_VERSIONS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Training:
             Transformer Engine), 'nanotron', 'deepspeed'.
         attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.
         fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
+        flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: the newest that
+            the device has.
     """
 
     dtype: str = "bf16"
@@ -32,6 +35,7 @@ class Training:
     framework: str = "pytorch"
     attention: str = "flash"
     fuses_cross_entropy: bool = False
+    flash_version: int | None = None
 
     def __post_init__(self) -> None:
         for kind, value, known in (
@@ -42,3 +46,5 @@ class Training:
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        if self.flash_version not in (None, *FLASH_VERSIONS):
+            raise PlanError(f"flash attention {self.flash_version}: its versions are 1, 2 and 3")

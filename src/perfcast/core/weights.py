@@ -235,7 +235,7 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
     else:
         _check_expert_degrees(model.experts, plan)
     stages = plan.pipeline_parallel * plan.virtual_stages_per_rank
-    if plan.virtual_stages_per_rank > 1 and model.num_layers < stages:
+    if plan.virtual_stages_per_rank > 1 and not plan.stage_layers and model.num_layers < stages:
         raise PlanError(
             f"pp={plan.pipeline_parallel} · vp={plan.virtual_stages_per_rank} = {stages} chunks need at "
             f"least as many layers; the model has {model.num_layers}"
@@ -243,10 +243,13 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
 
 
 def _check_context(model: Transformer, plan: Plan) -> None:
-    """Heads are exchanged for sequence, so they must divide once more."""
+    """Where heads are exchanged for sequence, they must divide once more; keys and values travel uncut."""
     heads = model.num_attention_heads // plan.tensor_parallel
-    if heads % plan.context_parallel:
-        raise PlanError(f"cp={plan.context_parallel} does not divide the {heads} attention heads of a rank")
+    if plan.context_exchange == "ulysses" and heads % plan.context_parallel:
+        raise PlanError(
+            f"cp={plan.context_parallel} does not divide the {heads} attention heads of a rank, which "
+            "cp_type=ulysses exchanges for sequence"
+        )
 
 
 def _check_expert_degrees(experts: Experts, plan: Plan) -> None:

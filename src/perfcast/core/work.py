@@ -116,6 +116,7 @@ class StepWork:
         exchanges_each_micro_batch: Whether every micro-batch reduces gradients (else the last).
         gathers_each_micro_batch: Whether sharded weights are gathered for every micro-batch.
         overlaps_exchange, overlaps_gather: Whether those run beside the compute.
+        overlaps_boundary: Whether a stage computes on while it sends to another; else it waits for the send.
         num_tokens: Of the whole step, over all replicas.
         flops: Model flops of the whole step, over all devices; nothing that is computed twice.
         recompute_flops: What is computed twice, over all devices.
@@ -130,6 +131,7 @@ class StepWork:
     gathers_each_micro_batch: bool = True
     overlaps_exchange: bool = True
     overlaps_gather: bool = True
+    overlaps_boundary: bool = True
     num_tokens: int = 0
     flops: int = 0
     recompute_flops: int = 0

@@ -43,7 +43,7 @@ def list_assumptions(
             notes.append(f"{how} execution on one stream; {_about_host(cost_model)}")
         notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if cost_model is not None:
-        notes.append(_about(cost_model))
+        notes.append(about_cost_model(cost_model))
     unknown = sorted({o.name for o in graph.operations if o.kind is OperationKind.UNKNOWN})
     if unknown:
         notes.append(f"no rule for {', '.join(unknown)}: priced by memory traffic, with a wide interval")
@@ -52,7 +52,8 @@ def list_assumptions(
     return tuple(notes)
 
 
-def _about(cost_model: CostModel) -> str:
+def about_cost_model(cost_model: CostModel) -> str:
+    """What prices rest on."""
     if cost_model.name == "roofline":
         return (
             "datasheet roofline: low is the roofline itself, high is "

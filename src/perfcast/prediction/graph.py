@@ -14,14 +14,40 @@ from perfcast.errors import PlanError
 from perfcast.prediction.request import Request
 
 if TYPE_CHECKING:
+    from perfcast.workload.capture import CaptureOptions
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import Program
 
 
 def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
     """Capture what is asked for and lower it to the device."""
-    from perfcast.workload.capture import CaptureOptions, capture
+    from perfcast.workload.capture import capture
     from perfcast.workload.lower import lower
+
+    build, options = program_and_options(request, device)
+    if request.world_size is None:
+        graph, program = capture(build, options)
+    else:
+        from perfcast.workload.virtual_ranks import capture_on_virtual_rank
+
+        graph, program = capture_on_virtual_rank(
+            build, options, rank=request.rank, world_size=request.world_size
+        )
+    graph = lower(graph, device, request.dtype)
+    if request.compile:
+        from perfcast.workload.fuse import fuse
+
+        if device.is_cpu:
+            raise PlanError(
+                "--compile models the fusion of GPU kernels; it has no model of the local processor"
+            )
+        graph = fuse(graph)
+    return graph, program
+
+
+def program_and_options(request: Request, device: Device) -> tuple[Callable[[], Program], CaptureOptions]:
+    """What builds the program that is asked for, and how it is captured for a device."""
+    from perfcast.workload.capture import CaptureOptions
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import OptimizerChoice
 
@@ -43,24 +69,7 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
         num_micro_batches=request.num_micro_batches if request.mode == "train" else 1,
         fold_layers=request.fold_layers,
     )
-    if request.world_size is None:
-        graph, program = capture(_program_builder(request, shape), options)
-    else:
-        from perfcast.workload.virtual_ranks import capture_on_virtual_rank
-
-        graph, program = capture_on_virtual_rank(
-            _program_builder(request, shape), options, rank=request.rank, world_size=request.world_size
-        )
-    graph = lower(graph, device, request.dtype)
-    if request.compile:
-        from perfcast.workload.fuse import fuse
-
-        if device.is_cpu:
-            raise PlanError(
-                "--compile models the fusion of GPU kernels; it has no model of the local processor"
-            )
-        graph = fuse(graph)
-    return graph, program
+    return _program_builder(request, shape), options
 
 
 def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:

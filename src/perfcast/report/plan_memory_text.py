@@ -78,8 +78,34 @@ def _plan_items(plan: Plan) -> Iterator[str]:
         yield f"recompute={plan.recompute}"
     if plan.offload != "none":
         yield f"offload={plan.offload}"
+    yield from _placement_items(plan)
     many = "es" if plan.num_micro_batches > 1 else ""
     yield f"{plan.num_micro_batches} micro-batch{many} of {plan.micro_batch_size}"
+
+
+def _placement_items(plan: Plan) -> Iterator[str]:
+    """Where things lie and what runs beside what, as far as a plan departs from the usual."""
+    usual = Plan()
+    for key, value, default in (
+        ("order", plan.order, usual.order),
+        ("cp_type", plan.context_exchange, usual.context_exchange),
+        ("shards", plan.num_shards, None),
+        ("tp_inputs", plan.tensor_parallel_inputs, 1),
+        ("bucket", plan.bucket_bytes, None),
+        ("capacity", plan.capacity_factor, None),
+        ("imbalance", plan.expert_imbalance, 1.0),
+    ):
+        if value != default:
+            yield f"{key}={value}"
+    if plan.stage_layers:
+        yield f"stages={'/'.join(map(str, plan.stage_layers))}"
+    overlaps = {
+        "tensor": "overlaps_tensor", "gradients": "overlaps_gradients", "weights": "overlaps_weights",
+        "experts": "overlaps_experts",
+    }  # fmt: skip
+    if any(getattr(plan, field) != getattr(usual, field) for field in overlaps.values()):
+        names = [name for name, field in overlaps.items() if getattr(plan, field)]
+        yield f"overlap={'+'.join(names) or 'none'}"
 
 
 def describe_need(result: PlanMemory) -> str:

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfcast.catalog.devices import find_device_name, load_device
+from perfcast.catalog.devices import load_device
 from perfcast.core.hardware import Device
-from perfcast.core.plan import Plan
-from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
+from perfcast.validate.run_lines import Run
 
 #: What was measured: the peak that the program allocated, what it still held after a step, what the device
 #: held (the allocator's cache), whether it ran at all, or one part.
@@ -21,21 +19,6 @@ METRICS = (
 STAGES = ("peak", "first", "last")
 #: By what: PyTorch's allocator, or nvidia-smi, which sees the driver's context too.
 INSTRUMENTS = ("allocator", "nvidia-smi")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """What was run: all that a forecast reads.
-
-    Attributes:
-        assumptions: What the table does not state, without a full stop.
-    """
-
-    model: Transformer
-    plan: Plan
-    training: Training
-    sequence_length: int
-    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,69 +72,3 @@ class MemoryCase:
         """Of the device's memory."""
         device = self.accelerator
         return device.memory_bytes if device else None
-
-
-class UnreadableError(Exception):
-    """A line that is no run that can be forecast.
-
-    Attributes:
-        reason: Of ``suite.SKIP_REASONS``, or 'incomplete: <column>'.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a table, asked by column."""
-
-    cells: Mapping[str, Any]
-
-    def find(self, column: str) -> Any:
-        """The cell, None where it is empty or the table has no such column."""
-        value = self.cells.get(column)
-        return None if value is None or (isinstance(value, str) and not value.strip()) else value
-
-    def text(self, column: str) -> str:
-        """The cell as text, '' where it is empty."""
-        value = self.find(column)
-        return "" if value is None else str(value).strip()
-
-    def flag(self, column: str) -> bool:
-        """Whether the cell says so; an empty one does not."""
-        return self.text(column).lower() in ("true", "yes", "1", "1.0")
-
-    def whole(self, column: str, otherwise: int | None = None) -> int:
-        """A whole number of at least 1.
-
-        Raises:
-            UnreadableError: Empty with no ``otherwise``, or no such number.
-        """
-        number = self.number(column)
-        if number is None:
-            if otherwise is None:
-                raise UnreadableError(f"incomplete: {column}")
-            return otherwise
-        if number < 1 or number != int(number):
-            raise UnreadableError("impossible value")
-        return int(number)
-
-    def number(self, column: str) -> float | None:
-        """Raises UnreadableError where the cell holds something else."""
-        value = self.find(column)
-        try:
-            return None if value is None else float(value)
-        except ValueError:
-            raise UnreadableError("impossible value") from None
-
-
-def spelled(device: str) -> str:
-    """A device's name as rows carry it."""
-    return device.strip().replace(" ", "_") or "unknown"
-
-
-def find_catalog_device(spelling: str) -> str | None:
-    """The catalog's name of a device as a table spells it; None for a device that it does not know."""
-    return find_device_name(spelling) if spelling else None

@@ -13,7 +13,8 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, UncoveredOperationError
-from perfcast.validate.memory_case import MemoryCase, Run
+from perfcast.validate.memory_case import MemoryCase
+from perfcast.validate.run_lines import Run
 
 #: What stays from step to step.
 _MODEL_STATES = (Category.PARAMETER, Category.GRADIENT, Category.OPTIMIZER_STATE)

@@ -16,8 +16,8 @@ from typing import Any
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
-from perfcast.validate.memory_case import Line, Run, UnreadableError
-from perfcast.validate.memory_models import check_world, padded
+from perfcast.validate.run_lines import Line, Run, UnreadableError
+from perfcast.validate.run_models import check_world, padded
 
 _MULTIPLE = 128
 #: Vocabulary and the multiple (times tensor-parallel degree) that it is padded to, by test case, first match;

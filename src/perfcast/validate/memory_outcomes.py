@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from perfcast.core.plan import Plan
-from perfcast.validate.memory_case import MemoryCase, Run
+from perfcast.validate.memory_case import MemoryCase
+from perfcast.validate.run_lines import Run
 
 
 def mark_contradicted(cases: Sequence[MemoryCase]) -> list[MemoryCase]:

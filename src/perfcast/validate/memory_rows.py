@@ -11,18 +11,11 @@ from typing import Any
 from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError
 from perfcast.units import GIB, MIB
-from perfcast.validate.memory_case import (
-    METRICS,
-    Line,
-    MemoryCase,
-    Run,
-    UnreadableError,
-    find_catalog_device,
-    spelled,
-)
+from perfcast.validate.memory_case import METRICS, MemoryCase
 from perfcast.validate.memory_megatron import read_golden
 from perfcast.validate.memory_outcomes import mark_contradicted
-from perfcast.validate.memory_runs import read_bloom, read_galvatron, read_playbook, read_simumax
+from perfcast.validate.run_lines import Line, Run, UnreadableError, find_catalog_device, spelled
+from perfcast.validate.run_sources import read_bloom, read_galvatron, read_playbook, read_simumax
 
 #: In the order in which they are read: a measurement that two hold counts as the earlier one's.
 TABLES = ("megatron_golden_values", "peak_memory", "training", "out_of_memory", "galvatron_llama2_7b_bf16")

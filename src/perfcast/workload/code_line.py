@@ -27,10 +27,13 @@ _BETWEEN = tuple(
         "autocast",
         "balanced_experts",
         "distributed_calls",
+        "parallel_program_messages",
+        "parallel_program_replicas",
+        "parallel_program_streams",
         "transformers_context",
     )
 )
-_CALLERS = tuple(f"{_HERE}/{name}.py" for name in ("step", "capture"))
+_CALLERS = tuple(f"{_HERE}/{name}.py" for name in ("step", "capture", "virtual_ranks"))
 
 
 class _Role(Enum):

@@ -31,6 +31,8 @@ class Program:
         notes: Assumptions made while building it.
         symbolic_context: Entered around a symbolic run: answers, as real values would, what the program
             asks of values.
+        run: Forward and backward of one step, where the program orders them itself (a pipeline schedule);
+            arguments and loss function are then its own.
     """
 
     module: nn.Module
@@ -41,6 +43,7 @@ class Program:
     sequence_length: int | None = None
     notes: tuple[str, ...] = ()
     symbolic_context: Callable[[], AbstractContextManager[None]] = nullcontext
+    run: Callable[[], Any] | None = None
 
 
 def _ignore_phase(phase: Phase) -> None:
@@ -76,6 +79,9 @@ def run_forward_backward(
 ) -> None:
     """Forward and backward of one micro-batch; gradients accumulate in ``.grad``."""
     on_phase(Phase.FORWARD)
+    if program.run is not None:
+        program.run()
+        return
     loss_function = program.loss_function or default_loss
     loss = loss_function(program.module(*program.args, **program.kwargs))
     on_phase(Phase.BACKWARD)
@@ -85,6 +91,8 @@ def run_forward_backward(
 def run_forward(program: Program) -> Any:
     """One call without gradients: a prefill or decode step, or an encoder's inference."""
     with torch.no_grad():
+        if program.run is not None:
+            return program.run()
         return program.module(*program.args, **program.kwargs)
 
 

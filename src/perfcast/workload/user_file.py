@@ -53,7 +53,9 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     It may take ``batch_size`` and ``sequence_length`` and returns ``(module, inputs)`` or ``(module,
     inputs, loss)``: inputs are a tensor, a tuple of positional or a dict of keyword arguments; loss maps
     the output to a scalar. On a virtual rank it may take ``rank`` and ``world_size`` too, its batch is the
-    rank's own, and what it returns is already parallelised.
+    rank's own, and what it returns is already parallelised. A program that orders forwards and backwards
+    itself, such as a pipeline schedule, returns ``(module, step)``: a function without arguments that runs
+    them.
 
     Raises:
         ModelError: It returns something else.
@@ -67,9 +69,14 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     name = getattr(function, "__name__", "the function")
     if not isinstance(result, tuple) or len(result) not in (2, 3) or not isinstance(result[0], nn.Module):
         raise ModelError(
-            f"{name} must return (module, inputs) or (module, inputs, loss), not {type(result).__name__}"
+            f"{name} must return (module, inputs), (module, inputs, loss) or (module, step), "
+            f"not {type(result).__name__}"
         )
     module, inputs = result[:2]
+    if callable(inputs) and not isinstance(inputs, torch.Tensor | Mapping | tuple | list):
+        if shape.weight_dtype is not torch.float32:
+            _cast_weights(module, shape.weight_dtype)
+        return Program(module, batch_size=shape.batch_size, sequence_length=shape.sequence_length, run=inputs)
     loss = result[2] if len(result) == 3 else None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}

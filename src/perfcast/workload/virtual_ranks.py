@@ -1,15 +1,19 @@
 """One rank of a parallelised program, captured in this process without the others.
 
 The program is PyTorch's own: it makes meshes, shards its parameters with ``fully_shard`` and its layers
-with ``parallelize_module``, and runs collectives. Here it meets a process group whose collectives do
-nothing (PyTorch's fake one) and tensors that hold nothing, so that any rank of any world can be captured.
+with ``parallelize_module``, splits itself into pipeline stages, and runs collectives. Here it meets a process
+group whose collectives do nothing (PyTorch's fake one) and tensors that hold nothing, so that any rank of any
+world can be captured. What a lonely rank must be told (``parallel_program_messages``), what reads values
+(``parallel_program_replicas``) and what tells one stream from another (``parallel_program_streams``) is put in
+place for as long as the program lives.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from torch import distributed
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -19,7 +23,27 @@ from perfcast.core.graph import Graph
 from perfcast.errors import CaptureError, InputError
 from perfcast.workload.capture import CaptureOptions, build_symbolic, graph_of, record
 from perfcast.workload.distributed_calls import DistributedCalls
+from perfcast.workload.parallel_program_messages import Messages, capture_with_messages, exchanging
+from perfcast.workload.parallel_program_replicas import captured_replicas
+from perfcast.workload.parallel_program_streams import StreamPlan, VirtualStreams
 from perfcast.workload.step import Program, build_optimizer
+
+
+@dataclass(frozen=True)
+class RankCapture:
+    """One step of one rank.
+
+    Attributes:
+        graph: What the rank does: its parts of the parameters, its batch, its collectives.
+        program: As it was built; its module holds fake parameters.
+        streams: Where the graph's nodes run, and what they wait for there.
+        groups: Ranks of each group that it is in, with the group's own description ('mesh_tp').
+    """
+
+    graph: Graph
+    program: Program
+    streams: StreamPlan
+    groups: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def capture_on_virtual_rank(
@@ -44,16 +68,66 @@ def capture_on_virtual_rank(
             already set up.
         InputError: No such rank.
     """
-    with virtual_rank(rank, world_size), _hints(), FakeTensorMode(allow_non_fake_inputs=True):
+    found = capture_ranks(build, options, world_size)(rank)
+    return found.graph, found.program
+
+
+def capture_ranks(
+    build: Callable[[], Program], options: CaptureOptions, world_size: int
+) -> Callable[[int], RankCapture]:
+    """Captures ranks of one world, each once, and before it those whose messages it needs.
+
+    Errors are those of ``capture_on_virtual_rank``.
+    """
+    messages: Messages = {}
+    known: dict[int, RankCapture] = {}
+
+    def capture(rank: int, heard: Messages) -> RankCapture:
+        return _capture_rank(build, options, rank, world_size, heard)
+
+    return lambda rank: capture_with_messages(rank, messages, capture, known)
+
+
+def _capture_rank(
+    build: Callable[[], Program], options: CaptureOptions, rank: int, world_size: int, messages: Messages
+) -> RankCapture:
+    streams = VirtualStreams()
+    with ExitStack() as stack:
+        for context in (
+            virtual_rank(rank, world_size), FakeTensorMode(allow_non_fake_inputs=True),
+            exchanging(messages), captured_replicas(), streams.in_place(),
+        ):  # fmt: skip
+            stack.enter_context(context)
         with DistributedCalls():
             program = build_symbolic(build, options)
         optimizer = None
         if options.training and options.optimizer.name != "none":
             optimizer = build_optimizer(options.optimizer, program.module)
         weights = list(program.module.parameters())
-        record(program, options, optimizer, weights, DistributedCalls())
-        recording = record(program, options, optimizer, weights, DistributedCalls())
-        return graph_of(recording, program), program
+        for _ in range(2):
+            recording = record(program, options, optimizer, weights, _Inside(streams, program))
+        return RankCapture(graph_of(recording, program), program, streams.plan(), _groups())
+
+
+class _Inside(ExitStack):
+    """What is entered within all else around a step."""
+
+    def __init__(self, streams: VirtualStreams, program: Program) -> None:
+        super().__init__()
+        self._streams, self._program = streams, program
+
+    def __enter__(self) -> _Inside:
+        super().__enter__()
+        self.enter_context(DistributedCalls())
+        self.enter_context(self._streams.following(finds_phases=self._program.run is not None))
+        return self
+
+
+def _groups() -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Groups of this rank, in the order in which they were made."""
+    known = distributed.distributed_c10d._world.pg_group_ranks
+    own = (group for group in known if isinstance(group, distributed.ProcessGroup))  # not those of others
+    return tuple((group.group_desc, tuple(known[group])) for group in own)
 
 
 @contextmanager
@@ -83,21 +157,6 @@ def virtual_rank(rank: int, world_size: int) -> Iterator[None]:
         finally:
             distributed.destroy_process_group()
             _forget_shardings()
-
-
-@contextmanager
-def _hints() -> Iterator[None]:
-    """Where PyTorch's own words do not say what to do, say it."""
-    try:
-        yield
-    except CaptureError as error:
-        if "its data is not allocated yet" not in str(error):
-            raise
-        raise CaptureError(
-            f"{error} A part of PyTorch that reads values in C++ cannot be captured; "
-            "DistributedDataParallel is one: shard with fully_shard over a mesh of (ranks, 1) instead, which "
-            "keeps whole weights on every rank and reduces gradients over all."
-        ) from error
 
 
 @contextmanager

@@ -228,7 +228,7 @@ def test_a_named_device_adds_workspaces_a_context_and_one_communicator_for_each_
 def test_what_is_assumed_is_said():
     plan = Plan(context_parallel=2)
     notes = estimate(mixture(), plan).assumptions
-    assert any("all-to-all" in note for note in notes)
+    assert any("context parallelism by ring" in note for note in notes)
     assert any("evenly over the experts" in note for note in notes)
     assert any("megatron" in note for note in notes)
 

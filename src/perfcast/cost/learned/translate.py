@@ -96,6 +96,8 @@ def _number(attributes: Mapping[str, object], name: str, default: float = 1.0) -
 
 def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
     kind, attributes = operation.kind, dict(operation.attributes)
+    if kind is Kind.GROUPED_MATMUL and "experts_per_token" in attributes:
+        return _experts(operation, attributes, framework)
     if kind is Kind.MATMUL and family_of(operation) == "matvec":
         return _rows(operation, framework)
     if kind is Kind.RECURRENT:
@@ -112,9 +114,26 @@ def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Value
 
 
 def _matrix_format(operation: Operation) -> str:
-    """fp16 and bf16 run at one rate with the same kernels, and bf16 was measured."""
-    name = _FORMATS[operation.compute_dtype]
+    """The format that an operation states, else its type's.
+
+    fp16 and bf16 run at one rate with the same kernels, and bf16 was measured.
+    """
+    stated = operation.attribute("format") if operation.attributes else None
+    name = stated if isinstance(stated, str) else _FORMATS[operation.compute_dtype]
     return "bf16" if name == "fp16" else name
+
+
+def _experts(
+    operation: Operation, attributes: Mapping[str, object], framework: str
+) -> tuple[KernelFamily, Values, float]:
+    """All that follows the router, as serving frameworks run it: sorted rows, two products, weighted sum.
+
+    ``num_tokens`` are those of all ranks that share the experts.
+    """
+    sizes = tuple(_number(attributes, name) for name in SIZES[KernelFamily.EXPERTS])
+    name = "moe_cold" if attributes.get("is_gated") else "moe_ungated_cold"
+    words = (name, "balanced", _matrix_format(operation), _framework(framework, KernelFamily.EXPERTS))
+    return KernelFamily.EXPERTS, (*sizes, *words), 1.0
 
 
 def _grouped_sizes(
@@ -164,14 +183,18 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
     name = "generation" if queries == 1 else "context" if causal else "encoder"
     if attributes.get("is_backward"):
         name = "context_backward"
+    elif attributes.get("is_latent"):
+        name = "mla_generation" if queries == 1 else "mla_context"
     head_size = _number(attributes, "head_size")
     value_size = _number(attributes, "value_head_size", head_size)
     dtype = _matrix_format(operation)
+    keys_dtype = str(attributes.get("keys_format", dtype))
     sizes = (
         _number(attributes, "batch"), queries, keys, _number(attributes, "heads"),
-        _number(attributes, "kv_heads"), head_size, value_size, 0.0, float(causal),
+        _number(attributes, "kv_heads"), head_size, value_size, _number(attributes, "window", 0.0),
+        float(causal),
     )  # fmt: skip
-    words = (name, dtype, dtype, _framework(framework, KernelFamily.ATTENTION))
+    words = (name, dtype, keys_dtype, _framework(framework, KernelFamily.ATTENTION))
     return KernelFamily.ATTENTION, (*sizes, *words), 1.0
 
 

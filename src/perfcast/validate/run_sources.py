@@ -11,8 +11,8 @@ from dataclasses import replace
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.validate.memory_case import Line, Run, UnreadableError
-from perfcast.validate.memory_models import check_world, find_published, llama_of, padded
+from perfcast.validate.run_lines import Line, Run, UnreadableError
+from perfcast.validate.run_models import check_world, find_published, llama_of, padded
 
 #: Megatron-LM pads the vocabulary to a multiple of this times the tensor-parallel degree.
 VOCABULARY_MULTIPLE = 128
@@ -107,7 +107,8 @@ def read_playbook(line: Line) -> Run:
     model = llama_of(line)
     model = replace(model, ties_embeddings=model.ffn_hidden_size < _TIED_BELOW_FFN)
     accumulation = _ACCUMULATION.search(line.text("notes"))
-    steps = int(accumulation[1]) if accumulation else line.whole("grad_acc")
+    stated = line.whole("grad_acc") if line.find("grad_acc") is not None else None
+    steps = int(accumulation[1]) if accumulation else stated
     stage = line.number("zero_stage") if line.find("zero_stage") is not None else line.number("zero")
     if stage is None:
         raise UnreadableError("incomplete: zero_stage")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfcast.catalog.models import load_model
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
-from perfcast.validate.memory_case import Line, UnreadableError
+from perfcast.validate.run_lines import Line, UnreadableError
 from perfcast.workload.transformer import read_transformer
 
 

@@ -1,0 +1,178 @@
+"""``perfcast predict`` of a plan over several devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfcast.cli.options import attention_kernels
+from perfcast.cli.plan import build_plan, cut_of
+from perfcast.cli.predict import find_cost_model
+
+if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
+    from perfcast.core.plan import Plan
+    from perfcast.core.step_forecast import PlanForecast
+    from perfcast.core.training import Training
+    from perfcast.cost.model import CostModel
+
+_DEFAULT_DTYPE = "bf16"
+
+
+def forecast_plan(
+    model: str,
+    device: str | None,
+    cluster: str | None,
+    keys: dict[str, str],
+    cost_model: str | None,
+    framework: str | None,
+    weights: str | None,
+    *,
+    closed_form: bool,
+    stragglers: str | None,
+    with_spans: bool,
+    **options: Any,
+) -> PlanForecast:
+    """The forecast that the command line asks for.
+
+    Raises:
+        InputError: Contradictions, unknown names, an impossible plan.
+        UsageError: Options of a captured model, or a timeline of a closed form.
+    """
+    from perfcast.prediction.plan_step import predict_plan
+
+    _refuse_what_plans_ignore(options)
+    if closed_form and stragglers:
+        raise click.UsageError("--closed-form knows no --stragglers")
+    target, notes = _choose_cluster(cluster, device, keys, options["devices"])
+    plan, more = _choose_plan(keys, target.num_devices, options)
+    training = None
+    if options["mode"] == "train":
+        training = _training(plan, framework, options)
+        framework = None
+    return predict_plan(
+        model,
+        target,
+        plan,
+        mode=options["mode"],
+        training=training,
+        dtype=options["dtype"] or _DEFAULT_DTYPE,
+        sequence_length=options["sequence_length"],
+        cost_model=choose_cost_model(cost_model, target.device, framework, weights),
+        method="closed_form" if closed_form else "simulated",
+        stragglers=stragglers,
+        with_spans=with_spans and not closed_form,
+        notes=(*notes, *more),
+    )
+
+
+def _refuse_what_plans_ignore(options: dict[str, Any]) -> None:
+    given = {
+        "--compile": options["compile"],
+        "--optimizer-implementation": options["optimizer_implementation"],
+    }
+    refused = [name for name, value in given.items() if value]
+    if refused:
+        raise click.UsageError(f"{', '.join(refused)}: of one device, whose model is captured")
+    if options["mode"] in ("prefill", "decode") and options["attention"] == "eager":
+        raise click.UsageError(
+            f"--attention eager: --mode {options['mode']} under a plan has fused attention"
+        )
+
+
+def _choose_cluster(
+    cluster: str | None, device: str | None, keys: dict[str, str], devices: int
+) -> tuple[Cluster, list[str]]:
+    """The cluster, and what was chosen for the user."""
+    from perfcast.errors import PlanError
+    from perfcast.prediction.plan_cluster import cluster_by_name, cluster_of_device
+
+    if devices < 1:
+        raise PlanError(f"--devices {devices}: must be at least 1")
+    replicas = keys.get("dp", "1")
+    needed = cut_of(keys) * (int(replicas) if replicas.isdecimal() else 1)
+    wanted = devices if devices > 1 else needed if needed > 1 else None
+    if cluster is not None:
+        counts_itself = ":" in cluster
+        return cluster_by_name(cluster, None if counts_itself and devices == 1 else wanted, device), []
+    if device is None:
+        raise click.UsageError("where does it run? give --cluster NAME:N, or --device NAME with --devices N")
+    found = cluster_of_device(device, wanted or 1)
+    return found, [f"no --cluster was given: {found.name}, {found.title}"]
+
+
+def _choose_plan(keys: dict[str, str], num_devices: int, options: dict[str, Any]) -> tuple[Plan, list[str]]:
+    """The plan, and what was chosen for the user."""
+    batch_size, micro = options["batch_size"], options["micro_batch_size"]
+    is_pipeline = keys.get("pp", "1") != "1"
+    is_training = options["mode"] == "train"
+    notes = []
+    if micro is None and is_pipeline and is_training:
+        micro = 1
+        notes.append("no --micro-batch-size was given: 1 sequence")
+    if batch_size is None and not is_training:
+        batch_size = num_devices // cut_of(keys) * (micro or 1)
+    plan = build_plan(keys, num_devices, batch_size, micro)
+    if options["batch_size"] is None:
+        notes.append(
+            f"no --batch-size was given: {plan.global_batch_size} sequences, "
+            f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
+        )
+    return plan, notes
+
+
+def _training(plan: Plan, framework: str | None, options: dict[str, Any]) -> Training:
+    from perfcast.core.training import Training
+    from perfcast.prediction.plan_memory import default_framework
+
+    return Training(
+        dtype=options["dtype"] or _DEFAULT_DTYPE,
+        optimizer=options["optimizer"],
+        framework=framework or default_framework(plan),
+        attention=attention_kernels(options["attention"]),
+    )
+
+
+def choose_cost_model(name: str | None, device: str, framework: str | None, weights: str | None) -> CostModel:
+    """A cost model as the command line names it.
+
+    Raises:
+        InputError: An unknown one, or what it has no use for.
+    """
+    from perfcast.prediction import resolve_cost_model, resolve_device
+
+    found = find_cost_model(name, device)
+    if found is None or isinstance(found, str):
+        return resolve_cost_model(found, resolve_device(device), framework, weights)
+    return found
+
+
+def write_plan_forecast(
+    forecast: PlanForecast, json_path: str | None, html: str | None, timeline: str | None
+) -> None:
+    """Files as asked for; the text unless JSON takes standard output."""
+    from perfcast.report.json_format import write_json
+
+    if json_path:
+        from perfcast.report.plan_step_json import plan_forecast_to_dict
+
+        write_json(plan_forecast_to_dict(forecast), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.plan_step_html import render_plan_forecast_html
+
+        write_text_atomically(html, render_plan_forecast_html(forecast))
+    if timeline:
+        from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
+
+        write_json(plan_forecast_to_trace_events(forecast), timeline)
+    if json_path != "-":
+        from rich.console import Console
+
+        from perfcast.report.plan_step_text import print_plan_forecast
+
+        console = Console(highlight=False)
+        print_plan_forecast(forecast, console)
+        for path in filter(None, (json_path, html, timeline)):
+            console.print(f"wrote {path}", markup=False)

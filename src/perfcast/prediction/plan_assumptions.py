@@ -1,0 +1,48 @@
+"""What the forecast of a plan takes for granted, in words."""
+
+from __future__ import annotations
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.footprint import PlanMemory
+from perfcast.core.hardware import Device
+from perfcast.core.work import StepWork
+from perfcast.cost.model import CostModel
+from perfcast.prediction.assumptions import about_cost_model
+from perfcast.prediction.plan_timer import Timer
+from perfcast.prediction.plan_work import StepFacts
+from perfcast.units import MEGA, format_bytes
+
+
+def list_plan_assumptions(
+    work: StepWork,
+    facts: StepFacts,
+    cluster: Cluster,
+    device: Device,
+    cost_model: CostModel,
+    timer: Timer,
+    memory: PlanMemory | None,
+) -> tuple[str, ...]:
+    """Sentences without a full stop; what makes the step impossible stands first."""
+    notes = []
+    if memory is not None and not memory.fits:
+        notes.append(
+            f"the step does not fit: stage {memory.footprint.peak_stage.stage} needs "
+            f"{format_bytes(memory.footprint.device_bytes)} of {format_bytes(memory.capacity_bytes)}; "
+            "times are those of devices with more memory"
+        )
+    notes += work.assumptions
+    if facts.training is not None:
+        notes.append(
+            f"{facts.training.framework} trains with {facts.training.optimizer} in {facts.training.dtype}, "
+            "in steady state: data are there when the step begins, nothing is logged or saved"
+        )
+    if timer.launch_seconds:
+        notes.append(f"the host issues a kernel every {timer.launch_seconds * MEGA:.1f} µs")
+    else:
+        notes.append("the host is never late")
+    if timer.method == "closed_form":
+        notes.append("formulas of the pipeline instead of a simulation of its events")
+    notes.append(f"{cluster.name}: ranks fill its levels from inside; no other job shares its links")
+    notes.append(about_cost_model(cost_model))
+    notes += [f"{place.name}: {place.note}" for place in (device, cluster) if place.note]
+    return tuple(notes)

@@ -1,0 +1,84 @@
+"""Scaling curves for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from perfcast.core.plan import Plan
+from perfcast.prediction.scale import ScaleForecast, ScalePoint
+from perfcast.report.tables import new_table, percent, print_list, print_table
+from perfcast.units import format_count, format_seconds
+
+_HEADINGS = ("Devices", "Batch", "Step", "Tokens/s", "Efficiency", "MFU", "Exchanges", "Bubble")
+_KEYS = {
+    "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
+    "expert_parallel": "ep", "virtual_stages_per_rank": "vp",
+}  # fmt: skip
+
+
+def print_scaling(found: ScaleForecast, console: Console) -> None:
+    """A table for each cluster, then what all points assume."""
+    console.print(Text(describe_scaling(found), style="bold"))
+    for curve in found.curves:
+        table = new_table(f"{curve.title} ({curve.device})")
+        for heading in _HEADINGS:
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("Plan", overflow="fold")
+        for point in curve.points:
+            table.add_row(*map(Text, point_cells(point)))
+        print_table(console, table)
+    console.print()
+    print_list(console, (("·", note) for note in found.assumptions))
+
+
+def describe_scaling(found: ScaleForecast) -> str:
+    """One line: what grows."""
+    kind = "weak" if found.is_weak else "strong"
+    batch = f"{found.batch_size:,} sequences of {found.sequence_length:,} tokens"
+    if found.is_weak:
+        batch += f" on {smallest_count(found):,} devices, in proportion on more"
+    return f"{found.model}, {kind} scaling: {batch}"
+
+
+def smallest_count(found: ScaleForecast) -> int:
+    """The smallest number of devices."""
+    return min(point.num_devices for curve in found.curves for point in curve.points)
+
+
+def point_cells(point: ScalePoint) -> list[str]:
+    """Texts of one row; the last one is the plan, or why there is no forecast."""
+    forecast = point.forecast
+    first = [f"{point.num_devices:,}", f"{point.batch_size:,}"]
+    if forecast is None:
+        return [*first, *[""] * (len(_HEADINGS) - 2), point.skipped]
+    return [
+        *first,
+        format_seconds(forecast.step_seconds),
+        format_count(forecast.tokens_per_second),
+        _percent(point.efficiency),
+        percent(forecast.mfu),
+        _percent(point.exposed_share),
+        _percent(point.bubble_share),
+        describe_degrees(forecast.plan) + ("" if fits(point) else ", does not fit"),
+    ]
+
+
+def fits(point: ScalePoint) -> bool:
+    """Whether the memory holds the plan, as far as is known."""
+    memory = point.forecast.memory if point.forecast else None
+    return memory is None or memory.fits
+
+
+def describe_degrees(plan: Plan) -> str:
+    """``'dp=8 tp=8 pp=4 zero=1'``: what is more than 1, and what changes the memory."""
+    parts = [f"{key}={getattr(plan, name)}" for name, key in _KEYS.items() if getattr(plan, name) > 1]
+    if plan.zero_stage:
+        parts.append(f"zero={plan.zero_stage}")
+    if plan.recompute != "none":
+        parts.append(f"recompute={plan.recompute}")
+    return " ".join(parts) or "one device"
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else percent(fraction)

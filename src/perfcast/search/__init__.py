@@ -1,0 +1,1 @@
+"""The best plan for a model, a cluster and a goal."""

@@ -1,0 +1,1 @@
+"""Formulas for what ``simulate.training`` plays: ``makespan`` of pipelines, ``step`` of whole steps."""

@@ -1,0 +1,104 @@
+"""A stage's pass of one micro-batch by formula: its compute beside its gathers and exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcast.core.work import StepWork
+from perfcast.simulate.part_times import PartTimes
+from perfcast.simulate.pipeline.units import Unit, Wants, units_of
+from perfcast.simulate.schedule import Action, Pass
+
+_NO_LEFT = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """One pass of one micro-batch through a chunk.
+
+    Attributes:
+        seconds_by_cause: They add up to ``seconds``.
+        left_seconds: Of exchanges that are still to run on the data stream.
+    """
+
+    seconds: float
+    seconds_by_cause: Mapping[str, float]
+    left_seconds: float = 0.0
+
+
+class Passes:
+    """Times of the passes of a step's chunks; equal chunks are added up once."""
+
+    def __init__(self, work: StepWork, times: PartTimes, slowdowns: Sequence[float]) -> None:
+        self.work, self._times, self._slowdowns = work, times, slowdowns
+        self._found: dict[object, PassTime] = {}
+
+    def of(
+        self, stage: int, chunk: int, kinds: Sequence[Pass], wants: Wants, left_seconds: float = 0.0
+    ) -> PassTime:
+        """Of one pass, or of a forward of this chunk joined to a backward of the other.
+
+        Args:
+            left_seconds: Of exchanges that still run when it starts.
+        """
+        chunks = self.work.stages[stage].chunks
+        held = chunks[chunk] if chunk < len(chunks) and len(kinds) == 1 else stage
+        key = (held, tuple(kinds), wants, self._slowdowns[stage], left_seconds)
+        found = self._found.get(key)
+        if found is None:
+            actions = [Action(kind, 0, (chunk + n) % 2 if n else chunk) for n, kind in enumerate(kinds)]
+            units = units_of(
+                self.work, self._times, stage, actions, [wants] * len(actions), self._slowdowns[stage]
+            )
+            found = self._found[key] = self._play(units, left_seconds)
+        return found
+
+    def _play(self, units: Sequence[Unit], left_seconds: float) -> PassTime:
+        """Compute unit by unit beside the data stream's queue, both slower while both run.
+
+        With compute d, queue r and slowdowns a, b, a unit takes a d if that is no more than b r (the queue is
+        then a d / b shorter), else b r + (d - b r / a), and the queue is empty. Weights must be there first.
+        """
+        work = self.work
+        ahead = work.plan.num_prefetched if work.overlaps_gather else 0
+        factor, exchange_factor = self._times.slowdown
+        queued, done, clock, host, put_off = left_seconds, 0.0, 0.0, 0.0, 0.0
+        causes: dict[str, float] = {}
+        gathered: list[float] = []
+        for at, unit in enumerate(units):
+            for other in range(len(gathered), min(at + ahead + 1, len(units))):
+                queued += units[other].gather.seconds
+                gathered.append(queued)
+            if unit.gather.seconds and gathered[at] > done:
+                clock += gathered[at] - done
+                done = gathered[at]
+            time, own = unit.time.seconds, unit.time.compute_seconds
+            slow = 1.0 + (factor - 1.0) * (own / time if time else 0.0)
+            if slow * time <= exchange_factor * (queued - done):
+                clock += slow * time
+                done += slow * time / exchange_factor
+            else:
+                beside = exchange_factor * (queued - done)
+                clock += beside + time - beside / slow
+                done = queued
+            if work.overlaps_exchange:
+                queued += unit.exchange.seconds
+            else:
+                put_off += unit.exchange.seconds
+            host += unit.time.host_seconds
+            for cause, value in unit.time.seconds_by_cause.items():
+                causes[cause] = causes.get(cause, 0.0) + value
+        if work.exchanges_each_micro_batch and put_off:
+            clock, put_off = clock + put_off, 0.0
+        _charge(causes, "data", clock)
+        if host > clock:
+            _charge(causes, "host", host)
+        return PassTime(max(clock, host), causes, max(queued - done - max(host - clock, 0.0), 0.0) + put_off)
+
+
+def _charge(causes: dict[str, float], cause: str, seconds: float) -> None:
+    """Let a cause make up what is missing of so many seconds."""
+    missing = seconds - sum(causes.values())
+    if missing > 0:
+        causes[cause] = causes.get(cause, 0.0) + missing

@@ -1,0 +1,182 @@
+"""A training step by formula: what ``simulate.training`` plays, without events.
+
+Passes are added up beside their gathers and exchanges, the schedule's makespan is a formula of the passes of each
+stage, and what of the last exchanges no backward hides stands behind it, with the optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcast.core.operation import Operation
+from perfcast.core.step_forecast import StepTime
+from perfcast.core.work import StepWork
+from perfcast.simulate.closed_form.makespan import StageSeconds, makespan
+from perfcast.simulate.closed_form.passes import Passes, PassTime
+from perfcast.simulate.combine import slower
+from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.pipeline.units import Wants
+from perfcast.simulate.schedule import Pass
+from perfcast.simulate.training import rank_times
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What a stage does in a step.
+
+    Attributes:
+        forwards, backwards, weights: Steady passes of each chunk.
+        joined: A forward and a backward side by side, where the schedule joins them.
+        extra_seconds: By what its first and last passes are longer than the steady ones.
+        left_seconds: Of exchanges after its last backward.
+    """
+
+    forwards: tuple[PassTime, ...]
+    backwards: tuple[PassTime, ...]
+    weights: tuple[PassTime, ...]
+    joined: PassTime | None
+    extra_seconds: float
+    left_seconds: float
+
+    def passes(self) -> tuple[PassTime, ...]:
+        return self.forwards + self.backwards + self.weights
+
+
+def closed_form_step(
+    work: StepWork,
+    seconds: Mapping[Operation, float],
+    *,
+    launch_seconds: float = 0.0,
+    slowdown: tuple[float, float] = (1.0, 1.0),
+    rank_slowdowns: Sequence[float] | None = None,
+) -> StepTime:
+    """Time of a training step by formula; arguments as of ``simulate_step``.
+
+    Raises:
+        PlanError: An operation without a price, or numbers for which the schedule does not exist.
+    """
+    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
+    factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
+    passes = Passes(work, times, factors)
+    stages = [_stage(passes, times, stage) for stage in range(len(work.stages))]
+    pipeline, waited = _makespan(work, times, stages)
+    ends = [
+        max(pipeline - _drain(work, times, stages, s), _busy(work, stage)) + stage.extra_seconds
+        for s, stage in enumerate(stages)
+    ]
+    done = [end + stage.left_seconds for end, stage in zip(ends, stages, strict=True)]
+    if len(stages) > 1 and any(c.is_collective for s in work.stages for c in s.optimizer):
+        done = [max(done)] * len(stages)
+    optimizers = [slower(t, f) for t, f in zip(times.optimizers, factors, strict=True)]
+    tail = [max(o.seconds, o.host_seconds) for o in optimizers]
+    step = max(d + t for d, t in zip(done, tail, strict=True))
+    causes = []
+    for s, stage in enumerate(stages):
+        found = _own_causes(work, stage)
+        for cause, value in optimizers[s].seconds_by_cause.items():
+            found[cause] = found.get(cause, 0.0) + value
+        _add(found, "host", tail[s] - optimizers[s].seconds)
+        _add(found, "data", stage.extra_seconds + stage.left_seconds)
+        rest = step - sum(found.values())
+        _add(found, "pipeline", min(waited, rest))
+        _add(found, "bubble", rest - min(waited, rest))
+        causes.append(found)
+    return StepTime(step, rank_times(work, causes))
+
+
+def _add(found: dict[str, float], cause: str, seconds: float) -> None:
+    if seconds > 0:
+        found[cause] = found.get(cause, 0.0) + seconds
+
+
+def _chunks(work: StepWork) -> range:
+    return range(2 if work.plan.schedule == "dualpipe" else work.plan.virtual_stages_per_rank)
+
+
+def _stage(passes: Passes, times: PartTimes, stage: int) -> _Stage:
+    """Steady passes of a stage, and what the first and last ones add."""
+    work = passes.work
+    splits = work.plan.schedule in ("zero_bubble", "dualpipe")
+    backward = Pass.INPUT_GRADIENT if splits else Pass.BACKWARD
+    last = Pass.WEIGHT_GRADIENT if splits else Pass.BACKWARD
+    steady = Wants(
+        times.has_gathers and work.gathers_each_micro_batch,
+        times.has_exchanges and work.exchanges_each_micro_batch,
+    )
+    first, final = Wants(times.has_gathers, steady.exchanges), Wants(steady.gathers, times.has_exchanges)
+    chunks = _chunks(work)
+    left = passes.of(stage, 0, (last,), steady).left_seconds
+    forwards = tuple(passes.of(stage, c, (Pass.FORWARD,), steady, left) for c in chunks)
+    backwards = tuple(passes.of(stage, c, (backward,), steady) for c in chunks)
+    weights = tuple(passes.of(stage, c, (last,), steady) for c in chunks) if splits else ()
+    joined = None
+    if work.plan.schedule == "dualpipe":
+        joined = passes.of(stage, 0, (Pass.FORWARD, Pass.BACKWARD), steady)
+    extra = passes.of(stage, 0, (Pass.FORWARD,), first).seconds - passes.of(
+        stage, 0, (Pass.FORWARD,), steady
+    ).seconds
+    queue, between = 0.0, (work.plan.pipeline_parallel - 1) * sum(p.seconds for p in (forwards[0], backwards[0]))
+    for chunk in reversed(chunks):
+        ending = passes.of(stage, chunk, (last,), final, max(queue - between, 0.0))
+        queue = ending.left_seconds
+        usual = weights[chunk] if splits else backwards[chunk]
+        extra_last = ending.seconds - usual.seconds
+    return _Stage(forwards, backwards, weights, joined, max(extra, 0.0) + max(extra_last, 0.0), queue)
+
+
+def _makespan(work: StepWork, times: PartTimes, stages: Sequence[_Stage]) -> tuple[float, float]:
+    """Of the pipeline, and how much of it is waiting for messages."""
+    plan, num_stages = work.plan, len(stages)
+    message = times.boundary_seconds if num_stages > 1 else 0.0
+    chunks = range(plan.virtual_stages_per_rank)
+    blocked = 0.0 if work.overlaps_boundary else message
+    last = num_stages * plan.virtual_stages_per_rank - 1
+
+    def column(rows: Sequence[tuple[PassTime, ...]]) -> list[float]:
+        return [rows[s][c].seconds for c in chunks for s in range(num_stages)]
+
+    forward, backward = column([s.forwards for s in stages]), column([s.backwards for s in stages])
+    weight = column([s.weights for s in stages]) if stages[0].weights else []
+    joined = [s.joined.seconds for s in stages if s.joined is not None]
+
+    def total(wait: float, block: float) -> float:
+        sent = [f + block * (part < last) for part, f in enumerate(forward)]
+        back = [b + block * (part > 0) for part, b in enumerate(backward)]
+        pairs = [x + 2 * block for x in joined]
+        parts = StageSeconds(sent, back, weight, pairs, wait)
+        return makespan(plan.schedule, parts, plan.num_micro_batches, plan.virtual_stages_per_rank)
+
+    whole = total(message - blocked, blocked)
+    return whole, whole - total(0.0, 0.0) if message else 0.0
+
+
+def _drain(work: StepWork, times: PartTimes, stages: Sequence[_Stage], stage: int) -> float:
+    """How long before the pipeline's end a stage has run its last backward.
+
+    Where gradients of weights are put off, stages fill that time with them.
+    """
+    if stages[0].weights:
+        return 0.0
+    return sum(s.backwards[0].seconds + times.boundary_seconds for s in stages[:stage])
+
+
+def _busy(work: StepWork, stage: _Stage) -> float:
+    return sum(_own_causes(work, stage).values())
+
+
+def _own_causes(work: StepWork, stage: _Stage) -> dict[str, float]:
+    """What a stage's passes take, all micro-batches together; of 'dualpipe' half of them in each chunk, and as
+    many joined as in the middle."""
+    found: dict[str, float] = {}
+    plan = work.plan
+    num_joined = 0 if stage.joined is None else max(plan.num_micro_batches - plan.pipeline_parallel - 1, 0)
+    each = plan.num_micro_batches - num_joined
+    share = 0.5 if stage.joined is not None else 1.0
+    for one in stage.passes():
+        for cause, value in one.seconds_by_cause.items():
+            found[cause] = found.get(cause, 0.0) + each * share * value
+    if stage.joined is not None:
+        for cause, value in stage.joined.seconds_by_cause.items():
+            found[cause] = found.get(cause, 0.0) + num_joined * value
+    return found

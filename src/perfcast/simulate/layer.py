@@ -1,0 +1,199 @@
+"""Time of a sequence of calls on one rank: a layer's forward, its backward, an optimizer.
+
+A sequence is a unit of the pipeline's simulation. It is played once for every different one; what the pipeline
+needs to know of it is its seconds, by cause, and how far the host must be ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcast.core.work import Call, Stream
+from perfcast.simulate.engine import play
+from perfcast.simulate.program import Lane, Program
+
+#: What exposed time of a stream counts as.
+CAUSE_OF_STREAM: Mapping[Stream, str] = {
+    Stream.COMPUTE: "compute",
+    Stream.TENSOR: "tensor",
+    Stream.CONTEXT: "context",
+    Stream.EXPERT: "expert",
+    Stream.DATA: "data",
+    Stream.PIPELINE: "pipeline",
+    Stream.COPY: "offload",
+}
+_OWN_WORK = ("compute", "recompute", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class CallsTime:
+    """A sequence of calls that starts when its rank's streams are idle.
+
+    Attributes:
+        seconds: Until all calls have ended, where the host is far ahead.
+        seconds_by_cause: They add up to ``seconds``: compute, and what of the exchanges no compute hides.
+        hidden_seconds: Of exchanges beside compute.
+        host_seconds: For which the host issues the sequence.
+        lead_seconds: How long the host must have been issuing when the sequence starts, lest it wait.
+        calls, starts, ends: What was played, in seconds from the start of the sequence.
+    """
+
+    seconds: float
+    seconds_by_cause: Mapping[str, float]
+    hidden_seconds: float = 0.0
+    host_seconds: float = 0.0
+    lead_seconds: float = 0.0
+    calls: Sequence[Call] = ()
+    starts: Sequence[float] = ()
+    ends: Sequence[float] = ()
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of the rank's own work, what it computes again included."""
+        return sum(self.seconds_by_cause.get(cause, 0.0) for cause in _OWN_WORK)
+
+    @property
+    def exchange_seconds(self) -> float:
+        """What is not the rank's own work."""
+        return self.seconds - self.compute_seconds
+
+
+NO_TIME = CallsTime(0.0, {})
+
+
+def time_calls(
+    calls: Sequence[Call],
+    seconds: Sequence[float],
+    *,
+    launch_seconds: float = 0.0,
+    slowdown: tuple[float, float] = (1.0, 1.0),
+) -> CallsTime:
+    """Play a sequence of calls.
+
+    Args:
+        seconds: Of each call, all its repetitions.
+        launch_seconds: Between two launches of the host.
+        slowdown: Factors of compute and of exchanges while both run.
+    """
+    if not calls:
+        return NO_TIME
+    starts, ends = _in_order(calls, seconds)
+    if max(slowdown) > 1 and _overlaps(calls, starts, ends):
+        played = play(_program(calls, seconds, slowdown))
+        starts, ends = played.starts.tolist(), played.ends.tolist()
+    total = max(ends)
+    causes, hidden = _causes(calls, seconds, starts, ends)
+    host = lead = 0.0
+    if launch_seconds:
+        host = launch_seconds * sum(call.count * call.num_launches for call in calls)
+        _, late = _in_order(calls, [e - s for s, e in zip(starts, ends, strict=True)], launch_seconds)
+        lead = min(max(max(late) - total, 0.0), host)
+    return CallsTime(total, causes, hidden, host, lead, calls, starts, ends)
+
+
+def _in_order(
+    calls: Sequence[Call], seconds: Sequence[float], launch_seconds: float = 0.0
+) -> tuple[list[float], list[float]]:
+    """Starts and ends without slowdowns: the longest ways through streams, dependencies and launches.
+
+    The host issues call after call; one of several launches (n, of d seconds together) cannot end before the
+    last of them is issued and d / n more have passed.
+    """
+    free: dict[Stream, float] = {}
+    starts: list[float] = []
+    ends: list[float] = []
+    issued = 0.0
+    for call, duration in zip(calls, seconds, strict=True):
+        start = free.get(call.stream, 0.0)
+        for at in call.after:
+            if ends[at] > start:
+                start = ends[at]
+        if launch_seconds:
+            launches = call.count * call.num_launches
+            last = max(launches - 1, 0) * (launch_seconds - duration / max(launches, 1))
+            start = max(start, issued + max(last, 0.0))
+            issued += launches * launch_seconds
+        starts.append(start)
+        ends.append(start + duration)
+        free[call.stream] = start + duration
+    return starts, ends
+
+
+def _overlaps(calls: Sequence[Call], starts: Sequence[float], ends: Sequence[float]) -> bool:
+    """Whether a call starts before an earlier one of the other side, compute or exchange, has ended."""
+    latest = [0.0, 0.0]
+    for call, start, end in zip(calls, starts, ends, strict=True):
+        side = call.stream is Stream.COMPUTE
+        if call.stream is Stream.COPY:
+            continue
+        if end > start and start < latest[not side]:
+            return True
+        latest[side] = max(latest[side], end)
+    return False
+
+
+def _program(calls: Sequence[Call], seconds: Sequence[float], slowdown: tuple[float, float]) -> Program:
+    streams = list(dict.fromkeys(call.stream for call in calls))
+    waits = [(task, at) for task, call in enumerate(calls) for at in call.after]
+    return Program(
+        [Lane(s.value, -1 if s is Stream.COPY else 0, s is not Stream.COMPUTE) for s in streams],
+        [streams.index(call.stream) for call in calls],
+        seconds,
+        [task for task, _ in waits],
+        [at for _, at in waits],
+        slowdowns=[slowdown[call.stream is not Stream.COMPUTE] for call in calls],
+        labels=[call.module for call in calls],
+    )
+
+
+def _causes(
+    calls: Sequence[Call], seconds: Sequence[float], starts: Sequence[float], ends: Sequence[float]
+) -> tuple[dict[str, float], float]:
+    """Where the time goes: compute as long as it would take alone; every idle moment of the compute stream to
+    the exchange under way that ends last; what exchanges slow compute down to them, by their hidden time."""
+    causes: dict[str, float] = {}
+    idle, clock = [], 0.0
+    others = [i for i, call in enumerate(calls) if call.stream is not Stream.COMPUTE and ends[i] > starts[i]]
+    slowed = 0.0
+    for call, duration, start, end in zip(calls, seconds, starts, ends, strict=True):
+        if call.stream is Stream.COMPUTE:
+            cause = "recompute" if call.is_recomputed else "compute"
+            causes[cause] = causes.get(cause, 0.0) + duration
+            slowed += end - start - duration
+            if start > clock:
+                idle.append((clock, start))
+            clock = end
+    if max(ends) > clock:
+        idle.append((clock, max(ends)))
+    if not others:
+        return causes, 0.0
+    exposed = _cover(idle, [(starts[i], ends[i], CAUSE_OF_STREAM[calls[i].stream]) for i in others])
+    lengths: dict[str, float] = {}
+    for i in others:
+        cause = CAUSE_OF_STREAM[calls[i].stream]
+        lengths[cause] = lengths.get(cause, 0.0) + ends[i] - starts[i]
+    hidden = {cause: max(length - exposed.get(cause, 0.0), 0.0) for cause, length in lengths.items()}
+    total_hidden = sum(hidden.values())
+    for cause in lengths:
+        share = slowed * hidden[cause] / total_hidden if total_hidden else 0.0
+        causes[cause] = exposed.get(cause, 0.0) + share
+    return causes, total_hidden
+
+
+def _cover(
+    idle: Sequence[tuple[float, float]], exchanges: Sequence[tuple[float, float, str]]
+) -> dict[str, float]:
+    """Seconds of idle intervals by the exchange that runs in them; of several, the one that ends last."""
+    found: dict[str, float] = {}
+    by_end = sorted(exchanges, key=lambda exchange: -exchange[1])
+    for low, high in idle:
+        top = high
+        for start, end, cause in by_end:
+            if top <= low:
+                break
+            if start < top and end > low:
+                begun = max(start, low)
+                found[cause] = found.get(cause, 0.0) + top - begun
+                top = begun
+    return found

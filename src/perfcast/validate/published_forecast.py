@@ -1,0 +1,28 @@
+"""The time of one published step from its scaled prices, by formula or by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfcast.errors import UnknownNameError
+from perfcast.validate.published_constants import Scalable
+
+PREDICTORS = ("closed_form", "simulated")
+
+
+def forecast_seconds(run: Scalable, values: Mapping[str, float], predictor: str = PREDICTORS[0]) -> float:
+    """Seconds of a step under some constants.
+
+    Raises:
+        UnknownNameError: Not a predictor.
+    """
+    from perfcast.simulate.training import closed_form_step, simulate_step
+
+    seconds, launch = run.scaled(values), run.launch_seconds(values)
+    if predictor == "closed_form":
+        time = closed_form_step(run.run.work, seconds, launch_seconds=launch)
+    elif predictor == "simulated":
+        time = simulate_step(run.run.work, seconds, launch_seconds=launch)
+    else:
+        raise UnknownNameError("predictor", predictor, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
+    return time.step_seconds + run.fixed_seconds(values)

@@ -1,0 +1,93 @@
+"""Lines of tables of measured runs, and what a line says was run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfcast.catalog.devices import find_device_name
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What was run: all that a forecast reads.
+
+    Attributes:
+        assumptions: What the table does not state, without a full stop.
+    """
+
+    model: Transformer
+    plan: Plan
+    training: Training
+    sequence_length: int
+    assumptions: tuple[str, ...] = ()
+
+
+class UnreadableError(Exception):
+    """A line that is no run that can be forecast.
+
+    Attributes:
+        reason: Of ``suite.SKIP_REASONS``, or 'incomplete: <column>'.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table, asked by column."""
+
+    cells: Mapping[str, Any]
+
+    def find(self, column: str) -> Any:
+        """The cell, None where it is empty or the table has no such column."""
+        value = self.cells.get(column)
+        return None if value is None or (isinstance(value, str) and not value.strip()) else value
+
+    def text(self, column: str) -> str:
+        """The cell as text, '' where it is empty."""
+        value = self.find(column)
+        return "" if value is None else str(value).strip()
+
+    def flag(self, column: str) -> bool:
+        """Whether the cell says so; an empty one does not."""
+        return self.text(column).lower() in ("true", "yes", "1", "1.0")
+
+    def whole(self, column: str, otherwise: int | None = None) -> int:
+        """A whole number of at least 1.
+
+        Raises:
+            UnreadableError: Empty with no ``otherwise``, or no such number.
+        """
+        number = self.number(column)
+        if number is None:
+            if otherwise is None:
+                raise UnreadableError(f"incomplete: {column}")
+            return otherwise
+        if number < 1 or number != int(number):
+            raise UnreadableError("impossible value")
+        return int(number)
+
+    def number(self, column: str) -> float | None:
+        """Raises UnreadableError where the cell holds something else."""
+        value = self.find(column)
+        try:
+            return None if value is None else float(value)
+        except ValueError:
+            raise UnreadableError("impossible value") from None
+
+
+def spelled(device: str) -> str:
+    """A device's name as rows carry it."""
+    return device.strip().replace(" ", "_") or "unknown"
+
+
+def find_catalog_device(spelling: str) -> str | None:
+    """The catalog's name of a device as a table spells it; None for a device that it does not know."""
+    return find_device_name(spelling) if spelling else None

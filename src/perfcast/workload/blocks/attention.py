@@ -1,0 +1,243 @@
+"""Attention between a norm and the residual: projections, rotation, the core, and their backward.
+
+The core on one rank with b sequences of s tokens and a heads of size d: fused ('flash'), one kernel; else
+('math') two batched products of 2·b·a·s²·d flops around a softmax over b·a·s rows of s.
+"""
+
+from __future__ import annotations
+
+from perfcast.core.dtype import DType
+from perfcast.core.operation import Operation
+from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.context import (
+    ContextSetting,
+    context_attention_backward,
+    context_attention_forward,
+)
+from perfcast.workload.blocks.linear import (
+    Linear,
+    column_backward,
+    column_forward,
+    row_backward,
+    row_forward,
+)
+from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.tape import Tape
+
+CORE = "attention.core"
+
+
+def qkv_linear(local: Local) -> Linear:
+    """Queries, keys and values: one product, or three."""
+    model, size = local.model, local.model.head_size
+    widths: tuple[int, ...] = (local.qkv_size,)
+    if not (local.habits.joins_projections or model.has_fused_qkv):
+        widths = (local.heads * size, local.kv_heads * size, local.kv_heads * size)
+    return Linear("attention.qkv", widths, has_bias=model.has_qkv_bias)
+
+
+def output_linear(local: Local) -> Linear:
+    """From the heads back to the hidden size."""
+    width = local.heads * local.model.head_size
+    return Linear("attention.output", (width,), has_bias=local.model.has_linear_bias)
+
+
+def attention_forward(tape: Tape, local: Local) -> None:
+    """From the normed input to what the residual takes."""
+    column_forward(tape, local, qkv_linear(local))
+    if local.habits.copies_heads:
+        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), "attention.qkv")
+    _head_norms(tape, local, is_backward=False)
+    _rotate(tape, local)
+    core_forward(tape, local)
+    row_forward(tape, local, output_linear(local))
+
+
+def attention_backward(tape: Tape, local: Local) -> None:
+    """Its mirror image; gradients of queries, keys and values are joined for one product."""
+    row_backward(tape, local, output_linear(local))
+    core_backward(tape, local)
+    _rotate(tape, local)
+    _head_norms(tape, local, is_backward=True)
+    linear = qkv_linear(local)
+    if len(linear.widths) == 1:
+        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), linear.module)
+    if local.habits.copies_heads:
+        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), linear.module)
+    column_backward(tape, local, linear)
+
+
+# ---- the core ----------------------------------------------------------------------------------------
+
+
+def core_forward(tape: Tape, local: Local) -> None:
+    """From queries, keys and values of this rank's tokens to its heads' output."""
+    if local.plan.context_parallel > 1:
+        tape.add(context_attention_forward(_context(local)))
+    elif local.is_fused_attention:
+        tape.run(_fused(local, is_backward=False), CORE)
+    else:
+        _scores_forward(tape, local)
+
+
+def core_backward(tape: Tape, local: Local) -> None:
+    """From the gradient of the heads' output to those of queries, keys and values.
+
+    Selective recomputation runs the forward again first (Korthikanti et al.: 2022, section 5).
+    """
+    if local.plan.recompute == "selective":
+        with tape.recomputing():
+            core_forward(tape, local)
+    if local.plan.context_parallel > 1:
+        tape.add(context_attention_backward(_context(local)))
+    elif local.is_fused_attention:
+        tape.run(_fused(local, is_backward=True), CORE)
+    else:
+        _scores_backward(tape, local)
+
+
+def _context(local: Local) -> ContextSetting:
+    core = local.core
+    return ContextSetting(
+        plan=local.plan, batch=local.plan.micro_batch_size, sequence=local.sequence, heads=core.heads,
+        kv_heads=core.kv_heads, head_size=core.head_size, value_head_size=core.value_head_size,
+        element=local.element, is_causal=local.model.is_causal, window=core.window,
+    )  # fmt: skip
+
+
+def _fused(local: Local, *, is_backward: bool) -> Operation:
+    """One kernel; a window shorter than the sequence leaves its keys to each query."""
+    core, sequence = local.core, local.sequence
+    is_windowed = 0 < core.window < sequence
+    return kernels.attention(
+        local.plan.micro_batch_size, core.heads, core.kv_heads, sequence,
+        core.window if is_windowed else sequence, core.head_size, local.element,
+        causal=local.model.is_causal and not is_windowed, is_backward=is_backward,
+        value_head_size=core.value_head_size,
+    )  # fmt: skip
+
+
+def _scores_forward(tape: Tape, local: Local) -> None:
+    _repeat_keys(tape, local)
+    core = local.core
+    _batched(tape, local, core.head_size, scores=True, layout="nt")
+    _softmax_forward(tape, local)
+    if local.model.has_attention_dropout:
+        tape.run(kernels.dropout(*_score_shape(local), local.element), CORE)
+    _batched(tape, local, core.value_head_size, scores=False, layout="nn")
+    tape.run(kernels.copy(local.tokens, core.heads * core.value_head_size, local.element), CORE)
+
+
+def _scores_backward(tape: Tape, local: Local) -> None:
+    core = local.core
+    tape.run(kernels.copy(local.tokens, core.heads * core.value_head_size, local.element), CORE)
+    _batched(tape, local, core.value_head_size, scores=True, layout="nt")
+    _batched(tape, local, core.value_head_size, scores=False, layout="tn")
+    if local.model.has_attention_dropout:
+        tape.run(kernels.dropout_backward(*_score_shape(local), local.element), CORE)
+    _softmax_backward(tape, local)
+    _batched(tape, local, core.head_size, scores=False, layout="nn")
+    _batched(tape, local, core.head_size, scores=False, layout="tn")
+
+
+def _score_shape(local: Local) -> tuple[int, int]:
+    return local.plan.micro_batch_size * local.heads * local.sequence, local.sequence
+
+
+def _batched(tape: Tape, local: Local, size: int, *, scores: bool, layout: str) -> None:
+    """s × s from heads of a size, or s × size from scores."""
+    batch, s = local.plan.micro_batch_size * local.heads, local.sequence
+    n, k = (s, size) if scores else (size, s)
+    precision = local.precision if local.precision is not DType.FP8 else local.element
+    tape.run(kernels.batched_product(batch, s, n, k, layout, local.element, precision), CORE)
+
+
+def _softmax_forward(tape: Tape, local: Local) -> None:
+    """Scale, mask and softmax: one kernel, or one each, in fp32 between casts."""
+    rows, size = _score_shape(local)
+    if local.habits.fuses_scores:
+        tape.run(kernels.softmax(rows, size, local.element, local.element), CORE)
+        return
+    for name in ("mul", "add") if local.model.is_causal else ("mul",):
+        tape.run(_over(name, rows, size, local.element), CORE)
+    if local.element is not DType.FP32:
+        tape.run(kernels.copy(rows, size, local.element, DType.FP32), CORE)
+    tape.run(kernels.softmax(rows, size, DType.FP32, DType.FP32), CORE)
+    if local.element is not DType.FP32:
+        tape.run(kernels.copy(rows, size, DType.FP32, local.element), CORE)
+
+
+def _softmax_backward(tape: Tape, local: Local) -> None:
+    rows, size = _score_shape(local)
+    if local.habits.fuses_scores:
+        tape.run(kernels.softmax(rows, size, local.element, local.element, is_backward=True), CORE)
+        return
+    if local.element is not DType.FP32:
+        tape.run(kernels.copy(rows, size, local.element, DType.FP32), CORE)
+    tape.run(kernels.softmax(rows, size, DType.FP32, DType.FP32, is_backward=True), CORE)
+    if local.element is not DType.FP32:
+        tape.run(kernels.copy(rows, size, DType.FP32, local.element), CORE)
+    tape.run(_over("mul", rows, size, local.element), CORE)
+
+
+def _repeat_keys(tape: Tape, local: Local) -> None:
+    """Batched products want as many key heads as query heads."""
+    core = local.core
+    if core.kv_heads == core.heads:
+        return
+    size = core.head_size + core.value_head_size
+    read = kernels.tensor(local.element, local.tokens, core.kv_heads * size)
+    written = kernels.tensor(local.element, local.tokens, core.heads * size)
+    tape.run(
+        kernels.rows_kernel(kernels.Kind.COPY, "repeat_interleave", (read,), (written,), flops_per_element=0),
+        CORE,
+    )
+
+
+# ---- what stands between the projections and the core ------------------------------------------------------
+
+
+def _rotate(tape: Tape, local: Local) -> None:
+    """Queries, then keys; the backward turns the other way with the same kernels."""
+    if local.model.positions != "rope":
+        return
+    for heads in (local.heads, local.kv_heads):
+        size = heads * (local.model.rope_size or local.model.head_size)
+        for operation in _rotation(local, local.tokens, size):
+            tape.run(operation, "attention.rope")
+
+
+def _rotation(local: Local, rows: int, size: int) -> tuple[Operation, ...]:
+    x, half = kernels.tensor(local.element, rows, size), kernels.tensor(local.element, rows, size // 2)
+    if local.habits.rope == "fused":
+        return (kernels.elementwise("rope", (x,), (x,), flops_per_element=6),)
+    if local.habits.rope == "complex":
+        wide = kernels.tensor(DType.FP32, rows, size)
+        product = kernels.elementwise("mul", (wide,), (wide,), flops_per_element=3)
+        casts = local.element is not DType.FP32
+        up = (kernels.copy(rows, size, local.element, DType.FP32),) if casts else ()
+        down = (kernels.copy(rows, size, DType.FP32, local.element),) if casts else ()
+        return (*up, product, *down)
+    return (
+        kernels.elementwise("mul", (x,), (x,)),
+        kernels.elementwise("neg", (half,), (half,)),
+        kernels.rows_kernel(kernels.Kind.COPY, "cat", (x,), (x,), flops_per_element=0),
+        kernels.elementwise("mul", (x,), (x,)),
+        kernels.elementwise("add", (x, x), (x,)),
+    )
+
+
+def _head_norms(tape: Tape, local: Local, *, is_backward: bool) -> None:
+    if not local.model.has_head_norms:
+        return
+    for heads in (local.heads, local.kv_heads):
+        rows, size = local.tokens * heads, local.model.head_size
+        tape.run(
+            kernels.norm("_fused_rms_norm", rows, size, local.element, is_backward=is_backward),
+            "attention.head_norms",
+        )
+
+
+def _over(name: str, rows: int, size: int, dtype: DType) -> Operation:
+    x = kernels.tensor(dtype, rows, size)
+    return kernels.elementwise(name, (x,), (x,))

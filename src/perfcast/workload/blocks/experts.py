@@ -1,0 +1,222 @@
+"""A mixture of experts in place of an MLP, forward and backward, as one rank runs it.
+
+As Megatron-LM's all-to-all dispatcher does it (core/transformer/moe: router.py, token_dispatcher.py,
+experts.py): route, sort the rank's t·k rows by expert, exchange them in the experts' group, gather them over
+the ranks that cut an expert, sort them by local expert, two grouped products with the weighted activation
+between, and all of it back. The backward is the mirror image; each exchange moves as many bytes again.
+"""
+
+from __future__ import annotations
+
+from perfcast.core.dtype import DType
+from perfcast.core.placement import group_of
+from perfcast.core.work import Stream
+from perfcast.errors import PlanError
+from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.expert_kernels import (
+    grouped_product,
+    grouped_weight_gradient,
+    moved_rows,
+)
+from perfcast.workload.blocks.linear import accumulate, add
+from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.mlp import activation_backward, activation_forward
+from perfcast.workload.blocks.routing import ExpertLoad, expert_load, experts_of
+from perfcast.workload.blocks.shared_experts import shared_backward, shared_forward
+from perfcast.workload.blocks.tape import Tape
+from perfcast.workload.blocks.whole_linear import gradient_type, quantise, weight_gradient
+
+#: Kernels of each step beside the named one: conversions, masks of chosen experts, counts and offsets.
+_ROUTER_LAUNCHES, _SORT_LAUNCHES = 6, 3
+
+
+def experts_forward(tape: Tape, local: Local) -> None:
+    """From the normed input to what the residual takes.
+
+    Raises:
+        PlanError: 2-D tensor parallelism.
+    """
+    load, has_shared = load_of(local), experts_of(local.model).shared_ffn_hidden_size > 0
+    overlaps_shared = local.plan.overlaps_experts
+    if has_shared and not overlaps_shared:
+        shared_forward(tape, local)
+    _route(tape, local)
+    _move(tape, local, "permute", load.tokens, load.sent_rows, num_launches=_SORT_LAUNCHES)
+    arrived = _exchange_rows(tape, local, "experts.dispatch", is_awaited=not overlaps_shared)
+    if has_shared and overlaps_shared:
+        shared_forward(tape, local)
+    tape.wait(arrived)
+    _over_expert_tensor(tape, local, "all_gather", "experts.gather")
+    _sort_chunks(tape, local, "experts.sort")
+    _multiply(tape, local)
+    _sort_chunks(tape, local, "experts.unsort")
+    _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
+    _exchange_rows(tape, local, "experts.combine")
+    _move(tape, local, "unpermute", load.sent_rows, load.tokens)
+    _join(tape, local, "experts.output")
+    if has_shared:
+        add(tape, local.own_tokens, local.hidden, local.element, "experts.add_shared")
+
+
+def experts_backward(tape: Tape, local: Local) -> None:
+    """From the gradient of the sum to that of the normed input; weights' gradients are flagged."""
+    load, has_shared = load_of(local), experts_of(local.model).shared_ffn_hidden_size > 0
+    overlaps_shared = local.plan.overlaps_experts
+    if has_shared and not overlaps_shared:
+        shared_backward(tape, local)
+    _move(tape, local, "unpermute_backward", load.tokens, load.sent_rows)
+    arrived = _exchange_rows(tape, local, "experts.combine", is_awaited=not overlaps_shared)
+    if has_shared and overlaps_shared:
+        shared_backward(tape, local)
+    tape.wait(arrived)
+    _over_expert_tensor(tape, local, "all_gather", "experts.gather")
+    _sort_chunks(tape, local, "experts.unsort")
+    _multiply_backward(tape, local)
+    _sort_chunks(tape, local, "experts.sort")
+    _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
+    _exchange_rows(tape, local, "experts.dispatch")
+    _move(tape, local, "permute_backward", load.sent_rows, load.tokens)
+    _route_backward(tape, local)
+    _join(tape, local, "experts.input")
+    if has_shared:
+        add(tape, local.own_tokens, local.hidden, local.element, "experts.add_shared")
+
+
+def load_of(local: Local) -> ExpertLoad:
+    """Rows of the busiest rank for one micro-batch.
+
+    Raises:
+        PlanError: 2-D tensor parallelism.
+    """
+    if local.plan.tensor_parallel_inputs > 1:
+        raise PlanError(
+            f"tp_inputs={local.plan.tensor_parallel_inputs} with experts: a router needs the whole hidden "
+            "size; take tp_inputs=1"
+        )
+    return expert_load(local.model, local.plan, local.tokens)
+
+
+# ---- router ------------------------------------------------------------------------------------------
+
+
+def _route(tape: Tape, local: Local) -> None:
+    """One product, probabilities in fp32, the k largest of each row."""
+    tokens, experts = load_of(local).tokens, experts_of(local.model)
+    count, module, element = experts.num_experts, "experts.router", local.element
+    tape.run(kernels.product(tokens, count, local.hidden, "nt", element, element), module)
+    tape.run(kernels.softmax(tokens, count, element, DType.FP32), module)
+    logits = kernels.tensor(DType.FP32, tokens, count)
+    picked = kernels.tensor(DType.FP32, tokens, experts.experts_per_token)
+    chosen = kernels.tensor(DType.INT64, tokens, experts.experts_per_token)
+    tape.run(
+        kernels.rows_kernel(kernels.Kind.SORT, "topk", (logits,), (picked, chosen), row=count),
+        module,
+        num_launches=_ROUTER_LAUNCHES,
+    )
+
+
+def _route_backward(tape: Tape, local: Local) -> None:
+    tokens, count = load_of(local).tokens, experts_of(local.model).num_experts
+    hidden, element, module = local.hidden, local.element, "experts.router"
+    tape.run(
+        kernels.softmax(tokens, count, DType.FP32, element, is_backward=True),
+        module,
+        num_launches=_ROUTER_LAUNCHES,
+    )
+    tape.run(kernels.product(tokens, hidden, count, "nn", element, element), module)
+    weight_gradient(tape, local, tokens, count, hidden, module, precision=element)
+    add(tape, tokens, hidden, element, module)
+
+
+# ---- rows on their way -------------------------------------------------------------------------------
+
+
+def _move(tape: Tape, local: Local, name: str, read: int, written: int, *, num_launches: int = 1) -> None:
+    operation = moved_rows(name, read, written, local.hidden, local.element)
+    tape.run(operation, f"experts.{name.removesuffix('_backward')}", num_launches=num_launches)
+
+
+def _sort_chunks(tape: Tape, local: Local, module: str) -> None:
+    """Rows come by rank and then by expert; several local experts want theirs together."""
+    load, plan = load_of(local), local.plan
+    sources = plan.expert_parallel * (1 if load.is_replicated else plan.tensor_parallel_of_experts)
+    if load.num_local_experts > 1 and sources > 1:
+        tape.run(moved_rows("sort_chunks", load.rows, load.rows, local.hidden, local.element), module)
+
+
+def _exchange_rows(tape: Tape, local: Local, module: str, *, is_awaited: bool = True) -> int | None:
+    """All-to-all in the experts' group; its message is all that a rank sends, to itself too."""
+    return tape.exchange(
+        "all_to_all", local.element.bytes_of(load_of(local).sent_rows * local.hidden),
+        group_of(local.plan, "expert"), Stream.EXPERT, module,
+        world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
+    )  # fmt: skip
+
+
+def _over_expert_tensor(tape: Tape, local: Local, collective: str, module: str) -> None:
+    """Rows of the ranks that cut an expert, gathered before its products and summed behind them."""
+    if load_of(local).is_replicated:
+        return
+    tape.exchange(
+        collective, local.element.bytes_of(load_of(local).rows * local.hidden),
+        group_of(local.plan, "expert_tensor"), Stream.EXPERT, module,
+        world_size=local.plan.world_size, dtype=local.element,
+    )  # fmt: skip
+
+
+def _join(tape: Tape, local: Local, module: str) -> None:
+    """What makes the tensor-parallel ranks agree where they hold the same tokens."""
+    load = load_of(local)
+    collective = "all_reduce" if load.is_replicated else "all_gather" if load.is_split else None
+    if collective is not None:
+        tape.exchange(
+            collective, local.element.bytes_of(local.tokens * local.hidden), local.tensor_ranks,
+            Stream.TENSOR, module, world_size=local.plan.world_size, dtype=local.element,
+        )  # fmt: skip
+
+
+# ---- the experts' own work ---------------------------------------------------------------------------
+
+
+def up_width(local: Local) -> int:
+    """Columns of an expert's first product on this rank."""
+    return (2 if local.model.is_gated else 1) * load_of(local).width
+
+
+def _multiply(tape: Tape, local: Local) -> None:
+    load = load_of(local)
+    _product(tape, local, up_width(local), local.hidden, "nt", "experts.up")
+    for operation in activation_forward(local, load.rows, load.width):
+        tape.run(operation, "experts.activation")
+    _product(tape, local, local.hidden, load.width, "nt", "experts.down")
+
+
+def _multiply_backward(tape: Tape, local: Local) -> None:
+    load = load_of(local)
+    _product(tape, local, load.width, local.hidden, "nn", "experts.down")
+    _weight_gradient(tape, local, local.hidden, load.width, "experts.down")
+    for operation in activation_backward(local, load.rows, load.width):
+        tape.run(operation, "experts.activation")
+    _product(tape, local, local.hidden, up_width(local), "nn", "experts.up")
+    _weight_gradient(tape, local, up_width(local), local.hidden, "experts.up")
+
+
+def _product(tape: Tape, local: Local, n: int, k: int, layout: str, module: str) -> None:
+    load = load_of(local)
+    quantise(tape, local, load.rows, k, module)
+    operation = grouped_product(
+        load.num_local_experts, load.rows, n, k, layout, local.element, local.precision
+    )
+    tape.run(operation, module, num_launches=load.num_local_experts)
+
+
+def _weight_gradient(tape: Tape, local: Local, outputs: int, inputs: int, module: str) -> None:
+    """outputs × inputs of each expert, added to what earlier micro-batches left."""
+    load, fuses = load_of(local), local.habits.fuses_accumulation
+    operation = grouped_weight_gradient(
+        load.num_local_experts, load.rows, outputs, inputs, local.element, local.precision,
+        out=gradient_type(local), accumulates=fuses,
+    )  # fmt: skip
+    tape.run(operation, module, num_launches=load.num_local_experts, is_weight_gradient=True)
+    if not fuses:
+        accumulate(tape, local, load.num_local_experts * outputs * inputs, module)

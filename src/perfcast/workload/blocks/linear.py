@@ -1,0 +1,292 @@
+"""Linear layers under tensor parallelism: products of one rank, and the exchanges around them.
+
+A column-parallel layer has a part of the outputs, a row-parallel one a part of the inputs (Shoeybi et al.:
+Megatron-LM, 2019, section 3). Without sequence parallelism a pair of them costs an all-reduce of tokens ×
+hidden in the forward and one in the backward; with it an all-gather and a reduce-scatter each
+(Korthikanti et al.: 2022, section 4.2.2), and where the gathered input is not kept, one more all-gather.
+
+2-D: t_in ranks cut the hidden size and t_out = tp / t_in the heads or the MLP. A column-parallel product
+gives partial sums that are reduced over the t_in ranks and cut among them, so that nothing between the two
+products is done twice; they are gathered again before the row-parallel one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfcast.core.dtype import DType
+from perfcast.core.work import Stream
+from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.tape import Tape
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear layer on one rank; the hidden size is what tensor parallelism leaves whole.
+
+    Attributes:
+        module: 'attention.qkv' …
+        widths: Elements of a token on this rank on the side that is cut: of each product's outputs in a
+            column-parallel layer (several products read the same input), of the inputs in a row-parallel one.
+        inputs: Of a column-parallel layer, elements of a token of its input where that is not the stream.
+        in_fp8: Whether an fp8 training computes it in fp8.
+    """
+
+    module: str
+    widths: tuple[int, ...]
+    has_bias: bool = False
+    inputs: int = 0
+    in_fp8: bool = True
+
+
+def column_forward(tape: Tape, local: Local, linear: Linear) -> None:
+    """tokens × hidden (a part of the tokens with sequence parallelism) → tokens × widths."""
+    size = linear.inputs or local.own_hidden
+    if local.plan.sequence_parallel:
+        if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1:
+            _gather_beside(tape, local, linear, backward=False)
+            return
+        exchange_hidden(tape, local, "all_gather", linear.module, width=size)
+    _quantise(tape, local, linear, local.tokens, size)
+    for width in linear.widths:
+        n = width * local.plan.tensor_parallel_inputs
+        _cast_weight(tape, local, linear, n * size)
+        _product(tape, local, linear, (local.tokens, n, size), "nt")
+    _exchange_inputs(tape, local, "reduce_scatter", sum(linear.widths), linear.module)
+
+
+def row_forward(tape: Tape, local: Local, linear: Linear) -> None:
+    """tokens × width → tokens × hidden, summed over the ranks."""
+    (width,) = linear.widths
+    _exchange_inputs(tape, local, "all_gather", width, linear.module)
+    k = width * local.plan.tensor_parallel_inputs
+    _quantise(tape, local, linear, local.tokens, k)
+    _cast_weight(tape, local, linear, k * local.own_hidden)
+    if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1:
+        _reduce_beside(tape, local, linear, k)
+        return
+    _product(tape, local, linear, (local.tokens, local.own_hidden, k), "nt")
+    exchange_hidden(tape, local, _reduction(local), linear.module)
+
+
+def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
+    """Gradient of tokens × hidden → that of tokens × width, and the weight's."""
+    (width,) = linear.widths
+    k = width * local.plan.tensor_parallel_inputs
+    if linear.has_bias:
+        tape.run(
+            kernels.column_sum(local.own_tokens, local.own_hidden, local.element),
+            linear.module,
+            is_weight_gradient=True,
+        )
+    if local.plan.sequence_parallel:
+        if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1:
+            _gather_beside(tape, local, linear, backward=True)
+            _weight_gradient(tape, local, linear, local.own_hidden, k)
+            return
+        exchange_hidden(tape, local, "all_gather", linear.module)
+    _quantise(tape, local, linear, local.tokens, local.own_hidden)
+    _product(tape, local, linear, (local.tokens, k, local.own_hidden), "nn")
+    reduced = _exchange_inputs(tape, local, "reduce_scatter", width, linear.module, is_awaited=False)
+    _weight_gradient(tape, local, linear, local.own_hidden, k)
+    tape.wait(reduced)
+
+
+def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
+    """Gradient of tokens × widths → that of tokens × hidden, and the weights'.
+
+    The exchange of the input's gradient runs beside the products of the weights' where the program can, and
+    so does the gather of the kept part of the input.
+    """
+    size = linear.inputs or local.own_hidden
+    overlaps, inputs = local.habits.overlaps_input_gradient, local.plan.tensor_parallel_inputs
+    _exchange_inputs(tape, local, "all_gather", sum(linear.widths), linear.module)
+    if linear.has_bias:
+        for width in linear.widths:
+            tape.run(
+                kernels.column_sum(local.tokens, width, local.element), linear.module, is_weight_gradient=True
+            )
+    gathered = None
+    if local.plan.sequence_parallel and local.habits.gathers_again:
+        gathered = exchange_hidden(
+            tape, local, "all_gather", linear.module, width=size, is_awaited=not overlaps
+        )
+    for place, width in enumerate(linear.widths):
+        _quantise(tape, local, linear, local.tokens, width * inputs)
+        _product(tape, local, linear, (local.tokens, size, width * inputs), "nn")
+        if place:
+            add(tape, local.tokens, size, local.element, linear.module)
+    reduced = exchange_hidden(
+        tape, local, _reduction(local), linear.module, width=size, is_awaited=not overlaps
+    )
+    tape.wait(gathered)
+    for width in linear.widths:
+        _weight_gradient(tape, local, linear, width * inputs, size)
+    tape.wait(reduced)
+
+
+def add(tape: Tape, rows: int, size: int, dtype: DType, module: str) -> None:
+    """A sum of two tensors."""
+    x = kernels.tensor(dtype, rows, size)
+    tape.run(kernels.elementwise("add", (x, x), (x,)), module)
+
+
+# ---- exchanges ---------------------------------------------------------------------------------------
+
+
+def exchange_hidden(
+    tape: Tape,
+    local: Local,
+    collective: str,
+    module: str,
+    *,
+    width: int = 0,
+    is_awaited: bool = True,
+    parts: int = 1,
+) -> int | None:
+    """Tokens × hidden (or ``width``) among the ranks that cut outputs: all tensor-parallel ones, but in 2-D.
+
+    Args:
+        parts: Of so many equal exchanges, one.
+    """
+    elements = local.tokens * (width or local.own_hidden)
+    return tape.exchange(
+        collective, local.element.bytes_of(elements) // parts, output_ranks(local), Stream.TENSOR, module,
+        world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
+    )  # fmt: skip
+
+
+def output_ranks(local: Local) -> Sequence[int]:
+    """Ranks that hold the same part of the hidden size: neighbours."""
+    ranks = local.tensor_ranks
+    return ranks[: len(ranks) // local.plan.tensor_parallel_inputs]
+
+
+def input_ranks(local: Local) -> Sequence[int]:
+    """Ranks that hold the same heads, each with its part of the hidden size."""
+    ranks = local.tensor_ranks
+    return ranks[:: len(ranks) // local.plan.tensor_parallel_inputs]
+
+
+def _reduction(local: Local) -> str:
+    return "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"
+
+
+def _exchange_inputs(
+    tape: Tape, local: Local, collective: str, width: int, module: str, *, is_awaited: bool = True
+) -> int | None:
+    """What lies between two products of a 2-D cut, among the ranks that cut the hidden size."""
+    elements = local.tokens * width * local.plan.tensor_parallel_inputs
+    return tape.exchange(
+        collective, local.element.bytes_of(elements), input_ranks(local), Stream.TENSOR, module,
+        world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
+    )  # fmt: skip
+
+
+# ---- products ----------------------------------------------------------------------------------------
+
+
+def _product(tape: Tape, local: Local, linear: Linear, shape: tuple[int, int, int], layout: str) -> int:
+    """One product of (m, n, k); the bias of a forward is added in its store, where it is not left over."""
+    m, n, k = shape
+    has_bias = linear.has_bias and layout == "nt" and not local.habits.fuses_residual
+    operation = kernels.product(m, n, k, layout, local.element, _precision(local, linear), has_bias=has_bias)
+    return tape.run(operation, linear.module)
+
+
+def _weight_gradient(tape: Tape, local: Local, linear: Linear, outputs: int, inputs: int) -> None:
+    """outputs × inputs, summed over the tokens and added to what earlier micro-batches left."""
+    habits, element = local.habits, local.element
+    operation = kernels.product(
+        outputs, inputs, local.tokens, "tn", element, _precision(local, linear),
+        out=local.gradient if habits.fuses_accumulation else element, accumulates=habits.fuses_accumulation,
+    )  # fmt: skip
+    tape.run(operation, linear.module, is_weight_gradient=True)
+    if not habits.fuses_accumulation:
+        accumulate(tape, local, outputs * inputs, linear.module)
+
+
+def accumulate(tape: Tape, local: Local, num_elements: int, module: str) -> None:
+    """A gradient joins those of earlier micro-batches in a kernel of its own, where the program has one.
+
+    Autocast casts it to the weight's type first.
+    """
+    habits = local.habits
+    mine = kernels.tensor(local.element, num_elements)
+    summed = kernels.tensor(local.gradient, num_elements)
+    if habits.casts_weights and local.element is not local.gradient:
+        cast = kernels.rows_kernel(kernels.Kind.COPY, "_to_copy", (mine,), (summed,), flops_per_element=0)
+        tape.run(cast, module, is_weight_gradient=True)
+        mine = summed
+    joins = local.plan.num_micro_batches > 1 and not habits.shards_gradients
+    if habits.has_gradient_buffer or joins:
+        add_to = kernels.elementwise("add_", (summed, mine), (summed,))
+        tape.run(add_to, module, is_weight_gradient=True)
+
+
+def _precision(local: Local, linear: Linear) -> DType:
+    return local.precision if linear.in_fp8 or local.precision is not DType.FP8 else local.element
+
+
+def _quantise(tape: Tape, local: Local, linear: Linear, rows: int, size: int) -> None:
+    """An operand of fp8 products: as it lies, and transposed for the weight's gradient."""
+    if _precision(local, linear) is DType.FP8:
+        x, narrow = kernels.tensor(local.element, rows, size), kernels.tensor(DType.FP8, 2 * rows, size)
+        tape.run(
+            kernels.rows_kernel(kernels.Kind.COPY, "quantise", (x,), (narrow,), flops_per_element=1),
+            linear.module,
+        )
+
+
+def _cast_weight(tape: Tape, local: Local, linear: Linear, num_elements: int) -> None:
+    if local.habits.casts_weights and local.element is not DType.FP32:
+        weight = kernels.tensor(DType.FP32, num_elements)
+        narrow = kernels.tensor(local.element, num_elements)
+        tape.run(
+            kernels.rows_kernel(kernels.Kind.COPY, "_to_copy", (weight,), (narrow,), flops_per_element=0),
+            linear.module,
+        )
+
+
+# ---- exchanges beside products ------------------------------------------------------------------------
+
+
+def num_chunks(local: Local) -> int:
+    """Parts of the tokens that travel one by one: as many as ranks, where that divides."""
+    ranks = len(output_ranks(local))
+    return ranks if local.tokens % ranks == 0 else 1
+
+
+def _gather_beside(tape: Tape, local: Local, linear: Linear, *, backward: bool) -> None:
+    """A ring all-gather in tp - 1 steps; each part is multiplied as soon as it is there.
+
+    (Transformer Engine: userbuffers, 'ring_exchange'; Wang et al.: Overlap Communication with Dependent
+    Computation via Decomposition, ASPLOS 2023.)
+    """
+    ranks, chunks = output_ranks(local), num_chunks(local)
+    rows, layout = local.tokens // chunks, "nn" if backward else "nt"
+    arrived: int | None = None
+    size = linear.inputs or local.hidden
+    part = local.element.bytes_of(rows * size)
+    _quantise(tape, local, linear, local.tokens // len(ranks), size)
+    for chunk in range(chunks):
+        tape.wait(arrived)
+        if chunk < chunks - 1:
+            arrived = tape.exchange(
+                "send", part, ranks[:2], Stream.TENSOR, linear.module,
+                world_size=local.plan.world_size, dtype=local.element, is_awaited=False,
+            )  # fmt: skip
+        for width in linear.widths:
+            shape = (rows, width, size)
+            _product(tape, local, linear, shape, layout)
+
+
+def _reduce_beside(tape: Tape, local: Local, linear: Linear, k: int) -> None:
+    """Each part of the outputs is reduced while the next is multiplied."""
+    chunks, last = num_chunks(local), None
+    for _ in range(chunks):
+        _product(tape, local, linear, (local.tokens // chunks, local.own_hidden, k), "nt")
+        last = exchange_hidden(tape, local, _reduction(local), linear.module, is_awaited=False, parts=chunks)
+    tape.wait(last)

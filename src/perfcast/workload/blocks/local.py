@@ -1,0 +1,163 @@
+"""What one rank's layer depends on, with the sizes that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.core.dtype import DType
+from perfcast.core.placement import group_of
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.weights import kv_heads_per_rank
+from perfcast.workload.blocks.habits import KernelHabits, kernel_habits
+
+_ELEMENTS = {"fp32": DType.FP32, "tf32": DType.FP32, "bf16": DType.BF16, "fp16": DType.FP16}
+_PRODUCTS = {
+    "fp32": DType.FP32, "tf32": DType.TF32, "bf16": DType.BF16, "fp16": DType.FP16, "fp8": DType.FP8,
+}  # fmt: skip
+
+
+def weight_type(training: Training) -> DType:
+    """Of weights as the products read them; where those are in fp8, of what is cast to it."""
+    return _ELEMENTS.get(training.dtype, DType.BF16)
+
+
+def gradient_type(training: Training) -> DType:
+    """Of gradients as they are summed over micro-batches, and reduced.
+
+    With fp16 they stay in it, behind a scaled loss (Megatron-LM: --accumulate-allreduce-grads-in-fp32 is set
+    for bf16 alone), but with autocast, whose weights are in fp32.
+    """
+    habits = kernel_habits(training.framework)
+    stays_narrow = training.dtype == "fp16" and not habits.casts_weights
+    return DType.FP32 if habits.keeps_wide_gradients and not stays_narrow else weight_type(training)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Sizes of the core of attention on one rank: queries and keys have ``head_size``."""
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    value_head_size: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A model, cut by a plan, as one rank computes it for one micro-batch.
+
+    Attributes:
+        plan: Without what layers do not depend on (``local_part``), so that equal layers are built once.
+        has_window: Whether the attention of this layer looks back over a window only.
+    """
+
+    model: Transformer
+    plan: Plan
+    training: Training
+    sequence_length: int
+    has_window: bool = False
+
+    @property
+    def habits(self) -> KernelHabits:
+        """Kernels of the framework."""
+        return kernel_habits(self.training.framework)
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of one sequence on this rank, before tensor parallelism: s / cp."""
+        return -(-self.sequence_length // self.plan.context_parallel)
+
+    @property
+    def tokens(self) -> int:
+        """Rows of the products: b · s / cp."""
+        return self.plan.micro_batch_size * self.sequence
+
+    @property
+    def own_tokens(self) -> int:
+        """Rows outside the tensor-parallel region: b · s / cp / tp with sequence parallelism."""
+        if not self.plan.sequence_parallel:
+            return self.tokens
+        return -(-self.tokens // self.plan.tensor_parallel)
+
+    @property
+    def hidden(self) -> int:
+        """Elements of a token in the residual stream."""
+        return self.model.hidden_size
+
+    @property
+    def own_hidden(self) -> int:
+        """The part of them on this rank: all, but with 2-D tensor parallelism."""
+        return self.model.hidden_size // self.plan.tensor_parallel_inputs
+
+    @property
+    def heads(self) -> int:
+        """Of queries, on this rank."""
+        return self.model.num_attention_heads // self.plan.tensor_parallel
+
+    @property
+    def kv_heads(self) -> int:
+        """Of keys and values, on this rank."""
+        return kv_heads_per_rank(self.model, self.plan.tensor_parallel)
+
+    @property
+    def core(self) -> Core:
+        """Latent attention expands keys and values for every head of queries."""
+        size, window = self.model.head_size, self.model.sliding_window if self.has_window else 0
+        latent = self.model.latent_attention
+        if latent is None:
+            return Core(self.heads, self.kv_heads, size, size, window)
+        size = latent.nope_head_size + latent.rope_head_size
+        return Core(self.heads, self.heads, size, latent.value_head_size, window)
+
+    @property
+    def qkv_size(self) -> int:
+        """Elements of queries, keys and values of a token on this rank."""
+        return (self.heads + 2 * self.kv_heads) * self.model.head_size
+
+    @property
+    def element(self) -> DType:
+        """Of activations."""
+        return weight_type(self.training)
+
+    @property
+    def gradient(self) -> DType:
+        """Of gradients as they are summed."""
+        return gradient_type(self.training)
+
+    @property
+    def residual(self) -> DType:
+        """Of the residual stream."""
+        return DType.FP32 if self.habits.keeps_residual_in_fp32 else self.element
+
+    @property
+    def is_fused_attention(self) -> bool:
+        """Whether one kernel computes attention, without the matrix of scores."""
+        return self.training.attention == "flash" and self.model.has_fused_attention
+
+    @property
+    def precision(self) -> DType:
+        """Of the products' arithmetic."""
+        return _PRODUCTS[self.training.dtype]
+
+    @property
+    def tensor_ranks(self) -> Sequence[int]:
+        """The tensor-parallel group of rank 0."""
+        return group_of(self.plan, "tensor")
+
+    @property
+    def has_mlp_bias(self) -> bool:
+        """Whether the MLP's products have biases."""
+        return self.model.has_linear_bias if self.model.has_mlp_bias is None else self.model.has_mlp_bias
+
+
+def local_part(plan: Plan) -> Plan:
+    """The plan without what changes no layer's kernels: degrees stay, since they place the groups."""
+    return replace(
+        plan, virtual_stages_per_rank=1, schedule="1f1b", zero_stage=0, stage_layers=(), num_shards=None,
+        num_micro_batches=min(plan.num_micro_batches, 2), reshard_after_forward=True, num_prefetched=1,
+        bucket_bytes=None, overlaps_gradients=True, overlaps_weights=True, offload="none",
+    )  # fmt: skip

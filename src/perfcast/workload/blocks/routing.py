@@ -1,0 +1,90 @@
+"""How many rows a mixture of experts moves and multiplies on one rank.
+
+With t tokens that a rank routes, k experts a token, E experts over ep ranks of etp each, imbalance b and a
+capacity c: a rank sends t·k rows and its products take t·k·etp (what ep ranks send it, gathered over the etp
+ranks that cut an expert). The busiest rank, which all others wait for, has b times that. With a capacity
+every expert has a buffer of c times its mean, filled or not, and drops what is beyond (Lepikhin et al.:
+GShard, 2020, section 2.2; Fedus et al.: Switch Transformers, 2021, section 2.2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfcast.core.plan import Plan
+from perfcast.core.transformer import Experts, Transformer
+from perfcast.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertLoad:
+    """Of the busiest rank.
+
+    Attributes:
+        tokens: Rows of the router: tokens of this rank alone.
+        sent_rows: Rows that the rank exchanges with the others of its experts' group, its own included.
+        rows: Rows of its products.
+        num_local_experts: Experts of a rank.
+        width: Of an expert's MLP on this rank.
+        is_replicated: Whether the tensor-parallel ranks route the same tokens, each with its part of the
+            experts' width, and add up the results.
+        is_split: Whether tokens that the tensor-parallel ranks share are cut before the router and
+            gathered behind the sum (DeepSpeed: moe/mappings.py, drop_tokens and gather_tokens).
+    """
+
+    tokens: int
+    sent_rows: int
+    rows: int
+    num_local_experts: int
+    width: int
+    is_replicated: bool
+    is_split: bool
+
+
+def experts_of(model: Transformer) -> Experts:
+    """The mixture of a model.
+
+    Raises:
+        ModelError: It has none.
+    """
+    if model.experts is None:
+        raise ModelError("a layer of experts in a model without experts")
+    return model.experts
+
+
+def expert_load(model: Transformer, plan: Plan, tokens: int) -> ExpertLoad:
+    """The load of one micro-batch.
+
+    Args:
+        tokens: Of the micro-batch on this rank before tensor parallelism: sequences × sequence / cp.
+
+    Raises:
+        ModelError: The model has no experts.
+    """
+    experts, inner = experts_of(model), plan.tensor_parallel_of_experts
+    shares_tokens = plan.tensor_parallel > 1 and not plan.sequence_parallel
+    is_replicated = shares_tokens and inner == plan.tensor_parallel
+    own = tokens if is_replicated else math.ceil(tokens / plan.tensor_parallel)
+    sent = math.ceil(own * experts.experts_per_token * load_factor(plan))
+    return ExpertLoad(
+        tokens=own,
+        sent_rows=sent,
+        rows=sent if is_replicated else sent * inner,
+        num_local_experts=experts.num_experts // plan.expert_parallel,
+        width=experts.ffn_hidden_size // inner,
+        is_replicated=is_replicated,
+        is_split=shares_tokens and not is_replicated,
+    )
+
+
+def load_factor(plan: Plan) -> float:
+    """Rows of the busiest rank over the mean: the imbalance, or the buffers' size where it is fixed."""
+    return plan.expert_imbalance if plan.capacity_factor is None else plan.capacity_factor
+
+
+def dropped_share(plan: Plan) -> float:
+    """Part of the busiest rank's rows beyond its buffers: 1 - c / b; 0 where nothing is fixed or it fits."""
+    if plan.capacity_factor is None:
+        return 0.0
+    return max(0.0, 1.0 - plan.capacity_factor / plan.expert_imbalance)

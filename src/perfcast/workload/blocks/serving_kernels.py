@@ -1,0 +1,217 @@
+"""Kernels of serving frameworks as operations: quantised products, fused norms and rotations, experts.
+
+Names and traffic are those of the measured kernels (vLLM: csrc/layernorm_kernels.cu, pos_encoding_kernels.cu,
+activation_kernels.cu, cache_kernels.cu; model_executor/layers/fused_moe).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS, SPELLINGS
+from perfcast.core.operation import AttributeValue, Operation, OperationKind
+from perfcast.core.tensor import TensorType
+from perfcast.errors import UnknownNameError
+from perfcast.workload.blocks.kernels import attention, elementwise, norm, rows_kernel, tensor
+
+Kind = OperationKind
+_WIDTHS = {32: DType.FP32, 16: DType.BF16, 8: DType.FP8, 4: DType.FP4}
+#: Formats whose products find their operand quantised by a kernel before them; the others' quantise it.
+_COMPUTES_SCALE = ("fp8", "fp8_token", "int8", "sq")
+_SCALES = (*_COMPUTES_SCALE, "fp8_static")
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How numbers are kept while a model answers.
+
+    Attributes:
+        format: Of the layers' products, as ``core.formats`` has them.
+        element: Of activations, and of what is not quantised: embedding, head, router.
+        keys_format: Of the cache of keys and values.
+    """
+
+    format: str
+    element: DType
+    keys_format: str
+
+    @property
+    def keys(self) -> DType:
+        """Element type of the cache."""
+        return _WIDTHS[FORMATS[self.keys_format].activation_bits]
+
+    @property
+    def outside(self) -> str:
+        """Format of products that are not quantised."""
+        return self.format if FORMATS[self.format].weight_bits > 8 else self.element.label
+
+
+def precision_of(dtype: str, cache_dtype: str | None) -> Precision:
+    """The precision of a format's name; the cache keeps elements of 16 bits unless said otherwise.
+
+    Raises:
+        UnknownNameError: Not a format.
+    """
+    for kind, name in (("format", dtype), ("format of the cache", cache_dtype)):
+        spelled = None if name is None else SPELLINGS.get(name, name)
+        if spelled is not None and spelled not in FORMATS:
+            raise UnknownNameError(kind, spelled, tuple(FORMATS), f"Known: {', '.join(FORMATS)}.")
+    name = SPELLINGS.get(dtype, dtype)
+    wide = {"fp32": DType.FP32, "tf32": DType.FP32, "fp16": DType.FP16}.get(name, DType.BF16)
+    keys = wide.label if cache_dtype is None else SPELLINGS.get(cache_dtype, cache_dtype)
+    return Precision(name, wide, keys)
+
+
+@lru_cache(maxsize=16384)
+def formatted_product(m: int, n: int, k: int, format_name: str) -> Operation:
+    """C[m, n] = A[m, k] · B[k, n] with operands stored and multiplied as a format says."""
+    form = FORMATS[format_name]
+    a = TensorType((m, k), _WIDTHS[form.activation_bits], (k, 1))
+    b = TensorType((k, n), _WIDTHS[form.weight_bits], (1, k))
+    c = tensor(_WIDTHS[form.output_bits], m, n)
+    flops = 2 * m * n * k
+    attributes: tuple[tuple[str, AttributeValue], ...] = (
+        ("batch", 1), ("format", format_name), ("k", k), ("layout", "nt"), ("m", m), ("n", n),
+    )  # fmt: skip
+    traffic = sum(t.num_bytes for t in (a, b, c))
+    return Operation(Kind.MATMUL, "mm", (a, b), (c,), form.arithmetic, flops, flops, traffic, 0, attributes)
+
+
+def quantisers(m: int, k: int, precision: Precision) -> tuple[Operation, ...]:
+    """What makes a product's operand narrow: a pass for the scale where it is not known, a pass to divide."""
+    if precision.format not in _SCALES:
+        return ()
+    wide = tensor(precision.element, m, k)
+    narrow = tensor(_WIDTHS[FORMATS[precision.format].activation_bits], m, k)
+    scale = elementwise("quant_scale_matrix", (wide,), (narrow,), flops_per_element=2)
+    if precision.format not in _COMPUTES_SCALE:
+        return (scale,)
+    return (elementwise("quant_compute_scale", (wide,), (tensor(DType.FP32, m),), flops_per_element=2), scale)
+
+
+def fused_norm(name: str, rows: int, size: int, element: DType, *, adds: bool) -> tuple[Operation, ...]:
+    """A norm; ``adds``: the sum with the residual before it, in the same kernel where it is an RMS norm."""
+    x = tensor(element, rows, size)
+    if name == "rmsnorm":
+        tensors = (x, x) if adds else (x,)
+        return (elementwise("rms_norm", tensors, tensors, flops_per_element=6),)
+    plain = norm("native_layer_norm", rows, size, element, has_bias=True)
+    return (elementwise("add", (x, x), (x,)), plain) if adds else (plain,)
+
+
+def rotation(rows: int, size: int, element: DType) -> Operation:
+    """Queries and keys of ``rows`` tokens turned in place, ``size`` elements of each."""
+    x = tensor(element, rows, size)
+    return elementwise("rope", (x,), (x,), flops_per_element=3)
+
+
+def cache_write(rows: int, size: int, precision: Precision) -> Operation:
+    """New keys and values put into the cache."""
+    return rows_kernel(
+        Kind.COPY, "reshape_and_cache", (tensor(precision.element, rows, size),),
+        (tensor(precision.keys, rows, size),), flops_per_element=0,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16384)
+def cached_attention(
+    batch: int,
+    heads: int,
+    kv_heads: int,
+    num_queries: int,
+    num_keys: int,
+    head_size: int,
+    precision: Precision,
+    *,
+    value_head_size: int | None = None,
+    window: int = 0,
+    is_latent: bool = False,
+) -> Operation:
+    """Attention to a cache that holds the queries' own tokens too, the last query at the last key.
+
+    Absorbed latent attention (``is_latent`` with one query) reads one vector a key, at once key and value.
+    """
+    causal, element = num_queries > 1, precision.element
+    value_size = value_head_size or head_size
+    plain = attention(
+        batch, heads, kv_heads, num_queries, num_keys, head_size, element, causal=causal,
+        value_head_size=value_head_size,
+    )  # fmt: skip
+    seen = min(num_keys, window + num_queries - 1) if window else num_keys
+    pairs = _visible_pairs(num_queries, num_keys, window if window else num_keys)
+    shares_key = is_latent and num_queries == 1
+    key_width = head_size + (0 if shares_key else value_size)
+    outer = element.bytes_of(batch * num_queries * heads * (head_size + value_size))
+    inner = precision.keys.bytes_of(batch * seen * kv_heads * key_width)
+    attributes = dict(plain.attributes)
+    if precision.keys_format != precision.element.label:
+        attributes["keys_format"] = precision.keys_format
+    if window:
+        attributes["window"] = window
+    if is_latent:
+        attributes["is_latent"] = True
+    return replace(
+        plain,
+        executed_flops=2 * batch * heads * pairs * (head_size + value_size),
+        memory_traffic_bytes=outer + inner,
+        attributes=tuple(sorted(attributes.items())),
+    )
+
+
+def _visible_pairs(num_queries: int, num_keys: int, window: int) -> int:
+    """Pairs under a causal mask aligned to the last key: query i sees min(k - q + 1 + i, window) keys."""
+    first = num_keys - num_queries + 1
+    below = max(0, min(window - first + 1, num_queries))
+    return below * first + below * (below - 1) // 2 + (num_queries - below) * window
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertShape:
+    """Sizes of a fused kernel of experts, of the whole model.
+
+    Attributes:
+        num_tokens: Of all ranks that share the experts.
+        rows: Pairs of a token and an expert on the busiest rank.
+    """
+
+    num_tokens: int
+    rows: int
+    hidden_size: int
+    inter_size: int
+    experts_per_token: int
+    num_experts: int
+    expert_parallel: int
+    tensor_parallel: int
+    is_gated: bool
+
+
+@lru_cache(maxsize=4096)
+def fused_experts(shape: ExpertShape, format_name: str, element: DType) -> Operation:
+    """Sort, two grouped products with the activation between, and the weighted sum, as one call.
+
+    Weights of an expert that no token visits are not read: with fewer rows than local experts, as many
+    as rows.
+    """
+    form = FORMATS[format_name]
+    local = shape.num_experts // shape.expert_parallel
+    width = shape.inter_size // shape.tensor_parallel
+    up_width = (2 if shape.is_gated else 1) * width
+    tokens = tensor(element, min(shape.num_tokens, shape.rows), shape.hidden_size)
+    stored = _WIDTHS[form.weight_bits]
+    up = tensor(stored, local, up_width, shape.hidden_size)
+    down = tensor(stored, local, shape.hidden_size, width)
+    weight_bytes = (up.num_bytes + down.num_bytes) * min(local, shape.rows) // local
+    flops = 2 * shape.rows * shape.hidden_size * (up_width + width)
+    sizes: dict[str, AttributeValue] = {
+        "num_tokens": shape.num_tokens, "hidden_size": shape.hidden_size, "inter_size": shape.inter_size,
+        "experts_per_token": shape.experts_per_token, "num_experts": shape.num_experts,
+        "tensor_parallel": shape.tensor_parallel, "expert_parallel": shape.expert_parallel,
+        "is_gated": shape.is_gated, "format": format_name, "groups": local, "m": shape.rows,
+        "n": up_width + width, "k": shape.hidden_size,
+    }  # fmt: skip
+    return Operation(
+        Kind.GROUPED_MATMUL, "fused_experts", (tokens, up, down), (tokens,), form.arithmetic, flops, flops,
+        2 * tokens.num_bytes + weight_bytes, 0, tuple(sorted(sizes.items())),
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Which layers each part of the model has, where a part is a pipeline stage or one of its virtual stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from perfcast.core.plan import Plan
+from perfcast.core.transformer import Transformer
+from perfcast.core.weights import balance_layers, split_layers
+from perfcast.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSort:
+    """What tells one layer from another."""
+
+    has_experts: bool
+    has_window: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A row of layers, by their sorts; and whether it begins with the embedding or ends with the head."""
+
+    layers: tuple[tuple[LayerSort, int], ...]
+    has_embedding: bool
+    has_head: bool
+
+
+def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part, ...]:
+    """All parts in the order of the model.
+
+    Args:
+        balances: Whether the head counts when layers are dealt out (``core.weights.balance_layers``).
+
+    Raises:
+        PlanError: Stages whose layers do not add up to the model's; fewer layers than parts.
+    """
+    counts = _layer_counts(model, plan, balances=balances)
+    parts, first = [], 0
+    for place, count in enumerate(counts):
+        sorts = Counter(_sort_of(model, layer) for layer in range(first, first + count))
+        is_last = place == len(counts) - 1
+        if is_last and model.num_prediction_layers:
+            sorts[_sort_of(model, model.num_layers - 1)] += model.num_prediction_layers
+        parts.append(Part(tuple(sorts.items()), has_embedding=place == 0, has_head=is_last))
+        first += count
+    return tuple(parts)
+
+
+def _layer_counts(model: Transformer, plan: Plan, *, balances: bool) -> tuple[int, ...]:
+    """Layers of each part."""
+    stages, chunks = plan.pipeline_parallel, plan.virtual_stages_per_rank
+    stated = plan.stage_layers
+    if stated and sum(stated) != model.num_layers:
+        raise PlanError(
+            f"stages of {' + '.join(map(str, stated))} = {sum(stated)} layers; the model has "
+            f"{model.num_layers}"
+        )
+    if len(stated) == stages * chunks:
+        return stated
+    if stated:
+        cut = [_chunks_of(count, chunks) for count in stated]
+        return tuple(cut[stage][chunk] for chunk in range(chunks) for stage in range(stages))
+    if balances and chunks == 1:
+        return balance_layers(model, stages)
+    return split_layers(model.num_layers, stages * chunks)
+
+
+def _chunks_of(count: int, chunks: int) -> tuple[int, ...]:
+    each, more = divmod(count, chunks)
+    return tuple(each + (chunk < more) for chunk in range(chunks))
+
+
+def _sort_of(model: Transformer, layer: int) -> LayerSort:
+    """Experts follow the dense layers; windows are spread evenly over all."""
+    num_windows = model.num_window_layers
+    has_window = (layer + 1) * num_windows // model.num_layers > layer * num_windows // model.num_layers
+    return LayerSort(
+        has_experts=model.experts is not None and layer >= model.experts.num_dense_layers,
+        has_window=has_window,
+    )

@@ -1,0 +1,261 @@
+"""A training step of a plan: layers, stages and what stands between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from perfcast.core.collective import collective_operation
+from perfcast.core.operation import Operation
+from perfcast.core.placement import next_stage
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.weights import (
+    StageWeights,
+    Weight,
+    check_degrees,
+    count_elements,
+    kinds_of_layer,
+    pad_vocabulary,
+    stage_weights,
+)
+from perfcast.core.work import Call, Calls, Layer, LayerRun, StageWork, StepWork, Stream
+from perfcast.errors import PlanError
+from perfcast.workload.blocks import ends, layers
+from perfcast.workload.blocks.assumptions import assumptions_of
+from perfcast.workload.blocks.data_parallel import (
+    Exchanged,
+    exchanges_gradients,
+    gather_calls,
+    reduce_calls,
+)
+from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
+from perfcast.workload.blocks.habits import kernel_habits
+from perfcast.workload.blocks.local import Local, local_part, weight_type
+from perfcast.workload.blocks.offload import incoming_weights, with_activations_away
+from perfcast.workload.blocks.optimizer import (
+    gathers_after_step,
+    optimizer_calls,
+    shared_embedding,
+    shared_norms,
+)
+from perfcast.workload.blocks.stages import LayerSort, Part, split_model
+
+
+def build_step_work(model: Transformer, plan: Plan, training: Training, sequence_length: int) -> StepWork:
+    """What each rank of a plan runs in a training step, each different layer once.
+
+    Raises:
+        PlanError: A plan that cannot cut this model; the message has the equation that fails.
+    """
+    _check(model, plan, sequence_length)
+    whole = _Whole(model, plan, training, sequence_length)
+    parts = split_model(model, plan, balances=kernel_habits(training.framework).balances_stages)
+    built = _collect_layers(whole, parts)
+    order = {key: place for place, key in enumerate(built)}
+    stages = _stages(whole, parts, order)
+    found = tuple(built.values())
+    habits = kernel_habits(training.framework)
+    return StepWork(
+        plan=plan,
+        layers=found,
+        stages=stages,
+        boundary=_boundary(whole),
+        exchanges_each_micro_batch=plan.zero_stage >= 2,
+        gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
+        overlaps_exchange=plan.overlaps_gradients and habits.overlaps_gradients,
+        overlaps_gather=plan.overlaps_weights and (habits.overlaps_weights or plan.zero_stage == 3),
+        num_tokens=plan.global_batch_size * sequence_length,
+        flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
+        recompute_flops=recomputed_flops(found, stages, plan),
+        assumptions=assumptions_of(plan, training),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a step is built from."""
+
+    model: Transformer
+    plan: Plan
+    training: Training
+    sequence_length: int
+
+    def local(self, *, has_window: bool = False) -> Local:
+        """A layer's part of it."""
+        return Local(
+            self.model, local_part(self.plan), self.training, self.sequence_length, has_window=has_window
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the whole table, padded."""
+        multiple = kernel_habits(self.training.framework).vocabulary_multiple
+        return pad_vocabulary(self.model.vocab_size, self.plan.tensor_parallel, multiple)
+
+
+_Key = LayerSort | str
+
+
+def _check(model: Transformer, plan: Plan, sequence_length: int) -> None:
+    check_degrees(model, plan)
+    if plan.sequence_parallel and plan.tensor_parallel_inputs > 1:
+        raise PlanError(
+            f"sp=1 with tp_inputs={plan.tensor_parallel_inputs}: 2-D tensor parallelism cuts the hidden size "
+            "outside the products, sequence parallelism the tokens; take one of them"
+        )
+    if model.hidden_size % plan.tensor_parallel_inputs:
+        raise PlanError(
+            f"tp_inputs={plan.tensor_parallel_inputs} does not divide a hidden size of {model.hidden_size}"
+        )
+    cuts = plan.context_parallel * (plan.tensor_parallel if plan.sequence_parallel else 1)
+    if sequence_length % cuts:
+        raise PlanError(
+            f"cp={plan.context_parallel} · tp={plan.tensor_parallel} = {cuts} ranks do not divide a "
+            f"sequence of {sequence_length}"
+            if plan.sequence_parallel
+            else f"cp={plan.context_parallel} does not divide a sequence of {sequence_length}"
+        )
+
+
+# ---- layers ----------------------------------------------------------------------------------------------
+
+
+def _collect_layers(whole: _Whole, parts: tuple[Part, ...]) -> dict[_Key, Layer]:
+    """Each different layer once, in the order of the model."""
+    sorts = dict.fromkeys(sort for part in parts for sort, _ in part.layers)
+    found: dict[_Key, Layer] = {ends.EMBEDDING: _end(whole, ends.EMBEDDING)}
+    found |= {sort: _layer(whole, sort) for sort in sorts}
+    if whole.model.num_prediction_layers:
+        found[ends.PREDICTION] = _end(whole, ends.PREDICTION)
+    return {**found, ends.HEAD: _end(whole, ends.HEAD)}
+
+
+def _layer(whole: _Whole, sort: LayerSort) -> Layer:
+    local = whole.local(has_window=sort.has_window)
+    dense, expert = kinds_of_layer(whole.model, local.plan)
+    weights = expert if sort.has_experts else dense
+    name = "expert layer" if sort.has_experts else "layer"
+    calls = with_activations_away(
+        local,
+        whole.plan.offload,
+        layers.layer_forward(local, sort.has_experts),
+        layers.layer_backward(local, sort.has_experts),
+    )
+    full_name = f"windowed {name}" if sort.has_window else name
+    return _with_exchanges(whole, full_name, *calls, _exchanged(weights))
+
+
+def _end(whole: _Whole, name: str) -> Layer:
+    """The embedding, the head, or what stands beside a layer that predicts further; a tied table is exchanged
+    with the embedding."""
+    local = whole.local()
+    forward, backward = {
+        ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
+        ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
+        ends.HEAD: (ends.head_forward, ends.head_backward),
+    }[name]
+    return _with_exchanges(
+        whole, name, forward(local), backward(local), _exchanged(_end_weights(whole, name))
+    )
+
+
+def _with_exchanges(
+    whole: _Whole, name: str, forward: Calls, backward: Calls, parameters: Exchanged
+) -> Layer:
+    plan, training = whole.plan, whole.training
+    gather = incoming_weights(plan, training, parameters)
+    if not gathers_after_step(plan, training):
+        gather = (*gather, *gather_calls(plan, training, parameters))
+    comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
+    last = max((at for at, call in enumerate(backward) if call.stream is Stream.COMPUTE), default=-1)
+    reduces = exchanges_gradients(plan) and last >= 0
+    return Layer(
+        name=name,
+        forward=forward,
+        backward=backward,
+        gather=gather,
+        gather_again=gather if comes_again else (),
+        exchange=reduce_calls(plan, training, parameters, last) if reduces else (),
+    )
+
+
+def _exchanged(weights: tuple[Weight, ...]) -> Exchanged:
+    return Exchanged(count_elements(weights, is_expert=False), count_elements(weights, is_expert=True))
+
+
+def _end_weights(whole: _Whole, name: str) -> tuple[Weight, ...]:
+    if name == ends.PREDICTION:
+        hidden = whole.model.hidden_size
+        return (Weight("joined", hidden // whole.plan.tensor_parallel, 2 * hidden),)
+    last = whole.plan.pipeline_parallel - 1
+    at = 0 if name == ends.EMBEDDING else last
+    stage = _stage_weights(whole.model, local_part(whole.plan), at, whole.vocab_size)
+    return stage.embedding if name == ends.EMBEDDING else stage.head
+
+
+@lru_cache(maxsize=1024)
+def _stage_weights(model: Transformer, plan: Plan, stage: int, vocab_size: int) -> StageWeights:
+    """Only the ends are read of it, which do not depend on how layers are dealt out."""
+    spread = (model.num_layers, *(0,) * (plan.pipeline_parallel - 1))
+    return stage_weights(model, plan, stage, vocab_size=vocab_size, layers=spread)
+
+
+# ---- stages ----------------------------------------------------------------------------------------------
+
+
+def _stages(whole: _Whole, parts: tuple[Part, ...], order: dict[_Key, int]) -> tuple[StageWork, ...]:
+    """All of them; stages that hold the same update the same."""
+    count, is_mirrored = whole.plan.pipeline_parallel, whole.plan.schedule == "dualpipe"
+    own = [parts[stage::count] for stage in range(count)]
+    held = [(*mine, *(own[count - 1 - at] if is_mirrored else ())) for at, mine in enumerate(own)]
+    updates = {kept: _optimizer(whole, kept) for kept in dict.fromkeys(held)}
+    return tuple(
+        StageWork(tuple(_runs(whole, part, order) for part in mine), updates[kept])
+        for mine, kept in zip(own, held, strict=True)
+    )
+
+
+def _runs(whole: _Whole, part: Part, order: dict[_Key, int]) -> tuple[LayerRun, ...]:
+    return tuple(LayerRun(order[key], count) for key, count in _held(whole, part))
+
+
+def _held(whole: _Whole, part: Part) -> tuple[tuple[_Key, int], ...]:
+    """What a part of the model is made of, in order."""
+    held: list[tuple[_Key, int]] = [(ends.EMBEDDING, 1)] if part.has_embedding else []
+    held += part.layers
+    if part.has_head:
+        further = whole.model.num_prediction_layers
+        held += [(ends.PREDICTION, further)] * (further > 0) + [(ends.HEAD, 1)]
+    return tuple(held)
+
+
+def _optimizer(whole: _Whole, parts: tuple[Part, ...]) -> Calls:
+    """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
+    plan, training = whole.plan, whole.training
+    dense, expert = kinds_of_layer(whole.model, local_part(whole.plan))
+    total, tensors, vectors = Exchanged(0), 0, 0
+    for key, count in (item for part in parts for item in _held(whole, part)):
+        weights = _end_weights(whole, key) if isinstance(key, str) else expert if key.has_experts else dense
+        total += _exchanged(weights).times(count)
+        tensors += count * sum(w.count for w in weights)
+        vectors += count * sum(w.num_elements for w in weights if "norm" in w.name)
+    shares = [shared_norms(plan, training, vectors)]
+    if whole.model.ties_embeddings and any(part.has_embedding or part.has_head for part in parts):
+        rows = math.ceil(whole.vocab_size / plan.tensor_parallel)
+        width = whole.model.embedding_size or whole.model.hidden_size
+        shares.append(shared_embedding(plan, training, rows * width))
+    found: tuple[Call, ...] = tuple(call for call in shares if call is not None)
+    return optimizer_calls(plan, training, total, num_tensors=tensors, shares=found)
+
+
+def _boundary(whole: _Whole) -> Operation | None:
+    """Sequences of a micro-batch times what a rank has of them, in activations."""
+    plan, ranks = whole.plan, next_stage(whole.plan)
+    if len(ranks) < 2:
+        return None
+    local = whole.local()
+    message_bytes = weight_type(whole.training).bytes_of(local.own_tokens * local.own_hidden)
+    return collective_operation("send", message_bytes, ranks, local.element, num_groups=plan.ranks_per_stage)

@@ -1,0 +1,147 @@
+"""Objects that ranks tell each other while a program sets itself up, and what a virtual rank answers.
+
+Stages of ``torch.distributed.pipelining`` tell their neighbours the shapes that they will send. A virtual rank
+is alone, so what it sends is kept; where it would receive what has not been sent yet, the capture is given up,
+the sender is captured first, and this rank again (see ``capture_with_messages``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import torch
+from torch import distributed
+from torch.distributed import distributed_c10d
+from torch.distributed.pipelining import schedules, stage
+from torch.distributed.pipelining._utils import InferenceMode, _derive_grad_metas, _DTensorMeta
+
+from perfcast.errors import CaptureError, PerfcastError
+
+Result = TypeVar("Result")
+Messages = dict[tuple[int, int], list[Any]]
+
+
+class MessageMissingError(PerfcastError):
+    """A rank waits for an object that its sender has not sent: the sender is to be captured first."""
+
+    def __init__(self, source: int, destination: int, position: int) -> None:
+        super().__init__(f"rank {destination} waits for object {position} of rank {source}")
+        self.source, self.destination, self.position = source, destination, position
+
+
+def capture_with_messages(
+    rank: int, messages: Messages, capture: Callable[[int, Messages], Result], known: dict[int, Result]
+) -> Result:
+    """Capture a rank, and before it those whose messages it needs.
+
+    Args:
+        messages: What ranks have sent each other; grows.
+        known: Captures by rank; grows.
+
+    Raises:
+        CaptureError: Ranks that wait for each other.
+    """
+    waiting, missing = [rank], set[tuple[int, int, int]]()
+    while waiting:
+        last = waiting[-1]
+        if last in known:
+            waiting.pop()
+            continue
+        try:
+            known[last] = capture(last, messages)
+        except MessageMissingError as error:
+            key = (error.source, error.destination, error.position)
+            if key in missing:
+                raise CaptureError(
+                    f"{error}, which sends none when it is captured by itself: ranks that decide by what "
+                    "they hear from each other cannot be captured one at a time"
+                ) from error
+            missing.add(key)
+            known.pop(error.source, None)
+            waiting.append(error.source)
+    return known[rank]
+
+
+@contextmanager
+def exchanging(messages: Messages) -> Iterator[None]:
+    """Objects are exchanged through ``messages`` inside; gathered and broadcast ones are this rank's own."""
+    exchange = _Exchange(messages)
+    with ExitStack() as stack:
+        for module in (distributed, distributed_c10d):
+            for name in ("send_object_list", "recv_object_list", "all_gather_object", "broadcast_object_list"):
+                stack.enter_context(patch.object(module, name, getattr(exchange, name)))
+        stack.enter_context(patch.object(schedules._PipelineSchedule, "_warmup_p2p", _agree_with_oneself))
+        receive = stage.PipelineStage._recv_meta
+        stack.enter_context(patch.object(stage.PipelineStage, "_recv_meta", _deriving(receive)))
+        yield
+
+
+class _Exchange:
+    """``torch.distributed``'s calls for objects, on a rank that is alone."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._sent, self._received = defaultdict[int, int](int), defaultdict[int, int](int)
+
+    def send_object_list(
+        self, object_list: list[Any], dst: int | None = None, group: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        own, peer = distributed.get_rank(), _global_rank(dst, kwargs.get("group_dst"), group)
+        kept = self._messages.setdefault((own, peer), [])
+        kept[self._sent[peer] :] = [list(object_list)]
+        self._sent[peer] += 1
+
+    def recv_object_list(
+        self, object_list: list[Any], src: int | None = None, group: Any = None, *args: Any, **kwargs: Any
+    ) -> int:
+        own, peer = distributed.get_rank(), _global_rank(src, kwargs.get("group_src"), group)
+        kept, position = self._messages.get((peer, own), []), self._received[peer]
+        if position >= len(kept):
+            raise MessageMissingError(peer, own, position)
+        object_list[:] = kept[position]
+        self._received[peer] += 1
+        return peer
+
+    def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
+        object_list[:] = [obj] * len(object_list)
+
+    def broadcast_object_list(self, object_list: list[Any], *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+def _global_rank(rank: int | None, group_rank: int | None, group: Any) -> int:
+    if rank is not None:
+        return rank
+    if group_rank is None:
+        raise CaptureError("an object is received from any rank; a capture needs to know from which")
+    return distributed.get_global_rank(group or distributed.group.WORLD, group_rank)
+
+
+def _agree_with_oneself(
+    schedule: Any, stages: list[Any], has_backward: bool, p2p_done: bool
+) -> None:
+    """Whether shapes are known beforehand: stages vote, and each is taken to vote like this one's."""
+    for one in stages:
+        if isinstance(one, stage.PipelineStage):
+            needs = InferenceMode.needs_dynamic(one._user_meta, has_backward)
+            one._inference_mode = InferenceMode.DYNAMIC if needs else InferenceMode.STATIC
+
+
+def _deriving(receive: Callable[..., Any]) -> Callable[..., Any]:
+    """Gradients of plain tensors have the tensors' shapes, so that the next stage need not be asked."""
+
+    def receive_or_derive(one: Any, src_stage: int) -> Any:
+        outputs = one._stage_meta.outputs
+        if src_stage != one.stage_index + 1 or any(isinstance(meta, _DTensorMeta) for meta in outputs):
+            return receive(one, src_stage)
+        needed = tuple(
+            _derive_grad_metas((meta,))[0] if meta.requires_grad and torch.is_grad_enabled() else None
+            for meta in outputs
+        )
+        return stage._StageBackwardMeta(backward_metas=needed)
+
+    return receive_or_derive

@@ -1,0 +1,179 @@
+"""``perfcast predict`` of a plan over several devices, as a person meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from perfcast.cli.main import run
+from perfcast.report.plan_step_json import plan_forecast_schema
+
+TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
+COMMON = ("--sequence-length", "32", "--cost-model", "roofline")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY), encoding="utf-8")
+    return str(path)
+
+
+def called(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> tuple[int, str, str]:
+    code = run(["predict", model, *COMMON, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def written(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> dict[str, Any]:
+    code, out, err = called(capsys, model, *arguments, "--json", "-")
+    assert (code, err) == (0, "")
+    data: dict[str, Any] = json.loads(out)
+    jsonschema.validate(data, plan_forecast_schema())
+    return data
+
+
+def test_the_headline_names_model_devices_plan_and_step(tiny: str, capsys: pytest.CaptureFixture[str]):
+    code, out, _ = called(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", "tp=2,pp=2")
+    assert code == 0
+    head = " ".join(out.split("Throughput")[0].split())
+    assert " on 8 × h100-sxm (dgx-h100)" in head
+    assert "dp=2, tp=2, pp=2, sp=1, 8 micro-batches of 1" in head
+    assert "Step" in head
+    for part in ("Where the step goes", "Ranks that differ", "What would help"):
+        assert part in out
+
+
+def test_every_key_of_a_plan_is_taken(tiny: str, capsys: pytest.CaptureFixture[str]):
+    keys = (
+        "tp=2,pp=2,cp=2,dp=2,sp=1,zero=1,recompute=full,schedule=1f1b,order=tp-cp-pp-dp,stages=3/1,"
+        "cp_type=all_gather,shards=2,overlap=tensor+gradients,bucket=25MiB"
+    )
+    plan = written(capsys, tiny, "--cluster", "dgx-h100:16", "--plan", keys)["plan"]
+    assert (plan["order"], plan["stage_layers"]) == ("tp-cp-pp-dp", [3, 1])
+    assert (plan["context_exchange"], plan["num_shards"]) == ("all_gather", 2)
+    assert (plan["overlaps_tensor"], plan["overlaps_gradients"], plan["overlaps_weights"]) == (1, 1, 0)
+    assert plan["bucket_bytes"] == 25 * 2**20
+
+
+def test_without_a_batch_size_four_micro_batches_a_stage_fill_the_pipeline(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", "pp=4,dp=2")
+    assert (data["plan"]["num_micro_batches"], data["global_batch_size"]) == (16, 32)
+    assert any("no --batch-size was given: 32 sequences" in note for note in data["assumptions"])
+
+
+def test_a_stated_batch_is_cut_as_stated(tiny: str, capsys: pytest.CaptureFixture[str]):
+    arguments = ("--cluster", "dgx-h100:8", "--plan", "pp=4", "--batch-size", "16", "--micro-batch-size", "2")
+    data = written(capsys, tiny, *arguments)
+    assert (data["plan"]["micro_batch_size"], data["plan"]["num_micro_batches"]) == (2, 4)
+    assert not any("was given" in note for note in data["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "devices"),
+    [
+        ("--cluster dgx-h100:16 --plan tp=2", 16), ("--cluster dgx-h100 --plan tp=4,dp=4", 16),
+        ("--cluster dgx-h100 --devices 24 --plan tp=2", 24), ("--cluster dgx-h100", 8),
+        ("--device h100-sxm --devices 4 --plan tp=2", 4), ("--device h100-sxm --plan tp=4", 4),
+        ("--cluster dgx-h100:1", 1),
+    ],
+)  # fmt: skip
+def test_devices_are_counted_by_cluster_option_or_plan(
+    tiny: str, arguments: str, devices: int, capsys: pytest.CaptureFixture[str]
+):
+    data = written(capsys, tiny, *arguments.split())
+    assert (data["cluster"], data["num_devices"]) == ("dgx-h100", devices)
+    assert any("no --cluster" in note for note in data["assumptions"]) is ("--cluster" not in arguments)
+
+
+def test_plans_are_in_bf16_unless_another_format_is_asked_for(tiny: str, capsys: pytest.CaptureFixture[str]):
+    assert written(capsys, tiny, "--cluster", "dgx-h100:8")["dtype"] == "bf16"
+    assert written(capsys, tiny, "--cluster", "dgx-h100:8", "--dtype", "fp16")["dtype"] == "fp16"
+
+
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+def test_inference_takes_one_micro_batch_of_each_replica(
+    tiny: str, mode: str, capsys: pytest.CaptureFixture[str]
+):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", "tp=2", "--mode", mode)
+    assert (data["training"], data["global_batch_size"], data["plan"]["num_micro_batches"]) == (None, 4, 1)
+
+
+def test_framework_names_the_program_of_a_training(tiny: str, capsys: pytest.CaptureFixture[str]):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:8", "--framework", "deepspeed", "--plan", "zero=1")
+    assert data["training"]["framework"] == "deepspeed"
+
+
+def test_all_files_are_written(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    paths = {name: tmp_path / f"plan.{name}" for name in ("json", "html", "timeline")}
+    options = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    code, out, _ = called(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", "pp=2", *options)
+    assert code == 0
+    for path in paths.values():
+        assert f"wrote {path}" in out.replace("\n", "") or str(path) in out.replace("\n", "")
+    assert "<h2>Timeline" in paths["html"].read_text(encoding="utf-8")
+    events = json.loads(paths["timeline"].read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X"}
+
+
+def test_a_closed_form_is_near_the_simulation(tiny: str, capsys: pytest.CaptureFixture[str]):
+    arguments = ("--cluster", "dgx-h100:8", "--plan", "pp=2,tp=2")
+    simulated = written(capsys, tiny, *arguments)
+    closed = written(capsys, tiny, *arguments, "--closed-form")
+    assert (simulated["method"], closed["method"]) == ("simulated", "closed_form")
+    assert closed["num_events"] == 0 < simulated["num_events"]
+    assert closed["step_seconds"] == pytest.approx(simulated["step_seconds"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("", "give --device NAME, or --cluster NAME:N"),
+        ("--devices 8", "give --cluster NAME:N, or --device NAME"),
+        ("--device t4 --devices 8", "no cluster of t4 is known"),
+        ("--device a100-sxm-80gb --cluster dgx-h100:8", "has h100-sxm, not --device a100-sxm-80gb"),
+        ("--cluster dgx-h100:8 --devices 16", "--cluster dgx-h100:8, but --devices 16"),
+        ("--cluster dgx-h100:12", "12 is no multiple of it"),
+        ("--cluster dgx-h10:8", "Did you mean"),
+        ("--cluster dgx-h100:8 --plan tp=3", "8 devices are no multiple of tp · pp · cp = 3"),
+        ("--cluster dgx-h100:8 --plan dp=3,tp=2", "dp=3 · tp · pp · cp = 6, but there are 8 devices"),
+        ("--cluster dgx-h100:8 --plan tp=8", "tp=8 does not divide 4 attention heads"),
+        ("--cluster dgx-h100:8 --plan pp=8", "pp=8"),
+        ("--cluster dgx-h100:8 --plan pp=2,stages=1/2/1", "layers of 3 stages for pp=2"),
+        ("--cluster dgx-h100:8 --plan pp=2,stages=1/2", "3 layers; the model has 4"),
+        ("--cluster dgx-h100:8 --plan overlap=tensors", "unknown overlap 'tensors'. Did you mean tensor?"),
+        ("--cluster dgx-h100:8 --plan bucket=lots", "bucket=lots"),
+        ("--cluster dgx-h100:8 --plan capacity=much", "capacity=much: not a number"),
+        ("--cluster dgx-h100:8 --plan order=tp-dp", "unknown order"),
+        ("--cluster dgx-h100:8 --batch-size 9", "batch size 9 is no multiple of dp=8"),
+        ("--cluster dgx-h100:8 --batch-size 0", "--batch-size 0"),
+        ("--cluster dgx-h100:8 --devices 0", "--devices 0"),
+        ("--cluster dgx-h100:8 --dtype fp9", "fp9"),
+        ("--cluster dgx-h100:8 --mode serve", "train, prefill, decode"),
+        ("--cluster dgx-h100:8 --compile", "--compile: of one device"),
+        ("--cluster dgx-h100:8 --framework megatro", "Did you mean megatron"),
+        ("--cluster dgx-h100:8 --mode decode --attention eager", "fused attention"),
+        ("--cluster dgx-h100:8 --closed-form --stragglers lognormal:0.02", "--closed-form knows no"),
+        ("--cluster dgx-h100:8 --stragglers lognorml:0.02", "Did you mean lognormal"),
+        ("--device t4 --closed-form", "of a plan over several devices"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_line(
+    tiny: str, arguments: str, says: str, capsys: pytest.CaptureFixture[str]
+):
+    code, out, err = called(capsys, tiny, *arguments.split())
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len([line for line in err.splitlines() if line.startswith(("error", "Error"))]) == 1
+
+
+def test_a_program_says_how_to_run_it_in_parallel(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, _, err = called(capsys, f"{tmp_path}/model.py:build", "--cluster", "dgx-h100:8")
+    assert code == 2
+    assert "not a program" in err

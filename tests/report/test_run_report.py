@@ -1,0 +1,63 @@
+import io
+import json
+import math
+
+import pytest
+from rich.console import Console
+
+from made_up_steps import step_forecast
+from perfcast.catalog.devices import load_device
+from perfcast.prediction.run import RunForecast, RunRequest, forecast_run
+from perfcast.report.html import page
+from perfcast.report.run_html import run_section
+from perfcast.report.run_json import run_to_dict
+from perfcast.report.run_text import print_run, run_parts
+
+
+def made_up_run(**request: object) -> RunForecast:
+    asked = RunRequest(tokens=1e12, **request)  # type: ignore[arg-type]
+    return forecast_run(step_forecast(), asked, load_device("h100-sxm"), 10**13)
+
+
+def text_of(run: RunForecast) -> str:
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    print_run(run, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_text_has_days_device_hours_energy_and_dollars() -> None:
+    text = text_of(made_up_run(dollars_per_device_hour=2.0, is_asynchronous=True))
+    for words in (
+        "days",
+        "Device-hours",
+        "Goodput",
+        "Wh of the site",
+        "dollars",
+        "beside the steps",
+        "MegaScale",
+    ):
+        assert words in text
+
+
+def test_without_a_price_the_text_says_how_to_give_one() -> None:
+    assert "no price given (--price)" in text_of(made_up_run())
+
+
+def test_the_parts_shown_add_up_to_the_run() -> None:
+    run = made_up_run()
+    assert sum(seconds for _, seconds in run_parts(run)) == pytest.approx(run.seconds)
+
+
+def test_json_knows_no_infinity() -> None:
+    run = made_up_run(between_interruptions_seconds=math.inf)
+    data = json.loads(json.dumps(run_to_dict(run), allow_nan=False))
+    assert data["between_interruptions_seconds"] is None
+    assert data["goodput"] == run.goodput
+    assert data["checkpoints"]["num_bytes"] == 10**13
+
+
+def test_the_page_shows_where_the_time_goes() -> None:
+    html = page("run", [run_section(made_up_run(dollars_per_device_hour=2.0))])
+    assert "figure-run" in html
+    assert "The whole run" in html
