@@ -6,23 +6,23 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime, Span
-from perfcast.report.plan_step_figures import (
-    CAUSE_COLOURS,
-    MAX_PIECES,
-    MAX_RANKS,
-    merge_spans,
-    plot_ranks,
-    plot_timeline,
-    spread_evenly,
-)
+from perfcast.report.plan_step_figures import CAUSE_COLOURS, MAX_RANKS, plot_ranks, spread_evenly
 from perfcast.report.plan_step_html import render_plan_forecast_html
 from perfcast.report.plan_step_json import plan_forecast_schema, plan_forecast_to_dict
 from perfcast.report.plan_step_text import CAUSE_WORDS, busy_exposed_waiting, print_plan_forecast
+from perfcast.report.plan_step_timeline import (
+    MAX_PIECES,
+    NUM_BINS,
+    longest_looks,
+    merge_spans,
+    plot_timeline,
+)
 from plan_forecasts import plan_forecast, spans, step_time
 
 HOSTILE = "<script>alert(1)</script>[red]"
@@ -140,14 +140,27 @@ def test_neighbours_that_look_alike_are_one_piece_and_micro_batches_stay_apart()
     assert (piece.start_seconds, piece.end_seconds) == (0.0, pytest.approx(9e-4))
 
 
-def test_pieces_are_few_enough_to_draw():
-    many = [
-        Span(0, "compute", f"layer {i}", i * 1e-3, i * 1e-3 + 5e-4, micro_batch=i)
-        for i in range(2 * MAX_PIECES)
-    ]
-    pieces = merge_spans(many, {(0, True): 0}, 2e-3 * MAX_PIECES)
-    assert 0 < len(pieces) <= MAX_PIECES
-    assert max(piece.end_seconds for piece in pieces) == many[-1].end_seconds
+def test_too_many_pieces_become_a_picture_of_bins():
+    count = 2 * MAX_PIECES
+    many = tuple(
+        Span(rank, "compute", "forward", (i + 0.1) * 0.01 / count, (i + 1) * 0.01 / count, micro_batch=i)
+        for i in range(count) for rank in (0, 4)
+    )  # fmt: skip
+    figure = plot_timeline(plan_forecast(time=replace(step_time(), spans=many)))
+    assert (figure.data[0].type, [trace.name for trace in figure.data[1:]]) == ("heatmap", ["compute"])
+    assert np.array(figure.data[0].z, dtype=float)[0].tolist() == [0] * NUM_BINS
+
+
+def test_a_bin_shows_what_takes_most_of_it():
+    half = 0.01 / NUM_BINS / 2
+    short = [
+        Span(0, "compute", "layer forward", 0.0, 0.8 * half), Span(0, "compute", "backward", half, 2 * half),
+        Span(0, "compute", "layer forward", 2 * half, 2.9 * half), Span(0, "data", "gather", 0.005, 0.01, "data"),
+    ]  # fmt: skip
+    compute, exchange = longest_looks(short, {(0, True): 0, (0, False): 1}, 0.01)
+    assert compute[:3].tolist() == [1, -1, -1]
+    assert (exchange[: NUM_BINS // 2 - 1] == -1).all()
+    assert (exchange[NUM_BINS // 2 :] == 1 + CAUSES.index("data")).all()
 
 
 def test_of_many_ranks_the_first_and_the_last_are_shown():

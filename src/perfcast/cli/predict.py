@@ -8,9 +8,19 @@ import click
 
 from perfcast.cli.options import output_options, request_options, workload_options
 from perfcast.cli.plan import is_one_device, parse_plan
+from perfcast.cli.run_options import run_options
 
 if TYPE_CHECKING:
+    from perfcast.core.step_forecast import PlanForecast
     from perfcast.cost.model import CostModel
+
+Paths = tuple[str | None, str | None, str | None]
+
+
+_OF_A_RUN = (
+    "tokens", "mtbf", "restart", "checkpoint_interval", "checkpoint_bandwidth", "async_checkpoint", "pue",
+    "price",
+)  # fmt: skip
 
 
 @click.command()
@@ -28,14 +38,12 @@ if TYPE_CHECKING:
 @click.option("--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's.")
 @click.option("--closed-form", is_flag=True, help="Under a plan: formulas of the pipeline, not its events.")
 @click.option("--stragglers", metavar="SPEC", help="Under a plan: how ranks differ, such as lognormal:0.02.")
+@run_options
 @output_options(html=True, timeline=True)
 def predict(
     model: str,
     device: str | None,
     cluster: str | None,
-    cost_model: str | None,
-    framework: str | None,
-    weights: str | None,
     world_size: int | None,
     closed_form: bool,
     stragglers: str | None,
@@ -49,66 +57,73 @@ def predict(
     MODEL is a catalog name, a Hugging Face config.json or its folder, or FILE.py:FUNCTION, where the
     function returns a module and its example inputs. Plans (--cluster, or --devices with --plan) are of
     transformers. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
-    --world-size, and runs as it is written.
+    --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end.
     """
     from perfcast.files import check_writable
 
-    for path in (json_path, html, timeline):
+    paths = (json_path, html, timeline)
+    for path in paths:
         check_writable(path)
+    of_run = {name: options.pop(name) for name in _OF_A_RUN}
+    keys = parse_plan(options["plan"])
     with_spans = bool(html or timeline)
     if world_size is not None:
-        from perfcast.cli.predict_plan import write_plan_forecast
         from perfcast.cli.predict_program import forecast_program
 
-        if closed_form or stragglers:
-            raise click.UsageError("--closed-form and --stragglers are of a plan, not of --world-size")
-        program = forecast_program(
-            model,
-            device,
-            cluster,
-            world_size,
-            cost_model,
-            framework,
-            weights,
-            with_spans=with_spans,
-            **options,
-        )
-        write_plan_forecast(program, json_path, html, timeline)
-        return
-    keys = parse_plan(options["plan"])
-    if cluster is not None or not is_one_device(keys, options["devices"]):
-        from perfcast.cli.predict_plan import forecast_plan, write_plan_forecast
+        _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan, not of --world-size")
+        program = forecast_program(model, device, cluster, world_size, with_spans=with_spans, **options)
+        _write(program, of_run, paths)
+    elif cluster is not None or not is_one_device(keys, options["devices"]):
+        from perfcast.cli.predict_plan import forecast_plan
 
         forecast = forecast_plan(
-            model, device, cluster, keys, cost_model, framework, weights,
+            model, device, cluster, keys,
             closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, **options,
         )  # fmt: skip
-        write_plan_forecast(forecast, json_path, html, timeline)
-        return
-    if device is None:
-        raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
-    if closed_form or stragglers:
-        raise click.UsageError("--closed-form and --stragglers are of a plan over several devices")
-    _predict_one_device(
-        model, device, cost_model, framework, weights, (json_path, html, timeline), request_options(**options)
-    )
+        _write(forecast, of_run, paths)
+    else:
+        _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan over several devices")
+        _refuse({"--tokens": of_run["tokens"]}, "of a plan; one device is --cluster NAME:1")
+        if device is None:
+            raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
+        _predict_one_device(model, device, paths, **options)
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise click.UsageError(f"{', '.join(names)}: {why}")
+
+
+def _write(forecast: PlanForecast, of_run: dict[str, Any], paths: Paths) -> None:
+    from perfcast.cli.predict_plan import write_plan_forecast
+    from perfcast.cli.run_options import build_run_request
+
+    request = build_run_request(forecast.device, **of_run)
+    run = None
+    if request is not None:
+        from perfcast.prediction.run import predict_run
+
+        run = predict_run(forecast, request)
+    write_plan_forecast(forecast, run, *paths)
 
 
 def _predict_one_device(
     model: str,
     device: str,
+    paths: Paths,
+    *,
     cost_model: str | None,
     framework: str | None,
     weights: str | None,
-    paths: tuple[str | None, str | None, str | None],
-    options: dict[str, Any],
+    **options: Any,
 ) -> None:
     from perfcast.prediction import predict as forecast_step
 
     json_path, html, timeline = paths
     pricing = find_cost_model(cost_model, device)
     forecast = forecast_step(
-        model, device, cost_model=pricing, framework=framework, weights=weights, **options
+        model, device, cost_model=pricing, framework=framework, weights=weights, **request_options(**options)
     )
     if json_path:
         from perfcast.report.json_format import forecast_to_dict, write_json

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perfcast.core.step_forecast import PlanForecast
     from perfcast.core.training import Training
     from perfcast.cost.model import CostModel
+    from perfcast.prediction.run import RunForecast
 
 _DEFAULT_DTYPE = "bf16"
 
@@ -25,10 +26,10 @@ def forecast_plan(
     device: str | None,
     cluster: str | None,
     keys: dict[str, str],
+    *,
     cost_model: str | None,
     framework: str | None,
     weights: str | None,
-    *,
     closed_form: bool,
     stragglers: str | None,
     with_spans: bool,
@@ -41,10 +42,9 @@ def forecast_plan(
         UsageError: Options of a captured model, or a timeline of a closed form.
     """
     from perfcast.prediction.plan_step import predict_plan
+    from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse_what_plans_ignore(options)
-    if closed_form and stragglers:
-        raise click.UsageError("--closed-form knows no --stragglers")
     target, notes = _choose_cluster(cluster, device, keys, options["devices"])
     plan, more = _choose_plan(keys, target.num_devices, options)
     training = None
@@ -61,7 +61,7 @@ def forecast_plan(
         sequence_length=options["sequence_length"],
         cost_model=choose_cost_model(cost_model, target.device, framework, weights),
         method="closed_form" if closed_form else "simulated",
-        stragglers=stragglers,
+        stragglers=parse_slowdowns(stragglers) if stragglers else None,
         with_spans=with_spans and not closed_form,
         notes=(*notes, *more),
     )
@@ -149,30 +149,38 @@ def choose_cost_model(name: str | None, device: str, framework: str | None, weig
 
 
 def write_plan_forecast(
-    forecast: PlanForecast, json_path: str | None, html: str | None, timeline: str | None
+    forecast: PlanForecast,
+    run: RunForecast | None,
+    json_path: str | None,
+    html: str | None,
+    timeline: str | None,
 ) -> None:
-    """Files as asked for; the text unless JSON takes standard output."""
+    """Files as asked for; the text unless JSON takes standard output.
+
+    Args:
+        run: The whole run, where one was asked for.
+    """
     from perfcast.report.json_format import write_json
 
     if json_path:
         from perfcast.report.plan_step_json import plan_forecast_to_dict
 
-        write_json(plan_forecast_to_dict(forecast), json_path)
+        write_json(plan_forecast_to_dict(forecast, run), json_path)
     if html:
         from perfcast.files import write_text_atomically
         from perfcast.report.plan_step_html import render_plan_forecast_html
 
-        write_text_atomically(html, render_plan_forecast_html(forecast))
+        write_text_atomically(html, render_plan_forecast_html(forecast, run))
     if timeline:
         from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
 
-        write_json(plan_forecast_to_trace_events(forecast), timeline)
+        write_json(plan_forecast_to_trace_events(forecast), timeline, indent=None)
     if json_path != "-":
         from rich.console import Console
 
         from perfcast.report.plan_step_text import print_plan_forecast
 
         console = Console(highlight=False)
-        print_plan_forecast(forecast, console)
+        print_plan_forecast(forecast, console, run)
         for path in filter(None, (json_path, html, timeline)):
             console.print(f"wrote {path}", markup=False)

@@ -19,10 +19,10 @@ def forecast_program(
     device: str | None,
     cluster: str | None,
     world_size: int,
+    *,
     cost_model: str | None,
     framework: str | None,
     weights: str | None,
-    *,
     with_spans: bool,
     **options: Any,
 ) -> PlanForecast:

@@ -89,23 +89,27 @@ def build_run_request(
         if idle:
             raise InputError(f"{', '.join(idle)}: of a whole run; give its --tokens")
         return None
-    rule = checkpoint_interval if checkpoint_interval in _RULES else None
-    minutes = None if checkpoint_interval is None or rule else checkpoint_interval
+    rule, interval = _interval(checkpoint_interval)
     dollars, source = (None, "") if price is None else read_price(price, device)
     return RunRequest(
         tokens=tokens,
         between_interruptions_seconds=_hours(mtbf),
         restart_seconds=None if restart is None else restart * MINUTE,
-        checkpoint_interval_seconds=None
-        if minutes is None
-        else MINUTE * _number("--checkpoint-interval", minutes),
-        checkpoint_rule=rule or _RULES[0],
+        checkpoint_interval_seconds=interval,
+        checkpoint_rule=rule,
         checkpoint_bytes_per_second=None if checkpoint_bandwidth is None else checkpoint_bandwidth * GIGA,
         is_asynchronous=async_checkpoint,
         pue=pue,
         dollars_per_device_hour=dollars,
         price_source=source,
     )
+
+
+def _interval(text: str | None) -> tuple[str, float | None]:
+    """A rule, and seconds where a number of minutes is given."""
+    if text is None or text in _RULES:
+        return text or _RULES[0], None
+    return _RULES[0], MINUTE * _number("--checkpoint-interval", text)
 
 
 def read_price(text: str, device: str) -> tuple[float, str]:

@@ -46,22 +46,24 @@ class Options:
 @click.option(
     "--leave-out",
     multiple=True,
-    metavar="DEVICE",
-    help="Train 'learned' without its die, score only that; may be repeated, each in turn; 'each': all.",
+    metavar="NAME",
+    help="Train 'learned' without its die, score only that; may be repeated, each in turn; 'each': all. "
+    "published: choose constants without a source.",
 )
 @click.option("--by", type=click.Choice(["die", "architecture"]), default="die", show_default=True)
 @click.option("--train-data", multiple=True, metavar="DIR", help="With --leave-out: more to train on.")
 @click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
 @click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
-@click.option("--write-spread", metavar="FILE", help="local, memory: fit the shipped file anew.")
+@click.option("--write-spread", metavar="FILE", help="local, memory, published: fit the shipped file anew.")
 @output_options(html=False, timeline=False)
 def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
     collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
-    peaks of training runs, and which runs fitted) or 'collectives' (measured collectives of many systems).
+    peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems) or
+    'published' (step times of published training runs).
     """
     from perfcast.files import check_writable
 
@@ -174,12 +176,40 @@ def _memory(options: Options) -> None:
     _write(result, options, console)
 
 
+def _published(options: Options) -> None:
+    if options.train_data or options.weights:
+        raise InputError("suite 'published' trains nothing; it takes no --train-data and no --weights")
+    from rich.console import Console
+    from rich.progress import track
+
+    from perfcast.report.published import print_published
+    from perfcast.validate import published
+
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    places, quiet = [Path(place) for place in options.data], Console(stderr=True)
+    if options.write_spread:
+        published.write_constants(places, Path(options.write_spread), _say)
+        console.print(f"wrote {options.write_spread}", markup=False)
+        return
+    result = published.validate_published(
+        places,
+        options.predictors,
+        max_rows=options.max_rows,
+        leave_out=options.leave_out,
+        say=_say,
+        track=lambda items, words: track(items, description=words, console=quiet, transient=True),
+    )
+    print_published(result.summary, console)
+    _write(result, options, console)
+
+
 _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
     "neusight": _neusight,
     "collectives": _collectives,
     "memory": _memory,
+    "published": _published,
 }
 
 

@@ -22,7 +22,14 @@ def host_update(num_elements: int, read: tuple[DType, ...], written: tuple[DType
     outputs = tuple(TensorType((num_elements,), dtype) for dtype in written)
     traffic = sum(t.num_bytes for t in (*inputs, *outputs))
     return Operation(
-        OperationKind.OPTIMIZER, UPDATE_ON_HOST, inputs, outputs, DType.FP32, num_elements, num_elements, traffic
+        OperationKind.OPTIMIZER,
+        UPDATE_ON_HOST,
+        inputs,
+        outputs,
+        DType.FP32,
+        num_elements,
+        num_elements,
+        traffic,
     )
 
 

@@ -99,8 +99,7 @@ def split_layers(num_layers: int, num_stages: int) -> tuple[int, ...]:
     """
     if num_layers < num_stages:
         raise PlanError(f"pp={num_stages} stages need at least as many layers; the model has {num_layers}")
-    each, more = divmod(num_layers, num_stages)
-    return tuple(each + (stage < more) for stage in range(num_stages))
+    return split_evenly(num_layers, num_stages)
 
 
 def balance_layers(model: Transformer, num_stages: int) -> tuple[int, ...]:
@@ -142,9 +141,18 @@ def layers_of_parts(model: Transformer, plan: Plan, *, balances_head: bool = Fal
         raise PlanError(f"stages of {terms} = {sum(stated)} layers; the model has {model.num_layers}")
     if len(stated) == stages * chunks:
         return stated
-    if any(count % chunks for count in stated):
-        raise PlanError(f"vp={chunks} chunks do not divide stages of {', '.join(map(str, stated))} layers")
-    return tuple(count // chunks for count in stated) * chunks
+    cut = [split_evenly(count, chunks) for count in stated]
+    return tuple(cut[stage][chunk] for chunk in range(chunks) for stage in range(stages))
+
+
+def split_evenly(count: int, parts: int) -> tuple[int, ...]:
+    """Equal, or one more in the first ones.
+
+    >>> split_evenly(7, 3)
+    (3, 2, 2)
+    """
+    each, more = divmod(count, parts)
+    return tuple(each + (part < more) for part in range(parts))
 
 
 def layers_of_stages(model: Transformer, plan: Plan, *, balances_head: bool = False) -> tuple[int, ...]:

@@ -11,9 +11,11 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks, message_bytes, num_groups
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.core.host import uses_host
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import collective_table
+from perfcast.cost.host_link import price_on_host
 from perfcast.cost.model import CostModel, Estimates
 from perfcast.errors import PlanError
 
@@ -34,14 +36,19 @@ class Prices:
 def price_operations(
     operations: Sequence[Operation], device: Device, cost_model: CostModel, cluster: Cluster | None = None
 ) -> Prices:
-    """Price each operation once: kernels by the cost model, collectives by the cluster's links.
+    """Price each operation once: kernels by the cost model, collectives by the cluster's links, copies to the
+    host and updates there by the host's.
 
     Raises:
-        PlanError: A collective between devices without a cluster, or a group that does not lie in it.
+        PlanError: A collective between devices without a cluster, or a group that does not lie in it; a
+            device of whose host nothing is known.
     """
-    kernels = [o for o in operations if o.kind is not OperationKind.COLLECTIVE]
+    local = [o for o in operations if o.kind is not OperationKind.COLLECTIVE]
+    kernels, hosted = [o for o in local if not uses_host(o)], [o for o in local if uses_host(o)]
     exchanges = [o for o in operations if o.kind is OperationKind.COLLECTIVE]
     priced = [(kernels, cost_model.estimate(kernels, device))] if kernels else []
+    if hosted:
+        priced.append((hosted, price_on_host(hosted, device)))
     if exchanges:
         if cluster is None:
             raise PlanError(

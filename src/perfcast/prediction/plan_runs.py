@@ -28,7 +28,7 @@ Runs = Mapping[tuple[Operation, Stream], float]
 
 
 def count_runs(work: StepWork, stage: int) -> Runs:
-    """Runs of each operation on each stream in a step of a rank of ``stage``, without sends between stages."""
+    """Runs of each operation on each stream in a step of a rank of ``stage``; no sends of stages."""
     runs: dict[tuple[Operation, Stream], float] = defaultdict(float)
 
     def add(calls: Calls, times: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
@@ -13,9 +15,9 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel, KnowsHost
-from perfcast.cost.prices import price_operations
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_assumptions import list_plan_assumptions
+from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.plan_runs import count_runs, relative_interval, seconds_by_provenance
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.plan_work import (
@@ -27,6 +29,9 @@ from perfcast.prediction.plan_work import (
 )
 from perfcast.prediction.reliefs import Scenario, find_reliefs
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
+
+if TYPE_CHECKING:
+    from perfcast.simulate.stragglers import Slowdowns
 
 
 def predict_plan(
@@ -40,7 +45,7 @@ def predict_plan(
     sequence_length: int | None = None,
     cost_model: str | CostModel | None = None,
     method: str = "simulated",
-    stragglers: object | None = None,
+    stragglers: Slowdowns | None = None,
     with_spans: bool = False,
     reliefs: bool = True,
     memory: bool = True,
@@ -92,11 +97,11 @@ def make_timer(facts: StepFacts, cost_model: CostModel, method: str, constants: 
     if facts.training is not None:
         name = facts.training.framework
         return Timer(
-            method, constants.launch_seconds[name], constants.fixed_seconds.get(name, 0.0),
+            method, facts.mode, constants.launch_seconds[name], constants.fixed_seconds.get(name, 0.0),
             constants.interval_widening,
         )  # fmt: skip
     host_seconds = cost_model.host_seconds if isinstance(cost_model, KnowsHost) else 0.0
-    return Timer(method, host_seconds, 0.0, constants.interval_widening)
+    return Timer(method, facts.mode, host_seconds, 0.0, constants.interval_widening)
 
 
 def forecast_work(
@@ -108,7 +113,7 @@ def forecast_work(
     timer: Timer,
     *,
     memory: PlanMemory | None = None,
-    stragglers: object | None = None,
+    stragglers: Slowdowns | None = None,
     with_spans: bool = False,
     reliefs: bool = True,
     notes: tuple[str, ...] = (),
@@ -118,18 +123,21 @@ def forecast_work(
     Raises:
         PlanError: A group that does not lie in the cluster; a precision that the device lacks.
     """
-    prices = price_operations(work.operations(), device, cost_model, cluster)
+    prices = price_step(work.operations(), device, cluster, cost_model, facts.training)
     time = timer.time(work, prices.seconds, with_spans=with_spans)
     busiest = time.ranks[0]
     runs = count_runs(work, busiest.stage)
     low, high = relative_interval(runs, prices, busiest, timer.interval_widening)
+    effect = None
+    if stragglers is not None:
+        effect = timer.stragglers(work, prices.seconds, stragglers, time.step_seconds)
     found: tuple[Relief, ...] = ()
     if reliefs:
         scenario = Scenario(
             work, device, prices.seconds, timer,
-            lambda operations, other: price_operations(operations, other, cost_model, cluster).seconds,
+            lambda calls, other: price_step(calls, other, cluster, cost_model, facts.training).seconds,
         )  # fmt: skip
-        found = find_reliefs(scenario, time)
+        found = find_reliefs(scenario, time, effect)
     return PlanForecast(
         model=facts.model, cluster=cluster.name, device=device.name, num_devices=cluster.num_devices,
         mode=facts.mode, method=timer.method, plan=facts.plan, training=facts.training, dtype=facts.dtype,
@@ -137,7 +145,7 @@ def forecast_work(
         step_seconds_low=low * time.step_seconds, step_seconds_high=high * time.step_seconds,
         num_tokens=work.num_tokens, flops=work.flops, recompute_flops=work.recompute_flops,
         peak_flops_per_second=device.peak_flops_per_second(DTYPES_BY_LABEL[facts.dtype], matrix_units=True),
-        parameter_count=facts.parameter_count, memory=memory, reliefs=found,
+        parameter_count=facts.parameter_count, memory=memory, stragglers=effect, reliefs=found,
         seconds_by_provenance=seconds_by_provenance(runs, prices),
         assumptions=(
             *list_plan_assumptions(work, facts, cluster, device, cost_model, timer, memory), *notes

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import StepTime
+from perfcast.core.step_forecast import StepTime, StragglerEffect
 from perfcast.core.work import StepWork
 from perfcast.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from perfcast.simulate.stragglers import Slowdowns
 
 METHODS = ("simulated", "closed_form")
 Seconds = Mapping[Operation, float]
@@ -20,12 +24,14 @@ class Timer:
 
     Attributes:
         method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
+        mode: 'train', 'prefill' or 'decode'.
         launch_seconds: Of the host from one kernel to the next.
         fixed_seconds: Of every step, beside its work; counted as 'other'.
         interval_widening: Factor on the half-widths of the step's interval.
     """
 
     method: str
+    mode: str
     launch_seconds: float
     fixed_seconds: float = 0.0
     interval_widening: float = 1.0
@@ -34,17 +40,69 @@ class Timer:
         if self.method not in METHODS:
             raise UnknownNameError("method", self.method, METHODS, f"Known: {', '.join(METHODS)}.")
 
-    def time(self, work: StepWork, seconds: Seconds, *, with_spans: bool = False) -> StepTime:
-        """The step and where its time goes."""
+    def time(
+        self,
+        work: StepWork,
+        seconds: Seconds,
+        *,
+        stage_slowdowns: Sequence[float] | None = None,
+        with_spans: bool = False,
+    ) -> StepTime:
+        """The step and where its time goes.
+
+        Args:
+            stage_slowdowns: Factor on each stage's compute; None: as priced.
+        """
+        from perfcast.simulate.closed_form.step import closed_form_step
+        from perfcast.simulate.inference import simulate_serving
         from perfcast.simulate.training import simulate_step
 
+        launch_seconds, slowdown = self.launch_seconds, slowdown_beside()
         if self.method == "closed_form":
-            from perfcast.simulate.training import closed_form_step
-
-            time = closed_form_step(work, seconds, launch_seconds=self.launch_seconds)
+            time = closed_form_step(
+                work, seconds, launch_seconds=launch_seconds, slowdown=slowdown,
+                rank_slowdowns=stage_slowdowns,
+            )  # fmt: skip
+        elif self.mode == "train":
+            time = simulate_step(
+                work, seconds, launch_seconds=launch_seconds, slowdown=slowdown,
+                rank_slowdowns=stage_slowdowns, with_spans=with_spans,
+            )  # fmt: skip
         else:
-            time = simulate_step(work, seconds, launch_seconds=self.launch_seconds, with_spans=with_spans)
+            time = simulate_serving(
+                work, seconds, is_decode=self.mode == "decode", launch_seconds=launch_seconds,
+                slowdown=slowdown, with_spans=with_spans,
+            )  # fmt: skip
         return _lengthened(time, self.fixed_seconds)
+
+    def stragglers(
+        self, work: StepWork, seconds: Seconds, slowdowns: Slowdowns, step_seconds: float
+    ) -> StragglerEffect:
+        """The step over draws of all ranks' slowdowns.
+
+        Draws are played by formula; each is taken relative to the formula's step without stragglers.
+
+        Args:
+            step_seconds: Of the step without stragglers, as ``time`` has it.
+        """
+        from perfcast.simulate.closed_form.step import closed_form_step
+        from perfcast.simulate.stragglers import straggler_effect
+
+        launch_seconds, slowdown = self.launch_seconds, slowdown_beside()
+        even = closed_form_step(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
+        effect = straggler_effect(work, seconds, slowdowns, launch_seconds=launch_seconds, slowdown=slowdown)
+        ratio = (step_seconds - self.fixed_seconds) / even.step_seconds
+        names = ("mean_seconds", "p50_seconds", "p95_seconds", "p99_seconds")
+        scaled = {name: ratio * getattr(effect, name) + self.fixed_seconds for name in names}
+        return replace(effect, **scaled)
+
+
+def slowdown_beside() -> tuple[float, float]:
+    """Factors on compute and on exchanges while both run on a device."""
+    from perfcast.cost.collective.constants import load_constants
+
+    figures = load_constants()
+    return figures.compute_slowdown, figures.communication_slowdown
 
 
 def _lengthened(time: StepTime, seconds: float) -> StepTime:

@@ -1,12 +1,12 @@
 """What would help, and by how much: each bound of a step relaxed in turn, everything else unchanged.
 
 A relaxed step is timed again by the method that timed the step itself, so that what hides behind something
-else saves nothing.
+else saves nothing; a step of many events by the closed form, as a share of the closed form's own step.
 
     network      an axis' exchanges take no time
     host         kernels are issued at no cost
     bubble       no stage waits for another: the busiest stage's own time is the step
-    balance      every stage takes the mean of all stages' own times
+    balance      a micro-batch takes the mean of all stages' times on each of them
     recompute    what the forward did is kept, whatever memory that takes
     arithmetic, memory    a device of twice the peak rate, or twice the bandwidth
 """
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import RankTime, Relief, StepTime
+from perfcast.core.step_forecast import RankTime, Relief, StepTime, StragglerEffect
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.prediction.plan_timer import Seconds, Timer
 
@@ -34,8 +34,12 @@ _AXES = {
     Stream.COPY: "copies to and from the host take no time",
 }
 _NOT_BUSY = ("bubble", "straggler")
+_COMPUTE = ("compute", "recompute")
+_OF_MICRO_BATCHES = (*_COMPUTE, "tensor", "context", "expert", "host")
 #: Savings below this share of the step say nothing.
 _LEAST_SHARE = 1e-4
+#: Of a simulation that is run again for every bound.
+_MOST_EVENTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,28 @@ class Scenario:
     price: Price
 
 
-def find_reliefs(scenario: Scenario, base: StepTime) -> tuple[Relief, ...]:
+def find_reliefs(
+    scenario: Scenario, base: StepTime, stragglers: StragglerEffect | None = None
+) -> tuple[Relief, ...]:
     """Every bound that costs time, the most first.
 
     Args:
         base: The step as it is.
+        stragglers: What differing ranks make of it; their relief is that of the mean step.
     """
+    timer, whole = scenario.timer, base
+    if base.num_events > _MOST_EVENTS:
+        timer = replace(timer, method="closed_form")
+        whole = timer.time(scenario.work, scenario.seconds)
     before = base.step_seconds
-    found = (
-        Relief(name, seconds, before - seconds)
-        for name, seconds in _relaxed(scenario, base)
-        if before - seconds > _LEAST_SHARE * before
-    )
+    found = []
+    if stragglers is not None:
+        saved = stragglers.mean_seconds - before
+        found.append(Relief("all ranks are equally fast (of the mean step with stragglers)", before, saved))
+    for name, seconds in _relaxed(replace(scenario, timer=timer), whole):
+        relaxed = before * seconds / whole.step_seconds
+        if before - relaxed > _LEAST_SHARE * before:
+            found.append(Relief(name, relaxed, before - relaxed))
     return tuple(sorted(found, key=lambda relief: -relief.saved_seconds))
 
 
@@ -85,24 +99,34 @@ def _relaxed(scenario: Scenario, base: StepTime) -> Iterator[tuple[str, float]]:
         yield "all exchanges take no time", timed(seconds=_without(seconds, everything))
     if timer.launch_seconds:
         yield "the host is never late", timed(timer=replace(timer, launch_seconds=0.0))
-    yield from _relaxed_pipeline(base)
+    if len(work.stages) > 1:
+        yield "no stage waits for another (no bubble)", max(map(busy_seconds, base.ranks))
+        even = timer.time(work, seconds, stage_slowdowns=balancing_slowdowns(base))
+        yield "all stages take equally long", even.step_seconds
     if any(call.is_recomputed for layer in work.layers for call in layer.backward):
         yield "nothing is computed twice", timed(work=without_recomputation(work))
     for name, device in _better_devices(scenario.device):
         yield name, timed(seconds=scenario.price(work.operations(), device))
 
 
-def _relaxed_pipeline(base: StepTime) -> Iterator[tuple[str, float]]:
-    busy = [_busy_seconds(rank) for rank in base.ranks]
-    if len({rank.stage for rank in base.ranks}) < 2:
-        return
-    yield "no stage waits for another (no bubble)", max(busy)
-    counts = [rank.num_equal for rank in base.ranks]
-    mean = sum(b * n for b, n in zip(busy, counts, strict=True)) / sum(counts)
-    yield "all stages take equally long", base.step_seconds * mean / max(busy)
+def balancing_slowdowns(base: StepTime) -> list[float]:
+    """Of each stage, the factor on its compute with which micro-batches take equally long on all."""
+    ranks = sorted(base.ranks, key=lambda rank: rank.stage)
+
+    def total(rank: RankTime, causes: Sequence[str]) -> float:
+        return sum(rank.seconds_by_cause.get(cause, 0.0) for cause in causes)
+
+    works = [total(rank, _OF_MICRO_BATCHES) for rank in ranks]
+    mean = sum(works) / len(works)
+    computes = [total(rank, _COMPUTE) for rank in ranks]
+    return [
+        max(1 + (mean - work) / compute, 0.0) if compute else 1.0
+        for work, compute in zip(works, computes, strict=True)
+    ]
 
 
-def _busy_seconds(rank: RankTime) -> float:
+def busy_seconds(rank: RankTime) -> float:
+    """What a rank does or waits for on its own account."""
     return sum(seconds for cause, seconds in rank.seconds_by_cause.items() if cause not in _NOT_BUSY)
 
 

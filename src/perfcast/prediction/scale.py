@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
+from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, PlanError
+from perfcast.prediction.filled_cluster import fill_cluster
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import default_framework
 from perfcast.prediction.plan_step import predict_plan
@@ -32,6 +34,7 @@ class ScalePoint:
     Attributes:
         batch_size: Sequences of a step, over all devices.
         forecast: None where there is none; ``skipped`` says why.
+        note: How much of the cluster stays empty; '' where nothing does.
         efficiency: Tokens per second and device over those of the cluster's first point.
     """
 
@@ -39,6 +42,7 @@ class ScalePoint:
     batch_size: int
     forecast: PlanForecast | None
     skipped: str = ""
+    note: str = ""
     efficiency: float | None = None
 
     @property
@@ -165,7 +169,7 @@ def _curve(
         if point.forecast is not None:
             base = base or point.forecast
             share = point.forecast.tokens_per_second_per_device / base.tokens_per_second_per_device
-            point = ScalePoint(point.num_devices, point.batch_size, point.forecast, "", share)
+            point = replace(point, efficiency=share)
         points.append(point)
     return ScaleCurve(entry.name, entry.title, entry.device, tuple(points))
 
@@ -185,32 +189,34 @@ def _point(
             return ScalePoint(count, batch, None, f"{batch} · {count} / {first} is no whole batch")
         batch = batch * count // first
     try:
-        cluster = entry.of_size(count)
-        plan = _plan(request, model, length, entry, count, batch)
+        cluster, note = fill_cluster(entry, count)
+        plan, training = _plan(request, model, length, cluster, batch)
         forecast = predict_plan(
-            request.model, cluster, plan, training=request.training or _training(plan),
-            sequence_length=length, cost_model=cost_model, method=request.method, reliefs=False,
+            request.model, cluster, plan, training=training, sequence_length=length, cost_model=cost_model,
+            method=request.method, reliefs=False,
         )  # fmt: skip
     except PlanError as error:
         return ScalePoint(count, batch, None, str(error))
-    return ScalePoint(count, batch, forecast)
+    return ScalePoint(count, batch, forecast, note=note)
 
 
 def _plan(
-    request: ScaleRequest, model: Transformer, length: int, entry: ClusterEntry, count: int, batch: int
-) -> Plan:
+    request: ScaleRequest, model: Transformer, length: int, cluster: Cluster, batch: int
+) -> tuple[Plan, Training]:
+    """The plan of a point, and who trains where that was not asked for."""
     if request.rule is not None:
-        return request.rule(count, batch)
+        plan = request.rule(cluster.num_devices, batch)
+        return plan, request.training or Training(framework=default_framework(plan))
     training = request.training or Training(framework="megatron")
-    device = resolve_device(entry.device)
-    return choose_smallest_plan(model, training, length, count, batch, device, entry.levels[0].size or count)
-
-
-def _training(plan: Plan) -> Training:
-    return Training(framework=default_framework(plan))
+    device = resolve_device(cluster.device)
+    server = cluster.levels[0].size
+    plan = choose_smallest_plan(model, training, length, cluster.num_devices, batch, device, server)
+    return plan, training
 
 
 def _shared_assumptions(curves: Sequence[ScaleCurve]) -> tuple[str, ...]:
-    """What all points assume."""
-    each = [point.forecast.assumptions for curve in curves for point in curve.points if point.forecast]
-    return tuple(note for note in each[0] if all(note in other for other in each)) if each else ()
+    """What all points assume, then how much of clusters stays empty."""
+    points = [point for curve in curves for point in curve.points]
+    each = [point.forecast.assumptions for point in points if point.forecast]
+    shared = [note for note in each[0] if all(note in other for other in each)] if each else []
+    return (*shared, *dict.fromkeys(point.note for point in points if point.note))

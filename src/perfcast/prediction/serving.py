@@ -27,9 +27,10 @@ from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_step import predict_plan
 from perfcast.prediction.plan_work import check_devices, resolve_step
+from perfcast.units import MEGA
 
 #: No search for the largest batch goes beyond.
-_MOST_SEQUENCES = 2**20
+_MOST_SEQUENCES = round(MEGA)
 _WAITING = ("bubble", "straggler")
 
 

@@ -151,14 +151,17 @@ def memory_schema() -> dict[str, Any]:
     return schema
 
 
-def write_json(data: Mapping[str, Any], path: str | Path) -> None:
+def write_json(data: Mapping[str, Any], path: str | Path, *, indent: int | None = 2) -> None:
     """Write ``data`` to ``path``, or to standard output alone where ``path`` is ``-``.
+
+    Args:
+        indent: Blanks of a level; None writes one line, a third as long.
 
     Raises:
         InputError: The place cannot be written.
         ValueError: A number is not finite; nothing is written.
     """
-    text = json.dumps(data, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(data, indent=indent, allow_nan=False) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-from perfcast.core.step_forecast import CAUSES, PlanForecast
+from perfcast.core.step_forecast import PlanForecast
+from perfcast.prediction.run import RunForecast
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_memory_html import plot_stages
 from perfcast.report.plan_memory_text import describe_need
-from perfcast.report.plan_step_figures import plot_ranks, plot_reliefs, plot_timeline
+from perfcast.report.plan_step_figures import plot_ranks, plot_reliefs
 from perfcast.report.plan_step_text import (
     CAUSE_WORDS,
     describe_interval,
@@ -16,13 +17,20 @@ from perfcast.report.plan_step_text import (
     describe_step,
     describe_stragglers,
     describe_title,
+    visible_causes,
 )
+from perfcast.report.plan_step_timeline import plot_timeline
+from perfcast.report.run_html import run_section
 from perfcast.report.tables import percent
 from perfcast.units import format_bytes, format_count, format_seconds
 
 
-def render_plan_forecast_html(forecast: PlanForecast) -> str:
-    """The whole report as one page."""
+def render_plan_forecast_html(forecast: PlanForecast, run: RunForecast | None = None) -> str:
+    """The whole report as one page.
+
+    Args:
+        run: The whole run, shown before the assumptions.
+    """
     lead = f'<p class="lead">{escape(describe_step(forecast))}</p>{cards(_headline(forecast))}'
     if forecast.stragglers is not None:
         lead += f'<p class="note">With stragglers: {escape(describe_stragglers(forecast.stragglers))}</p>'
@@ -39,6 +47,8 @@ def render_plan_forecast_html(forecast: PlanForecast) -> str:
         sections.append(Section("Critical path", _path(forecast)))
     if forecast.memory is not None:
         sections.append(Section("Memory of the stages at their peaks", _memory(forecast)))
+    if run is not None:
+        sections.append(run_section(run))
     notes = "".join(f"<li>{escape(note)}</li>" for note in forecast.assumptions)
     sections.append(Section("Assumptions", f"<ul>{notes}</ul>"))
     return page(describe_title(forecast), sections)
@@ -69,14 +79,14 @@ def _causes(forecast: PlanForecast) -> str:
             Cell(format_seconds(causes[cause]), causes[cause]),
             share(causes[cause], forecast.step_seconds),
         )
-        for cause in sorted(causes, key=lambda cause: -causes[cause])
+        for cause in sorted(visible_causes(forecast), key=lambda cause: -causes[cause])
     ]
     return table(("Cause", "Mean over all ranks", "Share"), rows)
 
 
 def _ranks(forecast: PlanForecast) -> str:
     ranks = sorted(forecast.time.ranks, key=lambda rank: (rank.stage, rank.rank))
-    causes = [c for c in CAUSES if any(rank.seconds_by_cause.get(c) for rank in ranks)]
+    causes = visible_causes(forecast)
     rows = [
         (
             Cell(str(rank.stage), rank.stage),

@@ -9,13 +9,19 @@ from importlib import resources
 from typing import Any
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime
+from perfcast.prediction.run import RunForecast
 from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
 from perfcast.report.plan_memory_json import plan_memory_to_dict
 from perfcast.report.plan_step_text import num_sequences
+from perfcast.report.run_json import run_to_dict
 
 
-def plan_forecast_to_dict(forecast: PlanForecast) -> dict[str, Any]:
-    """Everything but the timeline, in the keys of ``plan_forecast_schema``."""
+def plan_forecast_to_dict(forecast: PlanForecast, run: RunForecast | None = None) -> dict[str, Any]:
+    """Everything but the timeline, in the keys of ``plan_forecast_schema``.
+
+    Args:
+        run: The whole run, where one was asked for.
+    """
     time = forecast.time
     return {
         "schema_version": SCHEMA_VERSION,
@@ -52,6 +58,7 @@ def plan_forecast_to_dict(forecast: PlanForecast) -> dict[str, Any]:
         "seconds_by_provenance": dict(forecast.seconds_by_provenance),
         "num_events": time.num_events,
         "memory": None if forecast.memory is None else plan_memory_to_dict(forecast.memory),
+        "run": None if run is None else run_to_dict(run),
         "assumptions": list(forecast.assumptions),
     }
 

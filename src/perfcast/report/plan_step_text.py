@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime, StragglerEffect
+from perfcast.prediction.run import RunForecast
 from perfcast.report.plan_memory_text import describe_need, describe_plan
+from perfcast.report.run_text import print_run
 from perfcast.report.tables import (
     new_grid,
     new_table,
@@ -44,8 +46,12 @@ BUSY = ("compute", "recompute", "optimizer")
 EXPOSED = ("tensor", "context", "expert", "data", "pipeline", "offload")
 
 
-def print_plan_forecast(forecast: PlanForecast, console: Console) -> None:
-    """The headline, where the time goes, the stages, what would help, the critical path, the assumptions."""
+def print_plan_forecast(forecast: PlanForecast, console: Console, run: RunForecast | None = None) -> None:
+    """The headline, where the time goes, the stages, what would help, the critical path, the assumptions.
+
+    Args:
+        run: The whole run, shown before the assumptions.
+    """
     console.print(Text(describe_title(forecast), style="bold"))
     console.print(Text(describe_step(forecast)))
     console.print()
@@ -58,6 +64,8 @@ def print_plan_forecast(forecast: PlanForecast, console: Console) -> None:
     ):
         if table.row_count:
             print_table(console, table)
+    if run is not None:
+        print_run(run, console)
     console.print()
     print_list(console, (("·", note) for note in forecast.assumptions))
 
@@ -111,6 +119,13 @@ def describe_method(forecast: PlanForecast) -> str:
     return f"{forecast.cost_model}; {how}"
 
 
+def visible_causes(forecast: PlanForecast) -> list[str]:
+    """What takes any time on any rank, less than a millionth of the step left out."""
+    ranks = forecast.time.ranks
+    least = forecast.step_seconds * MICRO
+    return [cause for cause in CAUSES if any(r.seconds_by_cause.get(cause, 0.0) > least for r in ranks)]
+
+
 def busy_exposed_waiting(rank: RankTime) -> tuple[float, float, float]:
     """Own work, exchanges in sight, and the rest of the step (bubble, host, slower ranks), in seconds."""
     causes = rank.seconds_by_cause
@@ -142,14 +157,10 @@ def _headline(forecast: PlanForecast) -> Table:
 def _cause_table(forecast: PlanForecast, console: Console) -> Table:
     table = shares_table("Where the step goes (mean over all ranks)", "Cause", "Time")
     causes = forecast.time.seconds_by_cause
-    for cause in CAUSES:
-        if cause in causes:
-            seconds = causes[cause]
-            table.add_row(
-                CAUSE_WORDS[cause],
-                format_seconds(seconds),
-                *share(seconds, forecast.step_seconds, console),
-            )
+    for cause in visible_causes(forecast):
+        seconds = causes[cause]
+        bar = share(seconds, forecast.step_seconds, console)
+        table.add_row(CAUSE_WORDS[cause], format_seconds(seconds), *bar)
     return table
 
 

@@ -35,7 +35,7 @@ def render_scaling_html(found: ScaleForecast) -> str:
     sections = [
         Section("", f'<p class="lead">{escape(describe_scaling(found))}</p>'),
         Section("Tokens per second", figure_html(plot_throughput(found), "throughput")),
-        Section("Efficiency", figure_html(plot_share(found, "efficiency"), "efficiency")),
+        Section("Tokens per second of a device", figure_html(plot_share(found, "efficiency"), "efficiency")),
         Section("Model flops utilization", figure_html(plot_share(found, "mfu"), "mfu")),
         *(
             Section(f"Where a step goes: {curve.title}", figure_html(plot_parts(curve), f"parts-{index}"))
@@ -60,7 +60,7 @@ def plot_throughput(found: ScaleForecast) -> Figure:
                 x=ends, y=[each * count for count in ends], mode="lines", showlegend=False, hoverinfo="skip",
                 line={"color": colour, "width": 1, "dash": "dot"},
             )  # fmt: skip
-    figure.update_yaxes(title="tokens per second", type="log", tickformat="~s")
+    figure.update_yaxes(title="tokens per second", type="log", tickformat="~s", dtick="D2")
     return figure
 
 
@@ -73,7 +73,7 @@ def plot_share(found: ScaleForecast, name: str) -> Figure:
         return 100 * (point.efficiency if name == "efficiency" else point.forecast.mfu)
 
     figure = _lines(found, share)
-    title = "tokens per second and device, % of the first" if name == "efficiency" else "MFU, %"
+    title = "% of the first point's" if name == "efficiency" else "MFU, %"
     figure.update_yaxes(title=title, rangemode="tozero")
     return figure
 

@@ -45,7 +45,7 @@ def _point_to_dict(point: ScalePoint) -> dict[str, Any]:
     )  # fmt: skip
     data |= {name: None if forecast is None else getattr(forecast, name) for name in names}
     data["seconds_by_cause"] = None if forecast is None else forecast.time.seconds_by_cause
-    data["plan"] = None if forecast is None else asdict(forecast.plan)
+    data["plan"] = None if forecast is None or forecast.plan is None else asdict(forecast.plan)
     memory = None if forecast is None else forecast.memory
     data["fits"] = None if memory is None else memory.fits
     return data

@@ -10,26 +10,39 @@ from perfcast.prediction.scale import ScaleForecast, ScalePoint
 from perfcast.report.tables import new_table, percent, print_list, print_table
 from perfcast.units import format_count, format_seconds
 
-_HEADINGS = ("Devices", "Batch", "Step", "Tokens/s", "Efficiency", "MFU", "Exchanges", "Bubble")
+_HEADINGS = ("Devices", "Batch", "Step", "Tokens/s", "Effic.", "MFU", "Comm.", "Bubble")
 _KEYS = {
-    "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-    "expert_parallel": "ep", "virtual_stages_per_rank": "vp",
+    "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp", "expert_parallel": "ep",
+    "virtual_stages_per_rank": "vp",
 }  # fmt: skip
 
 
 def print_scaling(found: ScaleForecast, console: Console) -> None:
-    """A table for each cluster, then what all points assume."""
+    """A table for each cluster, points without a forecast, then what all points assume."""
     console.print(Text(describe_scaling(found), style="bold"))
+    kept = [i for i, heading in enumerate(_HEADINGS) if heading != "Batch" or found.is_weak]
     for curve in found.curves:
-        table = new_table(f"{curve.title} ({curve.device})")
-        for heading in _HEADINGS:
-            table.add_column(heading, justify="right", no_wrap=True)
+        table = new_table(f"{curve.title}: {curve.device}")
+        for index in kept:
+            table.add_column(_HEADINGS[index], justify="right", no_wrap=True)
         table.add_column("Plan", overflow="fold")
         for point in curve.points:
-            table.add_row(*map(Text, point_cells(point)))
+            if point.forecast is not None:
+                cells = point_cells(point)
+                table.add_row(*(Text(cells[index]) for index in kept), Text(cells[-1]))
         print_table(console, table)
+        missing = [point for point in curve.points if point.forecast is None]
+        print_list(console, ((f"{point.num_devices:,}", point.skipped) for point in missing))
     console.print()
+    console.print(Text(LEGEND, style="dim"))
     print_list(console, (("·", note) for note in found.assumptions))
+
+
+#: What the columns of shares are of.
+LEGEND = (
+    "Effic.: tokens/s of a device over those of the first row. Comm.: part of the step that is exchanges "
+    "which no compute hides. Bubble: that stages wait for one another"
+)
 
 
 def describe_scaling(found: ScaleForecast) -> str:
@@ -70,14 +83,16 @@ def fits(point: ScalePoint) -> bool:
     return memory is None or memory.fits
 
 
-def describe_degrees(plan: Plan) -> str:
-    """``'dp=8 tp=8 pp=4 zero=1'``: what is more than 1, and what changes the memory."""
+def describe_degrees(plan: Plan | None) -> str:
+    """``'tp=8 pp=4 zero=1'``: what is more than 1 (but dp, which follows), and what changes the memory."""
+    if plan is None:
+        return ""
     parts = [f"{key}={getattr(plan, name)}" for name, key in _KEYS.items() if getattr(plan, name) > 1]
     if plan.zero_stage:
         parts.append(f"zero={plan.zero_stage}")
     if plan.recompute != "none":
         parts.append(f"recompute={plan.recompute}")
-    return " ".join(parts) or "one device"
+    return " ".join(parts) or "dp alone"
 
 
 def _percent(fraction: float | None) -> str:

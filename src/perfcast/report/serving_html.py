@@ -56,7 +56,7 @@ def plot_seconds(found: ServingForecast, mode: str) -> Figure:
 
     figure = _lines(found, lambda point: point.batch_size, seconds)
     figure.update_xaxes(title="sequences at once", type="log", **_ticks(found))
-    figure.update_yaxes(title="seconds", type="log", tickformat="~s", ticksuffix="s")
+    figure.update_yaxes(title="seconds", type="log", tickformat="~s", ticksuffix="s", dtick="D2")
     return figure
 
 
@@ -71,7 +71,7 @@ def plot_trade(found: ServingForecast) -> Figure:
 
     figure = _lines(found, seconds, rate)
     figure.update_xaxes(title="time per output token", tickformat="~s", ticksuffix="s", rangemode="tozero")
-    figure.update_yaxes(title="tokens per second and device", type="log", tickformat="~s")
+    figure.update_yaxes(title="tokens per second and device", type="log", tickformat="~s", dtick="D2")
     return figure
 
 
@@ -123,6 +123,6 @@ def _table(found: ServingForecast) -> str:
         texts = point_cells(point, found.num_devices)
         cells = [Cell(text, value) for text, value in zip(texts, values, strict=True)]
         rows.append((*cells, Cell(describe_fit(point))))
-    note = '<p class="note">Rates are of one device. A ring stands for a batch that the memory does not hold.</p>'
+    note = '<p class="note">Rates: of one device. A ring: the memory does not hold it.</p>'
     headings = (heading.replace("\n", " ") for heading in HEADINGS)
     return table((*headings, "Note"), rows) + note

@@ -30,8 +30,12 @@ def print_serving(found: ServingForecast, console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for point in found.points:
-        table.add_row(*map(Text, (*point_cells(point, found.num_devices), describe_fit(point))))
+        if not point.skipped:
+            table.add_row(*map(Text, (*point_cells(point, found.num_devices), describe_fit(point))))
     print_table(console, table)
+    print_list(
+        console, ((f"{p.batch_size:,} × {p.context_length:,}", p.skipped) for p in found.points if p.skipped)
+    )
     console.print()
     for context, batch in found.largest_batches:
         console.print(Text(describe_largest(context, batch)))

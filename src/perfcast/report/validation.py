@@ -49,10 +49,10 @@ def print_row(row: Entry, console: Console) -> None:
 
 def print_summary(summary: Sequence[Entry], console: Console) -> None:
     """The summary of a suite, one line per predictor and group."""
-    print_validation([_error_row(entry) for entry in summary if entry["group"] in ("all", "mode")], console)
+    print_validation([error_row(entry) for entry in summary if entry["group"] in ("all", "mode")], console)
 
 
-def _error_row(entry: Entry) -> Entry:
+def error_row(entry: Entry) -> Entry:
     """An entry of a summary as ``print_validation`` takes it."""
     return {
         "predictor": entry["predictor"],
@@ -70,7 +70,7 @@ def _error_row(entry: Entry) -> Entry:
 def print_suite(summary: Sequence[Entry], console: Console) -> None:
     """All error tables of a suite over measured tables, predictors side by side."""
     print_summary([entry for entry in summary if entry["group"] == "all"], console)
-    _print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
+    print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
     for group, title in _SIDE_BY_SIDE.items():
         entries = [entry for entry in summary if entry["group"] == group and entry["n"]]
         if group.startswith("quality, "):
@@ -95,9 +95,9 @@ def print_memory(rows: Iterable[Entry], summary: Sequence[Entry], console: Conso
     """Every measurement of the memory suite, then its error tables and what it says of outcomes."""
     for row in rows:
         console.print(_memory_line(row), markup=False, soft_wrap=True)
-    _print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
+    print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
     errors = [entry for entry in summary if entry["group"] in _MEMORY_GROUPS and entry["n"]]
-    print_validation([{**_error_row(e), "group": e["value"]} for e in errors], console)
+    print_validation([{**error_row(e), "group": e["value"]} for e in errors], console)
     outcomes = [entry for entry in summary if entry["group"].startswith("outcome")]
     if outcomes:
         _print_wide(_outcome_table(outcomes), console)
@@ -135,7 +135,7 @@ def _outcome_table(entries: Sequence[Entry]) -> Table:
     return table
 
 
-def _print_skipped(entries: Sequence[Entry], console: Console) -> None:
+def print_skipped(entries: Sequence[Entry], console: Console) -> None:
     """'learned skipped 2,881 rows: unsupported operation 598, …'."""
     for name in dict.fromkeys(entry["predictor"] for entry in entries):
         mine = [entry for entry in entries if entry["predictor"] == name]

@@ -35,7 +35,11 @@ def with_compute(part: CallsTime, seconds: float, host_seconds: float = 0.0) -> 
         return part
     causes = {**part.seconds_by_cause, "compute": part.seconds_by_cause.get("compute", 0.0) + seconds}
     return CallsTime(
-        part.seconds + seconds, causes, part.hidden_seconds, part.host_seconds + host_seconds, part.lead_seconds
+        part.seconds + seconds,
+        causes,
+        part.hidden_seconds,
+        part.host_seconds + host_seconds,
+        part.lead_seconds,
     )
 
 
@@ -46,15 +50,19 @@ def slower(part: CallsTime, factor: float) -> CallsTime:
         return part
     causes = {**part.seconds_by_cause, "straggler": part.seconds_by_cause.get("straggler", 0.0) + extra}
     return CallsTime(
-        part.seconds + extra, causes, part.hidden_seconds, part.host_seconds, max(part.lead_seconds - extra, 0.0)
+        part.seconds + extra,
+        causes,
+        part.hidden_seconds,
+        part.host_seconds,
+        max(part.lead_seconds - extra, 0.0),
     )
 
 
 def joined(first: CallsTime, second: CallsTime, slowdown: tuple[float, float]) -> CallsTime:
     """Two sequences side by side that hide each other's exchanges, as well as that can be.
 
-    With compute c, exposed exchanges m and slowdowns a, b: both run until the first is done, at min(a c, b m),
-    and the other goes on alone. What is left of exchanges is shared among their causes in proportion.
+    With compute c, exposed exchanges m and slowdowns a, b: both run until the first is done, at min(a c, b
+    m), and the other goes on alone. What is left of exchanges is shared among their causes in proportion.
     """
     compute = first.compute_seconds + second.compute_seconds
     exchange = first.exchange_seconds + second.exchange_seconds

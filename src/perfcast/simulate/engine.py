@@ -1,7 +1,8 @@
 """The event engine: when each task of a program starts and ends.
 
-Events are ends of tasks, handled in the total order (time, priority, sequence), so that a run is a pure function
-of its program. The members of an exchange are one unit of work that waits for what any of them waits for.
+Events are ends of tasks, handled in the total order (time, priority, sequence), so that a run is a pure
+function of its program. The members of an exchange are one unit of work that waits for what any of them
+waits for.
 """
 
 from __future__ import annotations
@@ -79,20 +80,16 @@ def _run(
     seconds, successors, bounds, left = units.seconds, units.successors, units.bounds, units.num_awaited
     heap: list[tuple[float, int]] = []
     begin = [unit for unit, count in enumerate(left) if not count]
-    if pools is not None:
-        begin = pools.offer(begin)
     now, num_ended, ended = 0.0, 0, -1
     while True:
+        if pools is not None:
+            begin = pools.choose(begin, ended, bool(heap) and heap[0][0] <= now)
         for unit in begin:
             starts[unit] = now
             if sharing is None:
                 heappush(heap, (now + seconds[unit], unit))
         if sharing is not None:
             sharing.change(begin, ended, now, heap)
-        if pools is not None and not (heap and heap[0][0] <= now):
-            begin, ended = pools.take(), -1
-            if begin:
-                continue
         if not heap:
             return num_ended
         now, ended = heappop(heap)
@@ -106,15 +103,12 @@ def _run(
             left[unit] -= 1
             if not left[unit]:
                 begin.append(unit)
-        if pools is not None:
-            pools.release(ended)
-            begin = pools.offer(begin)
 
 
 class _Pools:
     """Streams that take whichever of their tasks is ready and has the lowest number.
 
-    A pool is filled when all events of a moment are handled, so that what is ready at one moment is compared.
+    They choose when the events of a moment are handled, so that what is ready at one moment is compared.
     """
 
     def __init__(self, of_unit: dict[int, int]) -> None:
@@ -130,26 +124,27 @@ class _Pools:
         on_pool = [lane.is_pool for lane in program.lanes]
         return cls({int(of_task[t]): s for t, s in enumerate(program.streams) if on_pool[s]})
 
-    def offer(self, units: list[int]) -> list[int]:
-        """Keep those that run on pools; returns the others."""
-        for unit in units:
+    def choose(self, ready: list[int], ended: int, is_more_now: bool) -> list[int]:
+        """What starts now: what is ready and not of a pool, and what idle pools take.
+
+        Args:
+            ready: Units that wait for nothing any more.
+            ended: The unit that has just ended, or -1.
+            is_more_now: Whether other events of this moment are still to come.
+        """
+        if ended in self._of_unit:
+            self._is_busy[self._of_unit[ended]] = False
+        begin = []
+        for unit in ready:
             if unit in self._of_unit:
                 heappush(self._ready[self._of_unit[unit]], unit)
-        return [unit for unit in units if unit not in self._of_unit]
-
-    def release(self, unit: int) -> None:
-        """A unit has ended."""
-        if unit in self._of_unit:
-            self._is_busy[self._of_unit[unit]] = False
-
-    def take(self) -> list[int]:
-        """What idle pools start now."""
-        taken = []
-        for pool, ready in self._ready.items():
-            if ready and not self._is_busy[pool]:
+            else:
+                begin.append(unit)
+        for pool, waiting in () if is_more_now else self._ready.items():
+            if waiting and not self._is_busy[pool]:
                 self._is_busy[pool] = True
-                taken.append(heappop(ready))
-        return taken
+                begin.append(heappop(waiting))
+        return begin
 
 
 def _number_units(program: Program) -> Ints:

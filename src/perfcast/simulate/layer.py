@@ -1,7 +1,7 @@
 """Time of a sequence of calls on one rank: a layer's forward, its backward, an optimizer.
 
-A sequence is a unit of the pipeline's simulation. It is played once for every different one; what the pipeline
-needs to know of it is its seconds, by cause, and how far the host must be ahead of it.
+A sequence is a unit of the pipeline's simulation. It is played once for every different one; what the
+pipeline needs to know of it is its seconds, by cause, and how far the host must be ahead of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from perfcast.core.operation import OperationKind
 from perfcast.core.work import Call, Stream
 from perfcast.simulate.engine import play
 from perfcast.simulate.program import Lane, Program
@@ -23,7 +24,8 @@ CAUSE_OF_STREAM: Mapping[Stream, str] = {
     Stream.PIPELINE: "pipeline",
     Stream.COPY: "offload",
 }
-_OWN_WORK = ("compute", "recompute", "optimizer")
+#: A rank's own work, exchanges and waiting left out.
+OWN_WORK = ("compute", "recompute", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class CallsTime:
     @property
     def compute_seconds(self) -> float:
         """Of the rank's own work, what it computes again included."""
-        return sum(self.seconds_by_cause.get(cause, 0.0) for cause in _OWN_WORK)
+        return sum(self.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
 
     @property
     def exchange_seconds(self) -> float:
@@ -83,7 +85,7 @@ def time_calls(
         played = play(_program(calls, seconds, slowdown))
         starts, ends = played.starts.tolist(), played.ends.tolist()
     total = max(ends)
-    causes, hidden = _causes(calls, seconds, starts, ends)
+    causes, hidden = _split_causes(calls, seconds, starts, ends)
     host = lead = 0.0
     if launch_seconds:
         host = launch_seconds * sum(call.count * call.num_launches for call in calls)
@@ -147,38 +149,49 @@ def _program(calls: Sequence[Call], seconds: Sequence[float], slowdown: tuple[fl
     )
 
 
-def _causes(
+def _split_causes(
     calls: Sequence[Call], seconds: Sequence[float], starts: Sequence[float], ends: Sequence[float]
 ) -> tuple[dict[str, float], float]:
-    """Where the time goes: compute as long as it would take alone; every idle moment of the compute stream to
-    the exchange under way that ends last; what exchanges slow compute down to them, by their hidden time."""
+    """Where the time of played calls goes, and the seconds of exchanges that compute hides.
+
+    Compute counts as long as it would take alone; every idle moment of the compute stream to the exchange
+    under way that ends last; what exchanges slow compute down to them, by their hidden time.
+    """
     causes: dict[str, float] = {}
-    idle, clock = [], 0.0
-    others = [i for i, call in enumerate(calls) if call.stream is not Stream.COMPUTE and ends[i] > starts[i]]
-    slowed = 0.0
+    idle: list[tuple[float, float]] = []
+    clock, slowed = 0.0, 0.0
     for call, duration, start, end in zip(calls, seconds, starts, ends, strict=True):
         if call.stream is Stream.COMPUTE:
-            cause = "recompute" if call.is_recomputed else "compute"
+            cause = _own_cause(call)
             causes[cause] = causes.get(cause, 0.0) + duration
             slowed += end - start - duration
-            if start > clock:
-                idle.append((clock, start))
+            idle.append((clock, start))
             clock = end
-    if max(ends) > clock:
-        idle.append((clock, max(ends)))
-    if not others:
-        return causes, 0.0
-    exposed = _cover(idle, [(starts[i], ends[i], CAUSE_OF_STREAM[calls[i].stream]) for i in others])
-    lengths: dict[str, float] = {}
-    for i in others:
-        cause = CAUSE_OF_STREAM[calls[i].stream]
-        lengths[cause] = lengths.get(cause, 0.0) + ends[i] - starts[i]
-    hidden = {cause: max(length - exposed.get(cause, 0.0), 0.0) for cause, length in lengths.items()}
+    idle.append((clock, max(ends)))
+    idle = [(low, high) for low, high in idle if high > low]
+    exchanges = [
+        (start, end, CAUSE_OF_STREAM[call.stream])
+        for call, start, end in zip(calls, starts, ends, strict=True)
+        if call.stream is not Stream.COMPUTE and end > start
+    ]
+    hidden: dict[str, float] = {}
+    for start, end, cause in exchanges:
+        hidden[cause] = hidden.get(cause, 0.0) + end - start
+    for cause, value in _cover(idle, exchanges).items():
+        hidden[cause] = max(hidden[cause] - value, 0.0)
+        causes[cause] = causes.get(cause, 0.0) + value
     total_hidden = sum(hidden.values())
-    for cause in lengths:
-        share = slowed * hidden[cause] / total_hidden if total_hidden else 0.0
-        causes[cause] = exposed.get(cause, 0.0) + share
+    for cause, value in hidden.items():
+        if slowed > 0 and total_hidden:
+            causes[cause] = causes.get(cause, 0.0) + slowed * value / total_hidden
     return causes, total_hidden
+
+
+def _own_cause(call: Call) -> str:
+    """What a call on the compute stream counts as."""
+    if call.operation.kind is OperationKind.OPTIMIZER:
+        return "optimizer"
+    return "recompute" if call.is_recomputed else "compute"
 
 
 def _cover(

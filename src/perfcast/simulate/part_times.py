@@ -163,13 +163,15 @@ def time_parts(
 def _of_optimizer(time: CallsTime) -> CallsTime:
     """Its compute counts as the optimizer's."""
     causes = {c: s for c, s in time.seconds_by_cause.items() if c not in ("compute", "recompute")}
-    return replace(time, seconds_by_cause={"optimizer": time.compute_seconds, **causes} if time.seconds else {})
+    return replace(
+        time, seconds_by_cause={"optimizer": time.compute_seconds, **causes} if time.seconds else {}
+    )
 
 
 def apart(is_kept: Sequence[bool], calls: Sequence[Call]) -> tuple[Call, ...]:
     """The calls that are kept, waiting for each other as they did; what is not kept is done before."""
     number: dict[int, int] = {}
-    kept = []
+    kept: list[Call] = []
     for at, call in enumerate(calls):
         if is_kept[at]:
             number[at] = len(kept)

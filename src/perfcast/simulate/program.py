@@ -1,8 +1,8 @@
 """What the engine runs: tasks on streams, with dependencies and exchanges.
 
-A stream runs one task at a time, in the order in which its tasks were added (a GPU stream, a host thread), or,
-where it is a pool, whichever task is ready, lowest ``priority`` number first. An exchange is a collective: one
-task for each member, which start together once the last of them could, and end together.
+A stream runs one task at a time, in the order in which its tasks were added (a GPU stream, a host thread),
+or, where it is a pool, whichever task is ready, lowest ``priority`` number first. An exchange is a
+collective: one task for each member, which start together once the last of them could, and end together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Compute and exchanges on one device slow each other down while both run.
 
-An exchange's kernels occupy multiprocessors and move their bytes through the memory that the kernels beside them
-use. A unit of work with slowdown k advances at the rate 1/k while its device runs both sides, else at 1; ends are
-moved at the moments where that changes, so they are exact for rates that are constant in between.
+An exchange's kernels occupy multiprocessors and move their bytes through the memory that the kernels beside
+them use. A unit of work with slowdown k advances at the rate 1/k while its device runs both sides, else at
+1; ends are moved at the moments where that changes, so they are exact for rates that are constant in
+between.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Sharing:
     """
 
     def __init__(self, seconds: list[float], slowdowns: list[float], places: list[list[int]]) -> None:
-        """``places``: of each unit, twice the number of each device that it runs on, plus 1 if it exchanges."""
+        """``places``: of each unit, twice the number of every device of it, plus 1 if it exchanges."""
         self.ends = [-1.0] * len(seconds)
         self._left = seconds
         self._slowdowns = slowdowns
@@ -42,16 +43,16 @@ class Sharing:
         seconds, slowdowns = np.zeros(num_units), np.ones(num_units)
         np.maximum.at(seconds, of_task, np.asarray(program.seconds, dtype=np.float64))
         np.maximum.at(slowdowns, of_task, np.asarray(program.slowdowns, dtype=np.float64))
-        places: list[list[int]] = [[] for _ in range(num_units)]
+        sides: list[dict[int, bool]] = [{} for _ in range(num_units)]
         for unit, stream in zip(of_task.tolist(), program.streams, strict=True):
             lane = program.lanes[stream]
-            place = 2 * lane.device + lane.communicates
-            if lane.device >= 0 and place not in places[unit]:
-                places[unit].append(place)
+            if lane.device >= 0:
+                sides[unit][lane.device] = lane.communicates or sides[unit].get(lane.device, False)
+        places = [[2 * device + side for device, side in unit.items()] for unit in sides]
         return cls(seconds.tolist(), slowdowns.tolist(), places)
 
     def change(self, begun: list[int], ended: int, now: float, heap: list[tuple[float, int]]) -> None:
-        """Units begin, one ends (-1: none): put the ends of those that begin, and those that move, on the heap.
+        """Units begin, one ends (-1: none): put the ends that are new or that move on the heap.
 
         What begins is counted before what ends, so that a kernel that follows another does not interrupt the
         exchange beside them.
@@ -75,7 +76,9 @@ class Sharing:
                 if running[place ^ 1] and not running[place]:
                     self._move(running[place ^ 1], False, now, heap)
 
-    def _move(self, units: dict[int, None], is_slowed: bool, now: float, heap: list[tuple[float, int]]) -> None:
+    def _move(
+        self, units: dict[int, None], is_slowed: bool, now: float, heap: list[tuple[float, int]]
+    ) -> None:
         """Slow units down, or let go those that no other device of theirs slows."""
         running = self._running
         for unit in units:

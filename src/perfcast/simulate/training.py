@@ -9,11 +9,14 @@ from perfcast.core.placement import group_of
 from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
+from perfcast.simulate.critical_path import critical_path
 from perfcast.simulate.engine import play
+from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.pipeline.build import build_step
 from perfcast.simulate.pipeline.causes import seconds_by_cause
-from perfcast.simulate.schedule import Actions, stage_actions
+from perfcast.simulate.pipeline.spans import path_seconds, step_spans
+from perfcast.simulate.schedule import Actions, inference_actions, stage_actions
 
 
 def simulate_step(
@@ -25,7 +28,7 @@ def simulate_step(
     rank_slowdowns: Sequence[float] | None = None,
     with_spans: bool = False,
 ) -> StepTime:
-    """Play all stages, micro-batches and layers of a training step.
+    """Play all stages, micro-batches and layers of a step; forwards alone where no layer has a backward.
 
     Args:
         seconds: Of one run of each operation of the step.
@@ -38,12 +41,11 @@ def simulate_step(
         PlanError: An operation without a price, or numbers for which the schedule does not exist.
     """
     times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
-    actions = training_actions(work)
-    return play_stages(work, times, actions, rank_slowdowns, with_spans)
+    return play_stages(work, times, actions_of(work), rank_slowdowns, with_spans)
 
 
-def training_actions(work: StepWork) -> tuple[Actions, ...]:
-    """Of each stage, by the plan's schedule.
+def actions_of(work: StepWork) -> tuple[Actions, ...]:
+    """Of each stage, by the plan's schedule; forwards alone where no layer has a backward.
 
     Raises:
         PlanError: Stages of another number than the plan's.
@@ -51,9 +53,15 @@ def training_actions(work: StepWork) -> tuple[Actions, ...]:
     plan = work.plan
     if len(work.stages) != plan.pipeline_parallel:
         raise PlanError(f"work of {len(work.stages)} stages for pp={plan.pipeline_parallel}")
-    return stage_actions(
-        plan.schedule, plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank
-    )
+    num_stages, count, virtual = plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank
+    if is_forward_only(work):
+        return inference_actions(num_stages, count, virtual)
+    return stage_actions(plan.schedule, num_stages, count, virtual)
+
+
+def is_forward_only(work: StepWork) -> bool:
+    """Whether it is a step of inference."""
+    return not any(layer.backward for layer in work.layers)
 
 
 def play_stages(
@@ -70,10 +78,13 @@ def play_stages(
     if rank_slowdowns is not None and max(rank_slowdowns) > 1:
         even = build_step(work, times, actions)
         _charge_stragglers(causes, seconds_by_cause(even, play(even.program)))
+    path = critical_path(built.program, played)
     return StepTime(
         played.makespan_seconds,
         rank_times(work, causes),
-        num_events=built.program.num_tasks,
+        step_spans(work, times, built, played, path) if with_spans else (),
+        path_seconds(times, built, played, path),
+        built.program.num_tasks,
     )
 
 
@@ -84,7 +95,7 @@ def rank_times(work: StepWork, causes: Sequence[Mapping[str, float]]) -> tuple[R
         RankTime(ranks[stage], stage, work.plan.ranks_per_stage, by_cause)
         for stage, by_cause in enumerate(causes)
     ]
-    return tuple(sorted(found, key=lambda rank: rank.seconds_by_cause.get("bubble", 0.0)))
+    return tuple(sorted(found, key=lambda rank: -sum(rank.seconds_by_cause.get(c, 0.0) for c in OWN_WORK)))
 
 
 def _charge_stragglers(causes: Sequence[dict[str, float]], even: Sequence[Mapping[str, float]]) -> None:

@@ -1,13 +1,13 @@
 """The GPT that Megatron-LM trains in fp32, as an ordinary module: the kernels that it runs on one device.
 
-What the study's runs on four GPUs were: Accelerate 1.0 with its Megatron-LM plugin and Megatron-LM core_r0.5.0
-(sitar-lab/NeuSight: scripts/asplos/collect_label_distributed.py, run_label_distributed.py,
+What the study's runs on four GPUs were: Accelerate 1.0 with its Megatron-LM plugin and Megatron-LM
+core_r0.5.0 (sitar-lab/NeuSight: scripts/asplos/collect_label_distributed.py, run_label_distributed.py,
 install_megatron.sh). Against transformers' GPT-2, which the study's other runs are of:
 
 * activations are [tokens, sequences, hidden], so that heads are views of one projection and nothing but the
   attention's result is copied (megatron/model/transformer.py);
-* scores are scaled in their product, masked in place, and go through PyTorch's softmax: the fused kernel takes
-  half precision alone (megatron/model/fused_softmax.py);
+* scores are scaled in their product, masked in place, and go through PyTorch's softmax: the fused kernel
+  takes half precision alone (megatron/model/fused_softmax.py);
 * bias and GELU are one kernel (megatron/model/fused_bias_gelu.py);
 * the vocabulary is padded to a multiple of 128 · tp (megatron/tokenizer/tokenizer.py).
 """
@@ -18,7 +18,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import pad_vocabulary
@@ -51,7 +51,9 @@ class Attention(nn.Module):
             alpha=self.head_size**-0.5,
         ).view(batch, self.num_heads, length, length)  # fmt: skip
         scores = torch.softmax(scores.masked_fill_(mask, -10000.0), dim=-1)
-        scores = F.dropout(scores, _DROPOUT, self.training).view(batch * self.num_heads, length, length)
+        scores = functional.dropout(scores, _DROPOUT, self.training).view(
+            batch * self.num_heads, length, length
+        )
         context = torch.bmm(scores, value).view(batch, self.num_heads, length, self.head_size)
         context = context.permute(2, 0, 1, 3).contiguous()
         return cast(Tensor, self.dense(context.view(length, batch, -1)))
@@ -71,9 +73,9 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """[s, b, h] → [s, b, h]."""
         attended = self.attention(self.input_norm(x), mask)
-        x = x + F.dropout(attended, _DROPOUT, self.training)
-        mixed = self.down(F.gelu(self.up(self.post_attention_norm(x)), approximate="tanh"))
-        return x + F.dropout(mixed, _DROPOUT, self.training)
+        x = x + functional.dropout(attended, _DROPOUT, self.training)
+        mixed = self.down(functional.gelu(self.up(self.post_attention_norm(x)), approximate="tanh"))
+        return x + functional.dropout(mixed, _DROPOUT, self.training)
 
 
 class MegatronGPT(nn.Module):
@@ -92,12 +94,12 @@ class MegatronGPT(nn.Module):
         positions = torch.arange(length, device=tokens.device)
         mask = torch.ones(1, 1, length, length, dtype=torch.bool, device=tokens.device).triu(1)
         x = self.words(tokens) + self.positions(positions)
-        x = F.dropout(x.transpose(0, 1).contiguous(), _DROPOUT, self.training)
+        x = functional.dropout(x.transpose(0, 1).contiguous(), _DROPOUT, self.training)
         for layer in self.layers:
             x = layer(x, mask)
-        logits = F.linear(self.final_norm(x), self.words.weight)
+        logits = functional.linear(self.final_norm(x), self.words.weight)
         target = labels.transpose(0, 1).contiguous()
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
+        return functional.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
 
 
 def build_megatron_program(

@@ -18,7 +18,7 @@ from perfcast.validate.leave_out import Demand, Fold, LeaveOut, demand_of, folds
 from perfcast.validate.pricers import build_pricers
 from perfcast.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.validate.result import PricedCases, TableResult
-from perfcast.validate.step_cases import StepCase, read_steps, step_files
+from perfcast.validate.step_cases import FUSED, StepCase, read_steps, step_files
 from perfcast.validate.step_rows import capture_steps, demand_of_steps, forecast_steps
 from perfcast.validate.step_scores import compare, score_parts, score_steps
 from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, sample
@@ -64,8 +64,8 @@ def validate_neusight(
     build_pricers(names)
     sampled = _sample(places, max_rows, all_tables, leave_out.keeps if leave_out else lambda device: True)
     say(sampled.description)
-    graphs = capture_steps(sampled.steps, say)
-    demand = _join(demand_of(sampled.cases), demand_of_steps(sampled.steps, graphs))
+    programs = capture_steps(sampled.steps, say, names)
+    demand = _join(demand_of(sampled.cases), demand_of_steps(sampled.steps, programs))
     priced: list[PricedCases] = []
     rows: list[Row] = []
     fitted: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def validate_neusight(
             labels = {number: {"distribution": _distributions(part)} for number, part in enumerate(mine)}
             priced += price_cases(mine, build_pricers(names, fold.folder, fold.dies), labels)
             steps = [case for case in sampled.steps if fold.scores(case.catalog_device or "")]
-            rows += forecast_steps(steps, graphs, names, fold.folder, fold.dies)
+            rows += forecast_steps(steps, programs, names, fold.folder, fold.dies)
             stems = {part.table for part in mine}
             fitted[fold.name] = describe_predictors(names, fold.folder, stems, fold.dies)
         protocol = _protocol(folds, fitted, sampled.description)
@@ -149,6 +149,10 @@ def _is_eager(row: Row) -> bool:
     return not row.columns.get("variant")
 
 
+def _is_fused(row: Row) -> bool:
+    return row.columns.get("variant") == FUSED
+
+
 _SUBSETS: Mapping[str, Callable[[Row], bool]] = {
     "all": lambda row: True,
     "eager": _is_eager,
@@ -157,7 +161,8 @@ _SUBSETS: Mapping[str, Callable[[Row], bool]] = {
     "eager, in distribution": lambda row: _is_eager(row) and _distribution_of(row) == "in distribution",
     "eager, unseen model": lambda row: _is_eager(row) and _distribution_of(row) == "unseen model",
     "eager, unseen device": lambda row: _is_eager(row) and _distribution_of(row) == "unseen device",
-    "fusion": lambda row: not _is_eager(row),
+    "fusion": _is_fused,
+    "several devices": lambda row: not _is_eager(row) and not _is_fused(row),
 }
 
 
@@ -166,7 +171,11 @@ def _protocol(folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str) -
         "forecast": "kernels: from the configuration columns of each line alone. Steps: the study's own "
         "model file captured on symbolic tensors in fp32 with eager attention and no optimizer, each "
         "different operation priced once and summed over nodes; 'inference' is a forward, 'train' a "
-        "forward and a backward; 'fusion' is the same graph fused as a compiler would",
+        "forward and a backward; 'fusion' is the same graph fused as a compiler would. 'dp4', 'tp4', "
+        "'pp4_1': what ran on four devices of one server was a whole step of Megatron-LM through Accelerate, "
+        "with clipping and Adam, and no exchange of gradients beside the backward; it is captured from a "
+        "module of the same kernels, cut by the plan, priced with the links of the server and simulated. "
+        "'neusight' forecasts them by the study's own rules",
         "measured": "as the study states it; steps: mean of the 5 fastest of 25",
         "fitted_on": dict(fitted),
         "published": "published:NAME are the predictions that the study printed beside its steps; "

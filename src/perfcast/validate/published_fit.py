@@ -1,9 +1,12 @@
 """Choosing the constants of a step on published runs, with whole sources left out if wanted.
 
-Residuals are logarithms of forecast over measured. Gauss-Newton steps on the logarithms of the constants, each
-held near its start by a prior; Cauchy weights, so that runs which no constant explains do not decide; and a
-source of n runs counts √n times as much as one of a single run. At most ``MOST_ROWS`` runs of a source are
-looked at, by a fixed hash, so that a fit takes seconds.
+Residuals are logarithms of forecast over measured; Cauchy weights, so that runs which no constant explains do
+not decide; a source of n runs counts √n times as much as one of a single run; every constant is held near its
+start by a prior. At most ``MOST_ROWS`` runs of a source are looked at, by a fixed hash.
+
+The host's pace comes first, on a grid, since it matters only from some value on: that of all programs together
+with how far each differs, exactly. Then Gauss-Newton steps on the logarithms of the others, with slopes that are
+properties of the forecasts alone (no measurement enters them) and so serve for every choice of sources.
 """
 
 from __future__ import annotations
@@ -11,17 +14,20 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from perfcast.prediction.step_scaling import CLASSES
 from perfcast.validate.published_constants import FloatArray, Parameter, Scalable
 
-MOST_ROWS = 40
+MOST_ROWS = 60
 _SCALE, _DIFFERENCE, _STEPS, _REWEIGHTS = 0.2, 0.02, 3, 8
 #: Residuals of a fit's rows count in units of this, against a prior's spread.
 _NOISE = 0.15
+#: Seconds of the host from one launch to the next that are tried.
+_PACES = tuple((3e-6 * 1.4**step) for step in range(12))
+_LAUNCH = "launch"
 
 Forecast = Callable[[Scalable, Mapping[str, float]], float]
 
@@ -48,74 +54,110 @@ class Evidence:
         for members in by_source.values():
             ranked = sorted(members, key=lambda i: hashlib.sha256(self.names[i].encode()).digest())
             chosen.extend(ranked[:MOST_ROWS])
-        return self.take(sorted(chosen))
-
-    def take(self, rows: Sequence[int]) -> Evidence:
-        """Some of the runs."""
+        rows = sorted(chosen)
         return Evidence(
             [self.runs[i] for i in rows],
-            self.measured[list(rows)],
+            self.measured[rows],
             [self.sources[i] for i in rows],
             [self.names[i] for i in rows],
         )
 
-    def without(self, source: str) -> Evidence:
-        """All but those of one source."""
-        return self.take([i for i, name in enumerate(self.sources) if name != source])
+
+@dataclass(eq=False)
+class Fitter:
+    """Chooses constants on any of the sources; what several choices share is computed once.
+
+    Attributes:
+        evidence: Thinned.
+        forecast: Seconds of a run under some constants.
+    """
+
+    evidence: Evidence
+    parameters: Sequence[Parameter]
+    forecast: Forecast
+    _paces: dict[int, FloatArray] = field(default_factory=dict)
+    _slopes: dict[tuple[int, float], FloatArray] = field(default_factory=dict)
+
+    def fit(self, without: str | None = None) -> dict[str, float]:
+        """The constants that explain the runs of all sources but one best."""
+        rows = [i for i, source in enumerate(self.evidence.sources) if source != without]
+        counts = Counter(self.evidence.sources[i] for i in rows)
+        weights = np.array([counts[self.evidence.sources[i]] ** -0.5 for i in rows])
+        values = self._start() | self._choose_paces(rows, weights)
+        moved = [p for p in self.parameters if not p.name.startswith(_LAUNCH)]
+        slopes = np.array([self._slopes_of(i, values, moved) for i in rows])
+        offsets = np.zeros(len(moved))
+        for _ in range(_STEPS):
+            now = values | _moved(moved, offsets)
+            residuals = np.array([np.log(self._seconds(i, now) / self.evidence.measured[i]) for i in rows])
+            offsets = offsets + _solve(residuals, slopes, offsets, weights, moved)
+        return values | _moved(moved, offsets)
+
+    def _start(self) -> dict[str, float]:
+        return {parameter.name: parameter.start for parameter in self.parameters}
+
+    def _seconds(self, row: int, values: Mapping[str, float]) -> float:
+        return self.forecast(self.evidence.runs[row], values)
+
+    def _slopes_of(self, row: int, values: Mapping[str, float], moved: Sequence[Parameter]) -> FloatArray:
+        """d log seconds / d log constant of one run at its host's pace and the others' start, shape [k]."""
+        run = self.evidence.runs[row]
+        key = (row, run.launch_seconds(values))
+        if key not in self._slopes:
+            at = self._start() | {n: v for n, v in values.items() if n.startswith(_LAUNCH)}
+            base = self.forecast(run, at)
+            found = np.zeros(len(moved))
+            for column, parameter in enumerate(moved):
+                if concerns(parameter.name, run):
+                    near = at | {parameter.name: at[parameter.name] * float(np.exp(_DIFFERENCE))}
+                    found[column] = np.log(self.forecast(run, near) / base) / _DIFFERENCE
+            self._slopes[key] = found
+        return self._slopes[key]
+
+    def _choose_paces(self, rows: Sequence[int], weights: FloatArray) -> dict[str, float]:
+        """Pace of all programs and factor of each: least cost over the grid of both."""
+        spreads = {p.name: p.spread for p in self.parameters if p.name.startswith(_LAUNCH)}
+        starts = {p.name: p.start for p in self.parameters if p.name in spreads}
+        grid = np.log(_PACES)
+        costs: defaultdict[str, FloatArray] = defaultdict(lambda: np.zeros(len(grid)))
+        for row, weight in zip(rows, weights, strict=True):
+            left = self._paces_of(row) - np.log(self.evidence.measured[row])
+            name = f"{_LAUNCH}.{self.evidence.runs[row].run.training.framework}"
+            costs[name] = costs[name] + weight * _SCALE**2 * np.log1p((left / _SCALE) ** 2) / _NOISE**2
+        best: tuple[float, dict[str, float]] = (np.inf, {})
+        for shared in grid:
+            total = ((shared - np.log(starts[_LAUNCH])) / spreads[_LAUNCH]) ** 2
+            chosen = {_LAUNCH: float(np.exp(shared))}
+            for name, cost in costs.items():
+                own = cost + ((grid - shared) / spreads[name]) ** 2
+                total += float(own.min())
+                chosen[name] = float(np.exp(grid[int(own.argmin())] - shared))
+            if total < best[0]:
+                best = (float(total), chosen)
+        return best[1]
+
+    def _paces_of(self, row: int) -> FloatArray:
+        """Logarithm of a run's seconds at every pace of the grid, all else at its start."""
+        if row not in self._paces:
+            run, start = self.evidence.runs[row], self._start()
+            factor = start[f"{_LAUNCH}.{run.run.training.framework}"]
+            self._paces[row] = np.log(
+                [self.forecast(run, start | {_LAUNCH: pace / factor}) for pace in _PACES]
+            )
+        return self._paces[row]
 
 
-def start_values(parameters: Sequence[Parameter]) -> dict[str, float]:
-    """The constants that nothing was fitted to."""
-    return {parameter.name: parameter.start for parameter in parameters}
-
-
-def fit_constants(
-    evidence: Evidence, parameters: Sequence[Parameter], forecast: Forecast, steps: int = _STEPS
-) -> dict[str, float]:
-    """The constants that explain some runs best."""
-    thinned = evidence.thinned()
-    offsets = np.zeros(len(parameters))
-    weights = _source_weights(thinned.sources)
-    for _ in range(steps):
-        residuals, slopes = _linearised(thinned, parameters, offsets, forecast)
-        offsets = offsets + _solve(residuals, slopes, offsets, weights, parameters)
-    return _values(parameters, offsets)
-
-
-def _source_weights(sources: Sequence[str]) -> FloatArray:
-    counts = Counter(sources)
-    return np.array([counts[source] ** -0.5 for source in sources])
-
-
-def _values(parameters: Sequence[Parameter], offsets: FloatArray) -> dict[str, float]:
+def _moved(parameters: Sequence[Parameter], offsets: FloatArray) -> dict[str, float]:
     return {p.name: p.start * float(np.exp(x)) for p, x in zip(parameters, offsets, strict=True)}
-
-
-def _linearised(
-    evidence: Evidence, parameters: Sequence[Parameter], offsets: FloatArray, forecast: Forecast
-) -> tuple[FloatArray, FloatArray]:
-    """Residuals, shape [n], and their slopes by constant, shape [n, k]."""
-    values = _values(parameters, offsets)
-    residuals = np.zeros(len(evidence.runs))
-    slopes = np.zeros((len(evidence.runs), len(parameters)))
-    for row, run in enumerate(evidence.runs):
-        base = forecast(run, values)
-        residuals[row] = np.log(base / evidence.measured[row])
-        for column, parameter in enumerate(parameters):
-            if not concerns(parameter.name, run):
-                continue
-            moved = values | {parameter.name: values[parameter.name] * float(np.exp(_DIFFERENCE))}
-            slopes[row, column] = np.log(forecast(run, moved) / base) / _DIFFERENCE
-    return residuals, slopes
 
 
 def concerns(name: str, run: Scalable) -> bool:
     """Whether a constant can change the forecast of a run."""
     group, _, member = name.partition(".")
-    own_class = {"node": "node", "network": "network", "networks": "network"}.get(group)
-    if own_class is not None and not (run.classes == CLASSES.index(own_class)).any():
+    own_class = {"networks": "network"}.get(group, group)
+    if own_class in CLASSES and not (run.classes == CLASSES.index(own_class)).any():
         return False
-    own = {"launch": run.run.training.framework, "dies": run.die, "networks": run.network}
+    own = {_LAUNCH: run.run.training.framework, "dies": run.die, "networks": run.network}
     return not member or own[group] == member
 
 

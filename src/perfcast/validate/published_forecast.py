@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcast.cost.collective.constants import load_constants
 from perfcast.errors import UnknownNameError
 from perfcast.validate.published_constants import Scalable
 
@@ -16,13 +17,15 @@ def forecast_seconds(run: Scalable, values: Mapping[str, float], predictor: str 
     Raises:
         UnknownNameError: Not a predictor.
     """
-    from perfcast.simulate.training import closed_form_step, simulate_step
+    from perfcast.simulate.closed_form.step import closed_form_step
+    from perfcast.simulate.training import simulate_step
 
-    seconds, launch = run.scaled(values), run.launch_seconds(values)
+    seconds, launch, figures = run.scaled(values), run.launch_seconds(values), load_constants()
+    slowdown = (figures.compute_slowdown, figures.communication_slowdown)
     if predictor == "closed_form":
-        time = closed_form_step(run.run.work, seconds, launch_seconds=launch)
+        time = closed_form_step(run.run.work, seconds, launch_seconds=launch, slowdown=slowdown)
     elif predictor == "simulated":
-        time = simulate_step(run.run.work, seconds, launch_seconds=launch)
+        time = simulate_step(run.run.work, seconds, launch_seconds=launch, slowdown=slowdown)
     else:
         raise UnknownNameError("predictor", predictor, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
     return time.step_seconds + run.fixed_seconds(values)

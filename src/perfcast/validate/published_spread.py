@@ -20,14 +20,14 @@ _UNKNOWN = (0.5, 2.0)
 
 
 def spread_class(case: PublishedCase) -> str:
-    """'dense, one node', 'dense, several nodes', 'mixture of experts', 'frozen weights'."""
+    """'dense one node', 'dense several nodes', 'mixture of experts', 'frozen weights'."""
     if case.run is None:
         return ""
     if case.run.trains_adapters:
         return "frozen weights"
     if kind_of(case) != "dense":
         return kind_of(case)
-    return "dense, several nodes" if case.run.cluster.levels[-1].size > 1 else "dense, one node"
+    return "dense several nodes" if case.run.cluster.levels[-1].size > 1 else "dense one node"
 
 
 def fit_spread(

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.catalog.devices import load_device
 from perfcast.validate.published_cases import PublishedCase
 
 #: Plans that a group needs at least for its ranks to say something.
 LEAST_PLANS = 4
-_ERAS = {"GA100": "A100", "GH100": "H100", "GB100": "Blackwell", "GB110": "Blackwell"}
+#: A100; H100 and H200; B200 and GB200; B300 and GB300.
+_USUAL_DIES = frozenset({"GA100", "GH100", "GB100", "GB110"})
 _MODEL = (
     "model", "layers", "hidden", "seq_len", "device", "num_gpus", "global_batch", "precision",
 )  # fmt: skip
@@ -144,6 +146,10 @@ def noise_floor(cases: Iterable[PublishedCase]) -> list[dict[str, Any]]:
     ]
 
 
-def era_of(die: str) -> str:
-    """'A100', 'H100' or 'Blackwell' by die; '' for others."""
-    return _ERAS.get(die, "")
+def target_of(case: PublishedCase) -> str:
+    """'dense on A100, H100, Blackwell', 'mixture of experts elsewhere' …; '' where no run is known."""
+    kind = kind_of(case)
+    if case.catalog_device is None or not kind:
+        return ""
+    is_usual = load_device(case.catalog_device).die in _USUAL_DIES
+    return f"{kind} on A100, H100, Blackwell" if is_usual else f"{kind} elsewhere"

@@ -14,9 +14,11 @@ from perfcast.errors import InputError, UnknownNameError
 from perfcast.prediction import Request
 from perfcast.units import MILLI
 from perfcast.validate.cases import configuration_columns
+from perfcast.validate.step_plans import PlanRequest, find_server, read_plan
 
 STEM = "steps"
 FUSED = "fusion"
+UNSUPPORTED_PLAN = "unsupported plan"
 
 #: The study's words for what was run → ours. Its training is a forward and a backward, no optimizer.
 _MODES: Mapping[str, str] = {"inference": "prefill", "train": "train"}
@@ -28,6 +30,9 @@ PRINTED: Mapping[str, str] = {
     "published:roofline": "roofline_predicted_ms",
 }
 _NEEDED = ("device", "model", "mode", "sequence_length", "batch_size", "step_ms")
+#: A plan, or a model on one device and whether it is fused.
+StepKey = PlanRequest | tuple[Request, bool]
+
 _SUFFIXES = (".parquet", ".csv.gz", ".csv")
 
 
@@ -59,13 +64,28 @@ class StepCase:
         return self.columns.get("variant") == FUSED
 
     @property
-    def request(self) -> Request:
-        """What is forecast; cases that differ only in device or fusion share it."""
+    def key(self) -> StepKey:
+        """What is captured for it; cases that differ in the device alone share it."""
+        return self.plan_request or (self.request, self.is_fused)
+
+    @property
+    def plan_request(self) -> PlanRequest | None:
+        """What is forecast of a step on several devices; None on one."""
+        plan = read_plan(str(self.columns.get("variant") or ""), int(self.columns["batch_size"]))
+        if plan is None:
+            return None
         assert self.model is not None
+        return PlanRequest(self.model, int(self.columns["sequence_length"]), plan)
+
+    @property
+    def request(self) -> Request:
+        """The model on one device, of one replica; cases that differ only in device or fusion share it."""
+        assert self.model is not None
+        several = self.plan_request
         return Request(
             model=self.model,
             mode=_MODES[self.columns["mode"]],
-            batch_size=int(self.columns["batch_size"]),
+            batch_size=several.plan.micro_batch_size if several else int(self.columns["batch_size"]),
             sequence_length=int(self.columns["sequence_length"]),
             dtype="fp32",
             attention="eager",
@@ -129,8 +149,6 @@ def _fault(case: StepCase, line: Mapping[str, Any]) -> str | None:
     for name in _NEEDED:
         if line[name] is None or line[name] == "":
             return f"incomplete: {name}"
-    if (line.get("variant") or FUSED) != FUSED:
-        return "unsupported plan"
     if case.catalog_device is None:
         return "unknown device"
     if case.model is None or line["mode"] not in _MODES:
@@ -138,4 +156,11 @@ def _fault(case: StepCase, line: Mapping[str, Any]) -> str | None:
     sizes = (line["sequence_length"], line["batch_size"])
     if "step" not in case.measured or not all(isinstance(size, int) and size > 0 for size in sizes):
         return "impossible value"
-    return None
+    return None if (line.get("variant") or FUSED) == FUSED else _plan_fault(case, line)
+
+
+def _plan_fault(case: StepCase, line: Mapping[str, Any]) -> str | None:
+    """Plans are of training steps, on servers whose links the catalog knows."""
+    plan = read_plan(str(line["variant"]), int(line["batch_size"]))
+    is_known = plan is not None and find_server(case.catalog_device or "", plan.world_size) is not None
+    return None if is_known and line["mode"] == "train" else UNSUPPORTED_PLAN

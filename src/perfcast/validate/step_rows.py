@@ -12,6 +12,7 @@ import numpy as np
 from perfcast.catalog.devices import load_device
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
+from perfcast.core.work import StepWork
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.store import MODEL_NAMES, model_names_of
@@ -19,16 +20,27 @@ from perfcast.cost.learned.translate import translate
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
-from perfcast.prediction import Request, build_graph
+from perfcast.prediction import build_graph
+from perfcast.published.neusight_distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
 from perfcast.validate.pricers import NO_PREDICTOR, UNSUPPORTED, is_trained
-from perfcast.validate.step_cases import PRINTED, StepCase
+from perfcast.validate.step_cases import PRINTED, UNSUPPORTED_PLAN, StepCase, StepKey
+from perfcast.validate.step_plans import (
+    PlanRequest,
+    build_plan_work,
+    count_kernels,
+    find_server,
+    simulate_plan,
+)
 from perfcast.validate.suite import Row
 from perfcast.validate.trained import find_trained
 
 _WEAKEST_FIRST = ("bounded", "extrapolated", "interpolated", "measured")
 
-Graphs = Mapping[tuple[Request, bool], Graph]
+#: What was captured: a graph of one device, or the work of a plan.
+Programs = Mapping[StepKey, Graph | StepWork]
+#: Forecasts plans in its own way, from the model on one device.
+_STUDY = "neusight"
 
 
 @dataclass(frozen=True)
@@ -44,57 +56,72 @@ class StepForecast:
     skipped: str | None = None
 
 
-def capture_steps(cases: Sequence[StepCase], say: Callable[[str], None]) -> dict[tuple[Request, bool], Graph]:
-    """The graph of every different step, eager and, where it is asked for, fused.
+def capture_steps(
+    cases: Sequence[StepCase], say: Callable[[str], None], predictors: Sequence[str] = ()
+) -> dict[StepKey, Graph | StepWork]:
+    """The graph of every different step, eager and, where it is asked for, fused; the work of every plan.
 
     In fp32 and with eager attention nothing of a graph depends on the device, so one serves for all. A step
     that cannot be captured is left out.
     """
-    from perfcast.workload.fuse import fuse
-
-    graphs: dict[tuple[Request, bool], Graph] = {}
-    failed: set[Request] = set()
+    programs: dict[StepKey, Graph | StepWork] = {}
+    failed: set[StepKey] = set()
     for case in cases:
-        if case.skipped or (case.request, case.is_fused) in graphs or case.request in failed:
-            continue
-        request = case.request
-        if (request, False) not in graphs:
-            say(
-                f"capturing {request.model}, {request.mode}, {request.batch_size} × {request.sequence_length}"
-            )
-            try:
-                graphs[request, False] = build_graph(request, _device_of(case))[0]
-            except InputError as error:
-                say(f"{request.model}: {error}")
-                failed.add(request)
+        for key in () if case.skipped else _keys(case, predictors):
+            if key in programs or key in failed:
                 continue
-        if case.is_fused:
-            graphs[request, True] = fuse(graphs[request, False])
-    return graphs
+            try:
+                programs[key] = _capture(case, key, programs, say)
+            except InputError as error:
+                say(f"{case.model}: {error}")
+                failed.add(key)
+    return programs
 
 
-def demand_of_steps(cases: Sequence[StepCase], graphs: Graphs) -> dict[str, set[str]]:
+def _keys(case: StepCase, predictors: Sequence[str]) -> list[StepKey]:
+    """What forecasts of a case are made from; a fused graph after the eager one."""
+    if case.plan_request is None:
+        return [(case.request, False), case.key] if case.is_fused else [case.key]
+    return [case.key, *([(case.request, False)] if _STUDY in predictors else [])]
+
+
+def _capture(
+    case: StepCase, key: StepKey, programs: Programs, say: Callable[[str], None]
+) -> Graph | StepWork:
+    if isinstance(key, PlanRequest):
+        say(f"capturing {key.model}, {case.columns['variant']}, {case.columns['batch_size']} sequences")
+        return build_plan_work(key)
+    request, is_fused = key
+    if is_fused:
+        from perfcast.workload.fuse import fuse
+
+        eager = programs.get((request, False))
+        if not isinstance(eager, Graph):
+            raise InputError("was not captured")
+        return fuse(eager)
+    say(f"capturing {request.model}, {request.mode}, {request.batch_size} × {request.sequence_length}")
+    return build_graph(request, _device_of(case))[0]
+
+
+def demand_of_steps(cases: Sequence[StepCase], programs: Programs) -> dict[str, set[str]]:
     """Which models of the learned forecaster the steps on each device ask for."""
-    models = {
-        key: {
-            str(name)
-            for table in translate(graph.operations).tables.values()
-            for name in set(model_names_of(table).tolist())
-        }
-        for key, graph in graphs.items()
-    }
+    models = {key: _models_of(program) for key, program in programs.items()}
     demand: dict[str, set[str]] = {}
     for case in cases:
         if case.catalog_device and not case.skipped:
-            demand.setdefault(case.catalog_device, set()).update(
-                models.get((case.request, case.is_fused), set())
-            )
+            demand.setdefault(case.catalog_device, set()).update(models.get(case.key, set()))
     return demand
+
+
+def _models_of(program: Graph | StepWork) -> set[str]:
+    operations = program.operations if isinstance(program, Graph) else tuple(count_kernels(program))
+    tables = translate(operations).tables.values()
+    return {str(name) for table in tables for name in set(model_names_of(table).tolist())}
 
 
 def forecast_steps(
     cases: Sequence[StepCase],
-    graphs: Graphs,
+    programs: Programs,
     predictors: Sequence[str],
     folder: Path | None = None,
     dies: frozenset[str] = frozenset(),
@@ -108,7 +135,7 @@ def forecast_steps(
     rows = []
     for case in cases:
         rows += [
-            _row(case, name, _forecast(case, graphs, name, folder, dies))
+            _row(case, name, _forecast(case, programs, name, folder, dies))
             for name in predictors
             if is_for_steps(name)
         ]
@@ -122,24 +149,49 @@ def is_for_steps(name: str) -> bool:
 
 
 def _forecast(
-    case: StepCase, graphs: Graphs, name: str, folder: Path | None, dies: frozenset[str]
+    case: StepCase, programs: Programs, name: str, folder: Path | None, dies: frozenset[str]
 ) -> StepForecast:
     if case.skipped:
         return StepForecast(skipped=case.skipped)
-    graph, device = graphs.get((case.request, case.is_fused)), _device_of(case)
-    if graph is None:
-        return StepForecast(skipped=UNSUPPORTED)
+    program, device = programs.get(case.key), _device_of(case)
+    if program is None:
+        return StepForecast(skipped=UNSUPPORTED if case.plan_request is None else UNSUPPORTED_PLAN)
     cost_model = _cost_model(name, device, folder, dies)
     if cost_model is None:
         return StepForecast(skipped=NO_PREDICTOR)
     try:
-        return price_step(graph, cost_model, device)
+        if isinstance(program, Graph):
+            return price_step(program, cost_model, device)
+        if name == _STUDY:
+            return _as_the_study_does(case, programs, cost_model, device)
+        return _price_plan(case, program, cost_model, device)
     except PlanError:
         return StepForecast(skipped=UNSUPPORTED)
     except CalibrationError:
         if all(is_trained(model, folder) for model in MODEL_NAMES):
             raise  # a file is damaged, none is missing
         return StepForecast(skipped=NO_PREDICTOR)
+
+
+def _price_plan(case: StepCase, work: StepWork, cost_model: CostModel, device: Device) -> StepForecast:
+    """The step simulated on devices of one server."""
+    server = find_server(device.name, work.plan.world_size)
+    if server is None:
+        return StepForecast(skipped=UNSUPPORTED)
+    found = simulate_plan(work, device, cost_model, server)
+    provenance = next((p for p in _WEAKEST_FIRST if p in found.provenances), None)
+    return StepForecast(found.seconds, found.low, found.high, provenance=provenance)
+
+
+def _as_the_study_does(
+    case: StepCase, programs: Programs, cost_model: CostModel, device: Device
+) -> StepForecast:
+    """From its graph of one device, by its own rules."""
+    graph, several = programs.get((case.request, False)), case.plan_request
+    server = find_server(device.name, several.plan.world_size) if several else None
+    if not isinstance(graph, Graph) or several is None or server is None:
+        return StepForecast(skipped=UNSUPPORTED)
+    return StepForecast(forecast_distributed(graph, several.plan, cost_model, device, server))
 
 
 def price_step(graph: Graph, cost_model: CostModel, device: Device) -> StepForecast:

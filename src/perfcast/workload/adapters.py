@@ -12,10 +12,11 @@ from perfcast.core.work import Calls, Layer, StepWork
 
 
 def freeze_weights(work: StepWork) -> StepWork:
-    """The same step without weight gradients, their exchange and their optimizer."""
+    """The same step without weight gradients, their exchange, their optimizer and what it would hand round."""
+    is_sharded = work.plan.zero_stage == 3
     return replace(
         work,
-        layers=tuple(_freeze_layer(layer) for layer in work.layers),
+        layers=tuple(_freeze_layer(layer, is_sharded=is_sharded) for layer in work.layers),
         stages=tuple(replace(stage, optimizer=()) for stage in work.stages),
         flops=work.flops * 2 // 3,
         assumptions=(
@@ -26,8 +27,15 @@ def freeze_weights(work: StepWork) -> StepWork:
     )
 
 
-def _freeze_layer(layer: Layer) -> Layer:
-    return replace(layer, backward=_without_weight_gradients(layer.backward), exchange=())
+def _freeze_layer(layer: Layer, *, is_sharded: bool) -> Layer:
+    """Weights that never change are gathered only where they are sharded for good."""
+    return replace(
+        layer,
+        backward=_without_weight_gradients(layer.backward),
+        exchange=(),
+        gather=layer.gather if is_sharded else (),
+        gather_again=layer.gather_again if is_sharded else (),
+    )
 
 
 def _without_weight_gradients(calls: Calls) -> Calls:

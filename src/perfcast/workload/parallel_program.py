@@ -12,14 +12,16 @@ from perfcast.errors import InputError
 from perfcast.workload.capture import CaptureOptions
 from perfcast.workload.parallel_program_classes import (
     Axis,
+    Prints,
     RankClasses,
     axes_of,
     find_classes,
     find_classes_of_all,
 )
+from perfcast.workload.parallel_program_shards import shapes_of_parts
 from perfcast.workload.parallel_program_streams import StreamPlan
 from perfcast.workload.step import Program
-from perfcast.workload.virtual_ranks import RankCapture, capture_ranks
+from perfcast.workload.virtual_ranks import RankCapture, RankCaptures
 
 
 @dataclass(frozen=True)
@@ -89,23 +91,33 @@ def capture_parallel_program(
     """
     if world_size < 1:
         raise InputError(f"a world of {world_size} ranks: at least 1")
-    capture = capture_ranks(build, options, world_size)
+    captures = RankCaptures(build, options, world_size)
     captured: dict[int, RankCapture] = {}
     numbers = _Numbers()
 
-    def fingerprint(rank: int) -> Hashable:
-        captured[rank] = capture(rank)
-        return _fingerprint(rank, captured[rank], numbers)
+    def step(rank: int) -> Hashable:
+        captured[rank] = captures.capture(rank)
+        return numbers.of(_fingerprint(rank, captured[rank], numbers))
 
-    first = capture(0)
+    def parameters(rank: int) -> Hashable:
+        return shapes_of_parts(first.program.module, rank)
+
+    first = captures.capture(0)
     axes = axes_of([ranks for _, ranks in first.groups], world_size)
     if captures_all:
-        classes = find_classes_of_all(world_size, fingerprint)
+        classes = find_classes_of_all(world_size, step)
     else:
-        classes = find_classes(axes, world_size, fingerprint)
+        sends = [_sends_along(axis, first.graph) for axis in axes]
+        classes = find_classes(axes, world_size, Prints(step, parameters), sends)
     return ParallelProgram(
         world_size, _rank_programs(classes, captured), classes.of_rank, axes, first.groups, len(captured)
     )
+
+
+def _sends_along(axis: Axis, graph: Graph) -> bool:
+    """Whether rank 0 sends a message to, or receives one from, a rank that differs in an axis' coordinate."""
+    peers = [operation.attribute("peer") for operation in graph.operations]
+    return any(int(peer) // axis.stride % axis.size for peer in peers if peer is not None)
 
 
 def _rank_programs(classes: RankClasses, captured: dict[int, RankCapture]) -> tuple[RankProgram, ...]:

@@ -3,12 +3,15 @@
 Ranks are numbered along axes: those of the program's meshes, or of whatever groups it made. Rank r's digits
 along axes of sizes (n₀, n₁, …), the first of stride 1, are its coordinates. The rule:
 
-1. Along each axis, all other coordinates 0, captures are compared at both ends and in the middle. Where the
-   three are the same, all between are taken to be the same; else both halves are looked at in the same way.
-   (Shards of an uneven size, or stages of a pipeline, are runs of equal coordinates: their edges are found by
-   bisection, and where each differs from the next all are captured.)
-2. Ranks whose coordinates are equal, axis by axis, are taken to do the same. One of each combination is
-   captured, and combinations that turn out the same are one class.
+1. Along each axis, all other coordinates 0, ranks at both ends and in the middle are compared. Where the three
+   are the same, all between are taken to be the same; else both halves are looked at in the same way. (Shards
+   of an uneven size, or stages of a pipeline, are runs of equal coordinates: their edges are found by bisection,
+   and where each differs from the next all are looked at.)
+2. Compared is a step of each, where the program sends messages between the ranks of the axis, and where the two
+   ends do not do the same though they hold parts of the same shapes. Elsewhere it is the shapes of the parts
+   of rank 0's distributed parameters that each holds, which needs no capture.
+3. Ranks whose coordinates are in the same runs, axis by axis, are taken to do the same. One of each combination
+   is captured, and combinations that turn out the same are one class.
 
 Two captures are the same if they are up to translation: the same operations at the same nodes of the same
 streams, with collectives over groups of the same shape elsewhere.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 
@@ -68,28 +72,33 @@ def axes_of(groups: Sequence[Sequence[int]], world_size: int) -> tuple[Axis, ...
     return tuple(Axis(low, high // low) for low, high in zip(chain[:-1], chain[1:], strict=True))
 
 
-def find_classes(
-    axes: Sequence[Axis], world_size: int, fingerprint: Callable[[int], Hashable]
-) -> RankClasses:
+@dataclass(frozen=True)
+class Prints:
+    """What ranks are compared by; equal values where the ranks are equal.
+
+    Attributes:
+        step: Of what a rank does in a step.
+        parameters: Of the parts of parameters that it holds.
+    """
+
+    step: Callable[[int], Hashable]
+    parameters: Callable[[int], Hashable]
+
+
+def find_classes(axes: Sequence[Axis], world_size: int, prints: Prints, messages: Sequence[bool]) -> RankClasses:
     """Group a world's ranks by the rule above.
 
     Args:
-        fingerprint: Of a rank's capture; equal where the ranks do the same.
+        messages: Of each axis, whether the program sends messages between its ranks.
     """
-    known: dict[int, Hashable] = {}
-
-    def of(rank: int) -> Hashable:
-        if rank not in known:
-            known[rank] = fingerprint(rank)
-        return known[rank]
-
-    runs = [_runs(axis, of) for axis in axes]
+    step = cache(prints.step)
+    runs = [_runs_of(axis, step, cache(prints.parameters), sends) for axis, sends in zip(axes, messages, strict=True)]
     first_of: dict[Hashable, int] = {}
     corner_classes: dict[tuple[int, ...], Hashable] = {}
     for corner in product(*(range(len(starts)) for starts in runs)):
         rank = sum(axis.stride * starts[at] for axis, starts, at in zip(axes, runs, corner, strict=True))
-        corner_classes[corner] = of(rank)
-        first_of.setdefault(of(rank), rank)
+        corner_classes[corner] = step(rank)
+        first_of.setdefault(step(rank), rank)
     places = [_places(axis, starts) for axis, starts in zip(axes, runs, strict=True)]
     return _classes(axes, places, corner_classes, first_of, world_size)
 
@@ -104,8 +113,19 @@ def find_classes_of_all(world_size: int, fingerprint: Callable[[int], Hashable])
     return RankClasses(tuple(first_of.values()), tuple(order[value] for value in prints))
 
 
-def _runs(axis: Axis, of: Callable[[int], Hashable]) -> list[int]:
+def _runs_of(
+    axis: Axis, step: Callable[[int], Hashable], parameters: Callable[[int], Hashable], has_messages: bool
+) -> list[int]:
     """Coordinates at which a run of equal ones begins, all other coordinates 0."""
+    last = (axis.size - 1) * axis.stride
+    if not has_messages:
+        runs = _runs(axis, parameters)
+        if len(runs) > 1 or step(0) == step(last):
+            return runs
+    return _runs(axis, step)
+
+
+def _runs(axis: Axis, of: Callable[[int], Hashable]) -> list[int]:
     starts = [0]
 
     def split(low: int, high: int) -> None:

@@ -249,7 +249,6 @@ class VirtualStreams:
             ):
                 stack.enter_context(patch.object(torch.cpu, name, value))
             stack.enter_context(patch.object(c10d.FakeWork, "wait", self._noting(c10d.FakeWork.wait)))
-            # Under fake tensors PyTorch would wait for a functional collective as soon as it is issued.
             stack.enter_context(patch.object(functional, "_maybe_wrap_tensor", _unwaited))
             for module in (distributed_c10d, torch.distributed):
                 stack.enter_context(

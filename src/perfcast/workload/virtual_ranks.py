@@ -25,8 +25,9 @@ from perfcast.workload.capture import CaptureOptions, build_symbolic, graph_of, 
 from perfcast.workload.distributed_calls import DistributedCalls
 from perfcast.workload.parallel_program_messages import Messages, capture_with_messages, exchanging
 from perfcast.workload.parallel_program_replicas import captured_replicas
+from perfcast.workload.parallel_program_shards import PartsOptimizer, lazy_shards
 from perfcast.workload.parallel_program_streams import StreamPlan, VirtualStreams
-from perfcast.workload.step import Program, build_optimizer
+from perfcast.workload.step import Program
 
 
 @dataclass(frozen=True)
@@ -68,45 +69,49 @@ def capture_on_virtual_rank(
             already set up.
         InputError: No such rank.
     """
-    found = capture_ranks(build, options, world_size)(rank)
+    found = RankCaptures(build, options, world_size).capture(rank)
     return found.graph, found.program
 
 
-def capture_ranks(
-    build: Callable[[], Program], options: CaptureOptions, world_size: int
-) -> Callable[[int], RankCapture]:
+class RankCaptures:
     """Captures ranks of one world, each once, and before it those whose messages it needs.
 
     Errors are those of ``capture_on_virtual_rank``.
     """
-    messages: Messages = {}
-    known: dict[int, RankCapture] = {}
 
-    def capture(rank: int, heard: Messages) -> RankCapture:
-        return _capture_rank(build, options, rank, world_size, heard)
+    def __init__(self, build: Callable[[], Program], options: CaptureOptions, world_size: int) -> None:
+        self._build, self._options, self._world_size = build, options, world_size
+        self._messages: Messages = {}
+        self._known: dict[int, RankCapture] = {}
 
-    return lambda rank: capture_with_messages(rank, messages, capture, known)
+    def capture(self, rank: int) -> RankCapture:
+        """A step of a rank."""
+        return capture_with_messages(rank, self._messages, self._capture, self._known)
 
-
-def _capture_rank(
-    build: Callable[[], Program], options: CaptureOptions, rank: int, world_size: int, messages: Messages
-) -> RankCapture:
-    streams = VirtualStreams()
-    with ExitStack() as stack:
-        for context in (
-            virtual_rank(rank, world_size), FakeTensorMode(allow_non_fake_inputs=True),
-            exchanging(messages), captured_replicas(), streams.in_place(),
-        ):  # fmt: skip
-            stack.enter_context(context)
+    def _built(self) -> Program:
         with DistributedCalls():
-            program = build_symbolic(build, options)
-        optimizer = None
-        if options.training and options.optimizer.name != "none":
-            optimizer = build_optimizer(options.optimizer, program.module)
-        weights = list(program.module.parameters())
-        for _ in range(2):
-            recording = record(program, options, optimizer, weights, _Inside(streams, program))
-        return RankCapture(graph_of(recording, program), program, streams.plan(), _groups())
+            return build_symbolic(self._build, self._options)
+
+    @contextmanager
+    def _being(self, rank: int, messages: Messages, streams: VirtualStreams) -> Iterator[None]:
+        """All that surrounds a program which is one rank."""
+        with (
+            virtual_rank(rank, self._world_size), FakeTensorMode(allow_non_fake_inputs=True),
+            exchanging(messages), captured_replicas(), lazy_shards(), streams.in_place(),
+        ):  # fmt: skip
+            yield
+
+    def _capture(self, rank: int, messages: Messages) -> RankCapture:
+        streams, options = VirtualStreams(), self._options
+        with self._being(rank, messages, streams):
+            program = self._built()
+            optimizer = None
+            if options.training and options.optimizer.name != "none":
+                optimizer = PartsOptimizer(options.optimizer, program.module)
+            weights = list(program.module.parameters())
+            for _ in range(2):
+                recording = record(program, options, optimizer, weights, _Inside(streams, program))
+            return RankCapture(graph_of(recording, program), program, streams.plan(), _groups())
 
 
 class _Inside(ExitStack):

@@ -290,3 +290,48 @@ def test_no_operations_are_no_tables():
 def test_every_framework_names_measured_kernels_for_every_family():
     for framework in FRAMEWORKS:
         assert len(translate([matmul(8, 8, 8), attention(8, 8, True)], framework).tables) == 2
+
+
+# ---- what serving states beyond types ----------------------------------------------------------------
+
+
+def stated(kind: OperationKind, attributes: dict[str, int | str | bool]) -> Operation:
+    """An operation that is known by its attributes."""
+    x = tensor(8, 64)
+    return Operation(kind, "stated", (x,), (x,), DType.BF16, 1, 1, 1, 0, tuple(sorted(attributes.items())))
+
+
+def test_a_stated_format_is_the_kernels():
+    sizes_of_product: dict[str, int | str | bool] = {"batch": 1, "m": 8, "n": 64, "k": 64, "layout": "nt"}
+    found = kernel(stated(OperationKind.MATMUL, sizes_of_product | {"format": "fp8_block"}), PRODUCT)
+    assert found["dtype"] == "fp8_block"
+    found = kernel(stated(OperationKind.MATMUL, sizes_of_product | {"format": "fp16"}), PRODUCT)
+    assert found["dtype"] == "bf16"
+
+
+def test_fused_experts_are_one_kernel_with_the_whole_models_sizes():
+    given: dict[str, int | str | bool] = {
+        "num_tokens": 32, "hidden_size": 64, "inter_size": 96, "experts_per_token": 2, "num_experts": 8,
+        "tensor_parallel": 1, "expert_parallel": 4, "is_gated": True, "format": "nvfp4",
+    }  # fmt: skip
+    found = kernel(stated(OperationKind.GROUPED_MATMUL, given), KernelFamily.EXPERTS, "trtllm")
+    assert sizes(found, " ".join(SIZES[KernelFamily.EXPERTS])) == [32, 64, 96, 2, 8, 1, 4]
+    words = [found[name] for name in WORDS[KernelFamily.EXPERTS]]
+    assert words == ["moe_cold", "balanced", "nvfp4", "trtllm"]
+    plain = kernel(stated(OperationKind.GROUPED_MATMUL, given | {"is_gated": False}), KernelFamily.EXPERTS)
+    assert plain["operation"] == "moe_ungated_cold"
+
+
+def test_attention_states_its_latent_form_its_window_and_the_format_of_its_cache():
+    given: dict[str, int | str | bool] = {
+        "batch": 1, "num_queries": 1, "num_keys": 64, "heads": 8, "kv_heads": 1, "head_size": 20,
+        "value_head_size": 16, "causal": False,
+    }  # fmt: skip
+    latent: dict[str, int | str | bool] = {"is_latent": True, "keys_format": "fp8", "window": 32}
+    found = kernel(stated(OperationKind.ATTENTION, given | latent), ATTENTION)
+    assert (found["operation"], found["dtype"], found["kv_dtype"]) == ("mla_generation", "bf16", "fp8")
+    assert found["window"] == 32
+    several = given | latent | {"num_queries": 64, "causal": True}
+    assert kernel(stated(OperationKind.ATTENTION, several), ATTENTION)["operation"] == "mla_context"
+    plain = kernel(stated(OperationKind.ATTENTION, given), ATTENTION)
+    assert (plain["operation"], plain["kv_dtype"], plain["window"]) == ("generation", "bf16", 0)

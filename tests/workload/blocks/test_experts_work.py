@@ -15,7 +15,7 @@ from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.experts import experts_backward, experts_forward
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.routing import dropped_share, expert_load
+from perfcast.workload.blocks.routing import dropped_share, expert_load, routing_assumptions
 from perfcast.workload.blocks.tape import Tape
 from small_transformers import llama, mixture
 
@@ -64,7 +64,7 @@ def exchanged(calls: Calls, stream: Stream) -> list[tuple[str, str, int]]:
     return [
         (call.module, call.operation.name, message_bytes(call.operation))
         for call in calls
-        if call.stream is stream
+        if call.stream is stream and call.module != "experts.counts"
     ]
 
 
@@ -85,6 +85,13 @@ def test_a_mixtral_rank_sends_two_rows_of_each_token_and_gets_them_back():
         ("experts.dispatch", "all_to_all", each),
         ("experts.combine", "all_to_all", each),
     ]
+
+
+def test_ranks_tell_each_other_how_many_rows_they_have_for_each_expert():
+    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=4))
+    counts = [call.operation for call in calls if call.module == "experts.counts"]
+    assert [(o.name, message_bytes(o)) for o in counts] == [("all_gather", 4 * 8 * 8)]
+    assert not [call for call in forward(MIXTRAL, Plan()) if call.module == "experts.counts"]
 
 
 def test_a_deepseek_layer_adds_one_shared_expert_to_eight_routed_ones():
@@ -160,6 +167,7 @@ def test_experts_wait_for_their_rows():
     calls = forward(MIXTRAL, Plan(data_parallel=4, expert_parallel=4))
     dispatch = _place(calls, "experts.dispatch")
     assert calls[dispatch].after == (_place(calls, "experts.permute"),)
+    assert _place(calls, "experts.counts") in calls[_place(calls, "experts.permute")].after
     assert dispatch in calls[_place(calls, "experts.sort")].after
 
 
@@ -200,6 +208,14 @@ def test_a_capacity_below_the_imbalance_drops_the_rest():
     plan = Plan(capacity_factor=1.5, expert_imbalance=2.0)
     assert dropped_share(plan) == pytest.approx(0.25)
     assert expert_load(mixture(), plan, 64).rows == 64 * 2 * 1.5
+
+
+def test_a_reader_is_told_how_tokens_spread():
+    assert routing_assumptions(llama(), Plan()) == ()
+    assert routing_assumptions(mixture(), Plan()) == ("tokens are spread evenly over the experts",)
+    skewed, drops = routing_assumptions(mixture(), Plan(expert_imbalance=2.0, capacity_factor=1.5))
+    assert "take 2 times the mean" in skewed
+    assert "1.5 times its mean, which drops 25%" in drops
 
 
 def test_a_capacity_is_filled_whatever_the_imbalance():

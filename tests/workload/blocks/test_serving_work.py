@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfcast.catalog.devices import load_device
 from perfcast.core.collective import message_bytes
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
+from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.workload.blocks.serving import build_serving_work, serving_flops
 from small_transformers import gpt, llama, mixture
@@ -105,10 +107,8 @@ def test_two_all_reduces_join_the_parts_of_a_layer():
         ("attention.output", "all_reduce", each),
         ("mlp.down", "all_reduce", each),
     ]
-    names = [call.module for call in calls]
-    assert names.index("attention.output") in calls[names.index("mlp.norm")].after or any(
-        calls[place].is_collective for place in calls[names.index("mlp.norm")].after
-    )
+    norm = next(call for call in calls if call.module == "mlp.norm")
+    assert [calls[place].operation.name for place in norm.after] == ["all_reduce"]
 
 
 def test_logits_of_the_last_tokens_are_gathered():
@@ -128,9 +128,7 @@ def test_a_vocabulary_that_does_not_divide_is_cut_in_parts_of_which_the_last_is_
 def test_stages_hold_the_embedding_layers_and_the_head_in_order():
     model = llama(num_layers=6, experts=Experts(8, 2, 96, num_dense_layers=1))
     work = prefill(model, Plan(pipeline_parallel=4, stage_layers=(1, 2, 2, 1)))
-    held = [
-        [(work.layers[run.layer].name, run.count) for run in stage.chunks[0]] for stage in work.stages
-    ]
+    held = [[(work.layers[run.layer].name, run.count) for run in stage.chunks[0]] for stage in work.stages]
     assert held == [
         [("embedding", 1), ("layer", 1)],
         [("expert layer", 2)],
@@ -177,6 +175,19 @@ def test_experts_spread_over_replicas_take_their_tokens():
     assert fused(calls).attribute("num_tokens") == 32
     assert fused(calls).flops == 2 * (32 * 2 // 8) * 3 * 64 * 96
     assert work.num_tokens == 32
+
+
+def test_ranks_that_cut_an_expert_share_the_rows_of_different_tokens():
+    plan = Plan(data_parallel=2, tensor_parallel=4, expert_parallel=4, expert_tensor_parallel=2)
+    calls = layer(decode(mixture(), plan, batch_size=8), "expert layer").forward
+    own = 8 // 4 * 2 * 64 * 2
+    assert exchanged(calls, Stream.EXPERT) == [
+        ("experts.dispatch", "all_to_all", own),
+        ("experts.gather", "all_gather", 2 * own),
+        ("experts.scatter", "reduce_scatter", 2 * own),
+        ("experts.combine", "all_to_all", own),
+    ]
+    assert ("experts.output", "all_gather", 8 * 64 * 2) in exchanged(calls, Stream.TENSOR)
 
 
 def test_quantised_rows_travel_narrow_to_the_experts_and_wide_back():
@@ -328,6 +339,19 @@ def test_encoders_are_not_decoded():
     assert core.attribute("causal") is False
 
 
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (Plan(data_parallel=2, zero_stage=3), "zero=3: inference has zero=0 only"),
+        (Plan(pipeline_parallel=2, virtual_stages_per_rank=2, schedule="interleaved"), "vp=2"),
+        (Plan(tensor_parallel=4, tensor_parallel_inputs=2), "tp_inputs=2"),
+    ],
+)
+def test_what_only_a_training_does_is_refused(plan: Plan, says: str):
+    with pytest.raises(PlanError, match=says):
+        prefill(llama(), plan)
+
+
 def test_nothing_is_not_answered():
     with pytest.raises(PlanError, match="0 sequences of 64 tokens"):
         prefill(llama(), batch_size=0)
@@ -339,3 +363,30 @@ def test_nothing_is_not_answered():
 def test_a_prompt_costs_as_many_flops_as_its_tokens_one_by_one_or_more(batch: int, length: int):
     whole = serving_flops(llama(), batch, length, is_decode=False)
     assert whole >= serving_flops(llama(), batch, length, is_decode=True)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    tp=st.sampled_from([1, 2, 4]), dp=st.sampled_from([1, 2, 4]), ep=st.sampled_from([1, 2, 4, 8]),
+    etp=st.sampled_from([1, 2, 4]), batch=st.integers(1, 8).map(lambda n: 4 * n),
+)  # fmt: skip
+def test_ranks_together_take_each_token_to_each_of_its_experts_once(
+    tp: int, dp: int, ep: int, etp: int, batch: int
+):
+    """Rows × the part of an expert that a rank has; ranks that hold equal experts share the tokens."""
+    if (dp * tp) % (ep * etp):
+        return
+    plan = Plan(tensor_parallel=tp, data_parallel=dp, expert_parallel=ep, expert_tensor_parallel=etp)
+    kernel = fused(layer(decode(mixture(), plan, batch_size=batch), "expert layer").forward)
+    each = 2 * 3 * 64 * 96
+    assert plan.ranks_per_stage * kernel.flops == pytest.approx(batch * dp * 2 * each, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", [llama(), mixture(), LATENT])
+@pytest.mark.parametrize("dtype", ["bf16", "fp8_block", "nvfp4", "int4_wo"])
+@pytest.mark.parametrize("build", [prefill, decode])
+def test_every_kernel_has_a_learned_price(model: Transformer, dtype: str, build: object):
+    work: StepWork = build(model, Plan(), dtype)  # type: ignore[operator]
+    priced = LearnedCost(framework="trtllm").estimate(work.operations(), load_device("b200"))
+    assert (priced.seconds > 0).all()
+    assert "bounded" not in priced.provenance

@@ -1,20 +1,21 @@
 """Makespans of pipeline schedules by formula.
 
-Symbols: p stages, m micro-batches, v chunks a stage; f, b, w seconds of a stage's forward, gradients of inputs and
-gradients of weights of one micro-batch (where a backward is run whole, w is part of b and 0 itself); g = f + b;
-t seconds of a message between neighbours, during which both compute on.
+Symbols: p stages, m micro-batches, v chunks a stage; f, b, w seconds of a stage's forward, gradients of
+inputs and gradients of weights of one micro-batch (where a backward is run whole, w is part of b and 0
+itself); g = f + b; t seconds of a message between neighbours, during which both compute on.
 
 With equal stages and t = 0 (all equal to the simulation, which the tests check):
 
     GPipe, 1F1B     (m + p - 1) g                Huang et al. 2019; Narayanan et al., SC 2021, section 2.2.1
     interleaved     m g + (p - 1) g / v          Narayanan et al., SC 2021, section 2.2.2
-    zero-bubble     m (g + w) + (p - 1)(g - w)   Qi et al., ICLR 2024, table 1 (ZB-H1), for w ≤ f, b and m ≥ p
-    DualPipe        (m - p - 1) x + (p + 1)(g + w) + (p / 2 - 1)(x + b - 2 w), with x seconds of a forward and a
-                    backward that are joined, and f = b        DeepSeek-AI: DualPipe, 2025 (its bubble)
+    zero-bubble     m (g + w) + (p - 1)(g - w)   Qi et al., ICLR 2024, table 1 (ZB-H1); w ≤ f, b and m ≥ p
+    DualPipe        (m - p - 1) x + (p + 1)(g + w) + (p / 2 - 1)(x + b - 2 w)
+                                                 DeepSeek-AI: DualPipe, 2025 (its bubble); f = b, and x
+                                                 seconds of a forward and a backward that are joined
 
-For unequal stages, every stage s gives ways through the schedule that no order of events can beat: the fill of
-the stages before it, its own work, what it must idle until the stages behind it have answered, and the drain.
-The makespan is the longest of them. That is exact for equal stages and close to it otherwise.
+For unequal stages, every stage s gives ways through the schedule that no order of events can beat: the fill
+of the stages before it, its own work, what it must idle until the stages behind it have answered, and the
+drain. The makespan is the longest of them. That is exact for equal stages and close to it otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class StageSeconds:
     """Seconds of one micro-batch on each stage.
 
     Attributes:
-        forward, backward: [stages] or, for interleaved schedules, [chunks · stages] in the order of the model.
+        forward, backward: [stages] or, for interleaved schedules, [chunks · stages] in the order of the
+        model.
             The backward is that of inputs alone where ``weight`` is not empty.
         weight: [stages], gradients of weights that are put off.
         joined: [stages], a forward and a whole backward side by side (DualPipe).
@@ -82,7 +84,7 @@ def forward_makespan(stages: StageSeconds, num_micro_batches: int, virtual: int 
 
 
 def _gpipe(stages: StageSeconds, num_micro_batches: int) -> float:
-    """Two flow shops of equal jobs, one after the other: the last stage ends the first and starts the second."""
+    """Two flow shops of equal jobs in a row: the last stage ends the first and starts the second."""
     f, b, t = stages.forward, stages.backward, stages.message
     longest = max(max(f), t) + max(max(b), t)
     return sum(f) + sum(b) + 2 * (len(f) - 1) * t + (num_micro_batches - 1) * longest
@@ -96,8 +98,9 @@ def _one_by_one(stages: StageSeconds, num_micro_batches: int) -> float:
 
         fill + m (g + w) + max(0, u - n f) + max(0, u - n (b + w)) + drain
 
-    It can also be its n + 1 micro-batches in flight that hold it up: each round of them takes g + u, and w for
-    the put-off gradients in between. What is put off at its last backward (s + 1 of them) is part of the drain.
+    It can also be its n + 1 micro-batches in flight that hold it up: each round of them takes g + u, and w
+    for a put-off gradient in between, where s micro-batches have been answered before. What is put off at
+    its last backward (s + 1 of them) is part of the drain.
     """
     f, b, both, t = stages.forward, stages.backward, stages.both, stages.message
     w = list(stages.weight) or [0.0] * len(f)
@@ -114,7 +117,7 @@ def _one_by_one(stages: StageSeconds, num_micro_batches: int) -> float:
         drain = max(put_off * w[s], sum(b[:s]) + s * t + w[0])
         idle = max(0.0, answer - behind * f[s]) + max(0.0, answer - behind * (b[s] + w[s]))
         busy = m * both[s] + (m - put_off) * w[s] + idle
-        num_between = max(rounds + 1 + -(s + 1) // (behind + 1), 0)
+        num_between = max(rounds + -max(s - rest, 0) // (behind + 1), 0)
         waits = (rounds + 1) * (both[s] + answer) + num_between * w[s]
         if rest:
             waits += sum(both[s : s + rest]) + 2 * (rest - 1) * t
@@ -141,9 +144,9 @@ def _dualpipe(stages: StageSeconds, num_micro_batches: int) -> float:
     """Every rank runs m micro-batches, half of them in each direction, through two parts of the model.
 
     m - p - 1 forwards of the middle ranks are joined to a backward (x seconds the pair), p + 1 are not; the
-    bubble is (p / 2 - 1)(x + min(f, b) - 2 w). Stages are taken as equal to the slowest rank, whose parts are
-    the mean of its two. As a pair sends when it has ended, messages hold up most of them: the simulation waits
-    for 2 m (p - 1) / p + max(p - 5, -1) of them on its longest way.
+    bubble is (p / 2 - 1)(x + min(f, b) - 2 w). Stages are taken as equal to the slowest rank, whose parts
+    are the mean of its two. As a pair sends when it has ended, messages hold up most of them: the simulation
+    waits for 2 m (p - 1) / p + max(p - 5, -1) of them on its longest way.
 
     Raises:
         PlanError: The schedule does not exist for these numbers.

@@ -10,8 +10,6 @@ from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.pipeline.units import Unit, Wants, units_of
 from perfcast.simulate.schedule import Action, Pass
 
-_NO_LEFT = 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
@@ -20,11 +18,29 @@ class PassTime:
     Attributes:
         seconds_by_cause: They add up to ``seconds``.
         left_seconds: Of exchanges that are still to run on the data stream.
+        entry_seconds: Of waiting for the first gather, which a stage that is idle before has behind it.
+        host_seconds: For which the host issues the pass.
     """
 
     seconds: float
     seconds_by_cause: Mapping[str, float]
     left_seconds: float = 0.0
+    entry_seconds: float = 0.0
+    host_seconds: float = 0.0
+
+
+def in_turn(first: PassTime, second: PassTime) -> PassTime:
+    """One pass after another."""
+    causes = dict(first.seconds_by_cause)
+    for cause, value in second.seconds_by_cause.items():
+        causes[cause] = causes.get(cause, 0.0) + value
+    return PassTime(
+        first.seconds + second.seconds,
+        causes,
+        second.left_seconds,
+        first.entry_seconds,
+        first.host_seconds + second.host_seconds,
+    )
 
 
 class Passes:
@@ -63,7 +79,7 @@ class Passes:
         work = self.work
         ahead = work.plan.num_prefetched if work.overlaps_gather else 0
         factor, exchange_factor = self._times.slowdown
-        queued, done, clock, host, put_off = left_seconds, 0.0, 0.0, 0.0, 0.0
+        queued, done, clock, entry, put_off = left_seconds, 0.0, 0.0, 0.0, 0.0
         causes: dict[str, float] = {}
         gathered: list[float] = []
         for at, unit in enumerate(units):
@@ -73,6 +89,7 @@ class Passes:
             if unit.gather.seconds and gathered[at] > done:
                 clock += gathered[at] - done
                 done = gathered[at]
+                entry = clock if at == 0 else entry
             time, own = unit.time.seconds, unit.time.compute_seconds
             slow = 1.0 + (factor - 1.0) * (own / time if time else 0.0)
             if slow * time <= exchange_factor * (queued - done):
@@ -86,19 +103,12 @@ class Passes:
                 queued += unit.exchange.seconds
             else:
                 put_off += unit.exchange.seconds
-            host += unit.time.host_seconds
             for cause, value in unit.time.seconds_by_cause.items():
                 causes[cause] = causes.get(cause, 0.0) + value
         if work.exchanges_each_micro_batch and put_off:
             clock, put_off = clock + put_off, 0.0
-        _charge(causes, "data", clock)
-        if host > clock:
-            _charge(causes, "host", host)
-        return PassTime(max(clock, host), causes, max(queued - done - max(host - clock, 0.0), 0.0) + put_off)
-
-
-def _charge(causes: dict[str, float], cause: str, seconds: float) -> None:
-    """Let a cause make up what is missing of so many seconds."""
-    missing = seconds - sum(causes.values())
-    if missing > 0:
-        causes[cause] = causes.get(cause, 0.0) + missing
+        exposed = clock - sum(unit.time.seconds for unit in units)
+        if exposed > 0:
+            causes["data"] = causes.get("data", 0.0) + exposed
+        host = sum(unit.time.host_seconds for unit in units)
+        return PassTime(clock, causes, queued - done + put_off, entry, host)

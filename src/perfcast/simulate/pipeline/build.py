@@ -1,8 +1,8 @@
 """Write the program of a step: one simulated rank for every stage.
 
-Each rank has a compute stream, a data stream (gathers of weights, exchanges of gradients), one stream to every
-stage that it sends to, and a host. Compute and data streams of a rank slow each other down; messages between
-stages are small and do not. Calls within a layer have been played before (``simulate.part_times``).
+Each rank has a compute stream, a data stream (gathers of weights, exchanges of gradients), one stream to
+every stage that it sends to, and a host. Compute and data streams of a rank slow each other down; messages
+between stages are small and do not. Calls within a layer have been played before (``simulate.part_times``).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def build_step(
     if len(slowdowns) != num_stages:
         raise PlanError(f"{len(slowdowns)} slowdowns of ranks for {num_stages} stages")
     builder = ProgramBuilder()
-    links = _Links(work, builder, {})
+    links = _Links(work, builder)
     ends_with_barrier = num_stages > 1 and any(c.is_collective for s in work.stages for c in s.optimizer)
     barrier = builder.add_exchange(num_stages) if ends_with_barrier else -1
     rows = []
@@ -105,7 +105,7 @@ class _Links:
 
     work: StepWork
     builder: ProgramBuilder
-    arrivals: dict[_Key, int]
+    arrivals: dict[_Key, int] = field(default_factory=dict)
     lanes: dict[tuple[int, int], int] = field(default_factory=dict)
     open_ends: list[tuple[int, _Key]] = field(default_factory=list)
     awaited: dict[int, list[int]] = field(default_factory=dict)
@@ -159,7 +159,9 @@ class _Row:
         while at < len(actions):
             width = 2 if actions[at].joins_next else 1
             group = actions[at : at + width]
-            wants = tuple(self._wants(action, at + n in first, at + n in last) for n, action in enumerate(group))
+            wants = tuple(
+                self._wants(action, at + n in first, at + n in last) for n, action in enumerate(group)
+            )
             key = (tuple((a.kind, a.chunk) for a in group), wants)
             if key not in self._cache:
                 self._cache[key] = units_of(
@@ -193,7 +195,7 @@ class _Row:
         return [self.pieces[-1].task] if self.pieces else []
 
     def _add_units(self, units: Sequence[Unit], group: Actions) -> None:
-        """Tasks of one action (or joined pair): gathers as far ahead as the plan has it, compute, exchanges."""
+        """Tasks of an action or joined pair: gathers as far ahead as planned, compute, exchanges."""
         ahead = self._work.plan.num_prefetched if self._work.overlaps_gather else 0
         before, micro_batch = self._before(), group[0].micro_batch
         gathers: list[int] = []
@@ -290,7 +292,7 @@ class _Row:
                 self._blocking.append(sent)
 
     def _neighbour(self, action: Action, step: int) -> tuple[Pass, int] | None:
-        """The pass and part that follow (1) or go before (-1) an action in its direction; None at the ends."""
+        """The pass and part after (1) or before (-1) an action in its direction; None at the ends."""
         if action.kind is Pass.WEIGHT_GRADIENT:
             return None
         forward = action.kind is Pass.FORWARD

@@ -14,6 +14,8 @@ _WAITS = {
     "exchange": ("data", "data"),
     "host": ("host", "host"),
 }
+#: Times closer than this share differ by rounding alone.
+_SAME = 1e-12
 
 
 def seconds_by_cause(built: Built, played: Played) -> list[dict[str, float]]:
@@ -73,5 +75,5 @@ def _share_out(piece: Piece, seconds: float, found: dict[str, float]) -> None:
     for cause, value in piece.time.seconds_by_cause.items():
         found[cause] = found.get(cause, 0.0) + value
     longer = seconds - piece.time.seconds
-    if longer > 0 and piece.time.seconds:
+    if longer > _SAME * seconds and piece.time.seconds:
         found["data"] = found.get("data", 0.0) + longer

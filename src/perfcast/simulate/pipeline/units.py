@@ -75,7 +75,9 @@ def chunk_of(work: StepWork, stage: int, chunk: int) -> tuple[LayerRun, ...]:
         return chunks[chunk]
     if work.plan.schedule == "dualpipe" and chunk == 1:
         return work.stages[len(work.stages) - 1 - stage].chunks[0]
-    raise PlanError(f"stage {stage} holds {len(chunks)} chunks of layers, the schedule asks for chunk {chunk}")
+    raise PlanError(
+        f"stage {stage} holds {len(chunks)} chunks of layers, the schedule asks for chunk {chunk}"
+    )
 
 
 def units_of(

@@ -1,9 +1,9 @@
 """DualPipe: micro-batches enter from both ends of the pipeline.
 
-Rank r of p holds part r of the model for the micro-batches that enter at rank 0 (chunk 0) and part p - 1 - r for
-those that enter at rank p - 1 (chunk 1): the weights twice. In the steady state a forward of one direction runs
-together with a backward of the other, each hiding the exchanges of the other (DeepSeek-AI: DeepSeek-V3 technical
-report, 2024, section 3.2.1; github.com/deepseek-ai/DualPipe).
+Rank r of p holds part r of the model for the micro-batches that enter at rank 0 (chunk 0) and part p - 1 - r
+for those that enter at rank p - 1 (chunk 1): the weights twice. In the steady state a forward of one
+direction runs together with a backward of the other, each hiding the exchanges of the other (DeepSeek-AI:
+DeepSeek-V3 technical report, 2024, section 3.2.1; github.com/deepseek-ai/DualPipe).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from perfcast.simulate.schedule.action import Action, Actions, Pass
 def dualpipe(num_stages: int, stage: int, num_micro_batches: int) -> Actions:
     """Actions of one rank; micro-batches of chunk 1 are numbered behind those of chunk 0.
 
-    With h the rank's distance from the nearer end, 'near' the direction that entered there and 'far' the other:
-    near forwards; near and far forwards in turn; far backwards, split, each with a far forward; joined pairs;
-    far backwards with joined pairs; backwards of both; what is left of gradients of weights.
+    With h the rank's distance from the nearer end, 'near' the direction that entered there and 'far' the
+    other: near forwards; near and far forwards in turn; far backwards, split, each with a far forward;
+    joined pairs; far backwards with joined pairs; backwards of both; what is left of gradients of weights.
 
     Raises:
         PlanError: An odd number of stages or micro-batches, or fewer than two micro-batches a stage.
@@ -65,8 +65,8 @@ def check_dualpipe(num_stages: int, num_micro_batches: int) -> None:
     """
     if num_stages % 2 or num_micro_batches % 2 or num_micro_batches < 2 * num_stages:
         raise PlanError(
-            f"schedule=dualpipe with pp={num_stages} and {num_micro_batches} micro-batches: both must be even, and "
-            f"there must be at least 2 · pp = {2 * num_stages} micro-batches"
+            f"schedule=dualpipe with pp={num_stages} and {num_micro_batches} micro-batches: both must be "
+            f"even, and there must be at least 2 · pp = {2 * num_stages} micro-batches"
         )
 
 

@@ -17,7 +17,7 @@ def gpipe(num_micro_batches: int) -> Actions:
 
 
 def one_forward_one_backward(num_stages: int, stage: int, num_micro_batches: int) -> Actions:
-    """1F1B: as many forwards as stages follow, then a forward and a backward in turn, then the last backwards.
+    """1F1B: as many forwards as stages follow, a forward and a backward in turn, the last backwards.
 
     Source: Narayanan et al.: PipeDream, SOSP 2019, section 3.2; with a flush, Narayanan et al.: Efficient
     large-scale language model training, SC 2021, section 2.2.1.
@@ -35,7 +35,8 @@ def zero_bubble(num_stages: int, stage: int, num_micro_batches: int) -> Actions:
     """ZB-H1: 1F1B with gradients of weights put off to where the pipeline drains.
 
     Stage s computes the gradients of weights s micro-batches behind those of inputs, so it holds no more
-    activations than the first stage of 1F1B (Qi et al.: Zero bubble pipeline parallelism, ICLR 2024, section 2.1).
+    activations than the first stage of 1F1B (Qi et al.: Zero bubble pipeline parallelism, ICLR 2024, section
+    2.1).
     """
     ahead = min(num_stages - stage - 1, num_micro_batches)
     actions = [Action(Pass.FORWARD, at) for at in range(ahead)]

@@ -45,8 +45,7 @@ def output_linear(local: Local) -> Linear:
 def attention_forward(tape: Tape, local: Local) -> None:
     """From the normed input to what the residual takes."""
     column_forward(tape, local, qkv_linear(local))
-    if local.habits.copies_heads:
-        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), "attention.qkv")
+    _copy_heads(tape, local)
     _head_norms(tape, local, is_backward=False)
     _rotate(tape, local)
     core_forward(tape, local)
@@ -62,8 +61,7 @@ def attention_backward(tape: Tape, local: Local) -> None:
     linear = qkv_linear(local)
     if len(linear.widths) == 1:
         tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), linear.module)
-    if local.habits.copies_heads:
-        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), linear.module)
+    _copy_heads(tape, local)
     column_backward(tape, local, linear)
 
 
@@ -195,6 +193,14 @@ def _repeat_keys(tape: Tape, local: Local) -> None:
 
 
 # ---- what stands between the projections and the core ------------------------------------------------------
+
+
+def _copy_heads(tape: Tape, local: Local) -> None:
+    """Out of the projection; keys beside values; and those token by token."""
+    if local.habits.copies_heads:
+        keys_values = 2 * local.kv_heads * local.model.head_size
+        for size in (local.qkv_size, keys_values, keys_values):
+            tape.run(kernels.copy(local.tokens, size, local.element), "attention.qkv")
 
 
 def _rotate(tape: Tape, local: Local) -> None:

@@ -26,8 +26,12 @@ from perfcast.workload.blocks.shared_experts import shared_backward, shared_forw
 from perfcast.workload.blocks.tape import Tape
 from perfcast.workload.blocks.whole_linear import gradient_type, quantise, weight_gradient
 
-#: Kernels of each step beside the named one: conversions, masks of chosen experts, counts and offsets.
-_ROUTER_LAUNCHES, _SORT_LAUNCHES = 6, 3
+#: Small kernels over tokens × experts beside the named ones: casts, normalised weights, maps of the chosen
+#: experts filled and scattered, their sums, the loss that balances; and their gradients (Megatron-LM:
+#: moe_utils.py, topk_routing_with_score_function; router.py, _apply_aux_loss).
+_ROUTER_FORWARD, _ROUTER_BACKWARD = 12, 8
+#: Kernels that sort rows: keys, offsets, the sort itself.
+_SORT_LAUNCHES = 3
 
 
 def experts_forward(tape: Tape, local: Local) -> None:
@@ -108,21 +112,29 @@ def _route(tape: Tape, local: Local) -> None:
     logits = kernels.tensor(DType.FP32, tokens, count)
     picked = kernels.tensor(DType.FP32, tokens, experts.experts_per_token)
     chosen = kernels.tensor(DType.INT64, tokens, experts.experts_per_token)
-    tape.run(
-        kernels.rows_kernel(kernels.Kind.SORT, "topk", (logits,), (picked, chosen), row=count),
-        module,
-        num_launches=_ROUTER_LAUNCHES,
-    )
+    tape.run(kernels.rows_kernel(kernels.Kind.SORT, "topk", (logits,), (picked, chosen), row=count), module)
+    for _ in range(_ROUTER_FORWARD):
+        tape.run(kernels.elementwise("mul", (logits,), (logits,)), module)
+    _share_counts(tape, local)
+
+
+def _share_counts(tape: Tape, local: Local) -> None:
+    """Every rank learns how many rows the others have for each expert."""
+    ranks = group_of(local.plan, "expert")
+    counts = DType.INT64.bytes_of(len(ranks) * experts_of(local.model).num_experts)
+    tape.exchange(
+        "all_gather", counts, ranks, Stream.EXPERT, "experts.counts",
+        world_size=local.plan.world_size, dtype=DType.INT64,
+    )  # fmt: skip
 
 
 def _route_backward(tape: Tape, local: Local) -> None:
     tokens, count = load_of(local).tokens, experts_of(local.model).num_experts
     hidden, element, module = local.hidden, local.element, "experts.router"
-    tape.run(
-        kernels.softmax(tokens, count, DType.FP32, element, is_backward=True),
-        module,
-        num_launches=_ROUTER_LAUNCHES,
-    )
+    logits = kernels.tensor(DType.FP32, tokens, count)
+    for _ in range(_ROUTER_BACKWARD):
+        tape.run(kernels.elementwise("mul", (logits,), (logits,)), module)
+    tape.run(kernels.softmax(tokens, count, DType.FP32, element, is_backward=True), module)
     tape.run(kernels.product(tokens, hidden, count, "nn", element, element), module)
     weight_gradient(tape, local, tokens, count, hidden, module, precision=element)
     add(tape, tokens, hidden, element, module)

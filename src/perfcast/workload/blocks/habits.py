@@ -20,10 +20,11 @@ class KernelHabits:
         rope: How queries are rotated, and keys: 'fused' (one kernel), 'complex' (a cast, a complex product
             and a cast back) or 'halves' (products with cosine and sine, a swap of halves and a sum).
         fuses_scores: Whether scale, mask and softmax of unfused attention are one kernel.
-        fuses_norm: Whether a norm is one kernel.
+        fuses_norm: Whether an RMS norm is one kernel (a layer norm always is).
         fuses_accumulation: Whether the product that makes a weight's gradient adds to the buffer.
         has_gradient_buffer: Whether gradients are summed in a buffer beside those of autograd.
-        copies_heads: Whether queries, keys and values are copied out of their joint projection.
+        copies_heads: Whether queries, keys and values are copied out of their joint projection, and keys
+            and values joined and laid out anew behind that.
         keeps_residual_in_fp32: Whether the residual stream has four bytes an element (autocast).
         casts_weights: Whether fp32 weights are cast for each forward, and gradients back.
         overlaps_input_gradient: Whether the exchange of the input's gradient runs beside the product of
@@ -110,7 +111,7 @@ def _table() -> Mapping[str, KernelHabits]:
         "pytorch": KernelHabits(
             rope="halves", casts_weights=True, keeps_half_weights=False,
             stops_recompute_early=True, keeps_wide_gradients=True, optimizer_kernels="foreach",
-            keeps_residual_in_fp32=True,
+            keeps_residual_in_fp32=True, fuses_norm=False,
             source="PyTorch: amp/autocast_mode.py (lists of operators), optim/adamw.py",
         ),
     }  # fmt: skip

@@ -123,9 +123,8 @@ def norm_backward(tape: Tape, local: Local) -> None:
             NORM,
         )
     else:
-        for _ in range(2):
-            for operation in _rms_steps(rows, size, local.residual):
-                tape.run(operation, NORM)
+        for operation in _rms_backward_steps(rows, size, local.residual):
+            tape.run(operation, NORM)
 
 
 def _norm_name(local: Local) -> str:
@@ -146,6 +145,31 @@ def _rms_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
         kernels.elementwise("mul", (wide, row), (wide,)),
         *((kernels.copy(rows, size, DType.FP32, dtype),) if casts else ()),
         kernels.elementwise("mul", (x, weight), (x,)),
+    )
+
+
+def _rms_backward_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
+    """What autograd makes of those steps: of each product two, or one and a sum over rows."""
+    x, wide = kernels.tensor(dtype, rows, size), kernels.tensor(DType.FP32, rows, size)
+    row, column = kernels.tensor(DType.FP32, rows, 1), kernels.tensor(dtype, 1, size)
+    casts = dtype is not DType.FP32
+    once = kernels.elementwise("mul", (wide, row), (wide,))
+    both = kernels.elementwise("mul", (wide, wide), (wide,))
+    joined = kernels.elementwise("add", (wide, wide), (wide,))
+    return (
+        kernels.elementwise("mul", (x, column), (x,)),
+        kernels.elementwise("mul", (x, x), (x,)),
+        kernels.rows_kernel(kernels.Kind.REDUCTION, "sum", (x,), (column,), row=rows),
+        *((kernels.copy(rows, size, dtype, DType.FP32),) if casts else ()),
+        both,
+        once,
+        kernels.rows_kernel(kernels.Kind.REDUCTION, "sum", (wide,), (row,), row=size),
+        kernels.elementwise("div", (row,), (wide,)),
+        kernels.elementwise("pow", (wide,), (wide,), flops_per_element=2),
+        once,
+        both,
+        joined,
+        *((kernels.copy(rows, size, DType.FP32, dtype),) if casts else ()),
     )
 
 

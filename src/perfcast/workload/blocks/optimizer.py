@@ -87,8 +87,9 @@ def optimizer_calls(
     whole = parameters.num_dense + parameters.num_expert
     for operation in _narrow_weights(training, whole):
         _run(tape, operation, launches)
-    cleared = mine if plan.zero_stage > 1 else whole
-    _run(tape, kernels.optimizer("_foreach_zero_", cleared, (), (gradient,)), launches)
+    if habits.has_gradient_buffer:
+        cleared = mine if plan.zero_stage > 1 else whole
+        _run(tape, kernels.optimizer("_foreach_zero_", cleared, (), (gradient,)), launches)
     tape.finish()
     return tape.calls()
 

@@ -88,3 +88,18 @@ def dropped_share(plan: Plan) -> float:
     if plan.capacity_factor is None:
         return 0.0
     return max(0.0, 1.0 - plan.capacity_factor / plan.expert_imbalance)
+
+
+def routing_assumptions(model: Transformer, plan: Plan) -> tuple[str, ...]:
+    """How tokens are thought to spread over experts, in words."""
+    if model.experts is None:
+        return ()
+    if plan.expert_imbalance > 1:
+        said = f"the busiest rank's experts take {plan.expert_imbalance:g} times the mean; all wait for it"
+    else:
+        said = "tokens are spread evenly over the experts"
+    if plan.capacity_factor is None:
+        return (said,)
+    buffers = f"every expert has a buffer of {plan.capacity_factor:g} times its mean"
+    dropped = dropped_share(plan)
+    return (said, f"{buffers}, which drops {dropped:.0%} of the busiest rank's rows" if dropped else buffers)

@@ -16,10 +16,11 @@ from perfcast.core.operation import Operation
 from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import check_degrees, kinds_of_layer, split_layers
+from perfcast.core.weights import Weight, check_degrees, kinds_of_layer, split_layers
 from perfcast.core.work import Calls, Layer, LayerRun, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks import serving_layers
+from perfcast.workload.blocks.routing import routing_assumptions
 from perfcast.workload.blocks.serving_kernels import precision_of
 from perfcast.workload.blocks.serving_setting import Serving
 
@@ -51,13 +52,14 @@ def build_serving_work(
         UnknownNameError: Not a format.
     """
     check_degrees(model, plan)
+    _check_plan(plan)
     if is_decode and not model.is_causal:
         raise ModelError("a model whose tokens see what follows them is not decoded token by token")
     if sequence_length < 1 or (batch_size is not None and batch_size < 1):
         raise PlanError(f"{batch_size} sequences of {sequence_length} tokens: both must be at least 1")
     setting = Serving(
         model, plan, precision_of(dtype, cache_dtype), batch_size or plan.micro_batch_size, sequence_length,
-        is_decode,
+        is_decode, is_decode and replays_graph,
     )  # fmt: skip
     layers = [
         Layer("embedding", serving_layers.embedding(setting)),
@@ -72,13 +74,24 @@ def build_serving_work(
     num_tokens = sequences * (1 if is_decode else sequence_length)
     return StepWork(
         plan=plan,
-        layers=tuple(_without_launches(layer) if is_decode else layer for layer in layers),
+        layers=tuple(_without_launches(layer) if setting.replays_graph else layer for layer in layers),
         stages=_stages(model, plan, [count for *_, count in kinds]),
         boundary=_boundary(setting),
         num_tokens=num_tokens,
         flops=serving_flops(model, sequences, sequence_length, is_decode=is_decode),
         assumptions=_assumptions(setting),
     )
+
+
+def _check_plan(plan: Plan) -> None:
+    """What only a training does."""
+    for key, value, plain in (
+        ("zero", plan.zero_stage, 0),
+        ("vp", plan.virtual_stages_per_rank, 1),
+        ("tp_inputs", plan.tensor_parallel_inputs, 1),
+    ):
+        if value != plain:
+            raise PlanError(f"{key}={value}: inference has {key}={plain} only")
 
 
 Kind = tuple[str, bool, int, int]
@@ -141,7 +154,7 @@ def _boundary(setting: Serving) -> Operation | None:
 
 
 def serving_flops(model: Transformer, sequences: int, sequence_length: int, *, is_decode: bool) -> int:
-    """Flops of one forward of all sequences: 2 for each weight and token, 2·d + 2·v for each pair and head.
+    """Flops of a forward of all sequences: 2 for each weight and token, 2·(d + v) for each pair and head.
 
     All pairs of a new token and a token of its sequence count, masked or not; the head sees one token of
     each sequence. Embedding tables are looked up, not multiplied.
@@ -152,25 +165,31 @@ def serving_flops(model: Transformer, sequences: int, sequence_length: int, *, i
     value = latent.value_head_size if latent else model.head_size
     pairs = sequences * new * sequence_length * model.num_attention_heads
     layers = 2 * sequences * new * active_elements(model) + model.num_layers * 2 * pairs * (query + value)
-    return layers + 2 * sequences * model.vocab_size * model.hidden_size
+    narrow = model.embedding_size
+    projections = 2 * sequences * (new + 1) * narrow * model.hidden_size
+    return layers + projections + 2 * sequences * model.vocab_size * (narrow or model.hidden_size)
 
 
 def active_elements(model: Transformer) -> int:
     """Elements of all layers' matrices that one token is multiplied with."""
     dense, expert = kinds_of_layer(model, Plan())
-    total = sum(w.num_elements for w in dense if w.columns > 1) * (model.num_layers - model.num_expert_layers)
+    total = sum(w.num_elements for w in dense if _is_product(w)) * (
+        model.num_layers - model.num_expert_layers
+    )
     experts = model.experts
     if experts is None:
         return total
-    each = sum(w.num_elements for w in expert if w.columns > 1 and not w.is_expert)
+    each = sum(w.num_elements for w in expert if _is_product(w) and not w.is_expert)
     chosen = sum(w.num_elements for w in expert if w.is_expert) // experts.num_experts
     return total + model.num_expert_layers * (each + chosen * experts.experts_per_token)
 
 
+def _is_product(weight: Weight) -> bool:
+    return weight.columns > 1 or weight.name == "gate of shared experts"
+
+
 def _assumptions(setting: Serving) -> tuple[str, ...]:
     said = ["logits of the last token only; the next token is drawn from their softmax"]
-    if setting.is_decode:
+    if setting.replays_graph:
         said.append("decoding replays a CUDA graph: the host issues no kernels")
-    if setting.model.experts is not None and setting.plan.expert_imbalance == 1.0:
-        said.append("tokens are spread evenly over the experts")
-    return tuple(said)
+    return (*said, *routing_assumptions(setting.model, setting.plan))

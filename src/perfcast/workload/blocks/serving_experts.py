@@ -27,9 +27,11 @@ def mixture(setting: Serving) -> Calls:
     rows = tokens_of_rank(setting)
     _route(tape, setting, rows)
     _exchange(tape, setting, rows, "experts.dispatch", FORMATS[setting.precision.format].activation_bits)
+    _over_expert_tensor(tape, setting, rows, "all_gather", "experts.gather")
     tape.run(
         fused_experts(expert_shape(setting), setting.precision.format, setting.precision.element), "experts"
     )
+    _over_expert_tensor(tape, setting, rows, "reduce_scatter", "experts.scatter")
     _exchange(tape, setting, rows, "experts.combine", setting.precision.element.bits)
     x = tensor(setting.precision.element, setting.tokens, setting.model.hidden_size)
     if sends_tokens(setting) and plan.tensor_parallel > 1 and not _cuts_experts(setting):
@@ -104,6 +106,19 @@ def _exchange(tape: Tape, setting: Serving, rows: int, module: str, bits: int) -
     tape.exchange(
         "all_to_all", math.ceil(sent * setting.model.hidden_size * bits / 8), group_of(plan, "expert"),
         Stream.EXPERT, module, world_size=plan.world_size, dtype=setting.precision.element,
+    )  # fmt: skip
+
+
+def _over_expert_tensor(tape: Tape, setting: Serving, rows: int, collective: str, module: str) -> None:
+    """Ranks that cut an expert but not the tokens share their rows, and sum what they make of them."""
+    plan, element = setting.plan, setting.precision.element
+    if not sends_tokens(setting) or _cuts_experts(setting):
+        return
+    sent = math.ceil(rows * experts_of(setting.model).experts_per_token * load_factor(plan))
+    message_bytes = element.bytes_of(sent * plan.tensor_parallel_of_experts * setting.model.hidden_size)
+    tape.exchange(
+        collective, message_bytes, group_of(plan, "expert_tensor"), Stream.EXPERT, module,
+        world_size=plan.world_size, dtype=element,
     )  # fmt: skip
 
 

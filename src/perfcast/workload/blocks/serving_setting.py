@@ -18,6 +18,7 @@ class Serving:
     Attributes:
         batch_size: Sequences of a micro-batch on one replica.
         context_length: Tokens of a sequence: of the prompt, or of the cache with the new token in it.
+        replays_graph: Whether the host issues no kernels.
     """
 
     model: Transformer
@@ -26,6 +27,7 @@ class Serving:
     batch_size: int
     context_length: int
     is_decode: bool
+    replays_graph: bool = False
 
     @property
     def num_queries(self) -> int:
@@ -53,8 +55,3 @@ class Serving:
     def kv_heads(self) -> int:
         """Of keys and values, on this rank."""
         return kv_heads_per_rank(self.model, self.plan.tensor_parallel)
-
-    @property
-    def num_launches(self) -> int:
-        """Kernels that the host issues for one: none while decoding, where a CUDA graph is replayed."""
-        return 0 if self.is_decode else 1

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import balance_layers, split_layers
-from perfcast.errors import PlanError
+from perfcast.core.weights import layers_of_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part
     Raises:
         PlanError: Stages whose layers do not add up to the model's; fewer layers than parts.
     """
-    counts = _layer_counts(model, plan, balances=balances)
+    counts = layers_of_parts(model, plan, balances_head=balances)
     parts, first = [], 0
     for place, count in enumerate(counts):
         sorts = Counter(_sort_of(model, layer) for layer in range(first, first + count))
@@ -47,30 +46,6 @@ def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part
         parts.append(Part(tuple(sorts.items()), has_embedding=place == 0, has_head=is_last))
         first += count
     return tuple(parts)
-
-
-def _layer_counts(model: Transformer, plan: Plan, *, balances: bool) -> tuple[int, ...]:
-    """Layers of each part."""
-    stages, chunks = plan.pipeline_parallel, plan.virtual_stages_per_rank
-    stated = plan.stage_layers
-    if stated and sum(stated) != model.num_layers:
-        raise PlanError(
-            f"stages of {' + '.join(map(str, stated))} = {sum(stated)} layers; the model has "
-            f"{model.num_layers}"
-        )
-    if len(stated) == stages * chunks:
-        return stated
-    if stated:
-        cut = [_chunks_of(count, chunks) for count in stated]
-        return tuple(cut[stage][chunk] for chunk in range(chunks) for stage in range(stages))
-    if balances and chunks == 1:
-        return balance_layers(model, stages)
-    return split_layers(model.num_layers, stages * chunks)
-
-
-def _chunks_of(count: int, chunks: int) -> tuple[int, ...]:
-    each, more = divmod(count, chunks)
-    return tuple(each + (chunk < more) for chunk in range(chunks))
 
 
 def _sort_of(model: Transformer, layer: int) -> LayerSort:

@@ -41,6 +41,7 @@ from perfcast.workload.blocks.optimizer import (
     shared_embedding,
     shared_norms,
 )
+from perfcast.workload.blocks.routing import routing_assumptions
 from perfcast.workload.blocks.stages import LayerSort, Part, split_model
 
 
@@ -70,7 +71,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         num_tokens=plan.global_batch_size * sequence_length,
         flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
         recompute_flops=recomputed_flops(found, stages, plan),
-        assumptions=assumptions_of(plan, training),
+        assumptions=(*assumptions_of(plan, training), *routing_assumptions(model, plan)),
     )
 
 

@@ -1,9 +1,9 @@
 """A captured single-device graph rewritten under a plan: what each rank runs and what ranks exchange.
 
-``parts`` finds the blocks of the model, ``cuts``, ``state``, ``rules`` and ``tensor`` spread tensor
-parallelism through the graph, ``weights`` and ``reduction`` say what data parallelism exchanges, ``sequences``
-and ``stages`` put the calls in order. The result is what ``core.work`` describes, as for a transformer built
-from its sizes.
+``parts`` finds the blocks of the model, ``cuts``, ``state``, ``rules``, ``products`` and ``tensor`` spread
+tensor parallelism through the graph, ``weights`` and ``reduction`` say what data parallelism exchanges,
+``layout`` deals parts out to stages, ``sequences``, ``stages`` and ``once`` put the calls in order. The
+result is what ``core.work`` describes, as for a transformer built from its sizes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
+from perfcast.workload.shard.layout import find_boundary, lay_out
 from perfcast.workload.shard.parts import find_parts
 from perfcast.workload.shard.reduction import MEGATRON_DDP, TORCH_DDP, GradientReduction
-from perfcast.workload.shard.stages import build_stages, find_boundary, lay_out
+from perfcast.workload.shard.stages import build_stages
 from perfcast.workload.shard.tensor import cut_graph
 
 __all__ = ["MEGATRON_DDP", "TORCH_DDP", "GradientReduction", "shard_graph"]

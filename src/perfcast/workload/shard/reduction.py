@@ -48,8 +48,8 @@ class GradientReduction:
 #: (torch/csrc/distributed/c10d/reducer.cpp).
 TORCH_DDP = GradientReduction(25 * MIB, 1 * MIB, copies_back=True)
 #: Megatron-LM's without overlap: products add weight gradients to one buffer, whose norm is taken, which is
-#: scaled and reduced behind the backward, and cleared before the next step; the optimizer takes the norm of all
-#: gradients (megatron/core/distributed, core/optimizer/clip_grads.py, release core_r0.5.0).
+#: scaled and reduced behind the backward, and cleared before the next step; the optimizer takes the norm of
+#: all gradients (megatron/core/distributed, megatron/optimizer, release core_r0.5.0).
 MEGATRON_DDP = GradientReduction(
     None, reads=0, writes=0, buffer_passes=((1, 0), (1, 1)), runs_alone=True, clips=True, clears=True
 )
@@ -87,15 +87,13 @@ def fill_buckets(weights: Sequence[Weight], plan: Plan, reduction: GradientReduc
     return buckets
 
 
-def reduce_calls(
-    plan: Plan, reduction: GradientReduction, num_bytes: int, dtype: DType, after: tuple[int, ...]
-) -> Iterator[Call]:
+def reduce_calls(plan: Plan, num_bytes: int, dtype: DType, after: tuple[int, ...]) -> Iterator[Call]:
     """What reduces a bucket: over all replicas, or to shards and then over the copies of a shard.
 
     ZeRO 3 copies gradients into a buffer that is ordered by shards.
     """
-    size = num_bytes * 8 // dtype.bytes_of(8)
     if plan.zero_stage == 3 and plan.shard_size > 1:
+        size = num_bytes * 8 // dtype.bytes_of(8)
         yield Call(pass_over("chunk_cat", size, dtype, 1, 1), Stream.DATA, after, "gradients")
     if plan.zero_stage == 0:
         yield from _exchange(plan, "all_reduce", num_bytes, "replica", dtype, after)

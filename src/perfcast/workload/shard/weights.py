@@ -87,3 +87,18 @@ def shared_weights(weights: Sequence[Weight]) -> dict[int, list[Weight]]:
     for weight in weights:
         uses.setdefault(weight.storage, []).append(weight)
     return {storage: found for storage, found in uses.items() if len(found) > 1}
+
+
+def distinct(weights: Sequence[Weight]) -> list[Weight]:
+    """Each parameter once."""
+    return list({weight.storage: weight for weight in weights}.values())
+
+
+def ready_weights(weights: Sequence[Weight]) -> list[Weight]:
+    """Those that have a gradient; of a shared one, the use whose gradient is ready last."""
+    last: dict[int, Weight] = {}
+    for weight in weights:
+        known = last.get(weight.storage)
+        if weight.ready is not None and (known is None or weight.ready > (known.ready or 0)):
+            last[weight.storage] = weight
+    return list(last.values())

@@ -1,0 +1,37 @@
+"""A cluster of any number of devices: levels that these do not fill are filled in part, all alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfcast.catalog.clusters import ClusterEntry
+from perfcast.core.cluster import Cluster
+from perfcast.errors import PlanError
+
+
+def fill_cluster(entry: ClusterEntry, num_devices: int) -> tuple[Cluster, str]:
+    """The cluster, and a sentence on what stays empty; '' where nothing does.
+
+    A rack of 72 in a cluster of 128 has 64: the largest number of equal parts that it holds.
+
+    Raises:
+        PlanError: Fewer than one device, or more than the levels hold.
+    """
+    try:
+        return entry.of_size(num_devices), ""
+    except PlanError:
+        if num_devices < 1 or entry.is_even:
+            raise
+        sizes, left, partly = [], num_devices, []
+        for level in entry.levels:
+            most = level.size or left
+            size = max(part for part in range(1, min(most, left) + 1) if left % part == 0)
+            if level.size and size < min(level.size, left):
+                partly.append(f"{size} of {level.size} in each {level.name}")
+            sizes.append(size)
+            left //= size
+        if left > 1 or max(sizes) < 2:
+            raise
+    levels = tuple(replace(level, size=size) for level, size in zip(entry.levels, sizes, strict=True))
+    cluster = Cluster(entry.name, entry.title, entry.device, levels, entry.note)
+    return cluster, f"{entry.name}, where that divides the devices: {', '.join(partly)}"

@@ -1,0 +1,41 @@
+"""Error tables of published training runs, in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from perfcast.report.text import print_validation
+from perfcast.report.validation import error_row, print_skipped
+
+Entry = Mapping[str, Any]
+
+_GROUPS = ("all", "usp", "target", "kind", "source", "device", "devices", "plan")
+
+
+def print_published(summary: Sequence[Entry], console: Console) -> None:
+    """Errors by group; then ranks of plans, and how far repeats of one run differ."""
+    print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
+    for group in _GROUPS:
+        entries = [entry for entry in summary if entry["group"] == group and entry["n"]]
+        if entries:
+            print_validation([{**error_row(e), "group": e["value"]} for e in entries], console)
+    for entry in summary:
+        if entry["group"] == "rank correlation":
+            console.print(
+                f"{entry['predictor']}: rank correlation of plans within one model, cluster and batch, "
+                f"{entry['value']}: median {entry['median_rank_correlation']:.2f}, mean "
+                f"{entry['mean_rank_correlation']:.2f} ({entry['num_groups']} groups, {entry['n']} plans)",
+                markup=False,
+                soft_wrap=True,
+            )
+        elif entry["group"] == "noise floor":
+            console.print(
+                f"repeats of one run, {entry['value']}: median distance from their median "
+                f"{100 * entry['median_absolute_relative_error']:.1f} %, 90th percentile "
+                f"{100 * entry['p90_absolute_relative_error']:.1f} % ({entry['n']} runs)",
+                markup=False,
+                soft_wrap=True,
+            )

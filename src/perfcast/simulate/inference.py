@@ -1,0 +1,105 @@
+"""Forwards alone through a pipeline: prompts, or the rounds of decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from perfcast.core.operation import Operation
+from perfcast.core.step_forecast import StepTime
+from perfcast.core.work import StepWork
+from perfcast.simulate.engine import play
+from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.pipeline.build import Built, Piece, build_step
+from perfcast.simulate.program import Program
+from perfcast.simulate.schedule import inference_actions
+from perfcast.simulate.training import play_stages, rank_times
+
+#: Rounds of decoding that are played; the last is as long as every one after it.
+_NUM_ROUNDS = 4
+
+
+def simulate_serving(
+    work: StepWork,
+    seconds: Mapping[Operation, float],
+    *,
+    is_decode: bool,
+    launch_seconds: float = 0.0,
+    slowdown: tuple[float, float] = (1.0, 1.0),
+    with_spans: bool = False,
+) -> StepTime:
+    """Seconds until all micro-batches have passed all stages, or, decoding, from one token to the next.
+
+    While decoding, each micro-batch starts its next token when its last has left the last stage; with few
+    micro-batches a token takes the way through all stages, with many the busiest stage's time for all.
+
+    Args:
+        seconds: Of one run of each operation.
+        launch_seconds: Between two launches of the host.
+        slowdown: Factors of compute and of exchanges while both run on a device.
+        with_spans: Whether to give timelines (of one round).
+
+    Raises:
+        PlanError: An operation without a price.
+    """
+    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
+    plan = work.plan
+    num_stages, count, virtual = plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank
+    once = play_stages(work, times, inference_actions(num_stages, count, virtual), with_spans=with_spans)
+    if not is_decode:
+        return once
+    return _decode_round(work, times, once)
+
+
+def _decode_round(work: StepWork, times: PartTimes, once: StepTime) -> StepTime:
+    """A round among many: what stages wait longer or shorter for than in a round alone is bubble."""
+    step = _round_seconds(work, times)
+    waited = step - _round_seconds(work, replace(times, boundary_seconds=0.0))
+    causes = []
+    for rank in sorted(once.ranks, key=lambda rank: rank.stage):
+        own = {c: s for c, s in rank.seconds_by_cause.items() if c not in ("bubble", "pipeline", "host")}
+        idle = max(step - sum(own.values()), 0.0)
+        host = min(rank.seconds_by_cause.get("host", 0.0), idle)
+        messages = min(waited, idle - host)
+        waits = {"host": host, "pipeline": messages, "bubble": idle - host - messages}
+        causes.append({**own, **{cause: value for cause, value in waits.items() if value > 0}})
+    return replace(once, step_seconds=step, ranks=rank_times(work, causes))
+
+
+def _round_seconds(work: StepWork, times: PartTimes) -> float:
+    """From the end of one round to that of the next, when rounds follow each other."""
+    plan = work.plan
+    count = plan.num_micro_batches
+    actions = inference_actions(plan.pipeline_parallel, count, plan.virtual_stages_per_rank)
+    rounds = tuple(
+        tuple(replace(a, micro_batch=a.micro_batch + count * n) for n in range(_NUM_ROUNDS) for a in row)
+        for row in actions
+    )
+    built = build_step(work, times, rounds)
+    played = play(_with_feedback(built, count, plan.virtual_stages_per_rank))
+    ends = {
+        piece.actions[0].micro_batch // count: float(played.ends[piece.task])
+        for piece in built.pieces[-1]
+        if piece.actions
+    }
+    return ends[_NUM_ROUNDS - 1] - ends[_NUM_ROUNDS - 2]
+
+
+def _with_feedback(built: Built, num_in_flight: int, virtual: int) -> Program:
+    """The program in which a micro-batch of a round starts when that of the round before has ended.
+
+    A token is a few bytes; its way back to the first stage takes no time here.
+    """
+    first = {p.actions[0].micro_batch: p.task for p in reversed(built.pieces[0]) if _is_of(p, 0)}
+    last = {p.actions[0].micro_batch: p.task for p in built.pieces[-1] if _is_of(p, virtual - 1)}
+    later = [number for number in first if number >= num_in_flight]
+    program = built.program
+    return replace(
+        program,
+        waiting=[*program.waiting, *(first[number] for number in later)],
+        awaited=[*program.awaited, *(last[number - num_in_flight] for number in later)],
+    )
+
+
+def _is_of(piece: Piece, chunk: int) -> bool:
+    return bool(piece.actions) and piece.actions[0].chunk == chunk

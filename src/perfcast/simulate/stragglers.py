@@ -1,0 +1,218 @@
+"""Ranks of different speed: what a distribution of slowdowns does to a step.
+
+Every rank of the whole plan draws its own slowdown. Ranks that exchange within layers (tensor, context and
+expert parallel groups; all shards under ZeRO 3) go at the pace of the slowest among them. Each such group is
+one pipeline of stages, played by the max-plus recursion of its schedule for all groups and draws at once:
+
+    end of an action = max(end of the action before it, arrival of what it needs) + exchanges + slowdown ·
+    compute
+
+Gradients are exchanged when the slowest replica of a stage is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import lcm
+
+import numpy as np
+
+from perfcast.core.operation import Operation
+from perfcast.core.plan import Plan
+from perfcast.core.step_forecast import StragglerEffect
+from perfcast.core.work import StepWork
+from perfcast.errors import InputError
+from perfcast.simulate.closed_form.passes import PassTime, in_turn
+from perfcast.simulate.closed_form.step import closed_form_step, stage_times
+from perfcast.simulate.engine import Floats
+from perfcast.simulate.layer import OWN_WORK
+from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.recursion import Move, order_moves
+from perfcast.simulate.schedule import Pass
+from perfcast.simulate.training import actions_of
+from perfcast.units import MIB
+
+#: Numbers in all arrays of one batch of draws: 512 MiB.
+_MOST_NUMBERS = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdowns:
+    """How ranks differ: by what the compute of each takes longer than its price.
+
+    Attributes:
+        sigma: Of the logarithm; the median rank is as fast as its price says.
+        share, factor: A share of the ranks that is, beside that, slower by a factor.
+    """
+
+    sigma: float = 0.0
+    share: float = 0.0
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.sigma >= 0 and 0 <= self.share <= 1 and self.factor >= 1):
+            raise InputError(
+                f"slowdowns with sigma={self.sigma}, share={self.share}, factor={self.factor}: at least 0, "
+                "within 0 and 1, at least 1"
+            )
+
+    @property
+    def words(self) -> str:
+        """For the reader of a result."""
+        parts = []
+        if self.sigma or not self.share:
+            parts.append(f"lognormal with sigma {self.sigma:g}")
+        if self.share:
+            parts.append(f"{self.share:.3g} of the ranks {self.factor:g} times slower")
+        return ", ".join(parts)
+
+    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Slowdowns of so many ranks."""
+        drawn = np.ones(shape)
+        if self.sigma:
+            drawn = np.exp(self.sigma * generator.standard_normal(shape))
+        if self.share:
+            drawn[generator.random(shape) < self.share] *= self.factor
+        return drawn
+
+
+def parse_slowdowns(text: str) -> Slowdowns:
+    """``'lognormal:0.02'``, ``'share:0.01:1.3'`` (1 % of the ranks 1.3 times slower), or both with a '+'.
+
+    Raises:
+        InputError: Anything else.
+    """
+    found: dict[str, float] = {}
+    for part in text.split("+"):
+        name, *numbers = part.strip().split(":")
+        keys = {"lognormal": ("sigma",), "share": ("share", "factor")}.get(name)
+        try:
+            if keys is None or len(keys) != len(numbers):
+                raise ValueError
+            found.update(zip(keys, map(float, numbers), strict=True))
+        except ValueError:
+            raise InputError(
+                f"stragglers '{text}': expected lognormal:SIGMA, share:SHARE:FACTOR, or both with a +, "
+                "such as lognormal:0.02+share:0.001:1.5"
+            ) from None
+    return Slowdowns(**found)
+
+
+def straggler_effect(
+    work: StepWork,
+    seconds: Mapping[Operation, float],
+    slowdowns: Slowdowns,
+    *,
+    num_draws: int = 100,
+    seed: int = 0,
+    launch_seconds: float = 0.0,
+    slowdown: tuple[float, float] = (1.0, 1.0),
+) -> StragglerEffect:
+    """The step over draws of all ranks' slowdowns.
+
+    Where nobody is slower the step is that of ``closed_form_step``: what the recursion leaves out (messages
+    that block, the slower last backward) is added to every draw as it is there.
+
+    Args:
+        seconds: Of one run of each operation.
+        launch_seconds: Between two launches of the host.
+        slowdown: Factors of compute and of exchanges while both run on a device.
+
+    Raises:
+        InputError: Fewer than one draw.
+    """
+    if num_draws < 1:
+        raise InputError(f"{num_draws} draws of stragglers: must be at least 1")
+    even = closed_form_step(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown).step_seconds
+    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
+    pipelines = _Pipelines(work, times)
+    left_out = even - float(pipelines.steps(np.ones((len(work.stages), 1, 1)))[0])
+    generator = np.random.default_rng(seed)
+    ranks, num_groups = work.plan.ranks_per_stage, work.plan.ranks_per_stage // pipelines.group_size
+    per_batch = max(1, _MOST_NUMBERS // (3 * ranks + pipelines.num_arrays * num_groups))
+    found = []
+    for first in range(0, num_draws, per_batch):
+        shape = (min(per_batch, num_draws - first), num_groups, pipelines.group_size)
+        slowest = np.stack([slowdowns.draw(generator, shape).max(axis=2) for _ in work.stages])
+        found.append(pipelines.steps(slowest) + left_out)
+    steps = np.concatenate(found)
+    p50, p95, p99 = np.quantile(steps, (0.5, 0.95, 0.99)).tolist()
+    return StragglerEffect(slowdowns.words, float(steps.mean()), p50, p95, p99, num_draws)
+
+
+def ranks_in_step(plan: Plan, gathers: bool) -> int:
+    """Ranks of a stage that wait for each other in every layer.
+
+    Groups lie in blocks of the stage's ranks: tensor and context parallel ones, those of experts, and where
+    weights are gathered layer by layer, all shards.
+    """
+    sizes = [plan.tensor_parallel * plan.context_parallel]
+    if plan.expert_parallel > 1:
+        sizes.append(plan.expert_parallel * plan.tensor_parallel_of_experts)
+    if gathers:
+        sizes.append(plan.tensor_parallel * plan.shard_size)
+    return lcm(*sizes)
+
+
+class _Pipelines:
+    """All groups of a plan's ranks that pass micro-batches to each other."""
+
+    def __init__(self, work: StepWork, times: PartTimes) -> None:
+        self.group_size = ranks_in_step(work.plan, times.has_gathers)
+        self._work, self._times = work, times
+        self._stages = stage_times(work, times, [1.0] * len(work.stages))
+        self._moves, num_slots = order_moves(
+            work.plan.schedule, actions_of(work), work.plan.virtual_stages_per_rank
+        )
+        different = {(m.stage, tuple((a.kind, a.chunk) for a in m.actions)) for m in self._moves}
+        self.num_arrays = num_slots + len(different) + 2 * len(work.stages) + 2
+
+    def steps(self, slowest: Floats) -> Floats:
+        """[draws]: seconds of the step, from the slowest rank of each group: [stages, draws, groups]."""
+        ends = self._last_ends(slowest)
+        done = [end.max(axis=1) + stage.left_seconds for end, stage in zip(ends, self._stages, strict=True)]
+        if len(done) > 1 and any(c.is_collective for s in self._work.stages for c in s.optimizer):
+            done = [np.maximum.reduce(done)] * len(done)
+        for stage, time in enumerate(self._times.optimizers):
+            factor = slowest[stage].max(axis=1)
+            done[stage] = done[stage] + time.exchange_seconds + time.compute_seconds * factor
+        return np.asarray(np.maximum.reduce(done))
+
+    def _last_ends(self, slowest: Floats) -> list[Floats]:
+        """Of each stage, when its passes are over: [draws, groups]."""
+        message = self._times.boundary_seconds
+        blocked = 0.0 if self._work.overlaps_boundary else message
+        ends = [np.zeros(slowest.shape[1:]) for _ in self._stages]
+        arrivals: dict[int, Floats] = {}
+        seconds: dict[object, Floats] = {}
+        for move in self._moves:
+            key = (move.stage, tuple((a.kind, a.chunk) for a in move.actions))
+            if key not in seconds:
+                seconds[key] = _slowed(self._pass(move), slowest[move.stage]) + blocked * len(move.given)
+            end = ends[move.stage]
+            for slot in move.awaited:
+                end = np.maximum(end, arrivals.pop(slot))
+            ends[move.stage] = end = end + seconds[key]
+            for slot in move.given:
+                arrivals[slot] = end + (message - blocked)
+        return ends
+
+    def _pass(self, move: Move) -> PassTime:
+        stage, action = self._stages[move.stage], move.actions[0]
+        if len(move.actions) > 1 and stage.joined is not None:
+            return stage.joined
+        if action.kind is Pass.FORWARD:
+            return stage.forwards[action.chunk]
+        if action.kind is Pass.WEIGHT_GRADIENT:
+            return stage.weights[action.chunk]
+        backward = stage.backwards[action.chunk]
+        if action.kind is Pass.BACKWARD and stage.weights:
+            return in_turn(backward, stage.weights[action.chunk])
+        return backward
+
+
+def _slowed(time: PassTime, slowest: Floats) -> Floats:
+    """Seconds of a pass on groups whose compute takes so much longer; the host is as fast as ever."""
+    own = sum(time.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
+    return np.maximum(time.seconds - own + own * slowest, time.host_seconds)

@@ -1,0 +1,145 @@
+"""All published runs with their operations priced, and the constants that are chosen on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfcast.cost.model import CostModel
+from perfcast.errors import UnknownNameError
+from perfcast.prediction.step_scaling import load_step_scaling
+from perfcast.validate.published_cases import PublishedCase
+from perfcast.validate.published_constants import Parameter, Scalable, parameters, scalable, shipped_values
+from perfcast.validate.published_fit import Evidence, Fitter
+from perfcast.validate.published_forecast import forecast_seconds
+from perfcast.validate.published_prices import build_works, price_works
+from perfcast.validate.published_spread import Spread, fit_spread, spread_class
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class PricedSuite:
+    """All cases with their operations priced once, whatever the constants.
+
+    Attributes:
+        runs: Aligned with the cases; None where there is no forecast.
+        reasons: Why not; '' where there is one.
+    """
+
+    cases: Sequence[PublishedCase]
+    runs: Sequence[Scalable | None]
+    reasons: Sequence[str]
+
+    @property
+    def sources(self) -> list[str]:
+        """Of runs that can be forecast and were measured, in alphabetical order."""
+        return sorted({case.source for case, _ in self.judged()})
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Constants that these runs ask for."""
+        runs = [run for run in self.runs if run is not None]
+        return parameters(sorted({run.die for run in runs}), sorted({run.network for run in runs}))
+
+    def judged(self) -> list[tuple[PublishedCase, Scalable]]:
+        """Cases with a forecast and a measurement."""
+        return [
+            (case, run)
+            for case, run in zip(self.cases, self.runs, strict=True)
+            if run is not None and case.measured_seconds
+        ]
+
+    def fitter(self) -> Fitter:
+        """What chooses constants on the measured runs."""
+        rows = self.judged()
+        evidence = Evidence(
+            [run for _, run in rows],
+            np.array([case.measured_seconds for case, _ in rows], dtype=np.float64),
+            [case.source for case, _ in rows],
+            [str(case.configuration.get("id", case.row)) for case, _ in rows],
+        )
+        return Fitter(evidence.thinned(), self.parameters, forecast_seconds)
+
+
+def price_suite(
+    cases: Sequence[PublishedCase], cost_model: CostModel, say: Say = lambda text: None
+) -> PricedSuite:
+    """Build every different step and price every different operation."""
+    say(f"building steps of {len(cases)} runs")
+    works = build_works(cases)
+    say("pricing their operations")
+    priced = price_works(cases, works, cost_model)
+    runs = [scalable(run) if run is not None else None for run in priced]
+    reasons = [
+        case.skipped or ("" if run is not None else "unsupported plan")
+        for case, run in zip(cases, runs, strict=True)
+    ]
+    return PricedSuite(cases, runs, reasons)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Constants for the runs of one source, or of all (source None), and the spread of forecasts."""
+
+    source: str | None
+    values: Mapping[str, float]
+    spread: Spread
+
+
+def choose_without_each(
+    suite: PricedSuite, sources: Sequence[str], say: Say = lambda text: None
+) -> list[Chosen]:
+    """Constants of each source from all others, and spreads from the others' left-out forecasts."""
+    every = suite.sources
+    wanted = every if "each" in sources else list(dict.fromkeys(sources))
+    for name in wanted:
+        if name not in every:
+            raise UnknownNameError("source", name, every, f"Known: {', '.join(every)}.")
+    values = _without_each(suite.fitter(), every, say)
+    ratios = left_out_ratios(suite, values)
+    return [Chosen(name, values[name], _spread(ratios, without=name)) for name in wanted]
+
+
+Ratio = tuple[str, str, float]
+
+
+def left_out_ratios(suite: PricedSuite, values: Mapping[str, Mapping[str, float]]) -> list[Ratio]:
+    """(class, source, measured over forecast) of every judged run by the constants of the other sources."""
+    return [
+        (
+            spread_class(case),
+            case.source,
+            (case.measured_seconds or 0.0) / forecast_seconds(run, values[case.source]),
+        )
+        for case, run in suite.judged()
+    ]
+
+
+def _spread(ratios: Sequence[Ratio], without: str | None = None) -> dict[str, tuple[float, float]]:
+    rows = [row for row in ratios if row[1] != without]
+    return fit_spread([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
+
+
+def choose_on_all(suite: PricedSuite, say: Say = lambda text: None) -> Chosen:
+    """Constants of all sources together, with the spread of forecasts whose source was left out."""
+    fitter = suite.fitter()
+    folds = _without_each(fitter, suite.sources, say)
+    say("choosing constants on all sources")
+    return Chosen(None, fitter.fit(), _spread(left_out_ratios(suite, folds)))
+
+
+def _without_each(fitter: Fitter, sources: Sequence[str], say: Say) -> dict[str, dict[str, float]]:
+    values = {}
+    for name in sources:
+        say(f"choosing constants without {name}")
+        values[name] = fitter.fit(without=name)
+    return values
+
+
+def shipped_choice() -> Chosen:
+    """The constants of the data file."""
+    scaling = load_step_scaling()
+    return Chosen(None, shipped_values(), scaling.spread)

@@ -1,0 +1,140 @@
+"""Work on sharded tensors that a capture need not do tensor by tensor.
+
+What is captured is the same; PyTorch makes all shards of a parameter to keep one, and asks its sharding rules
+about each parameter of an optimizer that does the same to every element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor, nn
+from torch.distributed.fsdp._fully_shard import _fsdp_param
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+from torch.optim import Optimizer
+
+from perfcast.workload.step import OptimizerChoice, build_optimizer
+
+
+class _Chunks(Sequence[Tensor]):
+    """The chunks of a tensor, each made when it is asked for (``torch.chunk``, filled up with empty ones)."""
+
+    def __init__(self, tensor: Tensor, num_chunks: int, dim: int) -> None:
+        self._tensor, self._num_chunks, self._dim = tensor, num_chunks, dim
+        self._size = -(-tensor.size(dim) // num_chunks)
+
+    def __len__(self) -> int:
+        return self._num_chunks
+
+    def __getitem__(self, index: Any) -> Any:
+        start = index * self._size
+        length = min(self._size, self._tensor.size(self._dim) - start)
+        if length <= 0:
+            return self._tensor.new_empty(0) if index else self._tensor
+        return self._tensor.narrow(self._dim, start, length)
+
+
+@contextmanager
+def lazy_shards() -> Iterator[None]:
+    """``fully_shard`` makes of each parameter the shard that it keeps."""
+    with patch.object(_fsdp_param, "_chunk_with_empty", _Chunks):
+        yield
+
+
+def shapes_of_parts(module: nn.Module, rank: int) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the parts of a module's distributed parameters that another rank of their meshes has.
+
+    A mesh that the rank is not in does not tell it from this one.
+    """
+    shapes = []
+    for parameter in module.parameters():
+        if isinstance(parameter, DTensor):
+            ranks = parameter.device_mesh.mesh
+            place = (ranks == rank).nonzero()
+            coordinate = place[0].tolist() if len(place) else [0] * ranks.ndim
+            shapes.append(_part_shape(parameter, coordinate))
+    return tuple(shapes)
+
+
+def _part_shape(parameter: DTensor, coordinate: list[int]) -> tuple[int, ...]:
+    """Each axis of a mesh that splits a dim gives ceil(n / ranks) to all but the last that get any."""
+    shape = list(parameter.shape)
+    splits = list(zip(parameter.placements, parameter.device_mesh.mesh.shape, coordinate, strict=True))
+    # What FSDP shards over an outer axis was already split over an inner one (a strided shard).
+    for placement, size, at in sorted(splits, key=lambda split: isinstance(split[0], _StridedShard)):
+        if isinstance(placement, Shard | _StridedShard):
+            whole = shape[placement.dim]
+            chunk = -(-whole // size)
+            shape[placement.dim] = max(min(chunk, whole - at * chunk), 0)
+    return tuple(shape)
+
+
+class _Parts(nn.Module):
+    """This rank's parts of a module's parameters, as parameters."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        super().__init__()
+        self.parts = nn.ParameterList(nn.Parameter(_part(p.detach())) for p in parameters)
+
+
+class PartsOptimizer:
+    """An optimizer that works element by element, on this rank's parts.
+
+    Distributed tensors would give the same operations on the same parts, as long as a gradient is placed like
+    its parameter; where one is not, exchanges come in between, and the module's own optimizer is run.
+    """
+
+    def __init__(self, choice: OptimizerChoice, module: nn.Module) -> None:
+        self._choice, self._module = choice, module
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
+        self._own: Optimizer | None = None
+        self._parts: Optimizer | None = None
+
+    @property
+    def state(self) -> Any:
+        """Of whichever optimizer runs."""
+        running = self._parts or self._own
+        return {} if running is None else running.state
+
+    def step(self) -> None:
+        """One step."""
+        if self._own is None and all(_is_placed_like(p.grad, p) for p in self._parameters):
+            self._step_on_parts()
+            return
+        self._own = self._own or build_optimizer(self._choice, self._module)
+        self._own.step()
+
+    def _step_on_parts(self) -> None:
+        if self._parts is None:
+            self._held = _Parts(self._parameters)
+            self._parts = build_optimizer(self._choice, self._held)
+        for part, parameter in zip(self._held.parts, self._parameters, strict=True):
+            part.grad = None if parameter.grad is None else _part(parameter.grad)
+        self._parts.step()
+        for part in self._held.parts:
+            part.grad = None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Gradients are gone."""
+        for parameter in self._module.parameters():
+            parameter.grad = None
+
+
+def _part(tensor: Tensor) -> Tensor:
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+def _is_placed_like(gradient: Tensor | None, parameter: Tensor) -> bool:
+    if gradient is None:
+        return True
+    if not isinstance(parameter, DTensor):
+        return not isinstance(gradient, DTensor)
+    return (
+        isinstance(gradient, DTensor)
+        and gradient.placements == parameter.placements
+        and gradient.device_mesh == parameter.device_mesh
+    )

@@ -1,0 +1,55 @@
+import io
+import json
+
+from rich.console import Console
+
+from made_up_steps import step_forecast
+from perfcast.core.plan import Plan
+from perfcast.prediction.serving import Phase, ServingForecast, ServingPoint
+from perfcast.report.serving_html import plot_seconds, render_serving_html
+from perfcast.report.serving_json import serving_to_dict
+from perfcast.report.serving_text import print_serving
+from perfcast.units import GIB
+
+
+def made_up_serving() -> ServingForecast:
+    prefill = Phase(0.5, 0.4, 0.6, 8000.0, step_forecast(mode="prefill"))
+    decode = Phase(0.02, 0.01, 0.03, 400.0, step_forecast(mode="decode"))
+    points = (
+        ServingPoint(8, 2048, prefill, decode, 20 * GIB, True),
+        ServingPoint(64, 2048, prefill, decode, 200 * GIB, False),
+        ServingPoint(3, 2048, None, None, 0, False, "3 is no multiple of dp=2"),
+    )
+    return ServingForecast(
+        "a-model", "a-cluster", "h100-sxm", 8, Plan(tensor_parallel=8), "bf16", "roofline", 80 * GIB, points,
+        ((2048, 40), (10**6, 0)), ("as always",),
+    )  # fmt: skip
+
+
+def test_the_table_has_times_rates_and_what_the_memory_holds_within_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    print_serving(made_up_serving(), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for words in ("500 ms", "20.0 ms", "50.0", "1.00 k", "20.0 GiB", "does not fit", "no multiple of dp=2",
+                  "holds 40 sequences", "holds no sequence of 1,000,000", "as always"):  # fmt: skip
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_json_has_seconds_with_their_interval_and_rates_of_a_device() -> None:
+    data = json.loads(json.dumps(serving_to_dict(made_up_serving()), allow_nan=False))
+    first, _, missing = data["points"]
+    assert first["time_per_output_token"]["tokens_per_second_per_device"] == 50.0
+    assert first["time_to_first_token"]["seconds_high"] == 0.6
+    assert missing["time_to_first_token"] is None
+    assert data["largest_batches"][0] == {"context_length": 2048, "batch_size": 40}
+
+
+def test_the_page_plots_what_was_forecast() -> None:
+    html = render_serving_html(made_up_serving())
+    for name in ("figure-trade", "figure-decode", "figure-prefill"):
+        assert name in html
+    (line,) = plot_seconds(made_up_serving(), "decode").data
+    assert list(line.x) == [8, 64]
+    assert list(line.marker.symbol) == ["circle", "circle-open"]
