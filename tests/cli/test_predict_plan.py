@@ -181,7 +181,23 @@ def test_bad_input_exits_with_2_and_one_line(
     assert len([line for line in err.splitlines() if line.startswith(("error", "Error"))]) == 1
 
 
-def test_a_program_says_how_to_run_it_in_parallel(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    code, _, err = called(capsys, f"{tmp_path}/model.py:build", "--cluster", "dgx-h100:8")
-    assert code == 2
-    assert "not a program" in err
+PROGRAM = """
+import torch
+
+
+def build(batch_size: int):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
+    return model, (torch.zeros(batch_size, 64),)
+"""
+
+
+def test_a_program_of_ones_own_is_captured_and_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "model.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    arguments = ("--cluster", "dgx-h100:8", "--batch-size", "64", "--cost-model", "roofline", "--json", "-")
+    assert run(["predict", f"{path}:build", *arguments]) == 0
+    data = json.loads(capsys.readouterr().out)
+    jsonschema.validate(data, plan_forecast_schema())
+    assert (data["parameter_count"], data["memory"]) == (2 * 64 * 256 + 256 + 64, None)
+    assert (data["plan"]["data_parallel"], data["training"]["framework"]) == (8, "pytorch")
+    assert data["seconds_by_cause"]["data"] > 0

@@ -20,7 +20,9 @@ from perfcast.report.plan_step_timeline import (
     MAX_PIECES,
     NUM_BINS,
     longest_looks,
+    look_of,
     merge_spans,
+    outermost,
     plot_timeline,
 )
 from plan_forecasts import plan_forecast, spans, step_time
@@ -140,6 +142,19 @@ def test_neighbours_that_look_alike_are_one_piece_and_micro_batches_stay_apart()
     assert (piece.start_seconds, piece.end_seconds) == (0.0, pytest.approx(9e-4))
 
 
+def test_kernels_inside_a_pass_are_left_to_perfetto():
+    inside = Span(0, "compute", "mlp.up", 0.0005, 0.0008, micro_batch=0)
+    pass_of_it, exchange = spans()[0], Span(0, "tensor", "all_gather", 0.0005, 0.0006, "tensor", 0)
+    assert outermost([inside, exchange, pass_of_it]) == [pass_of_it, exchange]
+
+
+def test_put_off_gradients_look_different():
+    looks = [look_of(Span(0, "compute", f"layer {kind}", 0.0, 1.0)) for kind in (
+        "forward", "backward", "gradient of inputs", "gradient of weights"
+    )]  # fmt: skip
+    assert looks == ["compute", "backward", "backward", "gradient of weights"]
+
+
 def test_too_many_pieces_become_a_picture_of_bins():
     count = 2 * MAX_PIECES
     many = tuple(
@@ -160,7 +175,7 @@ def test_a_bin_shows_what_takes_most_of_it():
     compute, exchange = longest_looks(short, {(0, True): 0, (0, False): 1}, 0.01)
     assert compute[:3].tolist() == [1, -1, -1]
     assert (exchange[: NUM_BINS // 2 - 1] == -1).all()
-    assert (exchange[NUM_BINS // 2 :] == 1 + CAUSES.index("data")).all()
+    assert (exchange[NUM_BINS // 2 :] == 2 + CAUSES.index("data")).all()
 
 
 def test_of_many_ranks_the_first_and_the_last_are_shown():

@@ -97,7 +97,9 @@ def schedule_makespan(
         lane = builder.add_lane(Lane(f"stage {stage}"))
         for action in row:
             part = part_of(schedule, num_stages, stage, action.chunk)
-            task = builder.add(lane, seconds[action.kind][part], label=f"{action.kind.value}{action.micro_batch}")
+            task = builder.add(
+                lane, seconds[action.kind][part], label=f"{action.kind.value}{action.micro_batch}"
+            )
             if action.kind is Pass.WEIGHT_GRADIENT:
                 continue
             is_forward = action.kind is Pass.FORWARD

@@ -1,10 +1,11 @@
 """What must hold for every program that the engine plays."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.simulate.critical_path import critical_path
@@ -56,11 +57,13 @@ def longest_ways(program: Program) -> list[float]:
     return ends
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs())
 def test_without_contention_ends_are_the_longest_ways(program: Program):
     assert play(program).ends.tolist() == longest_ways(program)
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(contends=True, pools=True))
 def test_a_program_ends_no_earlier_than_its_busiest_stream_and_its_critical_path(program: Program):
     played = play(program)
@@ -70,6 +73,7 @@ def test_a_program_ends_no_earlier_than_its_busiest_stream_and_its_critical_path
     assert sum(program.seconds[task] for task in path) <= played.makespan_seconds + 1e-9
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(contends=True))
 def test_the_critical_path_fills_the_makespan(program: Program):
     played = play(program)
@@ -78,16 +82,18 @@ def test_the_critical_path_fills_the_makespan(program: Program):
     assert length == pytest.approx(played.makespan_seconds)
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(contends=True, pools=True))
 def test_tasks_of_a_stream_never_overlap(program: Program):
     played = play(program)
     for lane in range(NUM_LANES):
         on_lane = [task for task, stream in enumerate(program.streams) if stream == lane]
         on_lane.sort(key=lambda task: (played.starts[task], played.ends[task]))
-        for before, after in zip(on_lane, on_lane[1:], strict=False):
+        for before, after in pairwise(on_lane):
             assert played.starts[after] >= played.ends[before] - 1e-12
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(contends=True, pools=True))
 def test_a_run_is_a_function_of_its_program(program: Program):
     first, second = play(program), play(program)
@@ -95,6 +101,7 @@ def test_a_run_is_a_function_of_its_program(program: Program):
     assert first.ends.tobytes() == second.ends.tobytes()
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(), st.data())
 def test_more_work_never_ends_earlier(program: Program, data: st.DataObject):
     task = data.draw(st.integers(0, program.num_tasks - 1))
@@ -103,6 +110,7 @@ def test_more_work_never_ends_earlier(program: Program, data: st.DataObject):
     assert (play(replace(program, seconds=longer)).ends >= play(program).ends).all()
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs(contends=True))
 def test_contention_costs_time_but_no_more_than_its_factor(program: Program):
     alone = play(replace(program, slowdowns=[1.0] * program.num_tasks)).makespan_seconds

@@ -107,7 +107,7 @@ def test_exchanges_in_another_order_on_each_stream_are_a_deadlock():
     for lane, order in ((a, (first, second)), (b, (second, first))):
         for which in order:
             builder.add(lane, 1.0, exchange=which, label=f"exchange {which}")
-    with pytest.raises(PlanError, match="exchange 0.*waits for.*exchange 1"):
+    with pytest.raises(PlanError, match=r"exchange 0.*waits for.*exchange 1"):
         play(builder.build())
 
 

@@ -12,9 +12,7 @@ from perfcast.simulate.schedule import Pass, inference_actions, stage_actions
 QUARTERS = st.integers(1, 12).map(lambda n: n / 4)
 
 
-def played(
-    schedule: str, num_stages: int, count: int, stages: StageSeconds, virtual: int = 1
-) -> float:
+def played(schedule: str, num_stages: int, count: int, stages: StageSeconds, virtual: int = 1) -> float:
     weight = list(stages.weight) or [0.0] * len(stages.forward)
     whole = [b + w for b, w in zip(stages.backward, weight, strict=True)]
     seconds = {
@@ -47,11 +45,15 @@ def test_messages_of_equal_1f1b_stages_are_waited_for_as_the_formula_says(num_st
     message = quarters / 4 * f
     stages = StageSeconds([f] * num_stages, [2 * f] * num_stages, message=message)
     expected = played("1f1b", num_stages, count, stages)
-    assert makespan("1f1b", stages, count) == pytest.approx(expected, rel=0.09 if count <= num_stages else 1e-12)
+    assert makespan("1f1b", stages, count) == pytest.approx(
+        expected, rel=0.09 if count <= num_stages else 1e-12
+    )
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(2, 3), QUARTERS)
-def test_messages_of_equal_interleaved_stages_are_waited_for_in_fill_and_drain(num_stages, groups, virtual, f):
+def test_messages_of_equal_interleaved_stages_are_waited_for_in_fill_and_drain(
+    num_stages, groups, virtual, f
+):
     parts = num_stages * virtual
     stages = StageSeconds([f] * parts, [2 * f] * parts, message=f / 16)
     expected = played("interleaved", num_stages, groups * num_stages, stages, virtual)
@@ -78,7 +80,9 @@ def test_formulas_of_uneven_stages_are_close(schedule, eighths, more):
     weight = forward if schedule == "zero_bubble" else []
     stages = StageSeconds(forward, forward, weight)
     expected = played(schedule, len(forward), count, stages)
-    assert makespan(schedule, stages, count) == pytest.approx(expected, rel=1e-12 if schedule == "gpipe" else 0.1)
+    assert makespan(schedule, stages, count) == pytest.approx(
+        expected, rel=1e-12 if schedule == "gpipe" else 0.1
+    )
 
 
 @given(UNEVEN, st.integers(1, 20), QUARTERS)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.cost_model import find_cost_model
 from perfcast.cli.options import output_options, request_options, workload_options
 from perfcast.cli.plan import is_one_device, parse_plan
 from perfcast.cli.run_options import run_options
 
 if TYPE_CHECKING:
     from perfcast.core.step_forecast import PlanForecast
-    from perfcast.cost.model import CostModel
 
 Paths = tuple[str | None, str | None, str | None]
 
@@ -55,8 +55,8 @@ def predict(
     """Forecast time and memory of one step of MODEL, on one device or under a plan over many.
 
     MODEL is a catalog name, a Hugging Face config.json or its folder, or FILE.py:FUNCTION, where the
-    function returns a module and its example inputs. Plans (--cluster, or --devices with --plan) are of
-    transformers. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
+    function returns a module and its example inputs. A plan (--cluster, or --devices with --plan) says how it
+    is spread. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
     --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end.
     """
     from perfcast.files import check_writable
@@ -148,26 +148,3 @@ def _predict_one_device(
         print_forecast(forecast, console)
         for path in filter(None, paths):
             console.print(f"wrote {path}", markup=False)
-
-
-def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
-    """A published predictor by its name; the cost models of the package stay names.
-
-    Raises:
-        UnknownNameError: Neither.
-        InputError: It prices kernels alone, or is not trained.
-    """
-    from perfcast.errors import UnknownNameError
-    from perfcast.prediction import COST_MODELS, resolve_device
-
-    if name is None or name in COST_MODELS:
-        return name
-    from perfcast.published.registry import PREDICTORS, load_cost_model
-    from perfcast.published.store import predictor_folder
-
-    published = [key for key, entry in PREDICTORS.items() if entry.cost_model]
-    if name not in PREDICTORS:
-        known = (*COST_MODELS, *published)
-        raise UnknownNameError("cost model", name, known, f"Known: {', '.join(known)}.")
-    vendor = "amd" if resolve_device(device).vendor == "amd" else "nvidia"
-    return load_cost_model(name, predictor_folder(name, seed=0, vendor=vendor))

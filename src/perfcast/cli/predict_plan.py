@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.cost_model import choose_cost_model
 from perfcast.cli.options import attention_kernels
 from perfcast.cli.plan import build_plan, cut_of
-from perfcast.cli.predict import find_cost_model
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.core.plan import Plan
     from perfcast.core.step_forecast import PlanForecast
     from perfcast.core.training import Training
-    from perfcast.cost.model import CostModel
     from perfcast.prediction.run import RunForecast
 
 _DEFAULT_DTYPE = "bf16"
@@ -49,7 +48,7 @@ def forecast_plan(
     plan, more = _choose_plan(keys, target.num_devices, options)
     training = None
     if options["mode"] == "train":
-        training = _training(plan, framework, options)
+        training = _training(model, plan, framework, options)
         framework = None
     return predict_plan(
         model,
@@ -122,30 +121,19 @@ def _choose_plan(keys: dict[str, str], num_devices: int, options: dict[str, Any]
     return plan, notes
 
 
-def _training(plan: Plan, framework: str | None, options: dict[str, Any]) -> Training:
+def _training(model: str, plan: Plan, framework: str | None, options: dict[str, Any]) -> Training:
     from perfcast.core.training import Training
+    from perfcast.prediction.plan_capture import has_closed_form
     from perfcast.prediction.plan_memory import default_framework
 
+    if framework is None:
+        framework = default_framework(plan) if has_closed_form(model) else "pytorch"
     return Training(
         dtype=options["dtype"] or _DEFAULT_DTYPE,
         optimizer=options["optimizer"],
-        framework=framework or default_framework(plan),
+        framework=framework,
         attention=attention_kernels(options["attention"]),
     )
-
-
-def choose_cost_model(name: str | None, device: str, framework: str | None, weights: str | None) -> CostModel:
-    """A cost model as the command line names it.
-
-    Raises:
-        InputError: An unknown one, or what it has no use for.
-    """
-    from perfcast.prediction import resolve_cost_model, resolve_device
-
-    found = find_cost_model(name, device)
-    if found is None or isinstance(found, str):
-        return resolve_cost_model(found, resolve_device(device), framework, weights)
-    return found
 
 
 def write_plan_forecast(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.cost_model import choose_cost_model
 from perfcast.cli.options import DEFAULT_DTYPE
-from perfcast.cli.predict_plan import choose_cost_model
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster

@@ -163,7 +163,7 @@ def _only(devices: str | None) -> int:
 
 def _cost_model(name: str | None, clusters: tuple[str, ...]) -> Any:
     from perfcast.catalog.clusters import load_cluster_entry
-    from perfcast.cli.predict import find_cost_model
+    from perfcast.cli.cost_model import find_cost_model
 
     stem = clusters[0].partition(":")[0]
     return find_cost_model(name, load_cluster_entry(stem).device)

@@ -8,14 +8,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 
 Column = NDArray[np.int64]
 
 #: Columns that hold the place of a word in its list.
-WORDS = {"recompute": RECOMPUTE, "schedule": SCHEDULES, "offload": OFFLOAD, "order": ORDERS}
+WORDS = {
+    "recompute": RECOMPUTE, "schedule": SCHEDULES, "offload": OFFLOAD, "order": ORDERS,
+    "context_exchange": CONTEXT_EXCHANGES,
+}  # fmt: skip
 #: Columns that are yes or no.
-FLAGS = ("sequence_parallel", "reshard_after_forward")
+FLAGS = ("sequence_parallel", "reshard_after_forward", "overlaps_tensor", "overlaps_gradients",
+         "overlaps_weights", "overlaps_experts")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,11 @@ class PlanTable:
     offload: Column
     order: Column
     reshard_after_forward: Column
+    context_exchange: Column
+    overlaps_tensor: Column
+    overlaps_gradients: Column
+    overlaps_weights: Column
+    overlaps_experts: Column
 
     def __len__(self) -> int:
         return len(self.data_parallel)

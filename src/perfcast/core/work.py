@@ -39,6 +39,7 @@ class Call:
             the calls of ``Layer.backward``, which stand before it.
         module: What asked for it, such as 'attention.output'.
         count: How often it runs in a row.
+        share: Part of one run that is this sequence's: gradients of several layers travel together.
         num_launches: Kernels that the host issues for one run; 0 where the host does nothing.
         is_recomputed: Whether it repeats work of the forward.
         is_weight_gradient: Whether only the optimizer waits for it, so that a schedule may put it off.
@@ -49,9 +50,15 @@ class Call:
     after: tuple[int, ...] = ()
     module: str = ""
     count: int = 1
+    share: float = 1.0
     num_launches: int = 1
     is_recomputed: bool = False
     is_weight_gradient: bool = False
+
+    @property
+    def num_runs(self) -> float:
+        """Runs of the operation that this call stands for."""
+        return self.count * self.share
 
     @property
     def is_collective(self) -> bool:

@@ -135,6 +135,7 @@ class _Scene:
         runs = Counter((call.operation, call.stream) for call in self.calls[busiest].calls)
         low, high = relative_interval(runs, prices, time.ranks[0], self.constants.interval_widening)
         dtype = self._dtype()
+        peak = self.device.peak_flops_per_second(DTYPES_BY_LABEL[dtype], matrix_units=True)
         return PlanForecast(
             model=self.request.model, cluster=self.cluster.name, device=self.device.name,
             num_devices=self.cluster.num_devices, mode=self.request.mode, method="simulated", plan=None,
@@ -143,7 +144,7 @@ class _Scene:
             step_seconds_low=low * time.step_seconds, step_seconds_high=high * time.step_seconds,
             num_tokens=self._num_tokens(num_stages),
             flops=self.program.flops, recompute_flops=self.program.recompute_flops,
-            peak_flops_per_second=self.device.peak_flops_per_second(DTYPES_BY_LABEL[dtype], matrix_units=True),
+            peak_flops_per_second=peak,
             parameter_count=self.program.ranks[0].graph.parameter_count,
             reliefs=self._reliefs(prices, time) if reliefs else (),
             seconds_by_provenance=seconds_by_provenance(runs, prices),
@@ -187,8 +188,10 @@ class _Scene:
     def _num_tokens(self, num_stages: int) -> int:
         """Each replica, of tensor-parallel ranks and stages together, has a batch of its own."""
         batch = self.program.ranks[0].program.batch_size * self.request.num_micro_batches
-        replicas = max(self.program.world_size // (self._tensor_size * num_stages), 1)
-        return batch * self._tokens_of_a_sequence() * replicas
+        return batch * self._tokens_of_a_sequence() * self._num_replicas(num_stages)
+
+    def _num_replicas(self, num_stages: int) -> int:
+        return max(self.program.world_size // (self._tensor_size * num_stages), 1)
 
     @property
     def _tensor_size(self) -> int:
@@ -207,9 +210,7 @@ class _Scene:
             return ()
         found = []
         for stream, name in _RELIEFS.items():
-            operations = {
-                call.operation for one in self.calls for call in one.calls if call.stream is stream
-            }
+            operations = {call.operation for one in self.calls for call in one.calls if call.stream is stream}
             if operations:
                 seconds = {**prices.seconds, **dict.fromkeys(operations, 0.0)}
                 found.append((name, self._time(seconds, self._launch_seconds)[0].step_seconds))
@@ -220,37 +221,39 @@ class _Scene:
         return tuple(sorted(kept, key=lambda relief: -relief.saved_seconds))
 
     def _assumptions(self, num_stages: int) -> tuple[str, ...]:
-        program = self.program
-        notes = list(program.ranks[0].graph.notes)
-        notes.append(
-            f"{program.num_captured} of {program.world_size} ranks captured, of which "
-            f"{len(program.ranks)} differ; others are taken to be like those at the ends and in the middle of "
-            f"{' × '.join(str(axis.size) for axis in program.axes)} ranks"
-            if program.num_captured < program.world_size
-            else f"all {program.world_size} ranks captured, of which {len(program.ranks)} differ"
-        )
-        notes.append(
-            f"each of {max(program.world_size // (self._tensor_size * num_stages), 1)} replicas has a batch of "
-            f"its own: {num_stages} stages, {self._tensor_size} tensor-parallel ranks"
-        )
-        notes += self._memory_notes()
+        notes = [*self.program.ranks[0].graph.notes, self._about_captures(), self._about_replicas(num_stages)]
+        notes.append(self._about_memory())
         if self._launch_seconds:
-            notes.append(f"eager execution; the host issues a kernel every {self._launch_seconds * MEGA:.1f} µs")
+            notes.append(
+                f"eager execution; the host issues a kernel every {self._launch_seconds * MEGA:.1f} µs"
+            )
         notes.append(f"{self.cluster.name}: ranks fill its levels from inside; no other job shares its links")
         notes.append(about_cost_model(self.cost_model))
         notes += [f"{place.name}: {place.note}" for place in (self.device, self.cluster) if place.note]
         return tuple(notes)
 
-    def _memory_notes(self) -> list[str]:
+    def _about_captures(self) -> str:
+        program, differ = self.program, len(self.program.ranks)
+        if program.num_captured == program.world_size:
+            return f"all {program.world_size} ranks captured, of which {differ} differ"
+        sizes = " × ".join(str(axis.size) for axis in program.axes)
+        return (
+            f"{program.num_captured} of {program.world_size} ranks captured, of which {differ} differ; the others "
+            f"are taken to be like those at the ends of their axes, of {sizes} ranks"
+        )
+
+    def _about_replicas(self, num_stages: int) -> str:
+        return (
+            f"each of {self._num_replicas(num_stages)} replicas, of {num_stages} stages and {self._tensor_size} "
+            "tensor-parallel ranks, has a batch of its own"
+        )
+
+    def _about_memory(self) -> str:
         peaks = [estimate_memory(graph, self.device.memory_bytes).peak_bytes for graph in self.graphs]
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         held, capacity = peaks[worst], self.device.memory_bytes
-        if held <= capacity:
-            fits = "of"
-        else:
-            fits = "more than the"
-        return [
-            f"tensors of rank {self.program.ranks[worst].rank} take {format_bytes(held)} at their peak, {fits} "
-            f"{format_bytes(capacity)} that a device has"
-        ]
-
+        relation = "of the" if held <= capacity else "more than the"
+        return (
+            f"tensors of rank {self.program.ranks[worst].rank} take {format_bytes(held)} at their peak, {relation} "
+            f"{format_bytes(capacity)} of a device"
+        )

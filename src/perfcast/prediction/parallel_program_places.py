@@ -101,14 +101,14 @@ class Places:
             )
             if rank not in moved:
                 raise CaptureError(
-                    f"ranks {list(ranks)} exchange among themselves, and it is not clear among whom rank {rank} "
-                    "does, which runs the same program: its groups are not evenly spaced"
+                    f"ranks {list(ranks)} exchange among themselves; it is not clear among whom rank {rank} does, "
+                    "which runs the same program: its groups are not evenly spaced"
                 )
             self._moved[key] = moved
         return self._moved[key]
 
     def peer(self, rank: int, exchange: Exchange) -> int:
-        """With whom a simulated rank sends or receives: as many places on in its group as the captured one."""
+        """With whom a rank sends or receives: as many places on in its group as the captured one."""
         captured = self._captured[self._program.class_of_rank[rank]]
         distance = exchange.ranks.index(exchange.peer) - exchange.ranks.index(captured)
         group = self.group(rank, exchange.ranks)

@@ -91,7 +91,9 @@ def simulate_ranks_of(
     tasks: list[Task | None] = []
     for index, place in enumerate(places.places):
         one = calls[place.of_class]
-        _add_rank(builder, tasks, index, place, one, prices[place.of_class], exchange_of, launch_seconds, slowdown)
+        _add_rank(
+            builder, tasks, index, place, one, prices[place.of_class], exchange_of, launch_seconds, slowdown
+        )
     number = {(task.place, task.call): at for at, task in enumerate(tasks) if task is not None}
     built = builder.build()
     return RanksPlayed(
@@ -143,7 +145,11 @@ def _add_rank(
 # ---- who meets whom ----------------------------------------------------------------------------------
 
 
-def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[tuple[tuple[int, int], ...]]:
+#: The members of an exchange: simulated ranks, and which of their calls.
+Meeting = tuple[tuple[int, int], ...]
+
+
+def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
     """Exchanges of several simulated ranks, each as its (place, call) pairs.
 
     The n-th send of a rank to another is that one's n-th receive from it. The n-th collective of a rank over
@@ -171,10 +177,10 @@ def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[tuple[tup
                 seen[(index, *key)] += 1
                 groups.setdefault((*key, occurrence), []).append((index, position))
     _check_messages(places, sent, received)
-    found = [pair for key in sent for pair in zip(sent[key], received[key], strict=True)]
-    for (name, shape, occurrence), members in groups.items():
+    found: list[Meeting] = [pair for key in sent for pair in zip(sent[key], received[key], strict=True)]
+    for (name, shape, occurrence), all_members in groups.items():
         parts: dict[int, list[tuple[int, int]]] = {}
-        for member in members:
+        for member in all_members:
             parts.setdefault(roots.root(member[0]), []).append(member)
         for part in parts.values():
             _check_meeting(places, calls, name, occurrence, part, shape)
@@ -214,7 +220,7 @@ def _check_messages(
         if num_sent != num_received:
             source, destination = (places.places[index].rank for index in key)
             raise PlanError(
-                f"rank {source} sends {num_sent} messages to rank {destination}, which receives {num_received}"
+                f"rank {source} sends rank {destination} {num_sent} messages, which receives {num_received}"
             )
 
 
@@ -236,8 +242,8 @@ def _check_meeting(
         if absent:
             other = places.places[min(absent)].rank
             raise PlanError(
-                f"rank {place.rank} issues {name} number {occurrence + 1} over a group of shape {shape}, and rank "
-                f"{other} of it does not: the program would hang"
+                f"rank {place.rank} issues {name} number {occurrence + 1} over a group of shape {shape}, and "
+                f"rank {other} of it does not: the program would hang"
             )
 
 
@@ -258,5 +264,3 @@ class _Roots:
         roots = {self.root(index) for index in indices}
         for root in roots:
             self._parents[root] = min(roots)
-
-

@@ -57,7 +57,8 @@ class _Walker:
 
     def __init__(self, ranks: RanksPlayed) -> None:
         self._ranks = ranks
-        self._starts, self._ends = ranks.played.starts.tolist(), ranks.played.ends.tolist()
+        self._starts: list[float] = ranks.played.starts.tolist()
+        self._ends: list[float] = ranks.played.ends.tolist()
         self._tolerance = _SAME * max(ranks.played.makespan_seconds, 0.0)
         self._awaited: dict[int, list[int]] = defaultdict(list)
         for waiting, awaited in zip(ranks.program.waiting, ranks.program.awaited, strict=True):
@@ -69,9 +70,9 @@ class _Walker:
             last[stream] = task
         self._partners = {task: meeting for meeting in ranks.meetings for task in meeting}
         self._of_place: list[list[int]] = [[] for _ in ranks.places]
-        for number, task in enumerate(ranks.tasks):
-            if task is not None:
-                self._of_place[task.place].append(number)
+        for number, one in enumerate(ranks.tasks):
+            if one is not None:
+                self._of_place[one.place].append(number)
 
     # ---- a rank -----------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class _Walker:
         self._explain(number, low, high, causes)
 
     def _take(self, number: int, low: float, high: float, causes: dict[str, float]) -> float:
-        """Count the part of an idle interval in which a task ran; the interval that is left ends before it."""
+        """Count the part of an idle interval in which a task ran; what is left of it ends before."""
         start = max(self._starts[number], low)
         if high > start:
             task = self._ranks.tasks[number]

@@ -30,6 +30,8 @@ def list_plan_assumptions(
             f"{format_bytes(memory.footprint.device_bytes)} of {format_bytes(memory.capacity_bytes)}; "
             "times are those of devices with more memory"
         )
+    if facts.is_captured:
+        notes.append("captured on one device and cut by the plan; memory under a plan is of transformers")
     notes += work.assumptions
     if facts.training is not None:
         notes.append(

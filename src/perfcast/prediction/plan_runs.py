@@ -33,7 +33,7 @@ def count_runs(work: StepWork, stage: int) -> Runs:
 
     def add(calls: Calls, times: float) -> None:
         for call in calls:
-            runs[call.operation, call.stream] += times * call.count
+            runs[call.operation, call.stream] += times * call.num_runs
 
     for row, micro_batches in _rows(work, stage):
         gathers = micro_batches if work.gathers_each_micro_batch else 1

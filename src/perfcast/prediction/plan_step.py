@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
@@ -17,6 +17,7 @@ from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_assumptions import list_plan_assumptions
+from perfcast.prediction.plan_capture import capture_work, has_closed_form
 from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.plan_runs import count_runs, relative_interval, seconds_by_provenance
 from perfcast.prediction.plan_timer import Timer
@@ -52,10 +53,13 @@ def predict_plan(
     constants: StepConstants | None = None,
     notes: tuple[str, ...] = (),
 ) -> PlanForecast:
-    """Forecast one step of a transformer under a plan.
+    """Forecast one step of a model under a plan.
+
+    A transformer is described by its sizes; anything else is captured, and its graph cut by the plan.
 
     Args:
-        model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
+        model: Catalog name, a Hugging Face config.json or its folder, ``FILE.py:FUNCTION``, or the sizes of a
+            transformer.
         cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself; it has
             exactly the plan's devices.
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
@@ -75,21 +79,31 @@ def predict_plan(
         InputError: Unknown names, a plan that model, framework or cluster cannot follow; the message states
             the equation.
     """
-    facts, sizes = resolve_step(
-        model, plan, mode=mode, training=training, dtype=dtype, sequence_length=sequence_length
-    )
     target = load_cluster(cluster) if isinstance(cluster, str) else cluster
     check_devices(plan, target)
     device = resolve_device(target.device)
     if cost_model is None or isinstance(cost_model, str):
         cost_model = resolve_cost_model(cost_model, device)
-    work = build_work(facts, sizes)
+    asked = _Asked(mode=mode, training=training, dtype=dtype, sequence_length=sequence_length)
+    held = None
+    if isinstance(model, str) and not has_closed_form(model):
+        facts, work = capture_work(model, plan, device, **asked)
+    else:
+        facts, sizes = resolve_step(model, plan, **asked)
+        work = build_work(facts, sizes)
+        held = estimate_plan_memory(facts, sizes, device) if memory else None
     return forecast_work(
         work, facts, target, device, cost_model,
         make_timer(facts, cost_model, method, constants or load_step_constants()),
-        memory=estimate_plan_memory(facts, sizes, device) if memory else None,
-        stragglers=stragglers, with_spans=with_spans, reliefs=reliefs, notes=notes,
+        memory=held, stragglers=stragglers, with_spans=with_spans, reliefs=reliefs, notes=notes,
     )  # fmt: skip
+
+
+class _Asked(TypedDict):
+    mode: str
+    training: Training | None
+    dtype: str
+    sequence_length: int | None
 
 
 def make_timer(facts: StepFacts, cost_model: CostModel, method: str, constants: StepConstants) -> Timer:

@@ -28,6 +28,7 @@ class StepFacts:
         dtype: Of the products; for inference of weights and cache too.
         sequence_length: Of a sequence; for decode what the cache holds.
         parameter_count: Of the whole model.
+        is_captured: Whether its work comes from a captured graph, not from its sizes.
     """
 
     model: str
@@ -37,6 +38,7 @@ class StepFacts:
     dtype: str
     sequence_length: int
     parameter_count: int
+    is_captured: bool = False
 
 
 def resolve_step(

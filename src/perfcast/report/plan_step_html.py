@@ -17,6 +17,7 @@ from perfcast.report.plan_step_text import (
     describe_step,
     describe_stragglers,
     describe_title,
+    token_word,
     visible_causes,
 )
 from perfcast.report.plan_step_timeline import plot_timeline
@@ -58,7 +59,11 @@ def _headline(forecast: PlanForecast) -> list[Card]:
     each = format_count(forecast.tokens_per_second_per_device)
     found = [
         Card("Step", format_seconds(forecast.step_seconds), describe_interval(forecast)),
-        Card("Tokens per second", format_count(forecast.tokens_per_second), f"{each} of one device"),
+        Card(
+            f"{token_word(forecast).title()} per second",
+            format_count(forecast.tokens_per_second),
+            f"{each} of one device",
+        ),
         Card("MFU", percent(forecast.mfu), f"HFU {percent(forecast.hfu)}"),
     ]
     memory = forecast.memory
@@ -105,8 +110,8 @@ def _time(seconds: float) -> Cell:
 
 def _timeline(forecast: PlanForecast) -> str:
     note = (
-        "Of each rank, compute above and exchanges below; gaps are waiting. Drag to look closer; "
-        "'--timeline FILE' writes every event for Perfetto."
+        "Of each rank, compute above and exchanges below; gaps are waiting. Exchanges inside layers are drawn "
+        "for one micro-batch alone. Drag to look closer; '--timeline FILE' writes every event for Perfetto."
     )
     return figure_html(plot_timeline(forecast), "timeline") + f'<p class="note">{note}</p>'
 

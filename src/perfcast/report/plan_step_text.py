@@ -87,6 +87,17 @@ def describe_step(forecast: PlanForecast) -> str:
     return f"{what} · {describe_plan(forecast.plan)}"
 
 
+def describe_batch(forecast: PlanForecast) -> str:
+    """Sequences and their length, or samples."""
+    length = f" × {forecast.sequence_length}" if forecast.sequence_length > 1 else ""
+    return f"{num_sequences(forecast)}{length} {token_word(forecast)}"
+
+
+def token_word(forecast: PlanForecast) -> str:
+    """What a step advances: tokens, or samples of a model without sequences."""
+    return "tokens" if forecast.sequence_length > 1 else "samples"
+
+
 def num_sequences(forecast: PlanForecast) -> int:
     """Of one step, over all devices."""
     if forecast.plan is not None:
@@ -140,7 +151,7 @@ def _headline(forecast: PlanForecast) -> Table:
     grid.add_row("Step", Text(step, style="bold"))
     grid.add_row(
         "Throughput",
-        f"{format_count(forecast.tokens_per_second)} tokens/s, "
+        f"{format_count(forecast.tokens_per_second)} {token_word(forecast)}/s, "
         f"{format_count(forecast.tokens_per_second_per_device)} of one device",
     )
     grid.add_row("MFU", f"{percent(forecast.mfu)} (HFU {percent(forecast.hfu)})")

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BACKWARD = "backward"
+INPUT_GRADIENT, WEIGHT_GRADIENT = "gradient of inputs", "gradient of weights"
 MAX_PIECES = 6000
 NUM_BINS = 1600
-_COLOURS = CAUSE_COLOURS | {BACKWARD: "#7fb2dd"}
-_WORDS = CAUSE_WORDS | {BACKWARD: BACKWARD}
-_LOOKS = (CAUSES[0], BACKWARD, *CAUSES[1:])
+_COLOURS = CAUSE_COLOURS | {BACKWARD: "#7fb2dd", WEIGHT_GRADIENT: "#9bc995"}
+_WORDS = CAUSE_WORDS | {BACKWARD: BACKWARD, WEIGHT_GRADIENT: WEIGHT_GRADIENT}
+_LOOKS = (CAUSES[0], BACKWARD, WEIGHT_GRADIENT, *CAUSES[1:])
 _LANE_PIXELS = 15
 _PALE = 0.72
 
@@ -52,7 +53,8 @@ def plot_timeline(forecast: PlanForecast) -> Figure:
     stages = {rank.rank: rank.stage for rank in forecast.time.ranks}
     shown = spread_evenly(sorted(stages, key=lambda rank: (stages[rank], rank)))
     lanes = {lane: at for at, lane in enumerate((rank, own) for rank in shown for own in (True, False))}
-    spans = [span for span in forecast.time.spans if span.rank in set(shown) and span.stream != "host"]
+    ranks = set(shown)
+    spans = outermost([s for s in forecast.time.spans if s.rank in ranks and s.stream != "host"])
     pieces = merge_spans(spans, lanes, forecast.step_seconds)
     figure = go.Figure()
     if len(pieces) <= MAX_PIECES:
@@ -71,8 +73,24 @@ def plot_timeline(forecast: PlanForecast) -> Figure:
 
 
 def look_of(span: Span) -> str:
-    """Its cause; backwards look different from forwards."""
-    return BACKWARD if span.cause == "compute" and BACKWARD in span.label else span.cause
+    """Its cause; backwards look different from forwards, and put-off gradients of weights from both."""
+    if span.cause != "compute":
+        return span.cause
+    if WEIGHT_GRADIENT in span.label:
+        return WEIGHT_GRADIENT
+    return BACKWARD if BACKWARD in span.label or INPUT_GRADIENT in span.label else span.cause
+
+
+def outermost(spans: Sequence[Span]) -> list[Span]:
+    """Those that lie in no other of their rank and stream: passes, without the kernels shown inside some."""
+    found: list[Span] = []
+    ends: dict[tuple[int, str], float] = {}
+    for span in sorted(spans, key=lambda s: (s.start_seconds, -s.end_seconds)):
+        key = (span.rank, span.stream)
+        if span.end_seconds > ends.get(key, 0.0):
+            ends[key] = span.end_seconds
+            found.append(span)
+    return found
 
 
 def merge_spans(spans: Sequence[Span], lanes: Mapping[Lane, int], step_seconds: float) -> list[Piece]:

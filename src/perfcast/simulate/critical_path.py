@@ -8,12 +8,12 @@ from perfcast.simulate.engine import Ints, Played
 from perfcast.simulate.program import Program
 
 
-def critical_path(program: Program, played: Played) -> list[int]:
-    """Tasks from the first to the last, each of which starts when the one before it ends.
+def critical_path(program: Program, played: Played, last: int | None = None) -> list[int]:
+    """Tasks from the first to ``last`` (None: what ends last), each starting when the one before it ends.
 
-    Walked from the task that ends last to what it waited for longest: the task before it on its stream, a
-    dependency, or those of another member of its exchange. Of several that ended together, its own stream's,
-    then the first.
+    Walked from the last task to what it waited for longest: the task before it on its stream, a dependency,
+    or those of another member of its exchange. Of several that ended together, its own stream's, then the
+    first.
     """
     if not program.num_tasks:
         return []
@@ -21,7 +21,7 @@ def critical_path(program: Program, played: Played) -> list[int]:
     before = _before_on_stream(program, played).tolist()
     bounds, awaited = _dependencies(program)
     members = _members(program)
-    task = int(played.ends.argmax())
+    task = int(played.ends.argmax()) if last is None else last
     path = [task]
     while starts[task] > 0:
         found: tuple[float, bool, int] | None = None

@@ -52,15 +52,18 @@ def simulate_serving(
 
 
 def _decode_round(work: StepWork, times: PartTimes, once: StepTime) -> StepTime:
-    """A round among many: what stages wait longer or shorter for than in a round alone is bubble."""
+    """A round among many. What it takes longer for its host and for its messages is theirs, as far as a stage
+    is idle; the rest is bubble."""
     step = _round_seconds(work, times)
-    waited = step - _round_seconds(work, replace(times, boundary_seconds=0.0))
+    ahead = replace(times, launch_seconds=0.0)
+    unlaunched = _round_seconds(work, ahead)
+    unsent = _round_seconds(work, replace(ahead, boundary_seconds=0.0))
     causes = []
     for rank in sorted(once.ranks, key=lambda rank: rank.stage):
         own = {c: s for c, s in rank.seconds_by_cause.items() if c not in ("bubble", "pipeline", "host")}
         idle = max(step - sum(own.values()), 0.0)
-        host = min(rank.seconds_by_cause.get("host", 0.0), idle)
-        messages = min(waited, idle - host)
+        host = min(max(step - unlaunched, 0.0), idle)
+        messages = min(max(unlaunched - unsent, 0.0), idle - host)
         waits = {"host": host, "pipeline": messages, "bubble": idle - host - messages}
         causes.append({**own, **{cause: value for cause, value in waits.items() if value > 0}})
     return replace(once, step_seconds=step, ranks=rank_times(work, causes))

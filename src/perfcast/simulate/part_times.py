@@ -117,13 +117,13 @@ def time_parts(
     price = _Pricer(seconds)
 
     def timed(calls: Sequence[Call]) -> CallsTime:
-        durations = [price(call.operation) * call.count for call in calls]
+        durations = [price(call.operation) * call.num_runs for call in calls]
         return time_calls(calls, durations, launch_seconds=launch_seconds, slowdown=slowdown)
 
     def beside(calls: Sequence[Call]) -> SideTime:
         if not calls:
             return NO_SIDE
-        own = sum(price(c.operation) * c.count for c in calls if c.stream is Stream.COMPUTE)
+        own = sum(price(c.operation) * c.num_runs for c in calls if c.stream is Stream.COMPUTE)
         rest = apart([c.stream is not Stream.COMPUTE for c in calls], calls)
         host = launch_seconds * sum(c.count * c.num_launches for c in calls)
         return SideTime(timed(rest).seconds, own, host)

@@ -78,9 +78,10 @@ def play_stages(
     if rank_slowdowns is not None and max(rank_slowdowns) > 1:
         even = build_step(work, times, actions)
         _charge_stragglers(causes, seconds_by_cause(even, play(even.program)))
-    path = critical_path(built.program, played)
+    last = built.last_task(played)
+    path = critical_path(built.program, played, last)
     return StepTime(
-        played.makespan_seconds,
+        float(played.ends[last]),
         rank_times(work, causes),
         step_spans(work, times, built, played, path) if with_spans else (),
         path_seconds(times, built, played, path),

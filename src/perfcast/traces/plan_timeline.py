@@ -16,6 +16,7 @@ from perfcast.units import MICRO
 
 #: Threads from above; streams that are not named come after.
 COMPUTE = "compute"
+WEIGHT_GRADIENT = "gradient of weights"
 STREAMS = (COMPUTE, "tensor", "context", "expert", "data", "pipeline", "copy", "host")
 
 
@@ -85,10 +86,17 @@ def _complete(span: Span) -> Event:
 
 
 def _arrows(spans: Iterable[Span]) -> Iterator[Event]:
-    """An arrow wherever a micro-batch leaves the compute stream of one rank for that of another."""
+    """An arrow wherever a micro-batch leaves the compute stream of one rank for that of another.
+
+    Gradients of weights stay where they are; nothing follows from them.
+    """
     last: dict[int, Span] = {}
     number = 0
-    computed = (span for span in spans if span.stream == COMPUTE and span.micro_batch >= 0)
+    computed = (
+        span
+        for span in spans
+        if span.stream == COMPUTE and span.micro_batch >= 0 and WEIGHT_GRADIENT not in span.label
+    )
     for span in sorted(computed, key=lambda s: (s.start_seconds, s.end_seconds)):
         before = last.get(span.micro_batch)
         last[span.micro_batch] = span

@@ -4,8 +4,8 @@ Residuals are logarithms of forecast over measured; Cauchy weights, so that runs
 not decide; a source of n runs counts √n times as much as one of a single run; every constant is held near its
 start by a prior. At most ``MOST_ROWS`` runs of a source are looked at, by a fixed hash.
 
-The host's pace comes first, on a grid, since it matters only from some value on: that of all programs together
-with how far each differs, exactly. Then Gauss-Newton steps on the logarithms of the others, with slopes that are
+The host's pace comes first, on a grid, since it matters only from some value on: that of all programs and
+with how far each differs. Then Gauss-Newton steps on the logarithms of the others, with slopes that are
 properties of the forecasts alone (no measurement enters them) and so serve for every choice of sources.
 """
 
@@ -27,6 +27,8 @@ _SCALE, _DIFFERENCE, _STEPS, _REWEIGHTS = 0.2, 0.02, 3, 8
 _NOISE = 0.15
 #: Seconds of the host from one launch to the next that are tried.
 _PACES = tuple((3e-6 * 1.4**step) for step in range(12))
+#: Paces between which costs are compared; a run's seconds between two that were tried are interpolated.
+_FINE = 100
 _LAUNCH = "launch"
 
 Forecast = Callable[[Scalable, Mapping[str, float]], float]
@@ -38,12 +40,14 @@ class Evidence:
 
     Attributes:
         names: Of each run, for the hash that thins them.
+        sizes: Runs of each source before they were thinned.
     """
 
     runs: Sequence[Scalable]
     measured: FloatArray
     sources: Sequence[str]
     names: Sequence[str]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def thinned(self) -> Evidence:
         """At most ``MOST_ROWS`` of each source."""
@@ -60,6 +64,7 @@ class Evidence:
             self.measured[rows],
             [self.sources[i] for i in rows],
             [self.names[i] for i in rows],
+            Counter(self.sources),
         )
 
 
@@ -82,7 +87,8 @@ class Fitter:
         """The constants that explain the runs of all sources but one best."""
         rows = [i for i, source in enumerate(self.evidence.sources) if source != without]
         counts = Counter(self.evidence.sources[i] for i in rows)
-        weights = np.array([counts[self.evidence.sources[i]] ** -0.5 for i in rows])
+        sizes = self.evidence.sizes
+        weights = np.array([sizes[name] ** 0.5 / counts[name] for name in map(self._source, rows)])
         values = self._start() | self._choose_paces(rows, weights)
         moved = [p for p in self.parameters if not p.name.startswith(_LAUNCH)]
         slopes = np.array([self._slopes_of(i, values, moved) for i in rows])
@@ -92,6 +98,9 @@ class Fitter:
             residuals = np.array([np.log(self._seconds(i, now) / self.evidence.measured[i]) for i in rows])
             offsets = offsets + _solve(residuals, slopes, offsets, weights, moved)
         return values | _moved(moved, offsets)
+
+    def _source(self, row: int) -> str:
+        return self.evidence.sources[row]
 
     def _start(self) -> dict[str, float]:
         return {parameter.name: parameter.start for parameter in self.parameters}
@@ -118,10 +127,12 @@ class Fitter:
         """Pace of all programs and factor of each: least cost over the grid of both."""
         spreads = {p.name: p.spread for p in self.parameters if p.name.startswith(_LAUNCH)}
         starts = {p.name: p.start for p in self.parameters if p.name in spreads}
-        grid = np.log(_PACES)
+        coarse = np.log(_PACES)
+        grid = np.linspace(coarse[0], coarse[-1], _FINE)
         costs: defaultdict[str, FloatArray] = defaultdict(lambda: np.zeros(len(grid)))
         for row, weight in zip(rows, weights, strict=True):
-            left = self._paces_of(row) - np.log(self.evidence.measured[row])
+            seconds = np.interp(grid, coarse, self._paces_of(row))
+            left = seconds - np.log(self.evidence.measured[row])
             name = f"{_LAUNCH}.{self.evidence.runs[row].run.training.framework}"
             costs[name] = costs[name] + weight * _SCALE**2 * np.log1p((left / _SCALE) ** 2) / _NOISE**2
         best: tuple[float, dict[str, float]] = (np.inf, {})

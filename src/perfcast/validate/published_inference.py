@@ -133,9 +133,10 @@ class _Pricer:
             dtype=case.dtype, sequence_length=asked.context, parameter_count=count_parameters(case.model),
         )  # fmt: skip
         host = eager_host_seconds() if asked.issues_kernels else 0.0
+        timer = Timer(method="closed_form", mode=facts.mode, launch_seconds=host)
         found = forecast_work(
             _with_launches(work) if asked.issues_kernels else work, facts, case.cluster, device,
-            self._model_of(_KERNELS[case.framework], device), Timer("closed_form", host), reliefs=False,
+            self._model_of(_KERNELS[case.framework], device), timer, reliefs=False,
         )  # fmt: skip
         return found, split.num_micro_batches
 

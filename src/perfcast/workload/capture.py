@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.optim import Optimizer
 
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation
@@ -29,6 +28,7 @@ from perfcast.workload.recording import Recording
 from perfcast.workload.step import (
     OptimizerChoice,
     Program,
+    Steps,
     build_optimizer,
     run_forward,
     run_forward_backward,
@@ -126,7 +126,7 @@ def _record_folded(program: Program, options: CaptureOptions) -> Recording:
 def record(
     program: Program,
     options: CaptureOptions,
-    optimizer: Optimizer | None = None,
+    optimizer: Steps | None = None,
     held: Iterable[torch.Tensor] = (),
     context: AbstractContextManager[Any] | None = None,
 ) -> Recording:
@@ -187,7 +187,7 @@ def _note_gradients(recorder: Recorder, named: list[tuple[str, torch.nn.Paramete
     return gradients
 
 
-def _register_state(recorder: Recorder, optimizer: Optimizer) -> None:
+def _register_state(recorder: Recorder, optimizer: Steps) -> None:
     for state in optimizer.state.values():
         tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
         recorder.register(tensors, Category.OPTIMIZER_STATE)

@@ -18,7 +18,7 @@ from perfcast.workload.parallel_program_classes import (
     find_classes,
     find_classes_of_all,
 )
-from perfcast.workload.parallel_program_shards import shapes_of_parts
+from perfcast.workload.parallel_program_shards import part_shape
 from perfcast.workload.parallel_program_streams import StreamPlan
 from perfcast.workload.step import Program
 from perfcast.workload.virtual_ranks import RankCapture, RankCaptures
@@ -100,7 +100,7 @@ def capture_parallel_program(
         return numbers.of(_fingerprint(rank, captured[rank], numbers))
 
     def parameters(rank: int) -> Hashable:
-        return shapes_of_parts(first.program.module, rank)
+        return tuple(part_shape(sharding, rank) for sharding in first.shardings)
 
     first = captures.capture(0)
     axes = axes_of([ranks for _, ranks in first.groups], world_size)

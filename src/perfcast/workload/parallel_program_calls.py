@@ -93,9 +93,12 @@ def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankC
         last[stream] = index
         calls.append(
             Call(
-                operations[node.operation], kinds[stream], tuple(sorted(waits)), node.module,
+                operations[node.operation],
+                kinds[stream],
+                tuple(sorted(waits)),
+                node.module,
                 is_recomputed=node.recomputed,
-            )  # fmt: skip
+            )
         )
         lanes.append(lane)
         phases.append(node.phase)
@@ -147,7 +150,9 @@ def _stream_kinds(program: ParallelProgram, rank: RankProgram, graph: Graph) -> 
         if name == COMPUTE:
             kinds.append(Stream.COMPUTE)
         elif index in groups:
-            kinds.append(_kind_of_group(program, groups[index], found[index], name in rank.streams.functional))
+            kinds.append(
+                _kind_of_group(program, groups[index], found[index], name in rank.streams.functional)
+            )
         else:
             kinds.append(Stream.COPY)
     return kinds

@@ -3,15 +3,16 @@
 Ranks are numbered along axes: those of the program's meshes, or of whatever groups it made. Rank r's digits
 along axes of sizes (n₀, n₁, …), the first of stride 1, are its coordinates. The rule:
 
-1. Along each axis, all other coordinates 0, ranks at both ends and in the middle are compared. Where the three
-   are the same, all between are taken to be the same; else both halves are looked at in the same way. (Shards
-   of an uneven size, or stages of a pipeline, are runs of equal coordinates: their edges are found by bisection,
-   and where each differs from the next all are looked at.)
-2. Compared is a step of each, where the program sends messages between the ranks of the axis, and where the two
-   ends do not do the same though they hold parts of the same shapes. Elsewhere it is the shapes of the parts
-   of rank 0's distributed parameters that each holds, which needs no capture.
-3. Ranks whose coordinates are in the same runs, axis by axis, are taken to do the same. One of each combination
-   is captured, and combinations that turn out the same are one class.
+1. Along each axis, all other coordinates 0, ranks at both ends and in the middle are compared. Where the
+   three are the same, all between are taken to be the same; else both halves are looked at in the same way.
+   (Shards of an uneven size, or stages of a pipeline, are runs of equal coordinates: their edges are found by
+   bisection, and where each differs from the next all are looked at.)
+2. Along an axis between whose ranks the program sends messages, a step of each is compared. Along the others
+   it is the shapes of the parts of rank 0's distributed parameters that each holds, which needs no capture;
+   and one step, of the rank at the last coordinate of each of them. If that rank does something else though
+   it holds the same, steps are compared along these axes too.
+3. Ranks whose coordinates are in the same runs, axis by axis, are taken to do the same. One of each
+   combination is captured, and combinations that turn out the same are one class.
 
 Two captures are the same if they are up to translation: the same operations at the same nodes of the same
 streams, with collectives over groups of the same shape elsewhere.
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def axes_of(groups: Sequence[Sequence[int]], world_size: int) -> tuple[Axis, ...
     for cut in sorted(cuts)[1:]:
         if cut % chain[-1] == 0 and world_size % cut == 0:
             chain.append(cut)
-    return tuple(Axis(low, high // low) for low, high in zip(chain[:-1], chain[1:], strict=True))
+    return tuple(Axis(low, high // low) for low, high in pairwise(chain))
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,30 @@ class Prints:
     parameters: Callable[[int], Hashable]
 
 
-def find_classes(axes: Sequence[Axis], world_size: int, prints: Prints, messages: Sequence[bool]) -> RankClasses:
+def find_classes(
+    axes: Sequence[Axis], world_size: int, prints: Prints, messages: Sequence[bool]
+) -> RankClasses:
     """Group a world's ranks by the rule above.
 
     Args:
         messages: Of each axis, whether the program sends messages between its ranks.
     """
     step = cache(prints.step)
-    runs = [_runs_of(axis, step, cache(prints.parameters), sends) for axis, sends in zip(axes, messages, strict=True)]
+    silent = [axis for axis, sends in zip(axes, messages, strict=True) if not sends]
+    far = sum(axis.stride * (axis.size - 1) for axis in silent)
+    by_parts = {axis: _runs(axis, cache(prints.parameters)) for axis in silent}
+    is_even = all(len(starts) == 1 for starts in by_parts.values())
+    if is_even and step(far) != step(0):
+        by_parts = {}
+    runs = [by_parts.get(axis) or _runs(axis, step) for axis in axes]
     first_of: dict[Hashable, int] = {}
     corner_classes: dict[tuple[int, ...], Hashable] = {}
     for corner in product(*(range(len(starts)) for starts in runs)):
         rank = sum(axis.stride * starts[at] for axis, starts, at in zip(axes, runs, corner, strict=True))
+        if any(corner) and not any(messages):
+            rank += sum(
+                a.stride * (a.size - 1) for a, starts in zip(axes, runs, strict=True) if len(starts) == 1
+            )
         corner_classes[corner] = step(rank)
         first_of.setdefault(step(rank), rank)
     places = [_places(axis, starts) for axis, starts in zip(axes, runs, strict=True)]
@@ -113,19 +126,8 @@ def find_classes_of_all(world_size: int, fingerprint: Callable[[int], Hashable])
     return RankClasses(tuple(first_of.values()), tuple(order[value] for value in prints))
 
 
-def _runs_of(
-    axis: Axis, step: Callable[[int], Hashable], parameters: Callable[[int], Hashable], has_messages: bool
-) -> list[int]:
-    """Coordinates at which a run of equal ones begins, all other coordinates 0."""
-    last = (axis.size - 1) * axis.stride
-    if not has_messages:
-        runs = _runs(axis, parameters)
-        if len(runs) > 1 or step(0) == step(last):
-            return runs
-    return _runs(axis, step)
-
-
 def _runs(axis: Axis, of: Callable[[int], Hashable]) -> list[int]:
+    """Coordinates at which a run of equal ones begins, all other coordinates 0."""
     starts = [0]
 
     def split(low: int, high: int) -> None:

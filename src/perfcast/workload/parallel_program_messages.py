@@ -1,8 +1,8 @@
 """Objects that ranks tell each other while a program sets itself up, and what a virtual rank answers.
 
-Stages of ``torch.distributed.pipelining`` tell their neighbours the shapes that they will send. A virtual rank
-is alone, so what it sends is kept; where it would receive what has not been sent yet, the capture is given up,
-the sender is captured first, and this rank again (see ``capture_with_messages``).
+Stages of ``torch.distributed.pipelining`` tell their neighbours the shapes that they will send. A virtual
+rank is alone, so what it sends is kept; where it would receive what has not been sent yet, the capture is
+given up, the sender is captured first, and this rank again (see ``capture_with_messages``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 from torch.distributed.pipelining import schedules, stage
-from torch.distributed.pipelining._utils import InferenceMode, _derive_grad_metas, _DTensorMeta
+from torch.distributed.pipelining._utils import (
+    InferenceMode,
+    _derive_grad_metas,
+    _DTensorMeta,
+    _StageBackwardMeta,
+)
 
 from perfcast.errors import CaptureError, PerfcastError
 
@@ -72,7 +77,12 @@ def exchanging(messages: Messages) -> Iterator[None]:
     exchange = _Exchange(messages)
     with ExitStack() as stack:
         for module in (distributed, distributed_c10d):
-            for name in ("send_object_list", "recv_object_list", "all_gather_object", "broadcast_object_list"):
+            for name in (
+                "send_object_list",
+                "recv_object_list",
+                "all_gather_object",
+                "broadcast_object_list",
+            ):
                 stack.enter_context(patch.object(module, name, getattr(exchange, name)))
         stack.enter_context(patch.object(schedules._PipelineSchedule, "_warmup_p2p", _agree_with_oneself))
         receive = stage.PipelineStage._recv_meta
@@ -118,12 +128,10 @@ def _global_rank(rank: int | None, group_rank: int | None, group: Any) -> int:
         return rank
     if group_rank is None:
         raise CaptureError("an object is received from any rank; a capture needs to know from which")
-    return distributed.get_global_rank(group or distributed.group.WORLD, group_rank)
+    return distributed.get_global_rank(group or distributed_c10d._get_default_group(), group_rank)
 
 
-def _agree_with_oneself(
-    schedule: Any, stages: list[Any], has_backward: bool, p2p_done: bool
-) -> None:
+def _agree_with_oneself(schedule: Any, stages: list[Any], has_backward: bool, p2p_done: bool) -> None:
     """Whether shapes are known beforehand: stages vote, and each is taken to vote like this one's."""
     for one in stages:
         if isinstance(one, stage.PipelineStage):
@@ -142,6 +150,6 @@ def _deriving(receive: Callable[..., Any]) -> Callable[..., Any]:
             _derive_grad_metas((meta,))[0] if meta.requires_grad and torch.is_grad_enabled() else None
             for meta in outputs
         )
-        return stage._StageBackwardMeta(backward_metas=needed)
+        return _StageBackwardMeta(backward_metas=needed)
 
     return receive_or_derive

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor, distributed, nn
+from torch._C import _distributed_c10d as c10d
 
 from perfcast.errors import CaptureError
 
@@ -70,14 +71,15 @@ class Reducer:
         self._buckets = self._allocate(bucket_indices)
         self._place = {index: bucket for bucket in self._buckets for index in bucket.indices}
         for index, parameter in enumerate(params):
-            parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._on_gradient(index))
+            watched: Any = parameter
+            watched.register_post_accumulate_grad_hook(lambda _, index=index: self._on_gradient(index))
 
     def _allocate(self, bucket_indices: list[list[int]]) -> list[_Bucket]:
         buckets = []
         for indices in bucket_indices:
             parameters = [self._params[index] for index in indices]
             buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
-            parts = buffer.split([p.numel() for p in parameters])
+            parts = torch.split(buffer, [p.numel() for p in parameters])
             views = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
             buckets.append(_Bucket(indices, buffer, views))
         return buckets
@@ -92,7 +94,7 @@ class Reducer:
         may = self._is_static or not self._finds_unused
         if self._is_rebuilt or not may or len(self._ready) < len(self._params):
             return False
-        indices, _ = distributed._compute_bucket_assignment_by_size(
+        indices, _ = c10d._compute_bucket_assignment_by_size(
             [self._params[index] for index in self._ready], self._limits, [], self._ready
         )
         self._buckets = self._allocate(indices)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -45,31 +46,59 @@ def lazy_shards() -> Iterator[None]:
         yield
 
 
-def shapes_of_parts(module: nn.Module, rank: int) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the parts of a module's distributed parameters that another rank of their meshes has.
+@dataclass(frozen=True)
+class Sharding:
+    """How a parameter is split over a mesh.
 
-    A mesh that the rank is not in does not tell it from this one.
+    Attributes:
+        shape: Of the whole parameter.
+        mesh_shape: Ranks along each axis of the mesh.
+        ranks: Of the mesh, its last axis fastest.
+        splits: Of each axis, the dim that it splits, or -1; and whether axes after it split it first.
     """
-    shapes = []
+
+    shape: tuple[int, ...]
+    mesh_shape: tuple[int, ...]
+    ranks: tuple[int, ...]
+    splits: tuple[tuple[int, bool], ...]
+
+
+def shardings_of(module: nn.Module) -> tuple[Sharding, ...]:
+    """Of a module's distributed parameters."""
+    tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    found = []
     for parameter in module.parameters():
-        if isinstance(parameter, DTensor):
-            ranks = parameter.device_mesh.mesh
-            place = (ranks == rank).nonzero()
-            coordinate = place[0].tolist() if len(place) else [0] * ranks.ndim
-            shapes.append(_part_shape(parameter, coordinate))
-    return tuple(shapes)
+        if not isinstance(parameter, DTensor):
+            continue
+        mesh = parameter.device_mesh
+        if id(mesh) not in tables:
+            tables[id(mesh)] = (tuple(mesh.shape), tuple(mesh.mesh.flatten().tolist()))
+        splits = tuple(
+            (placement.dim, isinstance(placement, _StridedShard))
+            if isinstance(placement, Shard | _StridedShard)
+            else (-1, False)
+            for placement in parameter.placements
+        )
+        found.append(Sharding(tuple(parameter.shape), *tables[id(mesh)], splits))
+    return tuple(found)
 
 
-def _part_shape(parameter: DTensor, coordinate: list[int]) -> tuple[int, ...]:
-    """Each axis of a mesh that splits a dim gives ceil(n / ranks) to all but the last that get any."""
-    shape = list(parameter.shape)
-    splits = list(zip(parameter.placements, parameter.device_mesh.mesh.shape, coordinate, strict=True))
-    # What FSDP shards over an outer axis was already split over an inner one (a strided shard).
-    for placement, size, at in sorted(splits, key=lambda split: isinstance(split[0], _StridedShard)):
-        if isinstance(placement, Shard | _StridedShard):
-            whole = shape[placement.dim]
-            chunk = -(-whole // size)
-            shape[placement.dim] = max(min(chunk, whole - at * chunk), 0)
+def part_shape(sharding: Sharding, rank: int) -> tuple[int, ...]:
+    """Shape of a rank's part; a mesh that the rank is not in does not tell it from the first.
+
+    An axis of n ranks gives ceil(size / n) of a dim to each as long as there is some left.
+    """
+    place = sharding.ranks.index(rank) if rank in sharding.ranks else 0
+    coordinates = []
+    for size in reversed(sharding.mesh_shape):
+        place, coordinate = divmod(place, size)
+        coordinates.insert(0, coordinate)
+    shape = list(sharding.shape)
+    axes = list(zip(sharding.splits, sharding.mesh_shape, coordinates, strict=True))
+    for (dim, _), size, at in sorted(axes, key=lambda axis: axis[0][1]):
+        if dim >= 0:
+            chunk = -(-shape[dim] // size)
+            shape[dim] = max(min(chunk, shape[dim] - at * chunk), 0)
     return tuple(shape)
 
 

@@ -341,12 +341,13 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         return out
 
-
     def _note_phase(self, args: tuple[Any, ...]) -> None:
         if self._recorder.phase is not Phase.OPTIMIZER:
             inside = torch._C._current_autograd_node() is not None
             self._recorder.announce(Phase.BACKWARD if inside else Phase.FORWARD)
-        tensors = (value for value in torch.utils._pytree.tree_leaves(args) if isinstance(value, torch.Tensor))
+        tensors = (
+            value for value in torch.utils._pytree.tree_leaves(args) if isinstance(value, torch.Tensor)
+        )
         self._recorder.register(tensors, Category.INPUT)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -109,6 +109,23 @@ def default_loss(output: Any) -> Tensor:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value if value.ndim == 0 else value.sum()
     raise InputError("the module's output holds no floating-point tensor to derive a loss from")
+
+
+class Steps(Protocol):
+    """What a step asks of an optimizer."""
+
+    @property
+    def state(self) -> Mapping[Any, dict[str, Any]]:
+        """Tensors by parameter and name."""
+        ...
+
+    def step(self) -> Any:
+        """Update the parameters."""
+        ...
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Gradients are gone."""
+        ...
 
 
 @dataclass(frozen=True)

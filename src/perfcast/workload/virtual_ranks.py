@@ -2,10 +2,10 @@
 
 The program is PyTorch's own: it makes meshes, shards its parameters with ``fully_shard`` and its layers
 with ``parallelize_module``, splits itself into pipeline stages, and runs collectives. Here it meets a process
-group whose collectives do nothing (PyTorch's fake one) and tensors that hold nothing, so that any rank of any
-world can be captured. What a lonely rank must be told (``parallel_program_messages``), what reads values
-(``parallel_program_replicas``) and what tells one stream from another (``parallel_program_streams``) is put in
-place for as long as the program lives.
+group whose collectives do nothing (PyTorch's fake one) and tensors that hold nothing, so that any rank of
+any world can be captured. What a lonely rank must be told (``parallel_program_messages``), what reads values
+(``parallel_program_replicas``) and what tells one stream from another (``parallel_program_streams``) is put
+in place for as long as the program lives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from perfcast.workload.capture import CaptureOptions, build_symbolic, graph_of, 
 from perfcast.workload.distributed_calls import DistributedCalls
 from perfcast.workload.parallel_program_messages import Messages, capture_with_messages, exchanging
 from perfcast.workload.parallel_program_replicas import captured_replicas
-from perfcast.workload.parallel_program_shards import PartsOptimizer, lazy_shards
+from perfcast.workload.parallel_program_shards import (
+    PartsOptimizer,
+    Sharding,
+    lazy_shards,
+    shardings_of,
+)
 from perfcast.workload.parallel_program_streams import StreamPlan, VirtualStreams
 from perfcast.workload.step import Program
 
@@ -38,12 +43,14 @@ class RankCapture:
         graph: What the rank does: its parts of the parameters, its batch, its collectives.
         program: As it was built; its module holds fake parameters.
         streams: Where the graph's nodes run, and what they wait for there.
+        shardings: Of the distributed parameters.
         groups: Ranks of each group that it is in, with the group's own description ('mesh_tp').
     """
 
     graph: Graph
     program: Program
     streams: StreamPlan
+    shardings: tuple[Sharding, ...]
     groups: tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -111,7 +118,8 @@ class RankCaptures:
             weights = list(program.module.parameters())
             for _ in range(2):
                 recording = record(program, options, optimizer, weights, _Inside(streams, program))
-            return RankCapture(graph_of(recording, program), program, streams.plan(), _groups())
+            shardings = shardings_of(program.module)
+            return RankCapture(graph_of(recording, program), program, streams.plan(), shardings, _groups())
 
 
 class _Inside(ExitStack):

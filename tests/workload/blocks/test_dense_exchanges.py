@@ -150,10 +150,24 @@ def test_megatron_reduces_fp32_and_gathers_bf16() -> None:
     plan = Plan(data_parallel=8, zero_stage=1)
     work = build_step_work(GPT, plan, MEGATRON, SEQUENCE)
     elements = count_elements(kinds_of_layer(GPT, plan)[0])
-    assert exchanged(layer_of(work).exchange) == {("reduce_scatter", 4 * elements): 1}
-    assert exchanged(layer_of(work).gather) == {("all_gather", 2 * elements): 1}
+    together = min(GPT.num_layers, 40 * 10**6 // elements)
+    assert exchanged(layer_of(work).exchange) == {("reduce_scatter", 4 * elements * together): 1}
+    assert exchanged(layer_of(work).gather) == {("all_gather", 2 * elements * together): 1}
+    assert {call.num_runs for call in layer_of(work).exchange} == {1 / together}
     assert not work.exchanges_each_micro_batch
     assert not work.gathers_each_micro_batch
+
+
+def test_more_replicas_make_megatrons_buckets_larger() -> None:
+    few, many = (
+        build_step_work(GPT, Plan(data_parallel=count, zero_stage=1), MEGATRON, SEQUENCE)
+        for count in (8, 4096)
+    )
+    (small,), (large,) = layer_of(few).exchange, layer_of(many).exchange
+    assert message_bytes(large.operation) > message_bytes(small.operation)
+    assert large.num_runs * message_bytes(large.operation) == pytest.approx(
+        small.num_runs * message_bytes(small.operation)
+    )
 
 
 def test_a_program_that_cannot_gather_beside_the_forward_gathers_after_the_update() -> None:
@@ -233,3 +247,16 @@ def test_fp16_gradients_stay_in_fp16() -> None:
         build_step_work(GPT, Plan(data_parallel=2), Training(framework="megatron", dtype="fp16"), SEQUENCE)
     )
     assert layer.exchange[0].operation.compute_dtype is DType.FP16
+
+
+def test_fp8_training_gathers_operands_in_one_byte_and_reduces_in_two() -> None:
+    plan = Plan(tensor_parallel=8, sequence_parallel=True)
+    eight = layer_of(build_step_work(GPT, plan, Training(framework="megatron", dtype="fp8"), SEQUENCE))
+    sixteen = layer_of(build_step_work(GPT, plan, MEGATRON, SEQUENCE))
+    narrow, wide = exchanged(eight.forward), exchanged(sixteen.forward)
+    gathered = {size: count for (name, size), count in wide.items() if name == "all_gather"}
+    assert {s: n for (name, s), n in narrow.items() if name == "all_gather"} == {
+        size // 2: count for size, count in gathered.items()
+    }
+    scattered = [(key, count) for key, count in wide.items() if key[0] == "reduce_scatter"]
+    assert [(key, count) for key, count in narrow.items() if key[0] == "reduce_scatter"] == scattered

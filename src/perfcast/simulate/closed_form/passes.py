@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.work import StepWork
 from perfcast.simulate.part_times import PartTimes
+from perfcast.simulate.pipeline.build import gathers_ahead
 from perfcast.simulate.pipeline.units import Unit, Wants, units_of
 from perfcast.simulate.schedule import Action, Pass
 
@@ -20,6 +21,7 @@ class PassTime:
         left_seconds: Of exchanges that are still to run on the data stream.
         entry_seconds: Of waiting for the first gather, which a stage that is idle before has behind it.
         host_seconds: For which the host issues the pass.
+        exchange_seconds: Of all its exchanges of gradients, hidden or not.
     """
 
     seconds: float
@@ -27,6 +29,7 @@ class PassTime:
     left_seconds: float = 0.0
     entry_seconds: float = 0.0
     host_seconds: float = 0.0
+    exchange_seconds: float = 0.0
 
 
 def in_turn(first: PassTime, second: PassTime) -> PassTime:
@@ -40,6 +43,7 @@ def in_turn(first: PassTime, second: PassTime) -> PassTime:
         second.left_seconds,
         first.entry_seconds,
         first.host_seconds + second.host_seconds,
+        first.exchange_seconds + second.exchange_seconds,
     )
 
 
@@ -77,7 +81,7 @@ class Passes:
         then a d / b shorter), else b r + (d - b r / a), and the queue is empty. Weights must be there first.
         """
         work = self.work
-        ahead = work.plan.num_prefetched if work.overlaps_gather else 0
+        ahead = gathers_ahead(work, len(units))
         factor, exchange_factor = self._times.slowdown
         queued, done, clock, entry, put_off = left_seconds, 0.0, 0.0, 0.0, 0.0
         causes: dict[str, float] = {}
@@ -86,9 +90,10 @@ class Passes:
             for other in range(len(gathered), min(at + ahead + 1, len(units))):
                 queued += units[other].gather.seconds
                 gathered.append(queued)
-            if unit.gather.seconds and gathered[at] > done:
-                clock += gathered[at] - done
-                done = gathered[at]
+            needed = gathered[at] if work.overlaps_gather else gathered[-1]
+            if unit.gather.seconds and needed > done:
+                clock += needed - done
+                done = needed
                 entry = clock if at == 0 else entry
             time, own = unit.time.seconds, unit.time.compute_seconds
             slow = 1.0 + (factor - 1.0) * (own / time if time else 0.0)
@@ -111,4 +116,5 @@ class Passes:
         if exposed > 0:
             causes["data"] = causes.get("data", 0.0) + exposed
         host = sum(unit.time.host_seconds for unit in units)
-        return PassTime(clock, causes, queued - done + put_off, entry, host)
+        exchanges = sum(unit.exchange.seconds for unit in units)
+        return PassTime(clock, causes, queued - done + put_off, entry, host, exchanges)

@@ -63,14 +63,8 @@ def closed_form_step(
     factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
     stages = stage_times(work, times, factors)
     pipeline, waited = _makespan(work, times, stages)
-    drains = [_drain(work, times, stages, s) for s in range(len(stages))]
     hosts = [_of_all(work, stage, lambda one: one.host_seconds) for stage in stages]
-    pipeline = max(pipeline, *(host + drain for host, drain in zip(hosts, drains, strict=True)))
-    extras = [_extra(stages, s) for s in range(len(stages))]
-    done = [
-        max(pipeline - drain, _of_all(work, stage, lambda one: one.seconds)) + extra + stage.left_seconds
-        for drain, stage, extra in zip(drains, stages, extras, strict=True)
-    ]
+    ends, done = _ends(work, times, stages, pipeline, hosts)
     if len(stages) > 1 and any(c.is_collective for s in work.stages for c in s.optimizer):
         done = [max(done)] * len(stages)
     optimizers = [slower(t, f) for t, f in zip(times.optimizers, factors, strict=True)]
@@ -84,7 +78,7 @@ def closed_form_step(
         own = sum(found.values())
         late = max(hosts[s] + optimizers[s].host_seconds - own, 0.0)
         for cause, seconds_ in (
-            ("data", extras[s] + stage.left_seconds),
+            ("data", max(ends[s] - own, 0.0) if len(stages) == 1 else exposed[s]),
             ("host", late),
             ("pipeline", waited),
         ):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.combine import slower
+from perfcast.simulate.engine import Played
 from perfcast.simulate.layer import NO_TIME, CallsTime
 from perfcast.simulate.part_times import PartTimes, SideTime
 from perfcast.simulate.pipeline.units import Unit, Wants, units_of
@@ -59,6 +60,10 @@ class Built:
     pieces: tuple[tuple[Piece, ...], ...]
     sides: tuple[tuple[Side, ...], ...]
     awaited: dict[int, list[int]]
+
+    def last_task(self, played: Played) -> int:
+        """The compute task that ends last: the end of the step, whatever the hosts still do."""
+        return max((row[-1].task for row in self.pieces), key=lambda task: (played.ends[task], -task))
 
 
 def build_step(
@@ -195,9 +200,13 @@ class _Row:
         return [self.pieces[-1].task] if self.pieces else []
 
     def _add_units(self, units: Sequence[Unit], group: Actions) -> None:
-        """Tasks of an action or joined pair: gathers as far ahead as planned, compute, exchanges."""
-        ahead = self._work.plan.num_prefetched if self._work.overlaps_gather else 0
-        before, micro_batch = self._before(), group[0].micro_batch
+        """Tasks of an action or joined pair: gathers as far ahead as planned, compute, exchanges.
+
+        Weights that are kept once they are gathered need not wait for room: they come in from the start on.
+        """
+        ahead = gathers_ahead(self._work, len(units))
+        is_kept = not self._work.gathers_each_micro_batch
+        before, micro_batch = [] if is_kept else self._before(), group[0].micro_batch
         gathers: list[int] = []
         done: list[int] = []
         for at, unit in enumerate(units):
@@ -207,8 +216,9 @@ class _Row:
                 side = units[other].gather
                 gathers.append(self._add_side(side, "gather", micro_batch, waits) if side.seconds else -1)
             task = self._add_compute(unit.time, self._label(unit, group), micro_batch)
-            if gathers[at] >= 0:
-                self._links.wait(task, gathers[at])
+            needed = gathers[at] if self._work.overlaps_gather or not is_kept else max(gathers)
+            if needed >= 0:
+                self._links.wait(task, needed)
             if at == 0:
                 self._receive(task, group)
             self.pieces.append(Piece(task, unit.time, unit, group))
@@ -230,7 +240,7 @@ class _Row:
     def _add_compute(self, time: CallsTime, label: str, micro_batch: int) -> int:
         """A task of the compute stream; the host issues it, and must be as far ahead as it asks."""
         waits = []
-        if self._host >= 0:
+        if self._host >= 0 and time.host_seconds:
             waits = [self._builder.add(self._host, time.lead_seconds, label=f"launch {label}")]
             rest = max(time.host_seconds - time.lead_seconds, 0.0)
             self.sides.append(Side(waits[0], "host", micro_batch))
@@ -308,6 +318,13 @@ class _Row:
         if unit.gather.seconds or unit.exchange.seconds:
             return f"{name} {self._times.layers[unit.contents[0].layer].name}"
         return name
+
+
+def gathers_ahead(work: StepWork, num_units: int) -> int:
+    """Units ahead of the one that runs whose weights are gathered: all, if they are then kept for the step."""
+    if not work.gathers_each_micro_batch:
+        return num_units
+    return work.plan.num_prefetched if work.overlaps_gather else 0
 
 
 def _first_passes(actions: Actions) -> set[int]:

@@ -19,14 +19,14 @@ _SAME = 1e-12
 
 
 def seconds_by_cause(built: Built, played: Played) -> list[dict[str, float]]:
-    """Of each stage; they add up to the makespan.
+    """Of each stage; they add up to the step.
 
     A compute task's time goes to its causes, and what exchanges beside it slow it down to 'data'. The time
     before it goes to what it waited for, of several in the order in which they ended; the rest, and the time
     until the last stage has ended, is bubble.
     """
     starts, ends = played.starts.tolist(), played.ends.tolist()
-    makespan = played.makespan_seconds
+    makespan = ends[built.last_task(played)]
     return [
         _of_stage(pieces, _kinds(built, stage), built.awaited, starts, ends, makespan)
         for stage, pieces in enumerate(built.pieces)

@@ -18,10 +18,16 @@ from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
+from perfcast.units import MEGA, MIB
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.local import gradient_type, weight_type
 
 GRADIENTS, WEIGHTS = "gradients", "weights"
+#: Parameters that a framework exchanges at once: Megatron-LM at least so many, and so many for each replica
+#: (core/distributed/distributed_data_parallel.py); DeepSpeed (docs: zero_optimization, reduce_bucket_size).
+_MEGATRON_BUCKET, _MEGATRON_BUCKET_A_REPLICA, _DEEPSPEED_BUCKET = 40 * MEGA, MEGA, 500 * MEGA
+#: Bytes, of PyTorch's DistributedDataParallel (its documentation, bucket_cap_mb).
+_DDP_BUCKET_BYTES = 25 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +50,53 @@ def exchanges_gradients(plan: Plan) -> bool:
     return plan.num_dense_replicas > 1 or plan.num_expert_replicas > 1
 
 
-def reduce_calls(plan: Plan, training: Training, layer: Exchanged, after: int) -> Calls:
-    """What reduces a layer's gradients, behind call ``after`` of its backward."""
+def bucket_bytes(plan: Plan, training: Training, dtype: DType) -> float:
+    """Bytes that are exchanged at once; 0 where each layer goes alone."""
+    if plan.zero_stage == 3:
+        return 0.0
+    if plan.bucket_bytes:
+        return plan.bucket_bytes
+    match training.framework:
+        case "megatron" | "megatron_local":
+            elements = max(_MEGATRON_BUCKET, _MEGATRON_BUCKET_A_REPLICA * plan.num_dense_replicas)
+            return elements * dtype.bits / 8
+        case "deepspeed":
+            return _DEEPSPEED_BUCKET * dtype.bits / 8
+        case "pytorch":
+            return _DDP_BUCKET_BYTES
+    return 0.0
+
+
+def reduce_calls(plan: Plan, training: Training, layer: Exchanged, after: int, num_layers: int = 1) -> Calls:
+    """What reduces a layer's gradients, behind call ``after`` of its backward.
+
+    Args:
+        num_layers: Equal ones of the stage, of which several may fill a bucket.
+    """
     dtype = gradient_type(training)
+    buckets = _Buckets(plan, bucket_bytes(plan, training, dtype), num_layers)
     calls: list[Call] = []
     for elements, groups in _sides(plan, layer):
         behind = (after,) if after >= 0 else ()
         shard, copies = groups
         if plan.zero_stage == 0:
-            calls += _buckets(plan, "all_reduce", elements, dtype, shard, GRADIENTS, behind)
+            calls += buckets("all_reduce", elements, dtype, shard, GRADIENTS, behind)
             continue
         if plan.zero_stage == 3 and len(shard) > 1:
             calls.append(_copied(elements, weight_type(training), dtype, behind, "chunk_cat", GRADIENTS))
-        calls += _buckets(plan, "reduce_scatter", elements, dtype, shard, GRADIENTS, behind)
+        calls += buckets("reduce_scatter", elements, dtype, shard, GRADIENTS, behind)
         part = -(-elements // len(shard))
-        calls += _buckets(plan, "all_reduce", part, dtype, copies, GRADIENTS, behind)
+        calls += buckets("all_reduce", part, dtype, copies, GRADIENTS, behind)
     return tuple(calls)
 
 
-def gather_calls(plan: Plan, training: Training, layer: Exchanged) -> Calls:
+def gather_calls(plan: Plan, training: Training, layer: Exchanged, num_layers: int = 1) -> Calls:
     """What collects a layer's weights from their shards; nothing where they are not sharded.
 
     With ZeRO 3 a rank casts its shard into the buffer, and all parts are copied out of it.
     """
     dtype = weight_type(training)
+    buckets = _Buckets(plan, bucket_bytes(plan, training, dtype), num_layers)
     calls: list[Call] = []
     for elements, (shard, _) in _sides(plan, layer):
         if plan.zero_stage == 0 or len(shard) < 2 or not elements:
@@ -76,7 +105,7 @@ def gather_calls(plan: Plan, training: Training, layer: Exchanged) -> Calls:
         if is_full:
             own = -(-elements // len(shard))
             calls.append(_copied(own, DType.FP32, dtype, (), "all_gather_copy_in", WEIGHTS))
-        calls += _buckets(plan, "all_gather", elements, dtype, shard, WEIGHTS, ())
+        calls += buckets("all_gather", elements, dtype, shard, WEIGHTS, ())
         if is_full:
             calls.append(_copied(elements, dtype, dtype, (), "split_with_sizes_copy", WEIGHTS))
     return tuple(calls)
@@ -100,28 +129,43 @@ def _sides(plan: Plan, layer: Exchanged) -> Iterable[tuple[int, tuple[Sequence[i
         yield layer.num_expert, (group_of(plan, "expert_replica"), range(1))
 
 
-def _buckets(
-    plan: Plan,
-    collective: str,
-    elements: int,
-    dtype: DType,
-    ranks: Sequence[int],
-    module: str,
-    after: tuple[int, ...],
-) -> list[Call]:
-    """A layer's elements in as many equal exchanges as buckets; nothing among fewer than two ranks."""
-    if len(ranks) < 2 or not elements:
-        return []
-    message_bytes = dtype.bytes_of(elements)
-    count = max(1, math.ceil(message_bytes / plan.bucket_bytes)) if plan.bucket_bytes else 1
-    operation = collective_operation(
-        collective,
-        math.ceil(message_bytes / count),
-        ranks,
-        dtype,
-        num_groups=plan.world_size // len(ranks),
-    )
-    return [Call(operation, Stream.DATA, after, module, count)]
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    """How a layer's elements travel: several layers together, or one layer in several equal parts.
+
+    Attributes:
+        most_bytes: That travel at once; 0: a layer at a time.
+        num_layers: Equal ones that may share a bucket.
+    """
+
+    plan: Plan
+    most_bytes: float
+    num_layers: int
+
+    def __call__(
+        self,
+        collective: str,
+        elements: int,
+        dtype: DType,
+        ranks: Sequence[int],
+        module: str,
+        after: tuple[int, ...],
+    ) -> list[Call]:
+        """The exchange of one layer; nothing among fewer than two ranks."""
+        if len(ranks) < 2 or not elements:
+            return []
+        message_bytes = dtype.bytes_of(elements)
+        most = self.most_bytes or message_bytes
+        together = max(1, min(self.num_layers, int(most // message_bytes)))
+        count = max(1, math.ceil(message_bytes / most))
+        operation = collective_operation(
+            collective,
+            math.ceil(together * message_bytes / count),
+            ranks,
+            dtype,
+            num_groups=self.plan.world_size // len(ranks),
+        )
+        return [Call(operation, Stream.DATA, after, module, count, share=1 / together)]
 
 
 def _copied(

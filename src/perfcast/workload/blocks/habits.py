@@ -41,6 +41,8 @@ class KernelHabits:
         keeps_half_weights: Whether weights are kept in half precision beside fp32 copies.
         optimizer_kernels: 'fused' (one pass) or 'foreach' (one pass for each step of the formula).
         scales_gradients: Whether clipping multiplies all gradients, whatever their norm.
+        message_launches: Launches' worth of the host's work for the messages of one pass of a pipeline stage:
+            the engine's instructions and metadata.
         source: Where this is written down.
     """
 
@@ -68,6 +70,7 @@ class KernelHabits:
     keeps_half_weights: bool = True
     optimizer_kernels: str = "fused"
     scales_gradients: bool = False
+    message_launches: int = 0
     source: str
 
 
@@ -83,6 +86,7 @@ def _table() -> Mapping[str, KernelHabits]:
     deepspeed = replace(
         megatron, fuses_accumulation=False, rope="halves", overlaps_input_gradient=False,
         gathers_again=False, overlaps_gradients=False, overlaps_weights=False, scales_gradients=True,
+        message_launches=24,
         source="Megatron-DeepSpeed: megatron/model/transformer.py, fused_kernels, mpu/layers.py; DeepSpeed: "
         "runtime/bf16_optimizer.py",
     )  # fmt: skip
@@ -97,7 +101,7 @@ def _table() -> Mapping[str, KernelHabits]:
         "nanotron": KernelHabits(
             joins_projections=True, cuts_vocabulary=True, has_gradient_buffer=True, copies_heads=True,
             overlaps_input_gradient=True, gathers_again=True, balances_stages=True, overlaps_weights=False,
-            keeps_wide_gradients=True, scales_gradients=True,
+            keeps_wide_gradients=True, scales_gradients=True, message_launches=12,
             source="nanotron: models/llama.py, nn/layer_norm.py, parallel/tensor_parallel/functional.py, "
             "optim/gradient_accumulator.py, optim/zero.py",
         ),

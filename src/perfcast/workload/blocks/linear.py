@@ -48,7 +48,7 @@ def column_forward(tape: Tape, local: Local, linear: Linear) -> None:
         if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1:
             _gather_beside(tape, local, linear, backward=False)
             return
-        exchange_hidden(tape, local, "all_gather", linear.module, width=size)
+        _gather_operand(tape, local, linear, width=size)
     _quantise(tape, local, linear, local.tokens, size)
     for width in linear.widths:
         n = width * local.plan.tensor_parallel_inputs
@@ -86,7 +86,7 @@ def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
             _gather_beside(tape, local, linear, backward=True)
             _weight_gradient(tape, local, linear, local.own_hidden, k)
             return
-        exchange_hidden(tape, local, "all_gather", linear.module)
+        _gather_operand(tape, local, linear)
     _quantise(tape, local, linear, local.tokens, local.own_hidden)
     _product(tape, local, linear, (local.tokens, k, local.own_hidden), "nn")
     reduced = _exchange_inputs(tape, local, "reduce_scatter", width, linear.module, is_awaited=False)
@@ -110,9 +110,7 @@ def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
             )
     gathered = None
     if local.plan.sequence_parallel and local.habits.gathers_again:
-        gathered = exchange_hidden(
-            tape, local, "all_gather", linear.module, width=size, is_awaited=not overlaps
-        )
+        gathered = _gather_operand(tape, local, linear, width=size, is_awaited=not overlaps)
     for place, width in enumerate(linear.widths):
         _quantise(tape, local, linear, local.tokens, width * inputs)
         _product(tape, local, linear, (local.tokens, size, width * inputs), "nn")
@@ -145,17 +143,34 @@ def exchange_hidden(
     width: int = 0,
     is_awaited: bool = True,
     parts: int = 1,
+    dtype: DType | None = None,
 ) -> int | None:
     """Tokens × hidden (or ``width``) among the ranks that cut outputs: all tensor-parallel ones, but in 2-D.
 
     Args:
         parts: Of so many equal exchanges, one.
+        dtype: Of the elements; by default that of activations.
     """
-    elements = local.tokens * (width or local.own_hidden)
+    elements, element = local.tokens * (width or local.own_hidden), dtype or local.element
     return tape.exchange(
-        collective, local.element.bytes_of(elements) // parts, output_ranks(local), Stream.TENSOR, module,
-        world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
+        collective, element.bytes_of(elements) // parts, output_ranks(local), Stream.TENSOR, module,
+        world_size=local.plan.world_size, dtype=element, is_awaited=is_awaited,
     )  # fmt: skip
+
+
+def _gather_operand(
+    tape: Tape, local: Local, linear: Linear, *, width: int = 0, is_awaited: bool = True
+) -> int | None:
+    """What a product reads of all ranks; in fp8 it is cast before it travels (Transformer Engine:
+    module/layernorm_linear.py and base.py, gather_along_first_dim of a quantised tensor)."""
+    return exchange_hidden(
+        tape, local, "all_gather", linear.module, width=width, is_awaited=is_awaited,
+        dtype=_operand_type(local, linear),
+    )  # fmt: skip
+
+
+def _operand_type(local: Local, linear: Linear) -> DType:
+    return DType.FP8 if _precision(local, linear) is DType.FP8 else local.element
 
 
 def output_ranks(local: Local) -> Sequence[int]:
@@ -269,14 +284,15 @@ def _gather_beside(tape: Tape, local: Local, linear: Linear, *, backward: bool) 
     rows, layout = local.tokens // chunks, "nn" if backward else "nt"
     arrived: int | None = None
     size = linear.inputs or local.hidden
-    part = local.element.bytes_of(rows * size)
+    operand = _operand_type(local, linear)
+    part = operand.bytes_of(rows * size)
     _quantise(tape, local, linear, local.tokens // len(ranks), size)
     for chunk in range(chunks):
         tape.wait(arrived)
         if chunk < chunks - 1:
             arrived = tape.exchange(
                 "send", part, ranks[:2], Stream.TENSOR, linear.module,
-                world_size=local.plan.world_size, dtype=local.element, is_awaited=False,
+                world_size=local.plan.world_size, dtype=operand, is_awaited=False,
             )  # fmt: skip
         for width in linear.widths:
             shape = (rows, width, size)

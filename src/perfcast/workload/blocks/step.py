@@ -41,6 +41,7 @@ from perfcast.workload.blocks.optimizer import (
     shared_embedding,
     shared_norms,
 )
+from perfcast.workload.blocks.messages import with_messages
 from perfcast.workload.blocks.routing import routing_assumptions
 from perfcast.workload.blocks.stages import LayerSort, Part, split_model
 
@@ -59,7 +60,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
     stages = _stages(whole, parts, order)
     found = tuple(built.values())
     habits = kernel_habits(training.framework)
-    return StepWork(
+    work = StepWork(
         plan=plan,
         layers=found,
         stages=stages,
@@ -73,6 +74,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         recompute_flops=recomputed_flops(found, stages, plan),
         assumptions=(*assumptions_of(plan, training), *routing_assumptions(model, plan)),
     )
+    return with_messages(work, habits.message_launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ def _layer(whole: _Whole, sort: LayerSort) -> Layer:
         layers.layer_backward(local, sort.has_experts),
     )
     full_name = f"windowed {name}" if sort.has_window else name
-    return _with_exchanges(whole, full_name, *calls, _exchanged(weights))
+    of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
+    return _with_exchanges(whole, full_name, *calls, _exchanged(weights), of_stage)
 
 
 def _end(whole: _Whole, name: str) -> Layer:
@@ -164,12 +167,12 @@ def _end(whole: _Whole, name: str) -> Layer:
 
 
 def _with_exchanges(
-    whole: _Whole, name: str, forward: Calls, backward: Calls, parameters: Exchanged
+    whole: _Whole, name: str, forward: Calls, backward: Calls, parameters: Exchanged, num_layers: int = 1
 ) -> Layer:
     plan, training = whole.plan, whole.training
     gather = incoming_weights(plan, training, parameters)
     if not gathers_after_step(plan, training):
-        gather = (*gather, *gather_calls(plan, training, parameters))
+        gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
     last = max((at for at, call in enumerate(backward) if call.stream is Stream.COMPUTE), default=-1)
     reduces = exchanges_gradients(plan) and last >= 0
@@ -179,7 +182,7 @@ def _with_exchanges(
         backward=backward,
         gather=gather,
         gather_again=gather if comes_again else (),
-        exchange=reduce_calls(plan, training, parameters, last) if reduces else (),
+        exchange=reduce_calls(plan, training, parameters, last, num_layers) if reduces else (),
     )
 
 

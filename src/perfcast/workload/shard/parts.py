@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from perfcast.core.graph import Graph, Phase
+from perfcast.core.operation import MATRIX_KINDS
 
 _MIN_BLOCKS = 2
 
@@ -45,8 +46,7 @@ def find_parts(graph: Graph) -> Parts:
         first, last = (0, len(numbers) + 1) if phase is Phase.FORWARD else (len(numbers) + 1, 0)
         for index, part in zip(nodes, _fill(mine, first, last), strict=True):
             of_node[index] = part
-    inside = tuple(not numbers or block is not None for block in blocks)
-    return Parts(container, len(numbers), tuple(of_node), inside)
+    return Parts(container, len(numbers), tuple(of_node), _find_inside(graph))
 
 
 def _fill(parts: list[int | None], first: int, last: int) -> list[int]:
@@ -57,6 +57,23 @@ def _fill(parts: list[int | None], first: int, last: int) -> list[int]:
         present = present if part is None else part
         filled.append(last if at > final else present)
     return filled
+
+
+def _find_inside(graph: Graph) -> tuple[bool, ...]:
+    """Of each node whether it is in a block of any list: numbered modules of several products each."""
+    products: Counter[tuple[str, str]] = Counter()
+    for node in graph.nodes:
+        if node.phase is Phase.FORWARD and graph.operations[node.operation].kind in MATRIX_KINDS:
+            products.update(_numbered(node.module))
+    lists = Counter(path for (path, _), count in products.items() if count > 1)
+    known = {path for path, count in lists.items() if count >= _MIN_BLOCKS}
+    return tuple(not known or any(path in known for path, _ in _numbered(n.module)) for n in graph.nodes)
+
+
+def _numbered(module: str) -> list[tuple[str, str]]:
+    """(path of a list, number) for each number in a path."""
+    words = module.split(".")
+    return [(".".join(words[:at]), word) for at, word in enumerate(words) if at and word.isdigit()]
 
 
 def _block_of(module: str, container: str) -> int | None:
@@ -73,12 +90,8 @@ def _find_container(graph: Graph) -> str:
     for node in graph.nodes:
         if node.phase is not Phase.FORWARD:
             continue
-        words = node.module.split(".")
-        for at, word in enumerate(words):
-            if word.isdigit() and at:
-                path = ".".join(words[:at])
-                flops[path] += graph.operations[node.operation].flops
-                children.setdefault(path, set()).add(word)
-                break
+        for path, number in _numbered(node.module)[:1]:
+            flops[path] += graph.operations[node.operation].flops
+            children.setdefault(path, set()).add(number)
     found = [path for path in flops if len(children[path]) >= _MIN_BLOCKS]
     return max(found, key=lambda path: flops[path], default="")

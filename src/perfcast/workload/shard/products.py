@@ -57,6 +57,8 @@ def _decide(spread: Spread, a: int, b: int) -> None:
     if cut is None:
         spread.cut_parameter(b, rank - 1, shape[-1])
     elif cut.dim == len(spread.type_of(a).shape) - 1:
+        if spread.origins_of((a,)) <= spread.normed:
+            raise spread.conflict("a norm lies between two products, the first of which stays whole")
         spread.cut_parameter(b, rank - 2, shape[-2])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from perfcast.core.graph import Phase
 from perfcast.core.operation import OperationKind as Kind
 from perfcast.workload.shard.cuts import CutDim
 from perfcast.workload.shard.products import grouped_product, product
@@ -205,6 +206,8 @@ def _reduction(spread: Spread) -> None:
             spread.set_cut(output, dim, cut.run, origins)
         elif spread.operation.name in ("sum", "mean"):
             spread.set_partial(output, origins)
+            if spread.phase is Phase.FORWARD:
+                spread.normed |= origins
         else:
             raise spread.conflict("is taken over a cut dim")
 
@@ -233,6 +236,19 @@ def _fill(spread: Spread) -> None:
         cut = spread.cut_of(source) if source is not None else None
         if source is not None and cut is not None:
             spread.set_cut(output, cut.dim, cut.run, spread.origins_of((source,)))
+
+
+def _indexing(spread: Spread) -> None:
+    """Picks along other dims than the cut one."""
+    source, (output, *_) = spread.node.inputs[0], spread.node.outputs
+    shape, target = spread.type_of(source).shape, spread.type_of(output).shape
+    cuts = [spread.cut_of(tensor) for tensor in spread.node.inputs]
+    dims = {cut.dim for cut in cuts if cut is not None}
+    (dim, *others) = sorted(dims)
+    if others or len(shape) != len(target) or shape[dim] != target[dim]:
+        _refuse(spread)
+    run = next(cut.run for cut in cuts if cut is not None)
+    spread.set_cut(output, dim, run, spread.origins_of(spread.node.inputs))
 
 
 def _attention(spread: Spread) -> None:
@@ -304,4 +320,5 @@ _RULES: dict[Kind, Callable[[Spread], None]] = {
     Kind.REDUCTION: _reduction,
     Kind.LOSS: _loss,
     Kind.ATTENTION: _attention,
+    Kind.INDEXING: _indexing,
 }

@@ -173,7 +173,7 @@ def build_sequencer(
 
 
 def find_weight_gradients(graph: Graph) -> frozenset[int]:
-    """Nodes of the backward whose results go into gradients alone."""
+    """Nodes of the backward that make gradients of weights alone, or what is cast or added to be one."""
     readers: dict[int, list[int]] = {}
     for index, node in enumerate(graph.nodes):
         for tensor in node.inputs:
@@ -192,4 +192,10 @@ def _is_final(graph: Graph, storage: int, readers: Iterable[int], index: int, fo
     if graph.storages[storage].category == Category.GRADIENT:
         return True
     later = [r for r in readers if r > index]
-    return bool(later) and all(r in found for r in later)
+    return bool(later) and all(r in found and _keeps(graph, r) for r in later)
+
+
+def _keeps(graph: Graph, node: int) -> bool:
+    """Whether a node casts or adds up."""
+    operation = graph.operations[graph.nodes[node].operation]
+    return operation.kind is OperationKind.COPY or operation.name.rstrip("_") == "add"

@@ -57,6 +57,7 @@ class Spread:
         slices: (node, input) → dim of which each rank takes its slice of a whole tensor.
         whole: Node → storages that are gathered for it.
         sources: Storage → the one that it is a cast of.
+        normed: Parameters over whose cut results the forward takes means or sums.
         filled: Storages that were filled, to be written later.
         producer: Storage → the node that wrote it last.
         gathered: Storages cut along the sequence whose whole is at hand in the present phase.
@@ -78,6 +79,7 @@ class Spread:
     filled: set[int] = field(default_factory=set)
     producer: dict[int, int] = field(default_factory=dict)
     sources: dict[int, int] = field(default_factory=dict)
+    normed: set[int] = field(default_factory=set)
     at: int = 0
     phase: Phase = Phase.FORWARD
 

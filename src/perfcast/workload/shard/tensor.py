@@ -112,7 +112,7 @@ def _walk(graph: Graph, parts: Parts, ranks: int, kept: frozenset[int], sequence
             spread.gathered.clear()
         spread.at = index
         if not _stays_partial(spread):
-            apply_rule(spread)
+            _apply(spread)
         for tensor in node.outputs:
             storage = graph.tensors[tensor].storage
             spread.producer[storage] = index
@@ -122,6 +122,19 @@ def _walk(graph: Graph, parts: Parts, ranks: int, kept: frozenset[int], sequence
             if spread.operation.kind in (OperationKind.FILL, OperationKind.ALLOCATION):
                 spread.filled.add(storage)
     return spread
+
+
+def _apply(spread: Spread) -> None:
+    """The rule of the present node; where it has none for a sequence that is cut, on the whole of it."""
+    try:
+        apply_rule(spread)
+    except ConflictError:
+        along = [t for t in spread.node.inputs if spread.is_along_sequence(t) and spread.cut_of(t)]
+        if not along:
+            raise
+        for tensor in along:
+            spread.gather(tensor)
+        apply_rule(spread)
 
 
 # ---- vocabulary ---------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""The calls of the layers of many plans: each different combination of what a layer depends on, once.
+
+A layer depends on how the model is cut (tensor, context, expert degrees and how those axes lie in the
+ranks), on the micro-batch and on what is recomputed, not on how many replicas or stages there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfcast.core.plan import OFFLOAD, Plan
+from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.work import Calls, Layer
+from perfcast.search.different import Index, different_rows
+from perfcast.search.geometry import axis_strides, expert_columns
+from perfcast.workload.blocks import ends, layers
+from perfcast.workload.blocks.local import Local, local_part
+from perfcast.workload.blocks.offload import with_activations_away
+from perfcast.workload.blocks.stages import LayerSort
+
+#: A sort of layer, or an end of the model by its name.
+Kind = LayerSort | str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all plans of a search have in common."""
+
+    model: Transformer
+    training: Training
+    sequence_length: int
+
+
+@dataclass(frozen=True)
+class KindCalls:
+    """The calls of one kind of layer.
+
+    Attributes:
+        layers: One for each different combination, [k].
+        place: Which of them is each plan's, shape [n].
+    """
+
+    layers: tuple[Layer, ...]
+    place: Index
+
+
+def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
+    """Forward and backward of a kind of layer under every plan."""
+    first, place = different_rows(_keys(setting, plans, kind))
+    build = _layer if isinstance(kind, LayerSort) else _end
+    return KindCalls(tuple(build(setting, plans.plan(at), kind) for at in first.tolist()), place)  # type: ignore[arg-type]
+
+
+def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
+    """Columns on which a kind of layer depends; those that change most slowly stand first."""
+    strides = axis_strides(plans)
+    columns = [
+        plans.tensor_parallel, plans.context_parallel, strides["tp"], strides["cp"], plans.context_exchange,
+        plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.micro_batch_size,
+        plans.sequence_parallel,
+    ]  # fmt: skip
+    if isinstance(kind, str):
+        return columns
+    if kind.has_experts:
+        columns += [plans.expert_parallel, plans.expert_tensor_parallel, plans.overlaps_experts]
+        columns += expert_columns(plans, strides, has_experts=True)
+    return [*columns, plans.offload == OFFLOAD.index("activations"), plans.recompute]
+
+
+def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
+    cut = plan if sort.has_experts else _without_experts(plan)
+    local = _local(setting, cut, has_window=sort.has_window)
+    plain = _local(setting, replace(cut, recompute="none"), has_window=sort.has_window)
+    forward, backward = with_activations_away(
+        local,
+        plan.offload,
+        layers.layer_forward(plain, sort.has_experts),
+        layers.layer_backward(local, sort.has_experts),
+    )
+    return Layer("", forward, backward)
+
+
+def _end(setting: Setting, plan: Plan, name: str) -> Layer:
+    local = _local(setting, replace(_without_experts(plan), recompute="none"))
+    forward, backward = {
+        ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
+        ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
+        ends.HEAD: (ends.head_forward, ends.head_backward),
+    }[name]
+    return Layer("", forward(local), backward(local))
+
+
+def _without_experts(plan: Plan) -> Plan:
+    return replace(plan, expert_parallel=1, expert_tensor_parallel=None)
+
+
+def _local(setting: Setting, plan: Plan, *, has_window: bool = False) -> Local:
+    return Local(
+        setting.model, local_part(plan), setting.training, setting.sequence_length, has_window=has_window
+    )
+
+
+def boundary_messages(setting: Setting, plans: PlanTable) -> Column:
+    """Bytes that a rank sends to the next stage for one micro-batch, shape [n]."""
+    raise NotImplementedError

@@ -1,0 +1,175 @@
+"""What stands beside the layers of many plans: gathers of weights, exchanges of gradients, optimizers.
+
+They depend on the parameters that a rank holds and on the groups that share them, not on micro-batches:
+each different combination stands once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.collective import collective_operation
+from perfcast.core.operation import Operation
+from perfcast.core.placement import next_stage
+from perfcast.core.plan import OFFLOAD, Plan
+from perfcast.core.plan_table import PlanTable
+from perfcast.core.training import Training
+from perfcast.core.work import Calls, Layer
+from perfcast.search.cuts import Cuts
+from perfcast.search.different import Index, different_rows
+from perfcast.search.geometry import axis_strides, expert_columns, replica_columns
+from perfcast.search.layer_calls import Setting
+from perfcast.search.layer_weights import DENSE, EXPERT, TENSORS, VECTORS, KindWeights
+from perfcast.workload.blocks.data_parallel import (
+    Exchanged,
+    exchanges_gradients,
+    gather_calls,
+    reduce_calls,
+)
+from perfcast.workload.blocks.local import weight_type
+from perfcast.workload.blocks.offload import incoming_weights
+from perfcast.workload.blocks.optimizer import (
+    gathers_after_step,
+    optimizer_calls,
+    shared_embedding,
+    shared_norms,
+)
+
+
+@dataclass(frozen=True)
+class SideCalls:
+    """Gathers and exchanges of each kind of layer.
+
+    Attributes:
+        layers: By different combination and kind of layer, [k][kinds]; their forwards are empty.
+        place: Which combination is each plan's, shape [n].
+    """
+
+    layers: tuple[tuple[Layer, ...], ...]
+    place: Index
+
+
+def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> SideCalls:
+    """Of every plan."""
+    first, place = different_rows(_side_keys(plans, weights, has_experts=has_experts))
+    rows = []
+    for at in first.tolist():
+        plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
+        parts = [Exchanged(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
+        rows.append(tuple(_side(setting.training, plan, part) for part in parts))
+    return SideCalls(tuple(rows), place)
+
+
+def _side_keys(plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> list[Index]:
+    strides = axis_strides(plans)
+    return [
+        weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
+        plans.offload * (plans.offload == OFFLOAD.index("parameters")),
+        *replica_columns(plans, strides), *expert_columns(plans, strides, has_experts=has_experts),
+    ]  # fmt: skip
+
+
+def _side(training: Training, plan: Plan, parameters: Exchanged) -> Layer:
+    gather = incoming_weights(plan, training, parameters)
+    if not gathers_after_step(plan, training):
+        gather = (*gather, *gather_calls(plan, training, parameters))
+    comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
+    exchange = reduce_calls(plan, training, parameters, 0) if exchanges_gradients(plan) else ()
+    return Layer("", (), (), gather, gather if comes_again else (), exchange)
+
+
+@dataclass(frozen=True)
+class OptimizerCalls:
+    """Of the stages of many plans.
+
+    Attributes:
+        calls: The different ones.
+        place: Which of them each different stage of a plan's cut runs, shape [n, most stages of a cut]; -1
+            beyond.
+    """
+
+    calls: tuple[Calls, ...]
+    place: NDArray[np.int64]
+
+
+def stage_optimizers(
+    setting: Setting, plans: PlanTable, cuts: Cuts, weights: KindWeights, sides: SideCalls
+) -> OptimizerCalls:
+    """What ranks of every stage run once a step."""
+    most = max(len(cut.stages) for cut in cuts.cuts)
+    rows: list[Index] = []
+    totals: list[NDArray[np.int64]] = []
+    for number in range(most):
+        holds = _counts_of_stages(cuts, number)
+        mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
+        counts = np.einsum("nk,fkn->fn", holds[cuts.place[mine]], weights.counts[:, :, weights.place[mine]])
+        at_end = (holds[:, [0, len(cuts.kinds) - 1]].sum(axis=1) > 0)[cuts.place[mine]]
+        rows.append(mine)
+        totals.append(np.vstack([counts, at_end[None, :]]))
+    plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)
+    strides = axis_strides(plans)
+    keys = [sides.place, plans.sequence_parallel, plans.offload, strides["tp"], strides["pp"],
+            plans.pipeline_parallel, plans.tensor_parallel]  # fmt: skip
+    first, number_of = different_rows([*(key[plan_of] for key in keys), *columns])
+    calls = tuple(
+        _optimizer(setting, plans.plan(int(plan_of[at])), columns[:, at], _table(weights, int(plan_of[at])))
+        for at in first.tolist()
+    )
+    place = np.full((len(plans), most), -1, dtype=np.int64)
+    stage_of = np.repeat(np.arange(most), [len(mine) for mine in rows])
+    place[plan_of, stage_of] = number_of
+    return OptimizerCalls(calls, place)
+
+
+def _table(weights: KindWeights, plan: int) -> int:
+    return int(weights.table_elements[weights.place[plan]])
+
+
+def _counts_of_stages(cuts: Cuts, number: int) -> NDArray[np.int64]:
+    """Layers of each kind that a different stage of each cut holds, shape [cuts, kinds]; -1 where none is."""
+    found = np.full((len(cuts.cuts), len(cuts.kinds)), -1, dtype=np.int64)
+    for at, cut in enumerate(cuts.cuts):
+        if number < len(cut.stages):
+            found[at] = 0
+            for kind, count in (item for content in cut.stages[number] for item in content):
+                found[at, kind] += count
+    return found
+
+
+def _optimizer(setting: Setting, plan: Plan, columns: NDArray[np.int64], table_elements: int) -> Calls:
+    """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
+    dense, expert, tensors, vectors, is_end = columns.tolist()
+    training = setting.training
+    shares = [shared_norms(plan, training, vectors)]
+    if setting.model.ties_embeddings and is_end:
+        shares.append(shared_embedding(plan, training, table_elements))
+    found = tuple(call for call in shares if call is not None)
+    return optimizer_calls(plan, training, Exchanged(dense, expert), num_tensors=tensors, shares=found)
+
+
+def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Index]:
+    """The different messages between stages (None where there is one stage), and which is each plan's."""
+    strides = axis_strides(plans)
+    several = plans.pipeline_parallel > 1
+    own = plans.micro_batch_size * -(-setting.sequence_length // plans.context_parallel)
+    own = np.where(plans.sequence_parallel > 0, -(-own // plans.tensor_parallel), own)
+    keys = [own * several, strides["pp"], plans.ranks_per_stage * several]
+    first, place = different_rows(keys)
+    found: list[Operation | None] = []
+    element = weight_type(setting.training)
+    for at in first.tolist():
+        plan = plans.plan(at)
+        message_bytes = element.bytes_of(int(own[at]) * setting.model.hidden_size)
+        ranks = next_stage(plan)
+        found.append(
+            collective_operation("send", message_bytes, ranks, element, num_groups=plan.ranks_per_stage)
+            if len(ranks) > 1
+            else None
+        )
+    return tuple(found), place
+
+
