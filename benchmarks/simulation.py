@@ -1,8 +1,9 @@
 """Speed of the step simulation: events, a large step with its timeline, the closed form, stragglers.
 
-Run by hand: ``python benchmarks/simulation.py [COUNT]`` (operations of the first two lines). Prints each figure
-with the limit that it is meant to keep. The engine's programs are made of 16 devices with a compute stream, an
-exchange stream and a host each; the steps are Llama-3-405B's, priced by a roofline beforehand.
+Run by hand: ``python benchmarks/simulation.py [COUNT]`` (operations of the first two lines). Prints each
+figure with the limit that it is meant to keep. The engine's programs are made of 16 devices with a compute
+stream, an exchange stream and a host each; the steps are Llama-3-405B's, priced by a roofline beforehand.
+Seconds are the processor's, for one thread.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ PLANS = {
     ),
 }  # fmt: skip
 LARGE = Plan(
-    tensor_parallel=8, pipeline_parallel=16, data_parallel=784, num_micro_batches=32, zero_stage=1,
+    tensor_parallel=8, pipeline_parallel=16, data_parallel=1024, num_micro_batches=32, zero_stage=1,
     sequence_parallel=True,
 )  # fmt: skip
 
@@ -72,10 +73,11 @@ def program(num_operations: int, contends: bool) -> Program:
     """Per device and turn: a launch, four kernels, and an exchange beside them that the next turn waits for."""
     builder = ProgramBuilder()
     streams = [
-        [
-            builder.add_lane(Lane(f"{name} {device}", device if contends else -1, name == "exchange"))
-            for name in ("host", "compute", "exchange")
-        ]
+        (
+            builder.add_lane(Lane(f"host {device}")),
+            builder.add_lane(Lane(f"compute {device}", device if contends else -1)),
+            builder.add_lane(Lane(f"exchange {device}", device if contends else -1, communicates=True)),
+        )
         for device in range(16)
     ]
     slowdown = 1.2 if contends else 1.0

@@ -80,6 +80,45 @@ def test_every_key_reaches_the_plan():
     )  # fmt: skip
 
 
+def test_keys_of_placement_and_overlap_reach_the_plan():
+    plan = built(
+        "tp=2,pp=2,ep=2,order=dp-cp-tp-pp,stages=3/5,cp_type=ulysses,shards=2,overlap=tensor+experts,"
+        "bucket=25MiB,capacity=1.25,imbalance=1.5",
+        16,
+    )
+    assert plan == Plan(
+        data_parallel=4, tensor_parallel=2, pipeline_parallel=2, expert_parallel=2, micro_batch_size=2,
+        sequence_parallel=True, order="dp-cp-tp-pp", stage_layers=(3, 5), context_exchange="ulysses",
+        num_shards=2, overlaps_tensor=True, overlaps_gradients=False, overlaps_weights=False,
+        overlaps_experts=True, bucket_bytes=25 * 2**20, capacity_factor=1.25, expert_imbalance=1.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "num_bytes"), [("40MB", 40_000_000), ("1GiB", 2**30), ("4096", 4096)])
+def test_a_bucket_has_a_unit_or_is_in_bytes(text: str, num_bytes: int):
+    assert built(f"bucket={text}").bucket_bytes == num_bytes
+
+
+def test_nothing_may_overlap():
+    plan = built("overlap=none")
+    assert (plan.overlaps_tensor, plan.overlaps_gradients, plan.overlaps_weights) == (False, False, False)
+
+
+def test_tensor_parallelism_of_two_dims_comes_without_sequence_parallelism():
+    assert not built("tp=4,tp_inputs=2").sequence_parallel
+
+
+@pytest.mark.parametrize(
+    ("text", "micro_batch_size", "expected"),
+    [("", None, (8, 1, 1)), ("pp=2", None, (4, 1, 8)), ("pp=4,tp=2", 2, (1, 2, 16)), ("tp=8", 4, (1, 4, 1))],
+)
+def test_without_a_batch_every_stage_has_four_micro_batches(
+    text: str, micro_batch_size: int | None, expected: tuple[int, int, int]
+):
+    plan = build_plan(parse_plan(text), 8, None, micro_batch_size)
+    assert (plan.data_parallel, plan.micro_batch_size, plan.num_micro_batches) == expected
+
+
 def test_sequence_parallelism_goes_with_tensor_parallelism_unless_it_is_refused():
     assert built("tp=2").sequence_parallel
     assert not built("tp=2,sp=0").sequence_parallel
@@ -103,6 +142,11 @@ def test_sequence_parallelism_goes_with_tensor_parallelism_unless_it_is_refused(
         ("", -8, 8, None, "--devices -8: must be at least 1"),
         ("", 8, 0, None, "--batch-size 0: must be at least 1"),
         ("", 8, 8, 0, "--micro-batch-size 0: must be at least 1"),
+        ("stages=4/x", 8, 8, None, "stages=x: not a whole number"),
+        ("bucket=2.5", 8, 8, None, "bucket=2.5: not a whole number"),
+        ("bucket=xMB", 8, 8, None, "bucket=x: not a number"),
+        ("capacity=0", 8, 8, None, "capacity=0.0: must be above 0"),
+        ("shards=3", 8, 8, None, "shards=3 does not divide"),
         ("ep=16", 8, 8, None, "8 ranks are no multiple of ep=16"),
     ],
 )

@@ -169,6 +169,9 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
         ("--cluster dgx-h100:8 --framework megatro", "Did you mean megatron"),
         ("--cluster dgx-h100:8 --mode decode --attention eager", "fused attention"),
         ("--cluster dgx-h100:8 --stragglers lognorml:0.02", "expected lognormal:SIGMA"),
+        ("--cluster dgx-h100:8 --closed-form --timeline never-written", "leave --closed-form out"),
+        ("--device t4 --tokens 1e9", "--tokens: of a plan"),
+        ("--cluster dgx-h100:8 --mtbf 5", "give its --tokens"),
         ("--device t4 --closed-form", "of a plan over several devices"),
     ],
 )

@@ -170,7 +170,8 @@ def test_a_bin_shows_what_takes_most_of_it():
     half = 0.01 / NUM_BINS / 2
     short = [
         Span(0, "compute", "layer forward", 0.0, 0.8 * half), Span(0, "compute", "backward", half, 2 * half),
-        Span(0, "compute", "layer forward", 2 * half, 2.9 * half), Span(0, "data", "gather", 0.005, 0.01, "data"),
+        Span(0, "compute", "layer forward", 2 * half, 2.9 * half),
+        Span(0, "data", "gather", 0.005, 0.01, "data"),
     ]  # fmt: skip
     compute, exchange = longest_looks(short, {(0, True): 0, (0, False): 1}, 0.01)
     assert compute[:3].tolist() == [1, -1, -1]

@@ -63,7 +63,7 @@ def build_plan(
     Args:
         devices: 1, the default, takes as many as the degrees multiply up to.
         batch_size: Sequences of one step, over all devices; None is that of ``default_batch``.
-        micro_batch_size: Of one forward; None runs a replica's share at once.
+        micro_batch_size: Of one forward; None runs a replica's share of a stated batch at once.
 
     Raises:
         PlanError: Degrees that do not multiply up to the devices, a batch that does not divide; the message
@@ -89,7 +89,8 @@ def build_plan(
         values |= _overlaps(keys["overlap"])
     if "bucket" in keys:
         values["bucket_bytes"] = _bytes("bucket", keys["bucket"])
-    return Plan(**degrees, **values, micro_batch_size=micro, num_micro_batches=num_micro_batches)
+    values |= degrees
+    return Plan(**values, micro_batch_size=micro, num_micro_batches=num_micro_batches)
 
 
 def _degrees(keys: dict[str, str], devices: int) -> dict[str, int]:
@@ -127,6 +128,7 @@ def _cut_batch(
     """
     replicas = degrees["data_parallel"]
     if batch_size is None:
+        micro_batch_size = micro_batch_size or 1
         batch_size = default_batch(degrees, micro_batch_size)
     if batch_size % replicas:
         raise PlanError(f"batch size {batch_size} is no multiple of dp={replicas}")
@@ -137,11 +139,11 @@ def _cut_batch(
     return micro, share // micro
 
 
-def default_batch(degrees: dict[str, int], micro_batch_size: int | None) -> int:
+def default_batch(degrees: dict[str, int], micro_batch_size: int) -> int:
     """Sequences of a step where none are stated: four micro-batches for each stage of every replica."""
     stages = degrees.get("pipeline_parallel", 1)
     num_micro_batches = _MICRO_BATCHES_PER_STAGE * stages if stages > 1 else 1
-    return degrees["data_parallel"] * (micro_batch_size or 1) * num_micro_batches
+    return degrees["data_parallel"] * micro_batch_size * num_micro_batches
 
 
 def is_one_device(keys: dict[str, str], devices: int) -> bool:

@@ -67,6 +67,8 @@ def predict(
     of_run = {name: options.pop(name) for name in _OF_A_RUN}
     keys = parse_plan(options["plan"])
     with_spans = bool(html or timeline)
+    if closed_form and timeline:
+        raise click.UsageError("--timeline: formulas have none; leave --closed-form out")
     if world_size is not None:
         from perfcast.cli.predict_program import forecast_program
 

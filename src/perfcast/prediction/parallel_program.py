@@ -6,6 +6,7 @@ ranks simulated together, each stream and wait as the program has it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ class _Scene:
         """Price, simulate, and say what it rests on."""
         operations = tuple(dict.fromkeys(c.operation for one in self.calls for c in one.calls))
         prices = price_operations(operations, self.device, self.cost_model, self.cluster)
-        time, num_stages = self._time(prices.seconds, self._launch_seconds, with_spans=with_spans)
+        time, stages = self._time(prices.seconds, self._launch_seconds, with_spans=with_spans)
         busiest = self.program.class_of_rank[time.ranks[0].rank]
         runs = Counter((call.operation, call.stream) for call in self.calls[busiest].calls)
         low, high = relative_interval(runs, prices, time.ranks[0], self.constants.interval_widening)
@@ -142,13 +143,13 @@ class _Scene:
             training=None, dtype=dtype, sequence_length=self._tokens_of_a_sequence(),
             cost_model=self.cost_model.name, time=time,
             step_seconds_low=low * time.step_seconds, step_seconds_high=high * time.step_seconds,
-            num_tokens=self._num_tokens(num_stages),
+            num_tokens=self._num_tokens(len(stages)),
             flops=self.program.flops, recompute_flops=self.program.recompute_flops,
             peak_flops_per_second=peak,
-            parameter_count=self.program.ranks[0].graph.parameter_count,
+            parameter_count=sum(self.program.ranks[stage].graph.parameter_count for stage in stages),
             reliefs=self._reliefs(prices, time) if reliefs else (),
             seconds_by_provenance=seconds_by_provenance(runs, prices),
-            assumptions=self._assumptions(num_stages),
+            assumptions=self._assumptions(len(stages)),
         )  # fmt: skip
 
     @property
@@ -161,13 +162,13 @@ class _Scene:
 
     def _time(
         self, seconds: Mapping[Operation, float], launch_seconds: float, *, with_spans: bool = False
-    ) -> tuple[StepTime, int]:
-        """The step, and over how many ranks messages connect the first."""
+    ) -> tuple[StepTime, tuple[int, ...]]:
+        """The step, and the classes of the stages of one pipeline."""
         from perfcast.prediction.parallel_program_simulation import simulate_ranks_of
         from perfcast.prediction.parallel_program_time import step_time_of
 
         played = simulate_ranks_of(self.program, self.calls, seconds, launch_seconds=launch_seconds)
-        return step_time_of(played, with_spans=with_spans), played.num_stages
+        return step_time_of(played, with_spans=with_spans), played.stage_classes
 
     # ---- what is counted --------------------------------------------------------------------
 
@@ -182,13 +183,25 @@ class _Scene:
         labels = {dtype: label for label, dtype in DTYPES_BY_LABEL.items()}
         return labels.get(most, self.request.dtype)
 
+    @property
+    def _lookups(self) -> tuple[int, ...]:
+        """Tokens of each lookup in rank 0's largest embedding, with a sequence's length as the last."""
+        graph = self.graphs[0]
+        lookups = [node for node in graph.nodes if graph.operations[node.operation].name == "embedding"]
+        words = [graph.operations[node.operation].inputs for node in lookups if not node.recomputed]
+        largest = max((table.shape[0] for table, _ in words), default=0)
+        indices = [index for table, index in words if table.shape[0] == largest]
+        return (*(math.prod(index.shape) for index in indices), *(i.shape[-1] for i in indices[:1]))
+
     def _tokens_of_a_sequence(self) -> int:
-        return self.program.ranks[0].program.sequence_length or self.request.sequence_length or 1
+        stated = self.program.ranks[0].program.sequence_length or self.request.sequence_length
+        return stated or (self._lookups[-1] if self._lookups else 1)
 
     def _num_tokens(self, num_stages: int) -> int:
         """Each replica, of tensor-parallel ranks and stages together, has a batch of its own."""
         batch = self.program.ranks[0].program.batch_size * self.request.num_micro_batches
-        return batch * self._tokens_of_a_sequence() * self._num_replicas(num_stages)
+        own = sum(self._lookups[:-1]) or batch * self._tokens_of_a_sequence()
+        return own * self._num_replicas(num_stages)
 
     def _num_replicas(self, num_stages: int) -> int:
         return max(self.program.world_size // (self._tensor_size * num_stages), 1)
@@ -238,14 +251,14 @@ class _Scene:
             return f"all {program.world_size} ranks captured, of which {differ} differ"
         sizes = " × ".join(str(axis.size) for axis in program.axes)
         return (
-            f"{program.num_captured} of {program.world_size} ranks captured, of which {differ} differ; the others "
-            f"are taken to be like those at the ends of their axes, of {sizes} ranks"
+            f"{program.num_captured} of {program.world_size} ranks captured, of which {differ} differ; the "
+            f"others are taken to be like those at the ends of their axes, of {sizes} ranks"
         )
 
     def _about_replicas(self, num_stages: int) -> str:
         return (
-            f"each of {self._num_replicas(num_stages)} replicas, of {num_stages} stages and {self._tensor_size} "
-            "tensor-parallel ranks, has a batch of its own"
+            f"each of {self._num_replicas(num_stages)} replicas, of {num_stages} stages and "
+            f"{self._tensor_size} tensor-parallel ranks, has a batch of its own"
         )
 
     def _about_memory(self) -> str:
@@ -254,6 +267,6 @@ class _Scene:
         held, capacity = peaks[worst], self.device.memory_bytes
         relation = "of the" if held <= capacity else "more than the"
         return (
-            f"tensors of rank {self.program.ranks[worst].rank} take {format_bytes(held)} at their peak, {relation} "
-            f"{format_bytes(capacity)} of a device"
+            f"tensors of rank {self.program.ranks[worst].rank} take {format_bytes(held)} at their peak, "
+            f"{relation} {format_bytes(capacity)} of a device"
         )

@@ -44,7 +44,7 @@ class Places:
         chains = {rank: sorted(self._connected((rank,), exchanges)) for rank in found}
         self.places = self._counted({rank: chains[rank].index(rank) for rank in sorted(found)})
         self._index = {place.rank: index for index, place in enumerate(self.places)}
-        self.num_connected = len(chains[self._captured[0]])
+        self.stage_classes = tuple(program.class_of_rank[rank] for rank in chains[self._captured[0]])
 
     def _connected(self, ranks: Sequence[int], exchanges: Sequence[Iterable[Exchange]]) -> set[int]:
         """Ranks, and all that messages lead to from them."""
@@ -101,8 +101,8 @@ class Places:
             )
             if rank not in moved:
                 raise CaptureError(
-                    f"ranks {list(ranks)} exchange among themselves; it is not clear among whom rank {rank} does, "
-                    "which runs the same program: its groups are not evenly spaced"
+                    f"ranks {list(ranks)} exchange among themselves; it is not clear among whom rank {rank}, "
+                    "which runs the same program, does: its groups are not evenly spaced"
                 )
             self._moved[key] = moved
         return self._moved[key]

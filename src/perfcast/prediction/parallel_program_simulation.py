@@ -41,7 +41,7 @@ class RanksPlayed:
     Attributes:
         tasks: By their number in ``program``; None for those of hosts.
         meetings: Of each exchange between several simulated ranks, its tasks.
-        num_stages: Ranks that messages connect with the first, it too.
+        stage_classes: Classes of the ranks that messages connect with the first, it too.
     """
 
     places: tuple[Place, ...]
@@ -49,7 +49,7 @@ class RanksPlayed:
     program: Program
     tasks: tuple[Task | None, ...]
     meetings: tuple[tuple[int, ...], ...]
-    num_stages: int
+    stage_classes: tuple[int, ...]
     played: Played
 
     def call(self, task: Task) -> Call:
@@ -102,7 +102,7 @@ def simulate_ranks_of(
         built,
         tuple(tasks),
         tuple(tuple(number[member] for member in members) for members in meetings),
-        places.num_connected,
+        places.stage_classes,
         play(built),
     )
 

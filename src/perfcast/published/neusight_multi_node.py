@@ -41,6 +41,8 @@ PRINTED_SECONDS: Mapping[int, float] = {
 ROUNDING_SECONDS = 0.05 * MILLI
 NODE_SIZE = 8
 INFINIBAND_BITS_PER_SECOND = 100 * GIGA
+#: Of the smallest distance; so that a step is far above the rounding.
+_MOST_PARTS = 8
 MODEL, NUM_LAYERS, SEQUENCE_LENGTH = "gpt3-175b", 96, 2048
 
 WHY: Mapping[str, str] = {
@@ -79,12 +81,15 @@ def decompose(printed: Mapping[int, float] = PRINTED_SECONDS) -> Hops:
     """The largest hop of which every figure's distance to one node is a whole multiple, within the rounding.
 
     Candidates are whole parts of the smallest distance.
+
+    Raises:
+        ValueError: There is none.
     """
     base = printed[1]
     distances = {nodes: seconds - base for nodes, seconds in printed.items()}
     smallest = min(distance for distance in distances.values() if distance > 0)
     largest = max(distances.values())
-    for parts in range(1, 1000):
+    for parts in range(1, _MOST_PARTS + 1):
         count = round(largest / (smallest / parts))
         hop = largest / count
         if all(abs(d - round(d / hop) * hop) <= 2 * ROUNDING_SECONDS for d in distances.values()):
@@ -102,8 +107,6 @@ def study_cluster(nodes: int) -> Cluster:
     """Nodes of eight H100 on 100 Gb/s for each device."""
     cluster = load_cluster_entry("dgx-h100").of_size(nodes * NODE_SIZE)
     link = replace(cluster.levels[-1].link, bytes_per_second=INFINIBAND_BITS_PER_SECOND / 8)
-    if len(cluster.levels) == 1:
-        return cluster
     return replace(cluster, levels=(*cluster.levels[:-1], replace(cluster.levels[-1], link=link)))
 
 

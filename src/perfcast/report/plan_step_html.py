@@ -110,8 +110,9 @@ def _time(seconds: float) -> Cell:
 
 def _timeline(forecast: PlanForecast) -> str:
     note = (
-        "Of each rank, compute above and exchanges below; gaps are waiting. Exchanges inside layers are drawn "
-        "for one micro-batch alone. Drag to look closer; '--timeline FILE' writes every event for Perfetto."
+        "Of each rank, compute above and exchanges below; gaps are waiting. Exchanges inside layers are "
+        "drawn for one micro-batch alone. Drag to look closer; '--timeline FILE' writes every event for "
+        "Perfetto."
     )
     return figure_html(plot_timeline(forecast), "timeline") + f'<p class="note">{note}</p>'
 

@@ -123,8 +123,9 @@ def next_size(size: int, num_cells: int, seconds: float) -> int:
     >>> next_size(10, 10, 0.5), next_size(10, 10, 0.01), next_size(10, 10, 20.0)
     (20, 40, 1)
     """
-    wanted = num_cells * BATCH_SECONDS / seconds if seconds > 0 else MOST_CELLS_OF_BATCH
-    return max(1, min(int(wanted), 4 * size, MOST_CELLS_OF_BATCH))
+    most = min(4 * size, MOST_CELLS_OF_BATCH)
+    wanted = num_cells * BATCH_SECONDS
+    return most if wanted >= most * seconds else max(1, int(wanted / seconds))
 
 
 def _take(waiting: deque[tuple[str, Cell]], size: int) -> Batch:
@@ -138,7 +139,8 @@ def _repeat(batch: Batch, lost: Lost) -> Batch:
         more = f" and {len(batch.cells) - 1} more" if len(batch.cells) > 1 else ""
         raise InputError(
             f"{again.attempts} workers died one after another on: {batch.cells[0]}{more} "
-            f"(the last: {lost.reason}). The finished cells are kept; give the workers more memory, or leave these cells out"
+            f"(the last: {lost.reason}). The finished cells are kept; give the workers more memory, "
+            f"or leave these cells out"
         )
     return again
 

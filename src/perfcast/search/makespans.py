@@ -87,7 +87,7 @@ def _waits(both: Array, w: Array, answer: Array, m: Index, t: Array) -> Array:
     num_stages = len(both)
     place = np.arange(num_stages)[:, None]
     rounds, rest = np.divmod(m - 1, num_stages - place)
-    num_between = np.maximum(rounds + 1 + -(place + 1) // (num_stages - place), 0)
+    num_between = np.maximum(rounds + -np.maximum(place - rest, 0) // (num_stages - place), 0)
     sums = np.vstack([before(both), both.sum(axis=0)[None, :]])
     upto = np.take_along_axis(sums, place + rest, axis=0)
     further = np.where(rest > 0, upto - sums[:-1] + 2 * (rest - 1) * t, 0.0)

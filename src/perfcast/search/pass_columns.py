@@ -48,14 +48,16 @@ class Structure:
 
     Attributes:
         has_sides: Whether a kind of layer has calls beside it, [part][kind].
-        num_ahead: Layers whose weights are gathered before they are needed.
+        num_ahead: Layers whose weights are gathered before they are needed; None: all.
+        overlaps_gather: Whether weights are gathered beside the compute.
         overlaps_exchange: Whether gradients are reduced beside the backward.
         exchanges_each: Whether every micro-batch reduces them.
         slowdown: Factors of compute and of exchanges while both run.
     """
 
     has_sides: tuple[tuple[bool, ...], ...]
-    num_ahead: int
+    num_ahead: int | None
+    overlaps_gather: bool
     overlaps_exchange: bool
     exchanges_each: bool
     slowdown: tuple[float, float]
@@ -84,11 +86,13 @@ class PassColumns:
         figures: Seconds, the host's seconds and all causes, [figure, n].
         left: Seconds of exchanges that are still to run on the data stream, [n].
         entry: Of waiting for the first gather, [n].
+        exchange: Seconds of all exchanges of gradients, hidden or not, [n].
     """
 
     figures: Array
     left: Array
     entry: Array
+    exchange: Array
 
     @property
     def seconds(self) -> Array:
@@ -182,7 +186,10 @@ class Passes:
         exposed = state.clock - figures[SECONDS]
         figures[DATA] += np.maximum(exposed, 0.0)
         figures[SECONDS] = state.clock
-        return PassColumns(figures, state.backlog + state.put_off, state.entry)
+        exchange = np.zeros_like(left)
+        for unit in units:
+            exchange = exchange if unit.exchange is None else exchange + unit.count * unit.exchange
+        return PassColumns(figures, state.backlog + state.put_off, state.entry, exchange)
 
 
 class _State:
@@ -237,14 +244,16 @@ class _State:
         """Units one by one: weights must be there before a unit starts."""
         row = [unit for unit in units for _ in range(unit.count)]
         queued, done = self.backlog, np.zeros_like(self.backlog)
+        ahead = len(row) if self.structure.num_ahead is None else self.structure.num_ahead
         gathered: list[Array] = []
         for at, unit in enumerate(row):
-            for other in range(len(gathered), min(at + self.structure.num_ahead + 1, len(row))):
+            for other in range(len(gathered), min(at + ahead + 1, len(row))):
                 gather = row[other].gather
                 queued = queued if gather is None else queued + gather
                 gathered.append(queued)
             if unit.gather is not None:
-                waits = np.maximum(gathered[at] - done, 0.0)
+                needed = gathered[at] if self.structure.overlaps_gather else gathered[-1]
+                waits = np.maximum(needed - done, 0.0)
                 self.clock = self.clock + waits
                 done = done + waits
                 self.entry = self.clock if at == 0 else self.entry

@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
+from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plan_table import WORDS, Column, PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -23,6 +23,8 @@ KEYS = {
     "ep": "expert_parallel", "etp": "expert_tensor_parallel", "vp": "virtual_stages_per_rank",
     "mbs": "micro_batch_size", "zero": "zero_stage", "sp": "sequence_parallel", "recompute": "recompute",
     "schedule": "schedule", "offload": "offload", "order": "order", "reshard": "reshard_after_forward",
+    "context": "context_exchange", "overlap_tp": "overlaps_tensor", "overlap_dp": "overlaps_gradients",
+    "overlap_gather": "overlaps_weights", "overlap_ep": "overlaps_experts",
 }  # fmt: skip
 
 
@@ -40,6 +42,11 @@ class Space:
     schedules: Sequence[str] = ("1f1b", "interleaved", "zero_bubble")
     offloads: Sequence[str] = (OFFLOAD[0],)
     orders: Sequence[str] = (ORDERS[0],)
+    context_exchanges: Sequence[str] = (CONTEXT_EXCHANGES[0],)
+    overlaps_tensor: Sequence[int] = (0,)
+    overlaps_gradients: Sequence[int] = (1,)
+    overlaps_weights: Sequence[int] = (1,)
+    overlaps_experts: Sequence[int] = (0,)
     largest_tensor_parallel: int = 64
     largest_context_parallel: int = 16
     largest_virtual_stages: int = 8
@@ -151,21 +158,19 @@ def _with_batches(
 
 def _with_choices(batches: Mapping[str, Column], model: Transformer, space: Space) -> dict[str, Column]:
     """Everything that is not a degree."""
+    listed: dict[str, Sequence[int | str]] = {
+        "zero": space.zero_stages, "sp": (0, 1), "reshard": (1, 0), "recompute": space.recomputes,
+        "schedule": space.schedules, "offload": space.offloads, "order": space.orders,
+        "context": space.context_exchanges, "overlap_tp": space.overlaps_tensor,
+        "overlap_dp": space.overlaps_gradients, "overlap_gather": space.overlaps_weights,
+        "overlap_ep": space.overlaps_experts,
+    }  # fmt: skip
+    names = [KEYS[key] for key in listed]
+    codes = [_allowed(space, key, [_code(key, value) for value in values]) for key, values in listed.items()]
     parts: list[dict[str, Column]] = []
-    flags = [_allowed(space, key, (0, 1)) for key in ("sp", "reshard")]
-    words = [
-        _allowed(space, key, [WORDS[KEYS[key]].index(word) for word in listed])
-        for key, listed in (
-            ("recompute", space.recomputes), ("schedule", space.schedules),
-            ("offload", space.offloads), ("order", space.orders),
-        )
-    ]  # fmt: skip
-    stages = _allowed(space, "zero", space.zero_stages)
-    names = ("zero_stage", "sequence_parallel", "reshard_after_forward", "recompute", "schedule", "offload",
-             "order")  # fmt: skip
-    for choice in product(stages, *flags, *words):
+    for choice in product(*codes):
         chosen = dict(zip(names, choice, strict=True))
-        fits = _belongs(batches, chosen)
+        fits = _belongs(batches, model, chosen)
         part = {name: column[fits] for name, column in batches.items()}
         part |= {name: np.full(int(fits.sum()), value, dtype=np.int64) for name, value in chosen.items()}
         parts.append(part)
@@ -173,7 +178,7 @@ def _with_choices(batches: Mapping[str, Column], model: Transformer, space: Spac
 
 
 def _belongs(
-    batches: Mapping[str, Column], chosen: Mapping[str, int]
+    batches: Mapping[str, Column], model: Transformer, chosen: Mapping[str, int]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which rows a choice makes sense for; one of several equal plans is kept."""
     tp, pp = batches["tensor_parallel"], batches["pipeline_parallel"]

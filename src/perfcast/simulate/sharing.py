@@ -23,7 +23,7 @@ class Sharing:
         ends: Of each unit that runs, when it ends as things stand; an event of another time is out of date.
     """
 
-    def __init__(self, seconds: list[float], slowdowns: list[float], places: list[list[int]]) -> None:
+    def __init__(self, seconds: list[float], slowdowns: list[float], places: list[tuple[int, ...]]) -> None:
         """``places``: of each unit, twice the number of every device of it, plus 1 if it exchanges."""
         self.ends = [-1.0] * len(seconds)
         self._left = seconds
@@ -32,7 +32,8 @@ class Sharing:
         self._since = [0.0] * len(seconds)
         self._is_slowed = [False] * len(seconds)
         num_places = 1 + (max((place for unit in places for place in unit), default=0) | 1)
-        self._running: list[dict[int, None]] = [{} for _ in range(num_places)]
+        self._running: list[list[int]] = [[] for _ in range(num_places)]
+        self._is_mixed = [False] * (num_places // 2)
 
     @classmethod
     def of(cls, program: Program, of_task: npt.NDArray[np.int64]) -> Sharing | None:
@@ -43,54 +44,74 @@ class Sharing:
         seconds, slowdowns = np.zeros(num_units), np.ones(num_units)
         np.maximum.at(seconds, of_task, np.asarray(program.seconds, dtype=np.float64))
         np.maximum.at(slowdowns, of_task, np.asarray(program.slowdowns, dtype=np.float64))
-        sides: list[dict[int, bool]] = [{} for _ in range(num_units)]
-        for unit, stream in zip(of_task.tolist(), program.streams, strict=True):
-            lane = program.lanes[stream]
-            if lane.device >= 0:
-                sides[unit][lane.device] = lane.communicates or sides[unit].get(lane.device, False)
-        places = [[2 * device + side for device, side in unit.items()] for unit in sides]
-        return cls(seconds.tolist(), slowdowns.tolist(), places)
+        return cls(seconds.tolist(), slowdowns.tolist(), _places(program, of_task.tolist()))
 
     def change(self, begun: list[int], ended: int, now: float, heap: list[tuple[float, int]]) -> None:
         """Units begin, one ends (-1: none): put the ends that are new or that move on the heap.
 
-        What begins is counted before what ends, so that a kernel that follows another does not interrupt the
-        exchange beside them.
+        A kernel that follows another at once does not interrupt the exchange beside them.
         """
-        running = self._running
+        running, places, is_mixed, ends = self._running, self._places, self._is_mixed, self.ends
         for unit in begun:
-            is_slowed = False
-            for place in self._places[unit]:
-                if running[place ^ 1]:
-                    is_slowed = True
-                    if not running[place]:
-                        self._move(running[place ^ 1], True, now, heap)
-                running[place][unit] = None
-            self._since[unit], self._is_slowed[unit] = now, is_slowed
-            self.ends[unit] = now + self._left[unit] * (self._slowdowns[unit] if is_slowed else 1.0)
-            heappush(heap, (self.ends[unit], unit))
+            for place in places[unit]:
+                running[place].append(unit)
         if ended >= 0:
-            self.ends[ended] = -1.0
-            for place in self._places[ended]:
-                del running[place][ended]
-                if running[place ^ 1] and not running[place]:
-                    self._move(running[place ^ 1], False, now, heap)
+            ends[ended] = -1.0
+            for place in places[ended]:
+                running[place].remove(ended)
+                mixed = bool(running[place] and running[place ^ 1])
+                if mixed != is_mixed[place >> 1]:
+                    is_mixed[place >> 1] = mixed
+                    self._move(place, now, heap)
+        for unit in begun:
+            slowed = False
+            for place in places[unit]:
+                if running[place ^ 1]:
+                    slowed = True
+                    if not is_mixed[place >> 1]:
+                        is_mixed[place >> 1] = True
+                        self._move(place, now, heap)
+            end = now + (self._left[unit] * self._slowdowns[unit] if slowed else self._left[unit])
+            ends[unit] = end
+            self._since[unit] = now
+            self._is_slowed[unit] = slowed
+            heappush(heap, (end, unit))
 
-    def _move(
-        self, units: dict[int, None], is_slowed: bool, now: float, heap: list[tuple[float, int]]
-    ) -> None:
-        """Slow units down, or let go those that no other device of theirs slows."""
-        running = self._running
-        for unit in units:
-            was_slowed, places = self._is_slowed[unit], self._places[unit]
-            slows = is_slowed or (len(places) > 1 and any(running[p] and running[p ^ 1] for p in places))
-            if slows == was_slowed:
+    def _move(self, place: int, now: float, heap: list[tuple[float, int]]) -> None:
+        """Change the rates of a device's units, but those that begin at this moment and those that another
+        device of theirs slows in any case."""
+        ends, is_slowed, slowdowns, since = self.ends, self._is_slowed, self._slowdowns, self._since
+        mixed = self._is_mixed[place >> 1]
+        for unit in self._running[place] + self._running[place ^ 1]:
+            if ends[unit] < 0 or is_slowed[unit] == mixed:
                 continue
-            slowdown = self._slowdowns[unit]
-            done = (now - self._since[unit]) / (slowdown if was_slowed else 1.0)
-            self._left[unit] = left = max(self._left[unit] - done, 0.0)
-            self._since[unit], self._is_slowed[unit] = now, slows
-            end = now + left * (slowdown if slows else 1.0)
-            if end != self.ends[unit]:
-                self.ends[unit] = end
+            if mixed:
+                left = self._left[unit] - (now - since[unit])
+                end = now + left * slowdowns[unit]
+            elif len(self._places[unit]) == 1 or not any(self._is_mixed[p >> 1] for p in self._places[unit]):
+                left = self._left[unit] - (now - since[unit]) / slowdowns[unit]
+                end = now + left
+            else:
+                continue
+            self._left[unit], since[unit], is_slowed[unit] = max(left, 0.0), now, mixed
+            if end != ends[unit]:
+                ends[unit] = end = max(end, now)
                 heappush(heap, (end, unit))
+
+
+def _places(program: Program, of_task: list[int]) -> list[tuple[int, ...]]:
+    """Of each unit, its places. An exchange with members on both sides of a device is on that of exchanges."""
+    of_lane = [
+        (2 * lane.device + lane.communicates,) if lane.device >= 0 else () for lane in program.lanes
+    ]
+    places: list[tuple[int, ...]] = [()] * (max(of_task, default=-1) + 1)
+    for unit, stream in zip(of_task, program.streams, strict=True):
+        own, more = places[unit], of_lane[stream]
+        if not own or not more:
+            places[unit] = own or more
+        elif own != more:
+            sides: dict[int, int] = {}
+            for place in (*own, *more):
+                sides[place // 2] = max(place, sides.get(place // 2, 0))
+            places[unit] = tuple(sides.values())
+    return places

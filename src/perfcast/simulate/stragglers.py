@@ -24,7 +24,8 @@ from perfcast.core.step_forecast import StragglerEffect
 from perfcast.core.work import StepWork
 from perfcast.errors import InputError
 from perfcast.simulate.closed_form.passes import PassTime, in_turn
-from perfcast.simulate.closed_form.step import closed_form_step, stage_times
+from perfcast.simulate.closed_form.stages import stage_times
+from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.engine import Floats
 from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts

@@ -4,8 +4,8 @@ Residuals are logarithms of forecast over measured; Cauchy weights, so that runs
 not decide; a source of n runs counts √n times as much as one of a single run; every constant is held near its
 start by a prior. At most ``MOST_ROWS`` runs of a source are looked at, by a fixed hash.
 
-The host's pace comes first, on a grid, since it matters only from some value on: that of all programs and
-with how far each differs. Then Gauss-Newton steps on the logarithms of the others, with slopes that are
+The host's pace comes first, on a grid, since it matters only from some value on: that of all programs, and
+how far each differs. Then Gauss-Newton steps on the logarithms of the others, with slopes that are
 properties of the forecasts alone (no measurement enters them) and so serve for every choice of sources.
 """
 
@@ -109,11 +109,12 @@ class Fitter:
         return self.forecast(self.evidence.runs[row], values)
 
     def _slopes_of(self, row: int, values: Mapping[str, float], moved: Sequence[Parameter]) -> FloatArray:
-        """d log seconds / d log constant of one run at its host's pace and the others' start, shape [k]."""
+        """d log seconds / d log constant of one run near its host's pace, the others at their start; [k]."""
         run = self.evidence.runs[row]
-        key = (row, run.launch_seconds(values))
+        pace = min(_PACES, key=lambda tried: abs(np.log(tried / run.launch_seconds(values))))
+        key = (row, pace)
         if key not in self._slopes:
-            at = self._start() | {n: v for n, v in values.items() if n.startswith(_LAUNCH)}
+            at = self._at_pace(run, pace)
             base = self.forecast(run, at)
             found = np.zeros(len(moved))
             for column, parameter in enumerate(moved):
@@ -150,12 +151,15 @@ class Fitter:
     def _paces_of(self, row: int) -> FloatArray:
         """Logarithm of a run's seconds at every pace of the grid, all else at its start."""
         if row not in self._paces:
-            run, start = self.evidence.runs[row], self._start()
-            factor = start[f"{_LAUNCH}.{run.run.training.framework}"]
-            self._paces[row] = np.log(
-                [self.forecast(run, start | {_LAUNCH: pace / factor}) for pace in _PACES]
-            )
+            run = self.evidence.runs[row]
+            seconds = [self.forecast(run, self._at_pace(run, pace)) for pace in _PACES]
+            self._paces[row] = np.log(seconds)
         return self._paces[row]
+
+    def _at_pace(self, run: Scalable, pace: float) -> dict[str, float]:
+        """All constants at their start but the host's pace of a run's program."""
+        start = self._start()
+        return start | {_LAUNCH: pace / start[f"{_LAUNCH}.{run.run.training.framework}"]}
 
 
 def _moved(parameters: Sequence[Parameter], offsets: FloatArray) -> dict[str, float]:

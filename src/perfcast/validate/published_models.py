@@ -54,8 +54,11 @@ _FAMILIES = (
 )
 
 
-def published_model(line: Line) -> tuple[Transformer, tuple[str, ...]]:
+def published_model(line: Line, vocab_size: int | None = None) -> tuple[Transformer, tuple[str, ...]]:
     """The transformer of a line, and what was assumed of it.
+
+    Args:
+        vocab_size: Where the line has none; by default that of models of the family.
 
     Raises:
         UnreadableError: Experts that no column and no catalog entry describe; sizes that contradict.
@@ -78,8 +81,8 @@ def published_model(line: Line) -> tuple[Transformer, tuple[str, ...]]:
         assumed.append("an MLP of four times the hidden size, without a gate")
     vocab = int(line.number("vocab") or 0)
     if not vocab:
-        vocab = family.vocab_size or 51_200
-        assumed.append(f"a vocabulary of {vocab} words, as models of this family have")
+        vocab = vocab_size or family.vocab_size or 51_200
+        assumed.append(f"a vocabulary of {vocab} words, as such models have")
     model = Transformer(
         num_layers=num_layers,
         hidden_size=hidden,

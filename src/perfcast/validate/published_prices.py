@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ def price_works(
         if id(work) not in split:
             split[id(work)] = _split(work)
         mine, shared = split[id(work)]
-        kernels[case.catalog_device].update(dict.fromkeys(mine))
+        for device in _devices(case):
+            kernels[device].update(dict.fromkeys(mine))
         exchanges[case.run.cluster].update(dict.fromkeys(shared))
     by_device = {name: _price_kernels(list(found), name, cost_model) for name, found in kernels.items()}
     by_cluster = {cluster: _price_exchanges(list(found), cluster) for cluster, found in exchanges.items()}
@@ -90,11 +92,11 @@ def price_works(
             priced.append(None)
             continue
         mine, shared = split[id(work)]
-        seconds, links = by_device[case.catalog_device], by_cluster[case.run.cluster]
+        tables, links = [by_device[d] for d in _devices(case)], by_cluster[case.run.cluster]
         if any(operation not in links for operation in shared):
             priced.append(None)
             continue
-        kernel_seconds = {operation: seconds[operation][0] for operation in mine}
+        kernel_seconds = {o: math.prod(t[o][0] for t in tables) ** (1 / len(tables)) for o in mine}
         priced.append(
             PricedRun(
                 work,
@@ -103,10 +105,16 @@ def price_works(
                 case.run.run.training,
                 kernel_seconds,
                 {operation: links[operation] for operation in shared},
-                _provenance(mine, seconds),
+                _provenance(mine, tables[0]),
             )
         )
     return priced
+
+
+def _devices(case: PublishedCase) -> list[str]:
+    """Between which devices of the catalog a case's lie; mostly one."""
+    slower = case.run.slower_device if case.run is not None else None
+    return [name for name in (case.catalog_device, slower) if name is not None]
 
 
 def _split(work: StepWork) -> tuple[list[Operation], list[Operation]]:

@@ -36,11 +36,13 @@ class PublishedRun:
     Attributes:
         run: Model, plan, training and sequence length.
         trains_adapters: Whether the model's own weights are frozen (LoRA).
+        slower_device: Where the devices lie between the line's and another of the catalog: that one.
     """
 
     run: Run
     cluster: Cluster
     trains_adapters: bool = False
+    slower_device: str | None = None
 
 
 def read_published_run(cells: Mapping[str, Any], device: str) -> PublishedRun:
@@ -60,13 +62,24 @@ def read_published_run(cells: Mapping[str, Any], device: str) -> PublishedRun:
     cluster, assumed = published_cluster(line, device)
     if cluster.num_devices < run.plan.world_size:
         raise UnreadableError("impossible value")
+    slower = _slower_device(line, device)
+    if slower is not None:
+        assumed = (*assumed, f"devices between {device} and {slower}: kernels at the geometric mean of both")
     run = replace(run, assumptions=(*run.assumptions, *assumed))
-    return PublishedRun(run=run, cluster=cluster, trains_adapters=is_lora(line))
+    return PublishedRun(run=run, cluster=cluster, trains_adapters=is_lora(line), slower_device=slower)
+
+
+def _slower_device(line: Line, device: str) -> str | None:
+    """H100s with 96 GB of HBM2e have a lower power limit; their peak lies between those of SXM and NVL
+    (Liang et al.: TorchTitan, arXiv:2410.06511)."""
+    words = f"{line.text('gpu')} {line.text('gpu_mem_gb')}".lower()
+    is_limited = re.search(r"\b9[56]\s*(?:gb|gib)?\b|hbm2e", words) is not None
+    return "h100-nvl" if device == "h100-sxm" and is_limited else None
 
 
 def _read_run(line: Line) -> Run:
     setup = setup_of(line)
-    model, assumed = published_model(line)
+    model, assumed = published_model(line, setup.vocab_size)
     model = replace(model, has_dropout=setup.has_dropout, has_attention_dropout=setup.has_dropout)
     plan = _plan(line, setup, model)
     vocabulary = padded(model.vocab_size, setup.vocabulary_multiple * plan.tensor_parallel)

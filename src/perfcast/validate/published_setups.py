@@ -25,6 +25,7 @@ class Setup:
         overlaps_tensor, overlaps_gradients, overlaps_weights: Of ``core.plan.Plan``.
         has_dropout: Whether training drops.
         vocabulary_multiple: What the vocabulary is padded to a multiple of, times the tensor parallelism.
+        vocab_size: Where the line does not say; None: that of models of the family.
         order: Of the axes of ranks.
         interleaves: Whether a pipeline's chunks are single layers where the line does not say.
         flash_version: Of ``core.training.Training``, where the line does not say.
@@ -42,6 +43,7 @@ class Setup:
     overlaps_weights: bool = True
     has_dropout: bool = False
     vocabulary_multiple: int = 1
+    vocab_size: int | None = None
     order: str = "tp-cp-dp-pp"
     flash_version: int | None = None
     interleaves: bool = False
@@ -104,6 +106,7 @@ SETUPS = {
         overlaps_weights=False,
         has_dropout=True,
         vocabulary_multiple=128,
+        vocab_size=50_257,
         assumptions=(
             "Megatron-DeepSpeed: unfused attention with a fused softmax, dropout, no gradient buckets "
             "(use_gradient_bucket false in the source's configurations), GPT-2's vocabulary",

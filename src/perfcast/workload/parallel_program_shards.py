@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -72,7 +73,8 @@ def shardings_of(module: nn.Module) -> tuple[Sharding, ...]:
             continue
         mesh = parameter.device_mesh
         if id(mesh) not in tables:
-            tables[id(mesh)] = (tuple(mesh.shape), tuple(mesh.mesh.flatten().tolist()))
+            with unset_fake_temporarily():  # a mesh's ranks are real numbers
+                tables[id(mesh)] = (tuple(mesh.shape), tuple(mesh.mesh.flatten().tolist()))
         splits = tuple(
             (placement.dim, isinstance(placement, _StridedShard))
             if isinstance(placement, Shard | _StridedShard)
@@ -89,7 +91,7 @@ def part_shape(sharding: Sharding, rank: int) -> tuple[int, ...]:
     An axis of n ranks gives ceil(size / n) of a dim to each as long as there is some left.
     """
     place = sharding.ranks.index(rank) if rank in sharding.ranks else 0
-    coordinates = []
+    coordinates: list[int] = []
     for size in reversed(sharding.mesh_shape):
         place, coordinate = divmod(place, size)
         coordinates.insert(0, coordinate)
@@ -113,8 +115,9 @@ class _Parts(nn.Module):
 class PartsOptimizer:
     """An optimizer that works element by element, on this rank's parts.
 
-    Distributed tensors would give the same operations on the same parts, as long as a gradient is placed like
-    its parameter; where one is not, exchanges come in between, and the module's own optimizer is run.
+    Distributed tensors on one mesh would give the same operations on the same parts, as long as each gradient
+    is placed like its parameter. Where one is not, exchanges come in between; plain and distributed parameters
+    together may be an error. Then the optimizer is run on the parameters themselves.
     """
 
     def __init__(self, choice: OptimizerChoice, module: nn.Module) -> None:
@@ -131,7 +134,8 @@ class PartsOptimizer:
 
     def step(self) -> None:
         """One step."""
-        if self._own is None and all(_is_placed_like(p.grad, p) for p in self._parameters):
+        mesh = getattr(self._parameters[0], "device_mesh", None)
+        if self._own is None and all(_is_placed_alike(p, mesh) for p in self._parameters):
             self._step_on_parts()
             return
         self._own = self._own or build_optimizer(self._choice, self._module)
@@ -157,13 +161,13 @@ def _part(tensor: Tensor) -> Tensor:
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
-def _is_placed_like(gradient: Tensor | None, parameter: Tensor) -> bool:
-    if gradient is None:
-        return True
-    if not isinstance(parameter, DTensor):
-        return not isinstance(gradient, DTensor)
-    return (
+def _is_placed_alike(parameter: nn.Parameter, mesh: Any) -> bool:
+    """Whether a distributed parameter lies on a mesh, as its gradient does."""
+    if not isinstance(parameter, DTensor) or parameter.device_mesh != mesh:
+        return False
+    gradient = parameter.grad
+    return gradient is None or (
         isinstance(gradient, DTensor)
         and gradient.placements == parameter.placements
-        and gradient.device_mesh == parameter.device_mesh
+        and gradient.device_mesh == mesh
     )

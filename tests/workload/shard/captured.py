@@ -27,10 +27,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "bert": _SIZES | {"model_type": "bert", "architectures": ["BertForMaskedLM"]},
     "opt": _SIZES | {
-        "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 160, "word_embed_proj_dim": HIDDEN,
+        "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 160,
+        "word_embed_proj_dim": HIDDEN,
     },
     "vit": _SIZES | {
-        "model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 32, "patch_size": 8,
+        "model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 32,
+        "patch_size": 8,
     },
     "gptj": {
         "model_type": "gptj", "architectures": ["GPTJForCausalLM"], "n_embd": HIDDEN, "n_head": 8,

@@ -67,10 +67,9 @@ def test_what_is_outside_of_blocks_or_routes_stays_whole(name: str, whole: float
 def test_exchanges_are_those_of_megatron(name: str) -> None:
     """Two sums a layer and pass, one behind the embedding, one of the head's input; three numbers a row."""
     work = shard_graph(captured(name), Plan(tensor_parallel=2))
-    rows = BATCH * (SEQUENCE if name == "gpt2" else SEQUENCE)
     assert exchanges_of(work) == {
         ("all_reduce", ACTIVATION_BYTES): 4 * LAYERS + 2,
-        ("all_reduce", 4 * rows): 3,
+        ("all_reduce", 4 * TOKENS): 3,
     }
 
 
@@ -145,7 +144,7 @@ def test_blocking_exchanges_hold_up_the_next_kernel_and_others_their_reader_alon
 
 
 def test_an_overlapped_exchange_goes_before_the_product_of_the_weight() -> None:
-    """nn.Linear's backward computes the weight's gradient first; the exchange would have nothing beside it."""
+    """A backward that makes the weight's gradient first would leave the exchange nothing to run beside."""
     backward = shard_graph(captured("opt"), Plan(tensor_parallel=2, overlaps_tensor=True)).layers[1].backward
     at = next(at for at, call in enumerate(backward) if call.is_collective)
     assert not backward[at - 1].is_weight_gradient
@@ -156,16 +155,14 @@ def test_an_overlapped_exchange_goes_before_the_product_of_the_weight() -> None:
 
 
 def test_heads_that_do_not_divide_are_an_error_with_the_numbers() -> None:
-    with pytest.raises(
-        PlanError, match=r"tp=3 does not divide .*c_attn \(m=64, n=192, k=64\)|tp=3 does not divide"
-    ):
+    with pytest.raises(PlanError, match=r"tp=3 does not divide 8: dim 1 of .* of transformer\.h\.0\.attn"):
         shard_graph(captured("gpt2"), Plan(tensor_parallel=3))
     with pytest.raises(PlanError, match=r"tp=8 does not divide 4: dim 1 of \[2, 4, 32, 8\]"):
         shard_graph(captured("llama"), Plan(tensor_parallel=8))
 
 
 def test_convolutions_are_not_cut_and_the_message_says_what_can_be() -> None:
-    with pytest.raises(PlanError, match="tp=2: no product of a block with a weight can be cut.*dp, and pp"):
+    with pytest.raises(PlanError, match=r"tp=2: no product of a block with a weight can be cut.*dp, and pp"):
         shard_graph(captured("resnet"), Plan(tensor_parallel=2))
 
 

@@ -1,4 +1,4 @@
-"""A training step by formula: what ``simulate.training`` plays, without events.
+"""A step by formula: what ``simulate.training`` plays, without events.
 
 Passes are added up beside their gathers and exchanges, the schedule's makespan is a formula of the passes of
 each stage, and what of the last exchanges no backward hides stands behind it, with the optimizer.
@@ -6,44 +6,19 @@ each stage, and what of the last exchanges no backward hides stands behind it, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import add
 
 from perfcast.core.operation import Operation
 from perfcast.core.step_forecast import StepTime
 from perfcast.core.work import StepWork
 from perfcast.simulate.closed_form.makespan import StageSeconds, forward_makespan, makespan
-from perfcast.simulate.closed_form.passes import Passes, PassTime
+from perfcast.simulate.closed_form.passes import PassTime
+from perfcast.simulate.closed_form.stages import StageTime, stage_times
 from perfcast.simulate.combine import slower
 from perfcast.simulate.part_times import PartTimes, time_parts
-from perfcast.simulate.pipeline.units import Wants
-from perfcast.simulate.schedule import Pass
 from perfcast.simulate.training import is_forward_only, rank_times
-
-
-@dataclass(frozen=True, slots=True)
-class StageTime:
-    """What a stage does in a step.
-
-    Attributes:
-        forwards, backwards, weights: Steady passes of each chunk.
-        joined: A forward and a backward side by side, where the schedule joins them.
-        extra_first_seconds, extra_last_seconds: By what its first forward and its last gradients are longer.
-        left_seconds: Of exchanges after its last backward.
-    """
-
-    forwards: tuple[PassTime, ...]
-    backwards: tuple[PassTime, ...]
-    weights: tuple[PassTime, ...]
-    joined: PassTime | None
-    extra_first_seconds: float
-    extra_last_seconds: float
-    left_seconds: float
-
-    def passes(self) -> tuple[PassTime, ...]:
-        """Those of one micro-batch that are not joined."""
-        return self.forwards + self.backwards + self.weights
 
 
 def closed_form_step(
@@ -54,44 +29,30 @@ def closed_form_step(
     slowdown: tuple[float, float] = (1.0, 1.0),
     rank_slowdowns: Sequence[float] | None = None,
 ) -> StepTime:
-    """Time of a training step by formula; arguments as of ``simulate_step``.
+    """Time of a step by formula; arguments as of ``simulate_step``.
 
     Raises:
         PlanError: An operation without a price, or numbers for which the schedule does not exist.
     """
     times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
     factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
-    stages = stage_times(work, times, factors)
-    pipeline, waited = _makespan(work, times, stages)
-    hosts = [_of_all(work, stage, lambda one: one.host_seconds) for stage in stages]
-    ends, done = _ends(work, times, stages, pipeline, hosts)
-    if len(stages) > 1 and any(c.is_collective for s in work.stages for c in s.optimizer):
-        done = [max(done)] * len(stages)
-    optimizers = [slower(t, f) for t, f in zip(times.optimizers, factors, strict=True)]
-    tail = [max(o.seconds, o.host_seconds) for o in optimizers]
-    step = max(d + t for d, t in zip(done, tail, strict=True))
+    pipeline = _Pipeline(work, times, stage_times(work, times, factors))
+    done = pipeline.done_seconds()
+    optimizers = [slower(time, factor) for time, factor in zip(times.optimizers, factors, strict=True)]
+    tails = [max(time.seconds, time.host_seconds) for time in optimizers]
+    step = max(end + tail for end, tail in zip(done, tails, strict=True))
     causes = []
-    for s, stage in enumerate(stages):
-        found = _own_causes(work, stage)
-        for cause, value in optimizers[s].seconds_by_cause.items():
+    for stage, optimizer in enumerate(optimizers):
+        found = pipeline.stages[stage].seconds_by_cause()
+        for cause, value in optimizer.seconds_by_cause.items():
             found[cause] = found.get(cause, 0.0) + value
-        own = sum(found.values())
-        late = max(hosts[s] + optimizers[s].host_seconds - own, 0.0)
-        for cause, seconds_ in (
-            ("data", max(ends[s] - own, 0.0) if len(stages) == 1 else exposed[s]),
-            ("host", late),
-            ("pipeline", waited),
-        ):
-            _add(found, cause, seconds_, step)
+        late = pipeline.hosts[stage] + optimizer.host_seconds - sum(found.values())
+        _add(found, "data", pipeline.exposed_seconds(stage), step)
+        _add(found, "host", late, step)
+        _add(found, "pipeline", pipeline.waited_seconds, step)
         _add(found, "bubble", step, step)
         causes.append(found)
     return StepTime(step, rank_times(work, causes))
-
-
-def stage_times(work: StepWork, times: PartTimes, slowdowns: Sequence[float]) -> list[StageTime]:
-    """Passes of all stages; ``slowdowns`` say by what the compute of each takes longer."""
-    passes = Passes(work, times, slowdowns)
-    return [_stage(passes, times, stage) for stage in range(len(work.stages))]
 
 
 def _add(found: dict[str, float], cause: str, seconds: float, whole: float) -> None:
@@ -101,111 +62,118 @@ def _add(found: dict[str, float], cause: str, seconds: float, whole: float) -> N
         found[cause] = found.get(cause, 0.0) + room
 
 
-def _chunks(work: StepWork) -> range:
-    return range(2 if work.plan.schedule == "dualpipe" else work.plan.virtual_stages_per_rank)
+class _Pipeline:
+    """Ends of the stages of a step.
 
-
-def _stage(passes: Passes, times: PartTimes, stage: int) -> StageTime:
-    """Steady passes of a stage, and what the first and last ones add."""
-    work = passes.work
-    splits = work.plan.schedule in ("zero_bubble", "dualpipe")
-    backward = Pass.INPUT_GRADIENT if splits else Pass.BACKWARD
-    last = Pass.WEIGHT_GRADIENT if splits else Pass.BACKWARD
-    steady = Wants(
-        times.has_gathers and work.gathers_each_micro_batch,
-        times.has_exchanges and work.exchanges_each_micro_batch,
-    )
-    first, final = Wants(times.has_gathers, steady.exchanges), Wants(steady.gathers, times.has_exchanges)
-    chunks = _chunks(work)
-    left = passes.of(stage, 0, (last,), steady).left_seconds
-    forwards = tuple(passes.of(stage, c, (Pass.FORWARD,), steady, left) for c in chunks)
-    backwards = tuple(passes.of(stage, c, (backward,), steady) for c in chunks)
-    weights = tuple(passes.of(stage, c, (last,), steady) for c in chunks) if splits else ()
-    joined = None
-    if work.plan.schedule == "dualpipe":
-        joined = passes.of(stage, 0, (Pass.FORWARD, Pass.BACKWARD), steady)
-    extra = passes.of(stage, 0, (Pass.FORWARD,), first).seconds - forwards[0].seconds
-    queue, between = (
-        0.0,
-        (work.plan.pipeline_parallel - 1) * sum(p.seconds for p in (forwards[0], backwards[0])),
-    )
-    for chunk in reversed(chunks):
-        ending = passes.of(stage, chunk, (last,), final, max(queue - between, 0.0))
-        queue = ending.left_seconds
-        usual = weights[chunk] if splits else backwards[chunk]
-        extra_last = ending.seconds - usual.seconds
-    return StageTime(forwards, backwards, weights, joined, extra, extra_last, queue)
-
-
-def _makespan(work: StepWork, times: PartTimes, stages: Sequence[StageTime]) -> tuple[float, float]:
-    """Of the pipeline, and how much of it is waiting for messages."""
-    plan, num_stages = work.plan, len(stages)
-    message = times.boundary_seconds if num_stages > 1 else 0.0
-    chunks = range(plan.virtual_stages_per_rank)
-    blocked = 0.0 if work.overlaps_boundary else message
-    last = num_stages * plan.virtual_stages_per_rank - 1
-
-    def column(rows: Sequence[tuple[PassTime, ...]]) -> list[float]:
-        return [rows[s][c].seconds for c in chunks for s in range(num_stages)]
-
-    forward, backward = column([s.forwards for s in stages]), column([s.backwards for s in stages])
-    weight = column([s.weights for s in stages]) if stages[0].weights else []
-    joined = [s.joined.seconds for s in stages if s.joined is not None]
-
-    def total(wait: float, block: float) -> float:
-        sent = [f + block * (part < last) for part, f in enumerate(forward)]
-        back = [b + block * (part > 0) for part, b in enumerate(backward)]
-        pairs = [x + 2 * block for x in joined]
-        parts = StageSeconds(sent, back, weight, pairs, wait)
-        if is_forward_only(work):
-            return forward_makespan(parts, plan.num_micro_batches, plan.virtual_stages_per_rank)
-        return makespan(plan.schedule, parts, plan.num_micro_batches, plan.virtual_stages_per_rank)
-
-    entries = [s.forwards[0].entry_seconds + s.backwards[0].entry_seconds for s in stages]
-    whole = total(message - blocked, blocked)
-    waited = whole - total(0.0, 0.0) if message else 0.0
-    return whole - sum(entries) + max(entries), waited
-
-
-def _drain(work: StepWork, times: PartTimes, stages: Sequence[StageTime], stage: int) -> float:
-    """How long before the pipeline's end a stage has run its last pass.
-
-    Where gradients of weights are put off, stages fill that time with them.
+    Attributes:
+        hosts: Of each stage, for how long its host issues passes.
+        waited_seconds: What the pipeline takes longer for its messages.
     """
-    if is_forward_only(work):
-        return sum(s.forwards[-1].seconds + times.boundary_seconds for s in stages[stage + 1 :])
-    if stages[0].weights:
-        return 0.0
-    return sum(s.backwards[0].seconds + times.boundary_seconds for s in stages[:stage])
 
+    def __init__(self, work: StepWork, times: PartTimes, stages: Sequence[StageTime]) -> None:
+        self.stages = stages
+        self._work, self._times = work, times
+        self._message = times.boundary_seconds if len(stages) > 1 else 0.0
+        blocked = 0.0 if work.overlaps_boundary else self._message
+        self._seconds = self._makespan(self._message - blocked, blocked)
+        self.waited_seconds = self._seconds - self._makespan(0.0, 0.0) if self._message else 0.0
+        self.hosts = [stage.total(lambda one: one.host_seconds) for stage in stages]
+        self._drains = self._drain_seconds()
+        self._first_delay = self._delay_seconds()
 
-def _extra(stages: Sequence[StageTime], stage: int) -> float:
-    """By what longer first and last passes put off a stage's end, those of the stages behind it too."""
-    behind = stages[stage:] if not stages[stage].weights else stages[stage : stage + 1]
-    return stages[stage].extra_first_seconds + sum(s.extra_last_seconds for s in behind)
+    def done_seconds(self) -> list[float]:
+        """Of each stage, until its exchanges are over; with a barrier, those of all."""
+        done = [self._end(stage) + self.stages[stage].left_seconds for stage in range(len(self.stages))]
+        if self._work.exchanges_each_micro_batch:
+            done = [max(end, self._exchanged(stage)) for stage, end in enumerate(done)]
+        if len(done) > 1 and any(call.is_collective for s in self._work.stages for call in s.optimizer):
+            return [max(done)] * len(done)
+        return done
 
+    def exposed_seconds(self, stage: int) -> float:
+        """Of a stage's gathers and exchanges beside the steady passes."""
+        own = self.stages[stage]
+        exposed = own.last_seconds + own.left_seconds + (max(self._first_delay, 0.0) if stage == 0 else 0.0)
+        if self._work.exchanges_each_micro_batch:
+            return max(exposed, self._exchanged(stage) - self._end(stage))
+        return exposed
 
-def _num_joined(work: StepWork, stage: StageTime) -> int:
-    """Forwards that a stage in the middle joins to backwards (``makespan``)."""
-    plan = work.plan
-    return 0 if stage.joined is None else max(plan.num_micro_batches - plan.pipeline_parallel - 1, 0)
+    def _end(self, stage: int) -> float:
+        """Until a stage's last pass is over.
 
+        The pipeline's end less the way from this stage's last pass to it; later by longer first and last
+        passes on the way. A host that cannot keep up ends no earlier, wherever it stands.
+        """
+        behind = self.stages[stage:] if not self.stages[stage].weights else self.stages[stage : stage + 1]
+        latest: float = max(map(add, self.hosts, self._drains))
+        end = max(self._seconds, latest) - self._drains[stage]
+        busy = self.stages[stage].total(lambda one: one.seconds)
+        return max(end, busy) + self._first_delay + sum(one.last_seconds for one in behind)
 
-def _of_all(work: StepWork, stage: StageTime, value: Callable[[PassTime], float]) -> float:
-    """A value of all passes of a stage; of 'dualpipe' half the micro-batches pass each chunk."""
-    joined = _num_joined(work, stage)
-    each = (work.plan.num_micro_batches - joined) * (1.0 if stage.joined is None else 0.5)
-    total = each * sum(value(one) for one in stage.passes())
-    return total if stage.joined is None else total + joined * value(stage.joined)
+    def _delay_seconds(self) -> float:
+        """By what gathers that happen once hold up the first micro-batch.
 
+        They run from the start of the step, and so while a stage waits for it.
+        """
+        fill, delays = 0.0, []
+        for stage in self.stages:
+            delays.append(stage.first_seconds - fill)
+            fill += stage.forwards[0].seconds + self._message
+        return max(delays)
 
-def _own_causes(work: StepWork, stage: StageTime) -> dict[str, float]:
-    """What a stage's passes take, all micro-batches together."""
-    names = {
-        cause for one in (*stage.passes(), stage.joined) if one is not None for cause in one.seconds_by_cause
-    }
-    return {name: _of_all(work, stage, partial(_of_cause, name)) for name in sorted(names)}
+    def _drain_seconds(self) -> list[float]:
+        """How long before the pipeline's end each stage has run its last pass.
 
+        Where gradients of weights are put off, stages fill that time with them.
+        """
+        if is_forward_only(self._work):
+            behind = [stage.forwards[-1].seconds + self._message for stage in self.stages[:0:-1]]
+            return list(accumulate(behind, initial=0.0))[::-1]
+        if self.stages[0].weights:
+            return [0.0] * len(self.stages)
+        before = [stage.backwards[0].seconds + self._message for stage in self.stages[:-1]]
+        return list(accumulate(before, initial=0.0))
 
-def _of_cause(name: str, one: PassTime) -> float:
-    return one.seconds_by_cause.get(name, 0.0)
+    def _exchanged(self, stage: int) -> float:
+        """Until all exchanges of a stage are over, where every micro-batch has its own and they never pause.
+
+        The first follows the first backward; compute beside them (a, b: slowdowns) takes a times as long and
+        keeps 1 - 1 / b of that from them.
+        """
+        own, factors, count = self.stages[stage], self._times.slowdown, self._work.plan.num_micro_batches
+        before = [one.forwards[c] for c in range(len(own.forwards)) for one in self.stages]
+        before += [one.backwards[-1] for one in self.stages[stage + 1 :]]
+        begun = 0.0
+        if len(self.stages) > 1:
+            begun = sum(one.seconds - one.entry_seconds for one in before) + self._message * (len(before) - 1)
+        if self._work.plan.schedule == "gpipe":
+            begun += (count - 1) * max(one.forwards[0].seconds for one in self.stages)
+        beside = own.total(lambda one: one.seconds) * (count - 1) / count
+        slowed = factors[0] * (1 - 1 / factors[1]) * beside
+        return begun + own.total(lambda one: one.exchange_seconds) + slowed
+
+    def _makespan(self, wait: float, block: float) -> float:
+        """Of all passes, with messages that are waited for and messages that block the sender.
+
+        Of the wait for a stage's first gather, only the slowest stage's is on the way: the others have it
+        behind them when a micro-batch arrives.
+        """
+        plan, stages = self._work.plan, self.stages
+        chunks = range(plan.virtual_stages_per_rank)
+        last = len(stages) * len(chunks) - 1
+
+        def column(rows: Sequence[tuple[PassTime, ...]]) -> list[float]:
+            return [row[chunk].seconds for chunk in chunks for row in rows]
+
+        parts = StageSeconds(
+            [f + block * (n < last) for n, f in enumerate(column([s.forwards for s in stages]))],
+            [b + block * (n > 0) for n, b in enumerate(column([s.backwards for s in stages]))],
+            column([s.weights for s in stages]) if stages[0].weights else (),
+            [s.joined.seconds + 2 * block for s in stages if s.joined is not None],
+            wait,
+        )
+        if is_forward_only(self._work):
+            return forward_makespan(parts, plan.num_micro_batches, len(chunks))
+        entries = [s.forwards[0].entry_seconds + s.backwards[0].entry_seconds for s in stages]
+        whole = makespan(plan.schedule, parts, plan.num_micro_batches, len(chunks))
+        return whole - sum(entries) + max(entries)

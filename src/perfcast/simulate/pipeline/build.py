@@ -321,7 +321,7 @@ class _Row:
 
 
 def gathers_ahead(work: StepWork, num_units: int) -> int:
-    """Units ahead of the one that runs whose weights are gathered: all, if they are then kept for the step."""
+    """Units ahead of the one that runs whose weights are gathered: all, if the step then keeps them."""
     if not work.gathers_each_micro_batch:
         return num_units
     return work.plan.num_prefetched if work.overlaps_gather else 0

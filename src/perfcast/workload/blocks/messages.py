@@ -1,8 +1,8 @@
 """What the host does around the messages of a pipeline.
 
-DeepSpeed's engine runs a list of instructions for every micro-batch (runtime/pipe/engine.py: load, send, receive,
-forward, backward) and nanotron's sends each tensor's shape and type before it (parallel/pipeline_parallel/
-p2p.py: two small messages that the host reads); Megatron-LM posts sends and receives of a known shape. That is
+DeepSpeed's engine runs a list of instructions for every micro-batch (runtime/pipe/engine.py: load, send,
+receive, forward, backward), and nanotron's sends each tensor's shape and type before it, which the receiving
+host reads (parallel/pipeline_parallel/p2p.py); Megatron-LM posts sends and receives of a known shape. That is
 work of the host alone: nothing on the device takes time.
 """
 

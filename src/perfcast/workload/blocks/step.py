@@ -34,6 +34,7 @@ from perfcast.workload.blocks.data_parallel import (
 from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
 from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import Local, local_part, weight_type
+from perfcast.workload.blocks.messages import with_messages
 from perfcast.workload.blocks.offload import incoming_weights, with_activations_away
 from perfcast.workload.blocks.optimizer import (
     gathers_after_step,
@@ -41,7 +42,6 @@ from perfcast.workload.blocks.optimizer import (
     shared_embedding,
     shared_norms,
 )
-from perfcast.workload.blocks.messages import with_messages
 from perfcast.workload.blocks.routing import routing_assumptions
 from perfcast.workload.blocks.stages import LayerSort, Part, split_model
 

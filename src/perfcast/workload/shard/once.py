@@ -10,7 +10,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.graph import Phase
 from perfcast.core.operation import Operation
 from perfcast.core.placement import group_of
-from perfcast.core.tensor import Category, TensorType
+from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import PlanError
 from perfcast.workload.shard.layout import Whole
@@ -114,7 +114,7 @@ def _update(whole: Whole, num_elements: int) -> list[Call]:
     nodes = [node for node in graph.nodes if node.phase is Phase.OPTIMIZER]
     if not nodes:
         return []
-    num_bytes = sum(s.num_bytes for s in graph.storages if s.category == Category.PARAMETER)
+    num_bytes = sum(graph.storages[weight.storage].num_bytes for weight in distinct(whole.weights))
     total = num_bytes * 8 // whole.dtype.bytes_of(8)
     mine = num_elements if plan.zero_stage == 0 else -(-num_elements // plan.shard_size)
     calls = _norm(whole, mine) if whole.reduction.clips else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.tensor import Category, TensorType
 from perfcast.workload.shard.parts import Parts
@@ -18,7 +19,7 @@ class Weight:
 
     Attributes:
         storage: Of the parameter; parts that share it name the same.
-        type: What a rank holds, in the shape of the parameter.
+        type: What a rank holds, as a flat tensor.
         ready: The node that makes its gradient of this part ready; None in a forward alone, or for one that
             is not trained.
     """
@@ -50,12 +51,18 @@ def find_weights(cutting: Cutting, parts: Parts) -> tuple[Weight, ...]:
                 views.setdefault(owner, tensor)
             users.setdefault((owner, parts.of_node[index]), set()).add(node.module)
     ready = _ready_nodes(graph, parts)
-    return tuple(
-        Weight(
-            storage, part, cutting.local(views[storage]), _ready(graph, ready, views[storage], part, modules)
-        )
-        for (storage, part), modules in users.items()
-    )
+    found = []
+    for (storage, part), modules in users.items():
+        dtype = graph.tensors[views[storage]].type.dtype
+        local = TensorType((_count(cutting.local_bytes(storage), dtype),), dtype, (1,))
+        size = _count(graph.storages[storage].num_bytes, dtype)
+        found.append(Weight(storage, part, local, _ready(graph, ready, size, part, modules)))
+    return tuple(found)
+
+
+def _count(num_bytes: int, dtype: DType) -> int:
+    """Elements."""
+    return num_bytes * 8 // dtype.bytes_of(8)
 
 
 Made = dict[tuple[int, str, int], list[tuple[int, int]]]
@@ -73,9 +80,8 @@ def _ready_nodes(graph: Graph, parts: Parts) -> Made:
     return made
 
 
-def _ready(graph: Graph, made: Made, view: int, part: int, modules: Sequence[str] | set[str]) -> int | None:
+def _ready(graph: Graph, made: Made, size: int, part: int, modules: set[str]) -> int | None:
     """The last node of these modules that makes as many elements: a gradient, or part of a shared one."""
-    size = graph.tensors[view].type.num_elements
     found = [entry for module in modules for entry in made.get((part, module, size), ())]
     final = [index for index, storage in found if graph.storages[storage].category == Category.GRADIENT]
     return max(final or [index for index, _ in found], default=None)

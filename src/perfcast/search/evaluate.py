@@ -1,0 +1,186 @@
+"""Step time and memory of many plans at once, equal to the closed form of each.
+
+Every different operation of all plans is priced once, every different layer is played once; what remains is
+array arithmetic over plans (``pass_columns``, ``step_columns``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.core.hardware import Device
+from perfcast.core.plan import OFFLOAD, SCHEDULES
+from perfcast.core.plan_table import PlanTable
+from perfcast.core.step_forecast import CAUSES
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.cost.model import CostModel
+from perfcast.errors import PlanError
+from perfcast.memory.footprint.columns import footprint_columns
+from perfcast.prediction.plan_prices import price_step
+from perfcast.prediction.step_constants import StepConstants, load_step_constants
+from perfcast.search.different import different_rows
+from perfcast.search.layer_calls import Setting
+from perfcast.search.part_costs import Array, Index, PartCosts, collect_calls, cost_parts
+from perfcast.search.pass_columns import Passes, Structure
+from perfcast.search.step_columns import Group, StepColumns, time_steps
+from perfcast.workload.blocks.flops import flops_per_sequence
+from perfcast.workload.blocks.habits import kernel_habits
+
+#: Plans × stages of one piece of array arithmetic, small enough for a processor's cache.
+_PIECE = 2**15
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Of n plans of one model on one cluster; columns have shape [n].
+
+    Attributes:
+        seconds_by_cause: Mean over all ranks, by ``CAUSES``; they add up to the step.
+        peak_bytes: Allocated on the worst rank; ``device_bytes`` with what the allocator and driver hold.
+        num_tokens: Of a step.
+        num_operations: Different ones that were priced.
+    """
+
+    plans: PlanTable
+    step_seconds: Array
+    seconds_by_cause: dict[str, Array]
+    peak_bytes: Array
+    device_bytes: Array
+    fits: NDArray[np.bool_]
+    tokens_per_second: Array
+    mfu: Array
+    num_tokens: int
+    num_operations: int
+
+    def __len__(self) -> int:
+        return len(self.step_seconds)
+
+
+def evaluate_plans(
+    model: Transformer,
+    cluster: Cluster,
+    plans: PlanTable,
+    training: Training,
+    sequence_length: int,
+    *,
+    device: Device,
+    cost_model: CostModel,
+    constants: StepConstants | None = None,
+    max_memory_fraction: float = 1.0,
+) -> Evaluation:
+    """Time and memory of every plan of a table.
+
+    Args:
+        constants: Of the step as a whole; the shipped ones by default.
+        max_memory_fraction: Of the device's memory that a plan may take.
+
+    Raises:
+        PlanError: Plans that do not take the whole cluster, or cannot cut the model.
+    """
+    world = plans.ranks_per_stage * plans.pipeline_parallel
+    if (world != cluster.num_devices).any():
+        wrong = int(world[world != cluster.num_devices][0])
+        raise PlanError(f"a plan for {wrong} devices, but {cluster.name} has {cluster.num_devices}")
+    memory = footprint_columns(model, plans, training, sequence_length, device=device)
+    steps, num_operations = evaluate_steps(
+        Setting(model, training, sequence_length), cluster, plans, device, cost_model,
+        constants or load_step_constants(),
+    )  # fmt: skip
+    batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
+    peak = device.peak_flops_per_second(DTYPES_BY_LABEL[training.dtype], matrix_units=True)
+    flops = batch * flops_per_sequence(model, sequence_length)
+    return Evaluation(
+        plans, steps.step_seconds, dict(zip(CAUSES, steps.seconds_by_cause, strict=True)),
+        memory.peak_bytes, memory.device_bytes, memory.device_bytes <= max_memory_fraction * device.memory_bytes,
+        batch * sequence_length / steps.step_seconds,
+        flops / (steps.step_seconds * peak * cluster.num_devices),
+        int(batch[0]) * sequence_length, num_operations,
+    )  # fmt: skip
+
+
+def evaluate_steps(
+    setting: Setting,
+    cluster: Cluster,
+    plans: PlanTable,
+    device: Device,
+    cost_model: CostModel,
+    constants: StepConstants,
+) -> tuple[StepColumns, int]:
+    """Step times alone, and how many different operations were priced."""
+    from perfcast.cost.collective.constants import load_constants
+
+    figures = load_constants()
+    slowdown = (figures.compute_slowdown, figures.communication_slowdown)
+    framework = setting.training.framework
+    calls = collect_calls(setting, plans)
+    seconds = price_step(calls.operations(), device, cluster, cost_model, setting.training).seconds
+    costs = cost_parts(
+        calls, plans, seconds, launch_seconds=constants.launch_seconds[framework], slowdown=slowdown
+    )
+    step, causes = np.zeros(len(plans)), np.zeros((len(CAUSES), len(plans)))
+    for rows, group, structure in _groups(setting, plans, costs, slowdown):
+        found = _time_rows(costs, plans, rows, group, structure)
+        step[rows], causes[:, rows] = found.step_seconds, found.seconds_by_cause
+    fixed = constants.fixed_seconds.get(framework, 0.0)
+    causes[CAUSES.index("other")] += fixed
+    return StepColumns(step + fixed, causes), costs.num_operations
+
+
+def _groups(
+    setting: Setting, plans: PlanTable, costs: PartCosts, slowdown: tuple[float, float]
+) -> Iterator[tuple[Index, Group, Structure]]:
+    """Plans that differ in numbers only, in pieces, with what they have in common."""
+    habits = kernel_habits(setting.training.framework)
+    sides = costs.has_sides.transpose(2, 0, 1).reshape(costs.has_sides.shape[2], -1)
+    pattern = different_rows(list(sides.T))[1][costs.side_place]
+    at_host = plans.offload == OFFLOAD.index("parameters")
+    together = costs.optimizer_exchanges[costs.optimizer_place].any(axis=1)
+    overlaps_weights = (plans.overlaps_weights > 0) & (habits.overlaps_weights | (plans.zero_stage == 3))
+    overlaps_gradients = (plans.overlaps_gradients > 0) & habits.overlaps_gradients
+    gathers_each = (plans.zero_stage == 3) | at_host
+    first, place = different_rows(
+        [costs.cuts.place, plans.schedule, pattern, gathers_each, plans.zero_stage >= 2, overlaps_weights,
+         overlaps_gradients, together]
+    )  # fmt: skip
+    order = np.argsort(place, kind="stable")
+    bounds = np.searchsorted(place[order], np.arange(len(first) + 1))
+    for number, at in enumerate(first.tolist()):
+        exists = costs.has_sides[:, :, costs.side_place[at]]
+        cut = costs.cuts.cuts[int(costs.cuts.place[at])]
+        structure = Structure(
+            tuple(tuple(bool(x) for x in row) for row in exists),
+            int(overlaps_weights[at]) if gathers_each[at] else None,
+            bool(overlaps_weights[at]), bool(overlaps_gradients[at]), bool(plans.zero_stage[at] >= 2), slowdown,
+        )  # fmt: skip
+        group = Group(
+            cut, SCHEDULES[int(plans.schedule[at])], int(plans.pipeline_parallel[at]),
+            int(plans.virtual_stages_per_rank[at]), bool(exists[:2].any()), bool(exists[2].any()),
+            bool(gathers_each[at]), structure.exchanges_each, bool(together[at]),
+        )  # fmt: skip
+        rows = order[bounds[number] : bounds[number + 1]]
+        size = max(_PIECE // (group.num_stages * group.virtual), 64)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], group, structure
+
+
+def _time_rows(
+    costs: PartCosts, plans: PlanTable, rows: Index, group: Group, structure: Structure
+) -> StepColumns:
+    """Figures of some plans, put together."""
+    layers = [
+        figures[:, :, place[rows]] for figures, place in zip(costs.layers, costs.layer_place, strict=True)
+    ]
+    passes = Passes(structure, layers, costs.sides[:, :, :, costs.side_place[rows]])
+    optimizers = [
+        costs.optimizers[:, costs.optimizer_place[rows, stage]] for stage in range(len(group.cut.stages))
+    ]
+    return time_steps(
+        group, passes, optimizers, plans.num_micro_batches[rows], costs.boundary_seconds[rows]
+    )

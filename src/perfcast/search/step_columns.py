@@ -1,0 +1,274 @@
+"""Training steps of many plans by formula: ``simulate.closed_form.step`` on arrays.
+
+The plans of a group have the same stages, schedule and kinds of exchanges and differ in numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfcast.core.step_forecast import CAUSES
+from perfcast.search.cuts import Content, Cut
+from perfcast.search.makespans import StageColumns, before, behind, makespans
+from perfcast.search.part_costs import (
+    BACKWARD,
+    FIRST_CAUSE,
+    FORWARD,
+    HOST,
+    INPUT_GRADIENT,
+    SECONDS,
+    WEIGHT_GRADIENT,
+    Array,
+    Index,
+)
+from perfcast.search.pass_columns import PassColumns, Passes, Wants
+
+_ROW = {cause: place for place, cause in enumerate(CAUSES)}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the plans of a group have in common.
+
+    Attributes:
+        has_gathers, has_exchanges: Whether any layer collects weights, reduces gradients.
+        gathers_each, exchanges_each: Whether every micro-batch does.
+        updates_together: Whether ranks of all stages wait for one another in the optimizer.
+    """
+
+    cut: Cut
+    schedule: str
+    num_stages: int
+    virtual: int
+    has_gathers: bool
+    has_exchanges: bool
+    gathers_each: bool
+    exchanges_each: bool
+    updates_together: bool
+
+    @property
+    def splits(self) -> bool:
+        """Whether gradients of weights are put off."""
+        return self.schedule in ("zero_bubble", "dualpipe")
+
+
+@dataclass(frozen=True, eq=False)
+class StageKind:
+    """A different stage of a group, as ``closed_form.stages.StageTime``; seconds have shape [n].
+
+    Attributes:
+        num_micro_batches: That pass each chunk, those that are joined left out.
+        optimizer: Figures, [figure, n].
+    """
+
+    forwards: tuple[PassColumns, ...]
+    backwards: tuple[PassColumns, ...]
+    weights: tuple[PassColumns, ...]
+    joined: PassColumns | None
+    num_micro_batches: Array
+    num_joined: Index
+    first: Array
+    last: Array
+    left: Array
+    optimizer: Array
+
+    @property
+    def totals(self) -> Array:
+        """Figures of all passes of the step, [figure, n]."""
+        one = sum(each.figures for each in (*self.forwards, *self.backwards, *self.weights))
+        found: Array = self.num_micro_batches * np.array(one)
+        return found if self.joined is None else found + self.num_joined * self.joined.figures
+
+    @property
+    def exchanges(self) -> Array:
+        """Seconds of exchanges of all passes, [n]."""
+        one = sum(each.exchange for each in (*self.forwards, *self.backwards, *self.weights))
+        found: Array = self.num_micro_batches * np.array(one)
+        return found if self.joined is None else found + self.num_joined * self.joined.exchange
+
+
+@dataclass(frozen=True, eq=False)
+class StepColumns:
+    """Of n plans.
+
+    Attributes:
+        step_seconds: Shape [n].
+        seconds_by_cause: Mean over all ranks, [cause, n]; they add up to the step.
+    """
+
+    step_seconds: Array
+    seconds_by_cause: Array
+
+
+def time_steps(
+    group: Group, passes: Passes, optimizers: Sequence[Array], num_micro_batches: Index, message: Array
+) -> StepColumns:
+    """Steps of the plans of a group.
+
+    Args:
+        optimizers: Figures of each different stage's, [figure, n] each.
+        message: Seconds of one to a neighbour, [n].
+    """
+    kinds = [
+        _stage(group, passes, stage, optimizer, num_micro_batches)
+        for stage, optimizer in zip(group.cut.stages, optimizers, strict=True)
+    ]
+    message = message if group.num_stages > 1 else np.zeros_like(message)
+    pipeline = _Pipeline(group, kinds, num_micro_batches, message, passes.structure.slowdown)
+    done = pipeline.done()
+    tails = [np.maximum(kind.optimizer[SECONDS], kind.optimizer[HOST]) for kind in kinds]
+    step = (done + np.stack(tails)[pipeline.place]).max(axis=0)
+    return StepColumns(step, pipeline.mean_causes(step))
+
+
+def _stage(
+    group: Group, passes: Passes, chunks: Sequence[Content], optimizer: Array, num_micro_batches: Index
+) -> StageKind:
+    """Steady passes of a stage, and what the first and last ones add."""
+    is_dual = group.schedule == "dualpipe"
+    backward = INPUT_GRADIENT if group.splits else BACKWARD
+    last = WEIGHT_GRADIENT if group.splits else BACKWARD
+    steady = Wants(group.has_gathers and group.gathers_each, group.has_exchanges and group.exchanges_each)
+    left = passes.of(chunks[0], last, steady).left
+    forwards = tuple(passes.of(chunk, FORWARD, steady, left) for chunk in chunks)
+    backwards = tuple(passes.of(chunk, backward, steady) for chunk in chunks)
+    weights = tuple(passes.of(chunk, last, steady) for chunk in chunks) if group.splits else ()
+    joined = passes.joined(chunks[0], chunks[1], steady) if is_dual else None
+    num_joined = np.maximum(num_micro_batches - group.num_stages - 1, 0) * is_dual
+    first = passes.of(chunks[0], FORWARD, Wants(group.has_gathers, steady.exchanges))
+    usual = weights or backwards
+    between, longer = (group.num_stages - 1) * usual[0].seconds, np.zeros_like(left)
+    queue = np.zeros_like(left)
+    for at in reversed(range(len(chunks))):
+        final = Wants(steady.gathers, group.has_exchanges)
+        ending = passes.of(chunks[at], last, final, np.maximum(queue - between, 0.0))
+        queue, longer = ending.left, ending.seconds - usual[at].seconds
+    return StageKind(
+        forwards, backwards, weights, joined,
+        (num_micro_batches - num_joined) * (0.5 if is_dual else 1.0), num_joined,
+        first.seconds - forwards[0].seconds, longer, queue, optimizer,
+    )  # fmt: skip
+
+
+class _Pipeline:
+    """Ends of the stages of steps, as ``closed_form.step`` finds them; arrays of stages are [stages, n].
+
+    Attributes:
+        place: Which of the different stages each one is.
+        waited: What the pipeline takes longer for its messages, [n].
+    """
+
+    def __init__(
+        self, group: Group, kinds: Sequence[StageKind], num_micro_batches: Index, message: Array,
+        slowdown: tuple[float, float],
+    ) -> None:  # fmt: skip
+        self.group, self.kinds, self.place = group, kinds, np.array(group.cut.stage_kinds)
+        self._count, self._message, self._slowdown = num_micro_batches, message, slowdown
+        self._totals = [kind.totals for kind in kinds]
+        self._seconds = self._makespan(message)
+        self.waited = np.zeros_like(message)
+        if message.any():
+            self.waited = self._seconds - self._makespan(np.zeros_like(message))
+        self._hosts, self._busy = (
+            np.stack([total[row] for total in self._totals])[self.place] for row in (HOST, SECONDS)
+        )
+        self._first_delay = self._delay()
+        self._end = self._ends()
+        self._exchanged = self._exchanges() if group.exchanges_each else None
+
+    def spread(self, value: Callable[[StageKind], Array]) -> Array:
+        """Of every stage."""
+        found: Array = np.stack([value(kind) for kind in self.kinds])[self.place]
+        return found
+
+    def done(self) -> Array:
+        """Of each stage, until its exchanges are over; with a barrier, those of all."""
+        done = self._end + self.spread(lambda kind: kind.left)
+        if self._exchanged is not None:
+            done = np.maximum(done, self._exchanged)
+        if self.group.updates_together and self.group.num_stages > 1:
+            return np.broadcast_to(done.max(axis=0), done.shape)
+        return done
+
+    def mean_causes(self, step: Array) -> Array:
+        """Mean over stages, [cause, n]: what each does, what it waits for as far as the step has room."""
+        own = [
+            total[FIRST_CAUSE:] + kind.optimizer[FIRST_CAUSE:]
+            for total, kind in zip(self._totals, self.kinds, strict=True)
+        ]
+        shares = np.bincount(self.place, minlength=len(own)) / len(self.place)
+        found = np.array(sum(share * causes for share, causes in zip(shares, own, strict=True)))
+        filled = np.stack([causes.sum(axis=0) for causes in own])[self.place]
+        late = self._hosts + self.spread(lambda kind: kind.optimizer[HOST]) - filled
+        beside = (("data", self._exposed()), ("host", late), ("pipeline", self.waited), ("bubble", step))
+        for cause, seconds in beside:
+            added = np.maximum(np.minimum(seconds, step - filled), 0.0)
+            found[_ROW[cause]] += added.mean(axis=0)
+            filled = filled + added
+        return found
+
+    def _exposed(self) -> Array:
+        """Seconds of each stage's gathers and exchanges beside the steady passes."""
+        exposed = self.spread(lambda kind: kind.last + kind.left)
+        exposed[0] += np.maximum(self._first_delay, 0.0)
+        if self._exchanged is not None:
+            return np.maximum(exposed, self._exchanged - self._end)
+        return exposed
+
+    def _ends(self) -> Array:
+        """Until each stage's last pass is over."""
+        drain, last = self._drain(), self.spread(lambda kind: kind.last)
+        end = np.maximum(self._seconds, (self._hosts + drain).max(axis=0)) - drain
+        longer = last if self.group.splits else np.cumsum(last[::-1], axis=0)[::-1]
+        found: Array = np.maximum(end, self._busy) + self._first_delay + longer
+        return found
+
+    def _delay(self) -> Array:
+        """By what gathers that happen once hold up the first micro-batch, [n]."""
+        fill = before(self.spread(lambda kind: kind.forwards[0].seconds) + self._message)
+        found: Array = (self.spread(lambda kind: kind.first) - fill).max(axis=0)
+        return found
+
+    def _drain(self) -> Array:
+        """How long before the pipeline's end each stage has run its last pass."""
+        seconds = self.spread(lambda kind: kind.backwards[0].seconds) + self._message
+        return np.zeros_like(seconds) if self.group.splits else before(seconds)
+
+    def _exchanges(self) -> Array:
+        """Until all exchanges of each stage are over, where every micro-batch has its own."""
+        count, several = self._count, self.group.num_stages > 1
+        forwards = sum(
+            (self.spread(lambda kind, c=c: _without_entry(kind.forwards[c])).sum(axis=0)  # type: ignore[misc]
+             for c in range(len(self.kinds[0].forwards))), np.zeros_like(self._message)
+        )  # fmt: skip
+        after = behind(self.spread(lambda kind: _without_entry(kind.backwards[-1])))
+        num_before = len(self.kinds[0].forwards) * self.group.num_stages + np.arange(self.group.num_stages)[::-1]
+        begun = (forwards + after + self._message * (num_before[:, None] - 1)) * several
+        if self.group.schedule == "gpipe":
+            begun = begun + (count - 1) * self.spread(lambda kind: kind.forwards[0].seconds).max(axis=0)
+        slowed = self._slowdown[0] * (1 - 1 / self._slowdown[1]) * self._busy * (count - 1) / count
+        return begun + self.spread(lambda kind: kind.exchanges) + slowed
+
+    def _makespan(self, message: Array) -> Array:
+        """Of all passes; of the wait for a stage's first gather only the slowest stage's is on the way."""
+        group, chunks = self.group, range(self.group.virtual)
+        stages = StageColumns(
+            np.concatenate([self.spread(lambda kind, c=c: kind.forwards[c].seconds) for c in chunks]),  # type: ignore[misc]
+            np.concatenate([self.spread(lambda kind, c=c: kind.backwards[c].seconds) for c in chunks]),  # type: ignore[misc]
+            self.spread(lambda kind: kind.weights[0].seconds) if group.splits else None,
+            self.spread(_joined_seconds) if group.schedule == "dualpipe" else None,
+        )
+        entries = self.spread(lambda kind: kind.forwards[0].entry + kind.backwards[0].entry)
+        whole = makespans(group.schedule, stages, self._count, message, group.virtual)
+        return whole - entries.sum(axis=0) + entries.max(axis=0)
+
+
+def _joined_seconds(kind: StageKind) -> Array:
+    return np.zeros(0) if kind.joined is None else kind.joined.seconds
+
+
+def _without_entry(one: PassColumns) -> Array:
+    return one.seconds - one.entry
