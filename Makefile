@@ -24,6 +24,8 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/footprint.py
 	$(BIN)/python benchmarks/collectives.py
 	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/plan_step.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

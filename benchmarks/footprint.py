@@ -15,8 +15,8 @@ from perfcast.catalog.devices import load_device
 from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.memory.footprint import estimate_footprint
 from perfcast.core.weights import kinds_of_layer, stage_weights
+from perfcast.memory.footprint import estimate_footprint
 from perfcast.workload.transformer import read_transformer
 
 MOST_MILLISECONDS = 5.0

@@ -1,8 +1,8 @@
 """A sweep of 10,000 cells on a Ray cluster of two nodes whose workers are killed on the way.
 
 Run by hand: ``python benchmarks/ray_sweep.py [--cells 10000] [--search memory|plans]``; needs
-``pip install 'perfcast[ray]'``. A cell of ``memory`` weighs every plan of a space (a few milliseconds), one of
-``plans`` also times them. Both nodes are on this machine, with one processor each. Five runs:
+``pip install 'perfcast[ray]'``. A cell of ``memory`` weighs every plan of a small space (some 10 ms of a
+processor), one of ``plans`` also times them. Both nodes are on this machine, with one processor each:
 
 1. one process, no Ray: what the others must equal to the byte;
 2. two nodes, a busy worker killed (SIGKILL) at 40 %, into an empty store;
@@ -244,7 +244,6 @@ def kill_driver(bench: Bench, address: str) -> int:
 def drive(options: argparse.Namespace) -> int:
     """The driver that is killed."""
     folder = Path(options.drive)
-    # The search's module is this file; for the sweep's keys it must have the name it has in the other runs.
     job = make_job(options.search, folder / "driver-notes")
     run_sweep(make_cells(options.cells), job, folder / "driver", open_pool=ray_backend(options.address))
     return 0

@@ -62,15 +62,16 @@ def main() -> int:
     processor = platform.processor() or platform.machine()
     print(f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}")
     count = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_OPERATIONS
-    failed = engine_speed("events", program(count, contends=False))
-    failed |= engine_speed("events, streams contend", program(count, contends=True))
+    speed = engine_speed("events", program(count, contends=False))
+    engine_speed("events, streams that slow each other down", program(count, contends=True))
+    failed = speed < LEAST_PER_SECOND
     for name, plan in PLANS.items():
         failed |= step_speed(name, *priced(plan))
     return int(failed | straggler_speed(*priced(LARGE)))
 
 
 def program(num_operations: int, contends: bool) -> Program:
-    """Per device and turn: a launch, four kernels, and an exchange beside them that the next turn waits for."""
+    """Per device and turn: a launch, four kernels, an exchange beside them that the next turn awaits."""
     builder = ProgramBuilder()
     streams = [
         (
@@ -92,11 +93,13 @@ def program(num_operations: int, contends: bool) -> Program:
     return builder.build()
 
 
-def engine_speed(name: str, made: Program) -> bool:
+def engine_speed(name: str, made: Program) -> float:
     seconds = min(timed(lambda: play(made)) for _ in range(NUM_REPEATS))
     speed = made.num_tasks / seconds
-    print(f"{name:44} {speed:9,.0f} operations/s, at least {LEAST_PER_SECOND:,}", flush=True)
-    return speed < LEAST_PER_SECOND
+    print(
+        f"{name:44} {speed:9,.0f} operations/s, at least {LEAST_PER_SECOND:,} without slowdowns", flush=True
+    )
+    return speed
 
 
 def timed(run: Callable[[], object]) -> float:

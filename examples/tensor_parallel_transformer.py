@@ -74,7 +74,7 @@ class Model(nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x)).float()
 
 
 LAYER_PLAN = {
@@ -110,4 +110,4 @@ def build(batch_size: int, world_size: int):
         fully_shard(layer, mesh=mesh["dp"], mp_policy=policy)
     fully_shard(model, mesh=mesh["dp"], mp_policy=policy)
     tokens = torch.randint(0, WORDS, (batch_size, LENGTH))
-    return model, (tokens,), lambda logits: logits.float().logsumexp(-1).mean()
+    return model, (tokens,), lambda logits: logits.logsumexp(-1).mean()

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfcast.core.forecast import Forecast
     from perfcast.errors import InputError, PerfcastError
+    from perfcast.core.plan import Plan
+    from perfcast.core.step_forecast import PlanForecast
     from perfcast.prediction import Request, predict, predict_memory
+    from perfcast.prediction.plan_step import predict_plan
 
 __version__ = "0.1.0"
 
@@ -20,12 +23,26 @@ _HOME = {
     "Forecast": "perfcast.core.forecast",
     "InputError": "perfcast.errors",
     "PerfcastError": "perfcast.errors",
+    "Plan": "perfcast.core.plan",
+    "PlanForecast": "perfcast.core.step_forecast",
     "Request": "perfcast.prediction",
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
+    "predict_plan": "perfcast.prediction.plan_step",
 }
 
-__all__ = ["Forecast", "InputError", "PerfcastError", "Request", "__version__", "predict", "predict_memory"]
+__all__ = [
+    "Forecast",
+    "InputError",
+    "PerfcastError",
+    "Plan",
+    "PlanForecast",
+    "Request",
+    "__version__",
+    "predict",
+    "predict_memory",
+    "predict_plan",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,9 @@
 """Sweeps on Ray. A fake of its few functions is always tried, Ray itself where it is installed."""
 
 import importlib.util
+import os
+import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +33,10 @@ class WorkerCrashedError(Exception):
     pass
 
 
+class RaySystemError(Exception):
+    pass
+
+
 class RayTaskError(Exception):
     def __init__(self, cause):
         self.cause = cause
@@ -41,7 +48,7 @@ class FakeRay:
     exceptions = SimpleNamespace(
         RayTaskError=RayTaskError, WorkerCrashedError=WorkerCrashedError, NodeDiedError=WorkerCrashedError,
         LocalRayletDiedError=WorkerCrashedError, OutOfMemoryError=WorkerCrashedError,
-        ObjectLostError=WorkerCrashedError,
+        ObjectLostError=WorkerCrashedError, RaySystemError=RaySystemError,
     )  # fmt: skip
 
     def __init__(self, resources=None, fails=None):
@@ -53,7 +60,7 @@ class FakeRay:
 
     def init(self, **options):
         self.inits.append(options)
-        if isinstance(self._fails, ConnectionError):
+        if isinstance(self._fails, ConnectionError | SystemExit):
             raise self._fails
 
     def shutdown(self):
@@ -88,10 +95,10 @@ def test_a_sweep_by_tasks_equals_that_of_one_process(tmp_path, monkeypatch):
     ray = FakeRay()
     monkeypatch.setattr(distributed_ray, "_import_ray", lambda: ray)
     OPENED.clear()
-    spread = run_sweep(CELLS, JOB, tmp_path / "a", open_pool=ray_backend("head:6379"), cells_per_batch=2)
+    spread = run_sweep(CELLS, JOB, tmp_path / "a", open_pool=ray_backend("auto"), cells_per_batch=2)
     assert OPENED == [{"goal": "time"}]
     assert ray.options == {"num_cpus": 1, "max_retries": 0}
-    assert [options["address"] for options in ray.inits] == ["head:6379"]
+    assert [options["address"] for options in ray.inits] == ["auto"]
     assert ray.shutdowns == 1
     assert write_table(spread.table) == write_table(run_sweep(CELLS, JOB, tmp_path / "b").table)
 
@@ -111,6 +118,12 @@ def test_an_error_of_the_search_is_raised_as_it_was():
         RayPool(FakeRay(fails=RayTaskError(ModelError("no such model"))), JOB).collect(None)
     with pytest.raises(RayTaskError):
         RayPool(FakeRay(fails=RayTaskError(ZeroDivisionError())), JOB).collect(None)
+
+
+def test_a_worker_without_the_package_is_bad_input():
+    error = RayTaskError(RaySystemError("System error: No module named 'perfcast'\ntraceback"))
+    with pytest.raises(InputError, match=r"No module named 'perfcast'\. Install the same"):
+        RayPool(FakeRay(fails=error), JOB).collect(None)
 
 
 def test_what_is_cancelled_is_killed():
@@ -140,11 +153,31 @@ def test_a_worker_opens_a_search_once_for_all_batches():
     assert OPENED == [{"goal": "opened once"}]
 
 
-def test_an_address_without_a_cluster_is_bad_input(tmp_path, monkeypatch):
-    fails = ConnectionError("ray cluster at 10.0.0.1:6379 could not be found\ntrace")
+@pytest.fixture
+def listening():
+    """An address where somebody listens, though no Ray."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("fails", [ConnectionError("could not be found\ntrace"), SystemExit(15)])
+def test_an_address_that_is_no_cluster_is_bad_input(tmp_path, monkeypatch, listening, fails):
     monkeypatch.setattr(distributed_ray, "_import_ray", lambda: FakeRay(fails=fails))
-    with pytest.raises(InputError, match=r"no Ray cluster at 10\.0\.0\.1:6379: .* could not be found"):
-        run_sweep(CELLS, JOB, tmp_path, open_pool=ray_backend("10.0.0.1:6379"))
+    with pytest.raises(InputError, match=rf"no Ray cluster at {listening}: Ray says: .* Start one with"):
+        run_sweep(CELLS, JOB, tmp_path, open_pool=ray_backend(listening))
+
+
+def test_an_address_where_nobody_listens_is_bad_input_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(distributed_ray, "_import_ray", FakeRay)
+    with pytest.raises(InputError, match=r"no Ray cluster at 127\.0\.0\.1:1: connection refused"):
+        run_sweep(CELLS, JOB, tmp_path, open_pool=ray_backend("127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("address", ["head", "head:", ":6379", "ray://head"])
+def test_what_is_no_address_is_bad_input(tmp_path, monkeypatch, address):
+    monkeypatch.setattr(distributed_ray, "_import_ray", FakeRay)
+    with pytest.raises(InputError, match="write HOST:PORT"):
+        run_sweep(CELLS, JOB, tmp_path, open_pool=ray_backend(address))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
@@ -156,8 +189,10 @@ def test_without_ray_the_error_says_how_to_install_it():
 # ResourceWarning and DeprecationWarning come from Ray's own start: log files it leaves open to its children,
 # and Python functions that are to be removed.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_sweep_on_ray_itself_equals_that_of_one_process(tmp_path):
+def test_a_sweep_on_ray_itself_equals_that_of_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
+    # Workers import this module by its name.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     job = SweepJob(open_toy, {"seconds": float}, {}, list_versions())
     spread = run_sweep(CELLS, job, tmp_path / "a", open_pool=ray_backend(num_cpus=1), cells_per_batch=5)
     assert spread.progress.num_computed == 20

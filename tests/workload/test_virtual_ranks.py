@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard
@@ -352,12 +353,13 @@ def test_a_program_that_sets_up_its_own_process_group_is_an_error():
         graph_of(build)
 
 
-def test_a_program_that_is_not_symbolic_throughout_is_told_what_to_use_instead():
+def test_replicas_with_a_communication_hook_are_refused():
     def build() -> Program:
         module = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
+        module.register_comm_hook(None, allreduce_hook)
         return Program(module, args=(torch.zeros(2, 8),))
 
-    with pytest.raises(CaptureError, match=r"fully_shard over a mesh of \(ranks, 1\)"):
+    with pytest.raises(CaptureError, match="with a communication hook is not captured"):
         graph_of(build)
 
 

@@ -39,8 +39,8 @@ def host_bytes_per_second(device: Device) -> float:
     if found is None:
         known = ", ".join(figures["architectures"])
         raise PlanError(
-            f"no figure of the link between {device.name} ({device.architecture}) and its host, so nothing can "
-            f"be offloaded there; known architectures: {known}"
+            f"no figure of the link between {device.name} ({device.architecture}) and its host, so "
+            f"nothing can be offloaded there; known architectures: {known}"
         )
     return float(found)
 

@@ -97,8 +97,6 @@ def predict_parallel_program(
 
 
 def _check(request: Request, cluster: Cluster) -> None:
-    if ".py:" not in request.model:
-        raise PlanError(f"{request.model} is no FILE.py:FUNCTION of your own; a model takes --plan")
     if request.compile:
         raise PlanError("--compile is of one device; a parallel program runs as it is written")
     if request.world_size != cluster.num_devices:

@@ -9,6 +9,7 @@ driver alone writes the store, so the nodes share no folder. A task that is lost
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +18,9 @@ from typing import Any
 from perfcast.errors import InputError, PerfcastError
 from perfcast.search.distributed import Batch, Lost, OpenPool, Part, Pool, compute_part
 from perfcast.search.sweep import SearchCell, SweepJob, key_cells, list_versions
+
+#: How long a cluster's head may take to answer.
+ANSWER_SECONDS = 10.0
 
 
 def ray_backend(address: str | None = None, num_cpus: int | None = None) -> OpenPool:
@@ -60,14 +64,31 @@ def _connect(ray: Any, address: str | None, num_cpus: int | None) -> None:
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options |= {"num_cpus": num_cpus, "include_dashboard": False}
+    elif address != "auto":
+        _check_answers(address)
     try:
         ray.init(address=address or "local", **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"no Ray cluster at {address or 'this machine'}: {reason}. Start one with `ray start --head`, or "
-            f"leave the address out"
-        ) from None
+    # Ray ends the process where a head that it reached does not speak its protocol.
+    except (ConnectionError, ValueError, RuntimeError, SystemExit) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(_no_cluster(address or "this machine", f"Ray says: {reason}")) from None
+
+
+def _check_answers(address: str) -> None:
+    """Whether somebody listens; Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InputError(f"'{address}' is no address of a Ray cluster: write HOST:PORT of its head, or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except OSError as error:
+        raise InputError(_no_cluster(address, (error.strerror or str(error)).lower())) from None
+
+
+def _no_cluster(address: str, reason: str) -> str:
+    return (
+        f"no Ray cluster at {address}: {reason}. Start one with `ray start --head`, or leave the address out"
+    )
 
 
 class RayPool:
@@ -95,6 +116,7 @@ class RayPool:
 
         Raises:
             PerfcastError: The search's own, as it was raised on the worker.
+            InputError: The worker cannot load the search.
             RayTaskError: Any other error of the search, with the worker's traceback.
         """
         errors = self._ray.exceptions
@@ -103,6 +125,11 @@ class RayPool:
         except errors.RayTaskError as error:
             if isinstance(error.cause, PerfcastError):
                 raise error.cause from None
+            if isinstance(error.cause, errors.RaySystemError):
+                reason = next(line for line in str(error.cause).splitlines() if line)
+                raise InputError(
+                    f"a worker cannot load the search: {reason}. Install the same perfcast on every node"
+                ) from None
             raise
         except (
             errors.WorkerCrashedError, errors.NodeDiedError, errors.LocalRayletDiedError,

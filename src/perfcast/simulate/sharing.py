@@ -100,10 +100,8 @@ class Sharing:
 
 
 def _places(program: Program, of_task: list[int]) -> list[tuple[int, ...]]:
-    """Of each unit, its places. An exchange with members on both sides of a device is on that of exchanges."""
-    of_lane = [
-        (2 * lane.device + lane.communicates,) if lane.device >= 0 else () for lane in program.lanes
-    ]
+    """Of each unit, its places. An exchange with members on both sides of a device exchanges there."""
+    of_lane = [(2 * lane.device + lane.communicates,) if lane.device >= 0 else () for lane in program.lanes]
     places: list[tuple[int, ...]] = [()] * (max(of_task, default=-1) + 1)
     for unit, stream in zip(of_task, program.streams, strict=True):
         own, more = places[unit], of_lane[stream]

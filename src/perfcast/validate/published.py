@@ -208,6 +208,8 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
         "measured": "the stated step time; for usp, and where none is stated, tokens over rate",
         "fitted_on": dict.fromkeys(names, fitted),
         "left_out": ", ".join(leave_out) or "nothing",
+        "interval": "5th and 95th percentile of measured over forecast on left-out sources, by class of run; "
+        "sources whose own repeats differ by more than 10 % do not count",
         "kernels": "the learned cost model, which learned from none of these tables",
         "mlperf": "our reading of published logs: unverified, not official MLPerf results",
         "sampling": describe_sampling(total, taken),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.training import FRAMEWORKS
 from perfcast.prediction.step_constants import load_step_constants
@@ -24,6 +25,8 @@ from perfcast.validate.published_prices import PricedRun
 
 FloatArray = NDArray[np.float64]
 
+#: Programs whose pace is that of a trace, since no published run of theirs waits for its host.
+TRACED = ("pytorch", "fsdp")
 #: Of the host from one launch to the next, before any step was measured; of a step's fixed part.
 _LAUNCH_SECONDS, _FIXED_SECONDS = 20e-6, 5e-3
 
@@ -49,7 +52,7 @@ def parameters(dies: Sequence[str], networks: Sequence[str]) -> tuple[Parameter,
     """
     return (
         Parameter("launch", _LAUNCH_SECONDS, 1.0),
-        *(Parameter(f"launch.{name}", 1.0, 0.5) for name in FRAMEWORKS),
+        *(Parameter(f"launch.{name}", 1.0, 0.5) for name in FRAMEWORKS if name not in TRACED),
         Parameter("products", 1.0, 0.1),
         Parameter("products_8bit", 1.0, 0.1),
         Parameter("memory", 1.0, 0.2),
@@ -83,19 +86,26 @@ class Scalable:
     operations: tuple[Operation, ...]
     seconds: FloatArray
     classes: NDArray[np.int64]
-    die: str
+    device: Device
     network: str
+
+    @property
+    def die(self) -> str:
+        """Of the device."""
+        return self.device.die
 
     def scaled(self, values: Mapping[str, float]) -> dict[Operation, float]:
         """Seconds of each operation under some constants."""
-        device = load_device(self.run.device)
-        factors = class_factors(scaling_of(values), device, self.run.cluster, self.run.training)
+        factors = class_factors(scaling_of(values), self.device, self.run.cluster, self.run.training)
         seconds = self.seconds * factors[self.classes]
         return dict(zip(self.operations, seconds.tolist(), strict=True))
 
     def launch_seconds(self, values: Mapping[str, float]) -> float:
         """Of the host from one launch to the next."""
-        return values.get("launch", 1.0) * values.get(f"launch.{self.run.training.framework}", 1.0)
+        framework = self.run.training.framework
+        if framework in TRACED:
+            return load_step_constants().launch_seconds[framework]
+        return values.get("launch", 1.0) * values.get(f"launch.{framework}", 1.0)
 
     def fixed_seconds(self, values: Mapping[str, float]) -> float:
         """Of every step."""
@@ -124,6 +134,6 @@ def scalable(run: PricedRun) -> Scalable:
         tuple(seconds),
         np.array(list(seconds.values()), dtype=np.float64),
         operation_classes(tuple(seconds), run.cluster),
-        load_device(run.device).die,
+        load_device(run.device),
         network_of(run.cluster),
     )

@@ -135,6 +135,8 @@ class Fitter:
             seconds = np.interp(grid, coarse, self._paces_of(row))
             left = seconds - np.log(self.evidence.measured[row])
             name = f"{_LAUNCH}.{self.evidence.runs[row].run.training.framework}"
+            if name not in spreads:
+                continue
             costs[name] = costs[name] + weight * _SCALE**2 * np.log1p((left / _SCALE) ** 2) / _NOISE**2
         best: tuple[float, dict[str, float]] = (np.inf, {})
         for shared in grid:
@@ -159,7 +161,7 @@ class Fitter:
     def _at_pace(self, run: Scalable, pace: float) -> dict[str, float]:
         """All constants at their start but the host's pace of a run's program."""
         start = self._start()
-        return start | {_LAUNCH: pace / start[f"{_LAUNCH}.{run.run.training.framework}"]}
+        return start | {_LAUNCH: pace / start.get(f"{_LAUNCH}.{run.run.training.framework}", 1.0)}
 
 
 def _moved(parameters: Sequence[Parameter], offsets: FloatArray) -> dict[str, float]:

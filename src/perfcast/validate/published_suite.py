@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,11 @@ from perfcast.validate.published_fit import Evidence, Fitter
 from perfcast.validate.published_forecast import forecast_seconds
 from perfcast.validate.published_prices import build_works, price_works
 from perfcast.validate.published_spread import Spread, fit_spread, spread_class
+from perfcast.validate.published_summary import noise_floor
 
 Say = Callable[[str], None]
+#: Of repeats about their median.
+NOISY = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +46,13 @@ class PricedSuite:
         """Constants that these runs ask for."""
         runs = [run for run in self.runs if run is not None]
         return parameters(sorted({run.die for run in runs}), sorted({run.network for run in runs}))
+
+    @property
+    def noisy_sources(self) -> frozenset[str]:
+        """Sources whose repeats of one run differ by a median of more than ``NOISY``."""
+        floors = noise_floor(self.cases)
+        key = "median_absolute_relative_error"
+        return frozenset(floor["value"] for floor in floors if floor[key] > NOISY) - {"all"}
 
     def judged(self) -> list[tuple[PublishedCase, Scalable]]:
         """Cases with a forecast and a measurement."""
@@ -100,7 +110,7 @@ def choose_without_each(
             raise UnknownNameError("source", name, every, f"Known: {', '.join(every)}.")
     values = _without_each(suite.fitter(), every, say)
     ratios = left_out_ratios(suite, values)
-    return [Chosen(name, values[name], _spread(ratios, without=name)) for name in wanted]
+    return [Chosen(name, values[name], _spread(ratios, suite.noisy_sources, without=name)) for name in wanted]
 
 
 Ratio = tuple[str, str, float]
@@ -118,8 +128,11 @@ def left_out_ratios(suite: PricedSuite, values: Mapping[str, Mapping[str, float]
     ]
 
 
-def _spread(ratios: Sequence[Ratio], without: str | None = None) -> dict[str, tuple[float, float]]:
-    rows = [row for row in ratios if row[1] != without]
+def _spread(
+    ratios: Sequence[Ratio], noisy: Collection[str], without: str | None = None
+) -> dict[str, tuple[float, float]]:
+    """Spreads by class, without sources whose own repeats differ too much to tell forecasts apart."""
+    rows = [row for row in ratios if row[1] != without and row[1] not in noisy]
     return fit_spread([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
 
 
@@ -128,7 +141,7 @@ def choose_on_all(suite: PricedSuite, say: Say = lambda text: None) -> Chosen:
     fitter = suite.fitter()
     folds = _without_each(fitter, suite.sources, say)
     say("choosing constants on all sources")
-    return Chosen(None, fitter.fit(), _spread(left_out_ratios(suite, folds)))
+    return Chosen(None, fitter.fit(), _spread(left_out_ratios(suite, folds), suite.noisy_sources))
 
 
 def _without_each(fitter: Fitter, sources: Sequence[str], say: Say) -> dict[str, dict[str, float]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfcast.core.training import FRAMEWORKS
 from perfcast.units import MICRO
+from perfcast.validate.published_constants import TRACED
 from perfcast.validate.published_suite import Chosen
 
 _CHOSEN = (
@@ -34,6 +35,7 @@ def constants_text(chosen: Chosen) -> str:
     shipped = resources.files("perfcast.prediction") / "step_constants.toml"
     content = tomllib.loads(shipped.read_text(encoding="utf-8"))
     tables = {name: content[name] for name in _COMMENTS} | _tables(chosen)
+    tables["launch"] = {name: content["launch"][name] for name in TRACED} | tables["launch"]
     used = {row["source"] for table in tables.values() for row in table.values()}
     sources = {k: v for k, v in {**content["sources"], "published": _CHOSEN}.items() if k in used}
     lines = ["# What a step of many devices costs beyond its kernels and exchanges.", "[sources]"]
@@ -46,7 +48,8 @@ def constants_text(chosen: Chosen) -> str:
 
 def _tables(chosen: Chosen) -> dict[str, dict[str, dict[str, Any]]]:
     values = chosen.values
-    launch = {name: values["launch"] * values[f"launch.{name}"] for name in FRAMEWORKS}
+    programs = [name for name in FRAMEWORKS if name not in TRACED]
+    launch = {name: values["launch"] * values[f"launch.{name}"] for name in programs}
     spread = {name.replace(" ", "_") or "all": pair for name, pair in chosen.spread.items()}
     classes = {name: value for name, value in values.items() if "." not in name}
     return {

@@ -128,7 +128,8 @@ def simulate_plan(work: StepWork, device: Device, cost_model: CostModel, cluster
         PlanError: A group that does not lie in the cluster, or a product that the cost model has no price of.
     """
     prices = price_operations(work.operations(), device, cost_model, cluster)
-    timer = Timer("simulated", load_step_constants().launch_seconds["megatron_local"])
+    host_seconds = load_step_constants().launch_seconds["megatron_local"]
+    timer = Timer(method="simulated", mode="train", launch_seconds=host_seconds)
     seconds = timer.time(work, prices.seconds).step_seconds
     counts = count_kernels(work)
     kernels = [operation for operation in counts if not operation.is_free]

@@ -43,6 +43,8 @@ def capture_with_messages(
 ) -> Result:
     """Capture a rank, and before it those whose messages it needs.
 
+    Whoever is waited for is captured as far as it comes, which may let others come further, round after round.
+
     Args:
         messages: What ranks have sent each other; grows.
         known: Captures by rank; grows.
@@ -50,24 +52,22 @@ def capture_with_messages(
     Raises:
         CaptureError: Ranks that wait for each other.
     """
-    waiting, missing = [rank], set[tuple[int, int, int]]()
-    while waiting:
-        last = waiting[-1]
-        if last in known:
-            waiting.pop()
-            continue
-        try:
-            known[last] = capture(last, messages)
-        except MessageMissingError as error:
-            key = (error.source, error.destination, error.position)
-            if key in missing:
-                raise CaptureError(
-                    f"{error}, which sends none when it is captured by itself: ranks that decide by what "
-                    "they hear from each other cannot be captured one at a time"
-                ) from error
-            missing.add(key)
-            known.pop(error.source, None)
-            waiting.append(error.source)
+    waiting = [rank]
+    while rank not in known:
+        before = (len(waiting), len(known), sum(map(len, messages.values())))
+        for one in reversed(waiting.copy()):
+            try:
+                known[one] = capture(one, messages)
+                waiting.remove(one)
+            except MessageMissingError as error:
+                missing = error
+                if error.source not in (*waiting, *known):
+                    waiting.append(error.source)
+        if (len(waiting), len(known), sum(map(len, messages.values()))) == before:
+            raise CaptureError(
+                f"{missing}, which sends none when it is captured by itself: ranks that decide by what they "
+                "hear from each other cannot be captured one at a time"
+            ) from missing
     return known[rank]
 
 

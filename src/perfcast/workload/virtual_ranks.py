@@ -11,6 +11,7 @@ in place for as long as the program lives.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -92,8 +93,11 @@ class RankCaptures:
         self._known: dict[int, RankCapture] = {}
 
     def capture(self, rank: int) -> RankCapture:
-        """A step of a rank."""
-        return capture_with_messages(rank, self._messages, self._capture, self._known)
+        """A step of a rank. What PyTorch warns of is said of the first one alone."""
+        with warnings.catch_warnings():
+            if self._known:
+                warnings.simplefilter("ignore")
+            return capture_with_messages(rank, self._messages, self._capture, self._known)
 
     def _built(self) -> Program:
         with DistributedCalls():

@@ -51,7 +51,7 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                 (plan.order not in _ORDERS, f"order={plan.order}: it has {' and '.join(_ORDERS)}"),
                 (
                     plan.context_parallel > 1 and job.sequence_length % (2 * plan.context_parallel) != 0,
-                    f"a sequence of {job.sequence_length} tokens, no multiple of 2 · cp={plan.context_parallel}",
+                    f"a sequence of {job.sequence_length} tokens, no multiple of 2 · {plan.context_parallel}",
                 ),
                 (
                     plan.overlaps_tensor and not plan.sequence_parallel,
@@ -212,7 +212,8 @@ def _recompute_arguments(plan: Plan) -> Arguments:
     if plan.recompute == "selective":
         return (("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn"))
     return (
-        ("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1"),
+        ("--recompute-granularity", "full"), ("--recompute-method", "uniform"),
+        ("--recompute-num-layers", "1"),
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from perfcast.search.handover.torchtitan_model import MODEL_MODULE, Flavor, find
 
 CONFIG_FILE = "torchtitan.toml"
 _SCHEDULES = {
-    "1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B", "zero_bubble": "InterleavedZeroBubble",
+    "1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B",
+    "zero_bubble": "InterleavedZeroBubble",
 }  # fmt: skip
 #: Schedules that deal micro-batches out in rounds of about one for each stage.
 _IN_ROUNDS = ("interleaved", "zero_bubble")
@@ -32,12 +33,10 @@ Value = str | int | float | bool | list[str] | list[list[str]]
 def find_obstacles(job: Job) -> tuple[str, ...]:
     """What of the plan, the training and the model torchtitan has no setting for."""
     plan, training, flavor = job.plan, job.training, find_flavor(job.name, job.model)
-    no_pipeline = flavor is not None and not flavor.has_pipeline and plan.pipeline_parallel > 1
     return (
         *spoken(
             [
                 (flavor is None, f"the architecture of {job.name}: it has Llama 3, Qwen 3 and DeepSeek-V3"),
-                (no_pipeline, f"pp={plan.pipeline_parallel} for {job.name}'s architecture"),
                 (
                     plan.order != "tp-cp-dp-pp",
                     f"order={plan.order}: its ranks lie tp, cp, dp, pp from the inside",
@@ -60,6 +59,7 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                 (training.dtype not in _PRECISIONS, f"dtype '{training.dtype}'"),
             ]
         ),
+        *(_flavor_obstacles(flavor, plan, training) if flavor else ()),
         *_sharding_obstacles(plan, training),
         *_pipeline_obstacles(plan),
         *_context_obstacles(plan, job.sequence_length),
@@ -67,10 +67,24 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
     )
 
 
+def _flavor_obstacles(flavor: Flavor, plan: Plan, training: Training) -> tuple[str, ...]:
+    pp, cp, tp = plan.pipeline_parallel, plan.context_parallel, plan.tensor_parallel
+    return spoken(
+        [
+            (pp > 1 and not flavor.has_pipeline, f"pp={pp} for its {flavor.name}"),
+            (cp > 1 and not flavor.has_context, f"cp={cp} for its {flavor.name} (flex attention)"),
+            (
+                tp > 1 and training.dtype == "fp8" and flavor.name == "deepseek_v3",
+                f"fp8 with tp={tp} for its {flavor.name}",
+            ),
+        ]
+    )
+
+
 def _sharding_obstacles(plan: Plan, training: Training) -> tuple[str, ...]:
     replicas, zero = plan.num_dense_replicas, plan.zero_stage
     is_alone = plan.data_parallel == plan.world_size
-    is_cut = zero >= 2 and replicas > 1
+    is_cut = zero >= 2 and plan.shard_size > 1
     return spoken(
         [
             (zero == 1, "zero=1: it shards gradients and weights too, or nothing"),
@@ -105,7 +119,7 @@ def _pipeline_obstacles(plan: Plan) -> tuple[str, ...]:
 
 
 def _context_obstacles(plan: Plan, sequence_length: int) -> tuple[str, ...]:
-    divisor = plan.tensor_parallel * (2 * plan.context_parallel if plan.context_parallel > 1 else 1)
+    divisor = plan.tensor_parallel * 2 * plan.context_parallel
     return spoken(
         [
             (

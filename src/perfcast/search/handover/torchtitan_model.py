@@ -1,7 +1,7 @@
 """Which of torchtitan's models a transformer is, or a module that adds its sizes to them.
 
-Sizes after torchtitan 0.2.2: torchtitan/models/{llama3,qwen3,deepseek_v3}/__init__.py; the width of Llama's MLP
-after models/llama3/model/model.py (FeedForward).
+Sizes after torchtitan 0.2.2: torchtitan/models/{llama3,qwen3,deepseek_v3}/__init__.py; the width of Llama's
+MLP after models/llama3/model/model.py (FeedForward).
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class Flavor:
     """A model of torchtitan.
 
     Attributes:
-        has_pipeline: Whether torchtitan can cut it into stages.
+        has_pipeline, has_context: Whether torchtitan can cut it into stages, its sequences over ranks.
         module: Text of a module that adds the sizes; empty where torchtitan has them.
     """
 
     name: str
     flavor: str
     has_pipeline: bool = True
+    has_context: bool = True
     module: str = ""
 
 
@@ -43,7 +44,7 @@ def find_flavor(name: str, model: Transformer) -> Flavor | None:
         return None
     for row in _load_table():
         if _describe(model) == {key: row.get(key) for key in _describe(model)}:
-            return Flavor(row["name"], row["flavor"], row["has_pipeline"])
+            return Flavor(row["name"], row["flavor"], row["has_pipeline"], row["has_context"])
     return _extend_llama(name, model) if _is_llama(model) else None
 
 

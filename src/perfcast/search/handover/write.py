@@ -1,0 +1,136 @@
+"""The targets by name, and the refusal of what one cannot run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.errors import PlanError, UnknownNameError
+from perfcast.prediction.plan_work import resolve_step
+from perfcast.search.handover import deepspeed, fsdp2, megatron, torchtitan
+from perfcast.search.handover.job import Job, check_job, count_devices_per_node, spoken
+
+
+@dataclass(frozen=True)
+class Target:
+    """A framework: what of a job it cannot do, and the files that tell it the rest."""
+
+    title: str
+    find_obstacles: Callable[[Job], tuple[str, ...]]
+    write_files: Callable[[Job], dict[str, str]]
+
+
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {
+        "torchtitan": Target("torchtitan", torchtitan.find_obstacles, torchtitan.write_files),
+        "megatron": Target("Megatron-LM", megatron.find_obstacles, megatron.write_files),
+        "deepspeed": Target("DeepSpeed", deepspeed.find_obstacles, deepspeed.write_files),
+        "fsdp2": Target("FSDP2", fsdp2.find_obstacles, fsdp2.write_files),
+    }
+)
+
+
+def hand_over(
+    plan: Plan,
+    model: str | Transformer,
+    training: Training | None,
+    sequence_length: int | None,
+    cluster: Cluster,
+    target: str,
+    *,
+    devices_per_node: int | None = None,
+) -> Mapping[str, str]:
+    """What a framework needs to run a plan.
+
+    Args:
+        model: Catalog name, a Hugging Face config.json or its folder, or the sizes.
+        training: None takes AdamW in bf16 by the plan's default framework.
+        sequence_length: None takes the model's own.
+        target: One of ``TARGETS``.
+        devices_per_node: Devices of one host; None takes the cluster's.
+
+    Returns:
+        Names of files → their texts; 'launch.sh' and 'job.sbatch' start the rest.
+
+    Raises:
+        UnknownNameError: No such target.
+        PlanError: The target cannot run the plan, or the plan does not fill the cluster's hosts; the message
+            says what is in the way, and which targets can.
+    """
+    if target not in TARGETS:
+        raise UnknownNameError("target", target, TARGETS, f"Known: {', '.join(TARGETS)}.")
+    job = make_job(plan, model, training, sequence_length, cluster, devices_per_node)
+    obstacles = find_obstacles(job, target)
+    if obstacles:
+        others = [name for name in TARGETS if not find_obstacles(job, name)]
+        way_out = f"Targets that can: {', '.join(others)}." if others else "No other target can either."
+        raise PlanError(f"{TARGETS[target].title} cannot run this plan: {'; '.join(obstacles)}. {way_out}")
+    return MappingProxyType(TARGETS[target].write_files(job))
+
+
+def find_targets(
+    plan: Plan,
+    model: str | Transformer,
+    training: Training | None,
+    sequence_length: int | None,
+    cluster: Cluster,
+    *,
+    devices_per_node: int | None = None,
+) -> Mapping[str, tuple[str, ...]]:
+    """What is in the way of each target; empty where it can run the plan.
+
+    Raises:
+        PlanError: See ``hand_over``.
+    """
+    job = make_job(plan, model, training, sequence_length, cluster, devices_per_node)
+    return MappingProxyType({name: find_obstacles(job, name) for name in TARGETS})
+
+
+def make_job(
+    plan: Plan,
+    model: str | Transformer,
+    training: Training | None,
+    sequence_length: int | None,
+    cluster: Cluster,
+    devices_per_node: int | None = None,
+) -> Job:
+    """The job, with all names resolved.
+
+    Raises:
+        InputError: Unknown names; a plan that does not fill the cluster or its hosts.
+    """
+    facts, sizes = resolve_step(model, plan, training=training, sequence_length=sequence_length)
+    if facts.training is None:
+        raise AssertionError("a training has its settings")
+    job = Job(
+        plan=plan, name=_short_name(facts.model), model=sizes, training=facts.training,
+        sequence_length=facts.sequence_length, cluster=cluster,
+        devices_per_node=count_devices_per_node(cluster) if devices_per_node is None else devices_per_node,
+    )  # fmt: skip
+    check_job(job)
+    return job
+
+
+def _short_name(name: str) -> str:
+    """A name that files and Slurm take, of a catalog name or a path.
+
+    >>> _short_name("models/My Llama/config.json")
+    'My-Llama'
+    """
+    path = Path(name)
+    stem = path.parent.name if path.name == "config.json" and path.parent.name else path.name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem.removesuffix(".json")) or "model"
+
+
+def find_obstacles(job: Job, target: str) -> tuple[str, ...]:
+    """What of a job a target cannot do: of all targets, then its own."""
+    inputs = job.plan.tensor_parallel_inputs
+    common = spoken([(inputs > 1, f"tp_inputs={inputs}: 2-D tensor parallelism")])
+    return (*common, *TARGETS[target].find_obstacles(job))

@@ -1,0 +1,135 @@
+"""What a search finds: plans with all their figures, best first, and how sure their order is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.units import HOUR
+
+if TYPE_CHECKING:
+    from perfcast.search.evaluate import Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPlan:
+    """One plan and its figures.
+
+    Attributes:
+        method: 'simulated' or 'closed_form'.
+        step_seconds_low, step_seconds_high: 90 % interval.
+        seconds_by_cause: Mean over all ranks; they add up to the step.
+        num_tokens: Of a step, over all devices.
+        peak_bytes, device_bytes: Allocated on the worst rank; with what the allocator and the driver hold.
+        device_watts: Mean of a device with its share of the server; None where no rated power is known.
+        dollars_per_device_hour: None without a price.
+        value: Of the objective, in its own unit.
+    """
+
+    plan: Plan
+    method: str
+    step_seconds: float
+    step_seconds_low: float
+    step_seconds_high: float
+    seconds_by_cause: Mapping[str, float]
+    num_tokens: int
+    num_devices: int
+    mfu: float
+    peak_bytes: int
+    device_bytes: int
+    capacity_bytes: int
+    device_watts: float | None
+    dollars_per_device_hour: float | None
+    value: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all devices."""
+        return self.num_tokens / self.step_seconds
+
+    @property
+    def tokens_per_second_per_device(self) -> float:
+        """Of one device."""
+        return self.tokens_per_second / self.num_devices
+
+    @property
+    def dollars_per_token(self) -> float | None:
+        """None without a price."""
+        if self.dollars_per_device_hour is None:
+            return None
+        return self.dollars_per_device_hour / HOUR / self.tokens_per_second_per_device
+
+    @property
+    def joules_per_token(self) -> float | None:
+        """Of devices and their servers; None where no rated power is known."""
+        return None if self.device_watts is None else self.device_watts / self.tokens_per_second_per_device
+
+    @property
+    def headroom_bytes(self) -> int:
+        """Memory of a device that is left."""
+        return self.capacity_bytes - self.device_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Separation:
+    """Two plans whose order is not sure, and what would make it so.
+
+    Attributes:
+        first, second: Places in ``SearchResult.ranked``, from 0.
+        difference_seconds, difference_seconds_low, difference_seconds_high: Of the second's step over the
+            first's, with its 90 % interval, in which what both share cancels.
+        measurements: What to measure, the most telling first, in words.
+    """
+
+    first: int
+    second: int
+    difference_seconds: float
+    difference_seconds_low: float
+    difference_seconds_high: float
+    measurements: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """The plans of one model on one cluster.
+
+    Attributes:
+        objective: A name of ``objectives.OBJECTIVES``.
+        ranked: Best first, as many as were asked for.
+        front: Plans that none beats in time, cost and memory headroom at once, fastest first.
+        separations: Of the first from each of the top that it cannot be told from.
+        excluded: Plans that each constraint removed, by its words, in the order in which they were applied.
+        num_plans, num_valid, num_simulated: Enumerated; that meet all constraints; simulated event by event.
+        num_operations: Different ones that were priced.
+        seconds_by_part: That the search took, by its part.
+        evaluation: All valid plans, in columns.
+    """
+
+    model: str
+    cluster: str
+    device: str
+    num_devices: int
+    training: Training
+    sequence_length: int
+    global_batch_size: int
+    cost_model: str
+    objective: str
+    ranked: tuple[RankedPlan, ...]
+    front: tuple[RankedPlan, ...]
+    separations: tuple[Separation, ...]
+    excluded: Mapping[str, int]
+    num_plans: int
+    num_valid: int
+    num_simulated: int
+    num_operations: int
+    seconds_by_part: Mapping[str, float] = field(default_factory=dict)
+    evaluation: Evaluation
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> RankedPlan:
+        """The first."""
+        return self.ranked[0]
