@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 		--dtype bf16 --json out/gpt2-large.json --html out/gpt2-large.html --timeline out/gpt2-large.trace.json
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check src tests benchmarks

@@ -186,9 +186,8 @@ def test_without_ray_the_error_says_how_to_install_it():
         ray_backend()
 
 
-# ResourceWarning and DeprecationWarning come from Ray's own start: log files it leaves open to its children,
-# and Python functions that are to be removed.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
+# Ray's own: files that its start leaves open for its processes.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_sweep_on_ray_itself_equals_that_of_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     # Workers import this module by its name.

@@ -71,6 +71,16 @@ def test_a_catalog_model_has_exactly_the_parameters_of_its_module(entry: ModelEn
     assert count_eager_parameters(model) == parameters_of_module(dict(entry.config), entry.architecture)
 
 
+def test_catalog_entries_state_every_size_that_transformers_would_fill_in():
+    for entry in load_models().values():
+        if entry.architecture in NOT_DESCRIBED:
+            continue
+        as_a_file = {**entry.config, "architectures": [entry.architecture]}
+        assert read_transformer(entry.config, entry.architecture) == read_transformer(as_a_file, None), (
+            entry.name
+        )
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_users_config_has_exactly_the_parameters_of_its_module(name: str):
     model = read_transformer(OTHERS[name], None)

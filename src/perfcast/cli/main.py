@@ -14,7 +14,7 @@ import click
 from perfcast import __version__
 from perfcast.errors import InputError, PerfcastError
 
-_VERBS = ("predict", "memory", "mesh", "scale", "calibrate", "train", "data", "validate", "catalog")
+_VERBS = ("predict", "search", "memory", "mesh", "scale", "calibrate", "train", "data", "validate", "catalog")
 
 
 class _LazyGroup(click.Group):

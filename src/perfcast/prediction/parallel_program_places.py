@@ -38,7 +38,9 @@ class Places:
     def __init__(self, program: ParallelProgram, calls: Sequence[RankCalls]) -> None:
         self._program = program
         self._captured = [one.rank for one in calls]
-        self._moved: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        self._groups: dict[tuple[int, str], tuple[int, ...]] = {}
+        self._are_equal: dict[tuple[int, str], bool] = {}
+        self._members: dict[tuple[int, str], frozenset[int]] = {}
         exchanges = [dict.fromkeys(e for e in one.exchanges if e is not None) for one in calls]
         found = self._connected(self._captured, exchanges)
         chains = {rank: sorted(self._connected((rank,), exchanges)) for rank in found}
@@ -77,21 +79,18 @@ class Places:
 
     # ---- groups -----------------------------------------------------------------------------
 
-    def group(self, rank: int, ranks: tuple[int, ...]) -> tuple[int, ...]:
-        """The group of ``rank`` that is to it what ``ranks`` is to the captured rank of its class.
+    def group(self, rank: int, exchange: Exchange) -> tuple[int, ...]:
+        """The group of ``rank`` that is to it what an exchange's is to the captured rank of its class.
 
         It differs from its members in the same coordinates.
 
         Raises:
             CaptureError: The group is not made of the program's axes.
         """
-        key = (rank, ranks)
-        if key not in self._moved:
-            axes = self._program.axes
-            own, varying = list(ranks), []
-            for axis in axes:
-                digits = {one // axis.stride % axis.size for one in own}
-                varying.append(len(digits) > 1)
+        key = (rank, exchange.group)
+        if key not in self._groups:
+            own, axes = list(exchange.ranks), self._program.axes
+            varying = [len({one // axis.stride % axis.size for one in own}) > 1 for axis in axes]
             moved = tuple(
                 sum(
                     axis.stride * ((one if varies else rank) // axis.stride % axis.size)
@@ -101,34 +100,41 @@ class Places:
             )
             if rank not in moved:
                 raise CaptureError(
-                    f"ranks {list(ranks)} exchange among themselves; it is not clear among whom rank {rank}, "
+                    f"ranks {own} exchange among themselves; it is not clear among whom rank {rank}, "
                     "which runs the same program, does: its groups are not evenly spaced"
                 )
-            self._moved[key] = moved
-        return self._moved[key]
+            self._groups[key] = moved
+        return self._groups[key]
 
     def peer(self, rank: int, exchange: Exchange) -> int:
         """With whom a rank sends or receives: as many places on in its group as the captured one."""
         captured = self._captured[self._program.class_of_rank[rank]]
-        distance = exchange.ranks.index(exchange.peer) - exchange.ranks.index(captured)
-        group = self.group(rank, exchange.ranks)
+        ranks = exchange.ranks
+        distance = ranks.index(exchange.peer) - ranks.index(captured)
+        group = self.group(rank, exchange)
         return group[(group.index(rank) + distance) % len(group)]
 
     def is_of_one_class(self, rank: int, exchange: Exchange) -> bool:
         """Whether all ranks of a group do the same."""
-        classes = self._program.class_of_rank
-        return len({classes[one] for one in self.group(rank, exchange.ranks)}) == 1
+        key = (rank, exchange.group)
+        if key not in self._are_equal:
+            classes = self._program.class_of_rank
+            self._are_equal[key] = len({classes[one] for one in self.group(rank, exchange)}) == 1
+        return self._are_equal[key]
 
     def members(self, rank: int, exchange: Exchange) -> frozenset[int]:
         """Indices of the simulated ranks that take part in a collective of one of them: those in its group,
         and where none of a class is, those that stand for the class."""
-        classes = self._program.class_of_rank
-        group = self.group(rank, exchange.ranks)
-        inside = {self._index[one] for one in group if one in self._index}
-        there = {self.places[index].of_class for index in inside}
-        for one in {classes[other] for other in group} - there:
-            inside |= {index for index, place in enumerate(self.places) if place.of_class == one}
-        return frozenset(inside)
+        key = (rank, exchange.group)
+        if key not in self._members:
+            classes = self._program.class_of_rank
+            group = self.group(rank, exchange)
+            inside = {self._index[one] for one in group if one in self._index}
+            there = {self.places[index].of_class for index in inside}
+            for one in {classes[other] for other in group} - there:
+                inside |= {index for index, place in enumerate(self.places) if place.of_class == one}
+            self._members[key] = frozenset(inside)
+        return self._members[key]
 
     def index(self, rank: int) -> int:
         """Of a simulated rank."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from perfcast.core.collective import format_ranks
+from perfcast.core.collective import format_ranks, parse_ranks
 from perfcast.core.operation import Operation
 from perfcast.core.work import Call
 from perfcast.errors import PlanError
@@ -172,7 +173,7 @@ def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
             members = places.members(place.rank, exchange)
             if len(members) > 1:
                 roots.join(members)
-                key = (one.calls[position].operation.name, _shape(exchange))
+                key = (one.calls[position].operation.name, _shape(exchange.group))
                 occurrence = seen[(index, *key)]
                 seen[(index, *key)] += 1
                 groups.setdefault((*key, occurrence), []).append((index, position))
@@ -189,9 +190,12 @@ def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
     return found
 
 
-def _shape(exchange: Exchange) -> str:
-    low = min(exchange.ranks)
-    return format_ranks([one - low for one in exchange.ranks])
+@lru_cache(maxsize=4096)
+def _shape(group: str) -> str:
+    """A group as it is when it begins at rank 0."""
+    ranks = parse_ranks(group)
+    low = min(ranks)
+    return format_ranks([one - low for one in ranks])
 
 
 def _note_message(

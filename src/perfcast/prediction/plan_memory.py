@@ -96,12 +96,12 @@ def read_model(model: str) -> tuple[Mapping[str, Any], str | None, int | None]:
     Raises:
         InputError: Unknown, unreadable, or a program, which has no sizes to read.
     """
-    from perfcast.workload.huggingface import read_config
-
     if ".py:" in model:
         raise ModelError(f"{model}: a plan over several devices needs the sizes of a model, not a program")
     path = Path(model)
     if path.suffix == ".json" or path.is_dir():
+        from perfcast.workload.huggingface import read_config
+
         config = read_config(path)
         return config, None, config.get("max_position_embeddings")
     entry = load_model(model)

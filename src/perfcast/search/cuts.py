@@ -13,6 +13,7 @@ from perfcast.search.different import Index, different_rows
 from perfcast.search.layer_calls import Kind, Setting
 from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.habits import kernel_habits
+from perfcast.workload.blocks.messages import MESSAGES
 from perfcast.workload.blocks.stages import LayerSort, Part, split_model
 
 #: A row of layers of a chunk: (index into the model's kinds, count).
@@ -61,7 +62,10 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
     split = [split_model(setting.model, plans.plan(at), balances=balances) for at in first.tolist()]
     sorts = dict.fromkeys(sort for parts in split for part in parts for sort, _ in part.layers)
     further = (ends.PREDICTION,) if setting.model.num_prediction_layers else ()
-    kinds: tuple[Kind, ...] = (ends.EMBEDDING, *sorts, *further, ends.HEAD)
+    launches = kernel_habits(setting.training.framework).message_launches
+    several = bool((plans.pipeline_parallel > 1).any())
+    messages = (MESSAGES,) if launches and several else ()
+    kinds: tuple[Kind, ...] = (ends.EMBEDDING, *sorts, *further, ends.HEAD, *messages)
     cuts = tuple(
         _cut(setting, parts, plans.plan(at), kinds) for parts, at in zip(split, first.tolist(), strict=True)
     )
@@ -70,7 +74,8 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
 
 def _cut(setting: Setting, parts: Sequence[Part], plan: Plan, kinds: Sequence[Kind]) -> Cut:
     count = plan.pipeline_parallel
-    contents = [_content(setting, part, kinds) for part in parts]
+    sends = ((kinds.index(MESSAGES), 1),) if MESSAGES in kinds and count > 1 else ()
+    contents = [(*_content(setting, part, kinds), *sends) for part in parts]
     rows = [tuple(contents[stage::count]) for stage in range(count)]
     if plan.schedule == "dualpipe":
         rows = [(*row, *rows[count - 1 - stage]) for stage, row in enumerate(rows)]

@@ -6,8 +6,9 @@ array arithmetic over plans (``pass_columns``, ``step_columns``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
 from perfcast.core.plan import OFFLOAD, SCHEDULES
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.step_forecast import CAUSES
@@ -22,7 +24,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.columns import footprint_columns
+from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
 from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
 from perfcast.search.different import different_rows
@@ -30,11 +32,14 @@ from perfcast.search.layer_calls import Setting
 from perfcast.search.part_costs import Array, Index, PartCosts, collect_calls, cost_parts
 from perfcast.search.pass_columns import Passes, Structure
 from perfcast.search.step_columns import Group, StepColumns, time_steps
+from perfcast.simulate.schedule.dualpipe import check_dualpipe
+from perfcast.simulate.schedule.interleaved import check_groups
 from perfcast.workload.blocks.flops import flops_per_sequence
 from perfcast.workload.blocks.habits import kernel_habits
 
 #: Plans × stages of one piece of array arithmetic, small enough for a processor's cache.
 _PIECE = 2**15
+_COLUMNS = ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,12 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.step_seconds)
 
+    def take(self, index: NDArray[np.bool_] | Index) -> Evaluation:
+        """The plans that ``index`` selects."""
+        columns = {name: getattr(self, name)[index] for name in _COLUMNS}
+        causes = {cause: seconds[index] for cause, seconds in self.seconds_by_cause.items()}
+        return replace(self, plans=self.plans.take(index), seconds_by_cause=causes, **columns)
+
 
 def evaluate_plans(
     model: Transformer,
@@ -74,12 +85,14 @@ def evaluate_plans(
     cost_model: CostModel,
     constants: StepConstants | None = None,
     max_memory_fraction: float = 1.0,
+    memory: FootprintColumns | None = None,
 ) -> Evaluation:
     """Time and memory of every plan of a table.
 
     Args:
         constants: Of the step as a whole; the shipped ones by default.
         max_memory_fraction: Of the device's memory that a plan may take.
+        memory: Of the plans, where it is known already.
 
     Raises:
         PlanError: Plans that do not take the whole cluster, or cannot cut the model.
@@ -88,7 +101,9 @@ def evaluate_plans(
     if (world != cluster.num_devices).any():
         wrong = int(world[world != cluster.num_devices][0])
         raise PlanError(f"a plan for {wrong} devices, but {cluster.name} has {cluster.num_devices}")
-    memory = footprint_columns(model, plans, training, sequence_length, device=device)
+    check_schedules(plans)
+    if memory is None:
+        memory = footprint_columns(model, plans, training, sequence_length, device=device)
     steps, num_operations = evaluate_steps(
         Setting(model, training, sequence_length), cluster, plans, device, cost_model,
         constants or load_step_constants(),
@@ -103,6 +118,38 @@ def evaluate_plans(
         flops / (steps.step_seconds * peak * cluster.num_devices),
         int(batch[0]) * sequence_length, num_operations,
     )  # fmt: skip
+
+
+def take_memory(memory: FootprintColumns, index: NDArray[np.bool_] | Index) -> FootprintColumns:
+    """The plans that ``index`` selects."""
+    return FootprintColumns(*(getattr(memory, f.name)[index] for f in fields(memory)))
+
+
+def check_schedules(plans: PlanTable) -> None:
+    """Refuse numbers for which a schedule does not exist.
+
+    Raises:
+        PlanError: The first such plan's equation.
+    """
+    stages, count = plans.pipeline_parallel, plans.num_micro_batches
+    rules = (
+        ("interleaved", count % stages != 0, check_groups),
+        ("dualpipe", (stages % 2 != 0) | (count % 2 != 0) | (count < 2 * stages), check_dualpipe),
+    )
+    for schedule, is_wrong, check in rules:
+        for at in np.flatnonzero((plans.schedule == SCHEDULES.index(schedule)) & is_wrong)[:1].tolist():
+            check(int(stages[at]), int(count[at]))
+
+
+def check_prices(seconds: Mapping[Operation, float]) -> None:
+    """Refuse prices that are no numbers.
+
+    Raises:
+        PlanError: The first such operation.
+    """
+    for operation, value in seconds.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise PlanError(f"the cost model prices {operation.name} at {value} s; a price is a finite number from 0")
 
 
 def evaluate_steps(
@@ -121,6 +168,7 @@ def evaluate_steps(
     framework = setting.training.framework
     calls = collect_calls(setting, plans)
     seconds = price_step(calls.operations(), device, cluster, cost_model, setting.training).seconds
+    check_prices(seconds)
     costs = cost_parts(
         calls, plans, seconds, launch_seconds=constants.launch_seconds[framework], slowdown=slowdown
     )

@@ -15,11 +15,13 @@ from perfcast.core.plan import OFFLOAD, Plan
 from perfcast.core.plan_table import Column, PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.core.work import Calls, Layer
+from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.search.different import Index, different_rows
 from perfcast.search.geometry import axis_strides, expert_columns
 from perfcast.workload.blocks import ends, layers
+from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import Local, local_part
+from perfcast.workload.blocks.messages import MESSAGES, with_messages
 from perfcast.workload.blocks.offload import with_activations_away
 from perfcast.workload.blocks.stages import LayerSort
 
@@ -59,6 +61,8 @@ def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
 def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
     """Columns on which a kind of layer depends; those that change most slowly stand first."""
     strides = axis_strides(plans)
+    if kind == MESSAGES:
+        return [np.zeros(len(plans), dtype=np.int64)]
     columns = [
         plans.tensor_parallel, plans.context_parallel, strides["tp"], strides["cp"], plans.context_exchange,
         plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.micro_batch_size,
@@ -86,6 +90,10 @@ def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
 
 
 def _end(setting: Setting, plan: Plan, name: str) -> Layer:
+    if name == MESSAGES:
+        launches = kernel_habits(setting.training.framework).message_launches
+        empty = StepWork(Plan(pipeline_parallel=2), (), (StageWork(()), StageWork(())))
+        return with_messages(empty, launches).layers[0]
     local = _local(setting, replace(_without_experts(plan), recompute="none"))
     forward, backward = {
         ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
@@ -103,8 +111,3 @@ def _local(setting: Setting, plan: Plan, *, has_window: bool = False) -> Local:
     return Local(
         setting.model, local_part(plan), setting.training, setting.sequence_length, has_window=has_window
     )
-
-
-def boundary_messages(setting: Setting, plans: PlanTable) -> Column:
-    """Bytes that a rank sends to the next stage for one micro-batch, shape [n]."""
-    raise NotImplementedError

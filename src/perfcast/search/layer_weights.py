@@ -21,6 +21,7 @@ from perfcast.search.different import Index, different_rows
 from perfcast.search.layer_calls import Kind, Setting
 from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.habits import kernel_habits
+from perfcast.workload.blocks.messages import MESSAGES
 from perfcast.workload.blocks.stages import LayerSort
 
 #: Rows of ``KindWeights.counts``.
@@ -78,6 +79,8 @@ def _padded(setting: Setting, plan: Plan) -> int:
 def _weights(setting: Setting, plan: Plan, kind: Kind) -> tuple[Weight, ...]:
     if isinstance(kind, LayerSort):
         return kinds_of_layer(setting.model, plan)[kind.has_experts]
+    if kind == MESSAGES:
+        return ()
     if kind == ends.PREDICTION:
         hidden = setting.model.hidden_size
         return (Weight("joined", hidden // plan.tensor_parallel, 2 * hidden),)

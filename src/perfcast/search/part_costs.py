@@ -112,7 +112,7 @@ def collect_calls(setting: Setting, plans: PlanTable) -> Calls:
     """
     cuts = cut_models(setting, plans)
     weights = kind_weights(setting, plans, cuts.kinds)
-    sides = side_calls(setting, plans, weights, has_experts=setting.model.experts is not None)
+    sides = side_calls(setting, plans, weights, cuts.kinds)
     return Calls(
         cuts,
         tuple(kind_calls(setting, plans, kind) for kind in cuts.kinds),

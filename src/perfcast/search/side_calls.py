@@ -22,15 +22,17 @@ from perfcast.core.work import Calls, Layer
 from perfcast.search.cuts import Cuts
 from perfcast.search.different import Index, different_rows
 from perfcast.search.geometry import axis_strides, expert_columns, replica_columns
-from perfcast.search.layer_calls import Setting
+from perfcast.search.layer_calls import Kind, Setting
 from perfcast.search.layer_weights import DENSE, EXPERT, TENSORS, VECTORS, KindWeights
+from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.data_parallel import (
     Exchanged,
+    bucket_bytes,
     exchanges_gradients,
     gather_calls,
     reduce_calls,
 )
-from perfcast.workload.blocks.local import weight_type
+from perfcast.workload.blocks.local import gradient_type, weight_type
 from perfcast.workload.blocks.offload import incoming_weights
 from perfcast.workload.blocks.optimizer import (
     gathers_after_step,
@@ -38,6 +40,7 @@ from perfcast.workload.blocks.optimizer import (
     shared_embedding,
     shared_norms,
 )
+from perfcast.workload.blocks.stages import LayerSort
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,19 @@ class SideCalls:
     place: Index
 
 
-def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> SideCalls:
+def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: Sequence[Kind]) -> SideCalls:
     """Of every plan."""
-    first, place = different_rows(_side_keys(plans, weights, has_experts=has_experts))
+    together = _layers_together(setting, plans, weights)
+    has_experts = setting.model.experts is not None
+    first, place = different_rows([*_side_keys(plans, weights, has_experts=has_experts), together])
     rows = []
     for at in first.tolist():
         plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
         parts = [Exchanged(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
-        rows.append(tuple(_side(setting.training, plan, part) for part in parts))
+        numbers = [int(together[at]) if isinstance(kind, LayerSort) else 1 for kind in kinds]
+        rows.append(
+            tuple(_side(setting.training, plan, p, n) for p, n in zip(parts, numbers, strict=True))
+        )
     return SideCalls(tuple(rows), place)
 
 
@@ -73,12 +81,27 @@ def _side_keys(plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> 
     ]  # fmt: skip
 
 
-def _side(training: Training, plan: Plan, parameters: Exchanged) -> Layer:
+def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -> Index:
+    """Layers of a stage that may share a bucket of gradients, as far as buckets can hold so many."""
+    layers = np.maximum(setting.model.num_layers // plans.pipeline_parallel, 1)
+    first, place = different_rows([plans.num_dense_replicas, plans.zero_stage])
+    training = setting.training
+    dtype = gradient_type(training)
+    buckets = np.array([bucket_bytes(plans.plan(at), training, dtype) for at in first.tolist()])[place]
+    held = weights.counts[[DENSE, EXPERT]].reshape(-1, weights.counts.shape[2])
+    least = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)[weights.place]
+    narrowest = min(dtype.bytes_of(1), weight_type(training).bytes_of(1))
+    return np.minimum(layers, np.maximum(buckets // (least * narrowest), 1).astype(np.int64))
+
+
+def _side(training: Training, plan: Plan, parameters: Exchanged, num_layers: int) -> Layer:
     gather = incoming_weights(plan, training, parameters)
     if not gathers_after_step(plan, training):
-        gather = (*gather, *gather_calls(plan, training, parameters))
+        gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
-    exchange = reduce_calls(plan, training, parameters, 0) if exchanges_gradients(plan) else ()
+    exchange = ()
+    if exchanges_gradients(plan):
+        exchange = reduce_calls(plan, training, parameters, 0, num_layers)
     return Layer("", (), (), gather, gather if comes_again else (), exchange)
 
 
@@ -107,7 +130,7 @@ def stage_optimizers(
         holds = _counts_of_stages(cuts, number)
         mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
         counts = np.einsum("nk,fkn->fn", holds[cuts.place[mine]], weights.counts[:, :, weights.place[mine]])
-        at_end = (holds[:, [0, len(cuts.kinds) - 1]].sum(axis=1) > 0)[cuts.place[mine]]
+        at_end = (holds[:, [cuts.kinds.index(ends.EMBEDDING), cuts.kinds.index(ends.HEAD)]].sum(axis=1) > 0)[cuts.place[mine]]
         rows.append(mine)
         totals.append(np.vstack([counts, at_end[None, :]]))
     plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)

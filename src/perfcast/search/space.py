@@ -189,7 +189,8 @@ def _belongs(
     if schedule not in ("1f1b", "interleaved"):
         fits = fits & (pp > 1)
     if schedule == "dualpipe":
-        fits = fits & (pp % 2 == 0) & (batches["num_micro_batches"] % 2 == 0)
+        count = batches["num_micro_batches"]
+        fits = fits & (pp % 2 == 0) & (count % 2 == 0) & (count >= 2 * pp)
     fits = fits & ((tp > 1) if chosen["sequence_parallel"] else True)
     if chosen["zero_stage"]:
         fits = fits & (replicas > 1)

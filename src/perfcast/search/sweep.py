@@ -30,7 +30,7 @@ CELL_COLUMNS: Mapping[str, type] = {
 #: ``place``: 1 for a cell's first row and so on, 0 where it has none; ``outcome``: why it has none, else "".
 RESULT_COLUMNS: Mapping[str, type] = {"place": int, "outcome": str}
 KEY = "key"
-_PACKAGES = ("numpy", "scipy", "torch", "transformers", "lightgbm")
+_PACKAGES = ("perfcast", "numpy", "scipy", "torch", "transformers", "lightgbm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,9 @@ def list_versions() -> Mapping[str, str]:
     ``measured`` are the profiles and corrections that the user's own measurements left in the data folder.
     A changed file changes the versions, so no result of older code or data is taken over.
     """
-    import perfcast
-
-    root = Path(perfcast.__file__).parent
+    root = Path(__file__).parents[1]
     files = [path for path in root.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".tmp")]
     return {
-        "perfcast": perfcast.__version__,
         "files": _hash_files(files, root),
         "measured": _hash_files(data_folder().glob("*.json"), data_folder()),
         **{name: version(name) for name in _PACKAGES},

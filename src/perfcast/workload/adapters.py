@@ -1,7 +1,8 @@
 """Low-rank adaptation: a step in which the model's own weights are frozen.
 
 Hu et al.: LoRA, ICLR 2022: no gradient of a frozen weight is computed, reduced or applied; gradients still
-flow back through all layers. The adapters' own products (rank 8 to 64 beside widths of thousands) are left out.
+flow back through all layers. The adapters' own products (rank 8 to 64 beside widths of thousands) are left
+out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from perfcast.core.work import Calls, Layer, StepWork
 
 
 def freeze_weights(work: StepWork) -> StepWork:
-    """The same step without weight gradients, their exchange, their optimizer and what it would hand round."""
+    """The same step without weight gradients, their exchange and optimizer, and what that hands round."""
     is_sharded = work.plan.zero_stage == 3
     return replace(
         work,

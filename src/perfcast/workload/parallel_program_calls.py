@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.core.collective import format_ranks, group_ranks
+from perfcast.core.collective import format_ranks, group_ranks, parse_ranks
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.work import Call, Calls, Stream
@@ -30,12 +30,17 @@ class Exchange:
     """With whom a call exchanges: all ranks of a group, or one of them.
 
     Attributes:
-        ranks: Of the group, as the captured rank has it.
+        group: Its ranks, as the captured rank has it, and as ``core.collective.format_ranks`` writes them.
         peer: The other rank of a send or receive, else -1.
     """
 
-    ranks: tuple[int, ...]
+    group: str
     peer: int = -1
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """Of the group, in its order."""
+        return parse_ranks(self.group)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankC
     streams = rank.streams
     kinds = _stream_kinds(program, rank, graph)
     operations = [_between(operation, rank.rank, program.world_size) for operation in graph.operations]
+    partners = [_exchange(operation) for operation in graph.operations]
     calls: list[Call] = []
     lanes: list[str] = []
     phases: list[Phase] = []
@@ -102,7 +108,7 @@ def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankC
         )
         lanes.append(lane)
         phases.append(node.phase)
-        exchanges.append(_exchange(operation))
+        exchanges.append(partners[node.operation])
     return RankCalls(rank.rank, tuple(calls), tuple(lanes), tuple(phases), tuple(exchanges))
 
 
@@ -130,7 +136,7 @@ def _exchange(operation: Operation) -> Exchange | None:
     if operation.kind is not OperationKind.COLLECTIVE:
         return None
     peer = operation.attribute("peer")
-    return Exchange(tuple(group_ranks(operation)), -1 if peer is None else int(peer))
+    return Exchange(str(operation.attribute("ranks")), -1 if peer is None else int(peer))
 
 
 # ---- which axis a stream serves ----------------------------------------------------------------------

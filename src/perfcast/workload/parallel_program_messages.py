@@ -43,7 +43,7 @@ def capture_with_messages(
 ) -> Result:
     """Capture a rank, and before it those whose messages it needs.
 
-    Whoever is waited for is captured as far as it comes, which may let others come further, round after round.
+    Whoever is waited for is captured as far as it comes, which may let others come further, round by round.
 
     Args:
         messages: What ranks have sent each other; grows.

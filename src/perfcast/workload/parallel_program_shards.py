@@ -116,8 +116,8 @@ class PartsOptimizer:
     """An optimizer that works element by element, on this rank's parts.
 
     Distributed tensors on one mesh would give the same operations on the same parts, as long as each gradient
-    is placed like its parameter. Where one is not, exchanges come in between; plain and distributed parameters
-    together may be an error. Then the optimizer is run on the parameters themselves.
+    is placed like its parameter. Where one is not, exchanges come in between; plain and distributed
+    parameters together may be an error. Then the optimizer is run on the parameters themselves.
     """
 
     def __init__(self, choice: OptimizerChoice, module: nn.Module) -> None:

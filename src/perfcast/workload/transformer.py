@@ -1,12 +1,14 @@
 """Hugging Face configs → the sizes that closed forms work with.
 
-Each function below reads one architecture's config, in which transformers has filled in what is left out,
-and states what its module is built of (transformers, models/<model_type>/modeling_<model_type>.py).
+Each function below reads one architecture's config, in which nothing is left out, and states what its module
+is built of (transformers, models/<model_type>/modeling_<model_type>.py). Most catalog entries state all of
+it; in a config.json, transformers fills in the rest, which takes seconds to import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
@@ -21,6 +23,10 @@ _NOT_SHAPES = (
     "_name_or_path",
 )
 
+#: Names of sizes by which transformers knows a config's own, where they differ.
+_ALIASES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"gpt2": {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}}
+)
 _ATTENTION_DROPOUT = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 
 
@@ -31,7 +37,8 @@ def read_transformer(config: Mapping[str, Any], architecture: str | None) -> Tra
 
     Args:
         config: A config.json, or the config of a catalog entry.
-        architecture: Class that builds it; None takes the config's own.
+        architecture: Class that builds it, of a catalog entry, which is read as it stands if it states all;
+            None takes the config's own, and what transformers fills in.
 
     Raises:
         ModelError: An architecture that the closed form does not describe; the message lists those that it
@@ -44,16 +51,31 @@ def read_transformer(config: Mapping[str, Any], architecture: str | None) -> Tra
             f"types {', '.join(sorted(_READERS))}. Capture the model instead."
         )
     names = config.get("architectures")
+    is_stated = architecture is not None
     architecture = architecture or (names[0] if isinstance(names, list) and names else None)
     if architecture is not None and not architecture.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM")):
         raise ModelError(f"the closed form describes language models; {architecture} has no head over words")
-    parsed = _parse(model_type, config)
-    if getattr(parsed, "add_cross_attention", False):
-        raise ModelError(f"{model_type} with cross-attention: the closed form does not describe it")
+    if is_stated:
+        try:
+            return _read(model_type, _stated(model_type, config))
+        except AttributeError:
+            pass
     try:
-        return Transformer(**_READERS[model_type](parsed))
+        return _read(model_type, _parse(model_type, config))
     except AttributeError as error:
         raise ModelError(f"model_type '{model_type}': {error}") from error
+
+
+def _read(model_type: str, config: Any) -> Transformer:
+    if getattr(config, "add_cross_attention", False):
+        raise ModelError(f"{model_type} with cross-attention: the closed form does not describe it")
+    return Transformer(**_READERS[model_type](config))
+
+
+def _stated(model_type: str, config: Mapping[str, Any]) -> Any:
+    """The config alone, under all names of its sizes."""
+    aliases = _ALIASES.get(model_type, {})
+    return SimpleNamespace(**config, **{name: config[own] for name, own in aliases.items() if own in config})
 
 
 def _parse(model_type: str, config: Mapping[str, Any]) -> Any:
@@ -154,7 +176,7 @@ def _gemma2(config: Any) -> dict[str, Any]:
 
 
 def _gemma3(config: Any) -> dict[str, Any]:
-    caps = config.final_logit_softcapping is not None
+    caps = getattr(config, "final_logit_softcapping", None) is not None
     return {**_gemma(config), "norm_placement": "both", "caps_logits": caps, "has_head_norms": True}
 
 
@@ -240,7 +262,7 @@ def _deepseek(config: Any) -> dict[str, Any]:
 def _gpt2(config: Any) -> dict[str, Any]:
     return {
         **_sizes(config),
-        "ffn_hidden_size": int(config.n_inner or 4 * config.n_embd),
+        "ffn_hidden_size": int(getattr(config, "n_inner", None) or 4 * config.n_embd),
         "activation": str(config.activation_function),
         "positions": "learned",
         "max_positions": int(config.n_positions),
@@ -267,7 +289,7 @@ def _opt(config: Any) -> dict[str, Any]:
         "has_dropout": _drops(config.dropout),
         "embedding_size": 0 if projected == config.hidden_size else int(projected),
         "norm_placement": "before" if has_norm_before else "after",
-        "has_final_norm": has_norm_before and not config._remove_final_layer_norm,
+        "has_final_norm": has_norm_before and not getattr(config, "_remove_final_layer_norm", False),
     }
 
 

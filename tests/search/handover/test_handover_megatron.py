@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from handover_jobs import deepseek, megatron_parser, megatron_words, write
-from small_transformers import gpt, llama, mixture
 
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
+from small_transformers import gpt, llama, mixture
 
 LLAMA = llama(activation="silu")
 CASES: dict[str, tuple[Transformer, Plan]] = {
@@ -53,9 +53,14 @@ CASES: dict[str, tuple[Transformer, Plan]] = {
     ),
     "latent": (
         deepseek(),
-        Plan(data_parallel=2, pipeline_parallel=2, expert_parallel=2, overlaps_experts=True, stage_layers=(5, 3)),
+        Plan(
+            data_parallel=2, pipeline_parallel=2, expert_parallel=2, overlaps_experts=True,
+            stage_layers=(5, 3),
+        ),
     ),
-    "windows": (replace(LLAMA, sliding_window=16, num_window_layers=4), Plan(data_parallel=2, bucket_bytes=4096)),
+    "windows": (
+        replace(LLAMA, sliding_window=16, num_window_layers=4), Plan(data_parallel=2, bucket_bytes=4096),
+    ),
 }  # fmt: skip
 
 

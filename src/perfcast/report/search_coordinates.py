@@ -1,0 +1,133 @@
+"""Parallel coordinates: an axis for each dimension in which plans differ, a line for each plan.
+
+Drawn as plain lines, since the page lets no script be compiled, which plotly's own kind of this plot needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.plan_table import FLAGS, WORDS
+from perfcast.report.figures import GREEN, INK, LINE, finish
+from perfcast.report.search_figures import sample_plans
+from perfcast.search.result import SearchResult
+from perfcast.search.space import KEYS
+from perfcast.units import GIB
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    Values = NDArray[np.float64]
+
+#: Plans that are drawn.
+MAX_LINES = 400
+#: Colours of the lines from the slowest share of them to the fastest.
+_SHADES = ("#c9ced6", "#b4bfd0", "#92add0", "#6a99cc", "#3b82c4", "#1f4e7d")
+_DIMENSIONS = (
+    "data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
+    "virtual_stages_per_rank", "micro_batch_size", "zero_stage", "sequence_parallel", "recompute",
+    "schedule", "offload", "order",
+)  # fmt: skip
+_LINEAR = ("zero_stage", *WORDS, *FLAGS)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis.
+
+    Attributes:
+        heights: Of each plan's line on it, from 0 to 1.
+        ticks: Height and text of what is written beside it.
+    """
+
+    title: str
+    heights: Values
+    ticks: tuple[tuple[float, str], ...]
+
+
+def plot_coordinates(result: SearchResult) -> Figure:
+    """Plans from the slowest, pale, to the fastest, dark; the winner on top."""
+    from plotly import graph_objects as go
+
+    shown = sample_plans(result.evaluation.step_seconds, MAX_LINES)[::-1]  # the fastest are drawn last
+    axes = list_axes(result, shown)
+    figure = go.Figure()
+    bounds = np.linspace(0, len(shown), len(_SHADES) + 1).round().astype(np.int64)
+    for shade, start, stop in zip(_SHADES, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        x, y = _lines(axes, range(start, stop))
+        figure.add_scatter(
+            x=x, y=y, mode="lines", line={"color": shade, "width": 1}, opacity=0.6, hoverinfo="skip"
+        )
+    x, y = _lines(axes, [len(shown) - 1])
+    figure.add_scatter(x=x, y=y, mode="lines", line={"color": GREEN, "width": 3}, hoverinfo="skip")
+    for place, axis in enumerate(axes):
+        figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": INK, "width": 1})
+        figure.add_annotation(x=place, y=1.07, text=f"<b>{axis.title}</b>", showarrow=False)
+        for height, text in axis.ticks:
+            figure.add_annotation(
+                x=place, y=height, text=text, showarrow=False, xanchor="left", xshift=4, font={"size": 11}
+            )
+    finish(figure, height=420)
+    figure.update_xaxes(range=[-0.15, len(axes) - 0.2], visible=False)
+    figure.update_yaxes(range=[-0.06, 1.14], visible=False, gridcolor=LINE)
+    return figure
+
+
+def list_axes(result: SearchResult, shown: NDArray[np.int64]) -> list[Axis]:
+    """The dimensions that are not the same for all shown plans, then memory and time."""
+    plans, evaluation = result.evaluation.plans, result.evaluation
+    axes = []
+    names = {name: key for key, name in KEYS.items()}
+    for name in _DIMENSIONS:
+        values = getattr(plans, name)[shown].astype(np.float64)
+        if np.ptp(values) > 0:
+            axes.append(_dimension(name, names[name], values))
+    axes.append(_figure_axis("GiB", evaluation.device_bytes[shown] / GIB, "{:.0f}"))
+    axes.append(_figure_axis("step, s", np.log(evaluation.step_seconds[shown]), "{:.3g}", is_log=True))
+    return axes
+
+
+def _dimension(name: str, title: str, values: Values) -> Axis:
+    """Degrees by their logarithm, words and flags evenly."""
+    different = np.unique(values)
+    scaled = values if name in _LINEAR else np.log2(values)
+    low, high = scaled.min(), scaled.max()
+    ends = different if name in _LINEAR else np.log2(different)
+    heights = (ends - low) / (high - low)
+    texts = [
+        WORDS[name][int(value)].replace("_", " ") if name in WORDS else f"{value:g}" for value in different
+    ]
+    return Axis(title, (scaled - low) / (high - low), _spaced(heights.tolist(), texts))
+
+
+def _spaced(heights: Sequence[float], texts: Sequence[str]) -> tuple[tuple[float, str], ...]:
+    """Ticks that do not overlap."""
+    kept: list[tuple[float, str]] = []
+    for height, text in zip(heights, texts, strict=True):
+        if not kept or height - kept[-1][0] >= 0.05:
+            kept.append((height, text))
+    return tuple(kept)
+
+
+def _figure_axis(title: str, values: Values, form: str, *, is_log: bool = False) -> Axis:
+    low, high = float(values.min()), float(values.max())
+    span = (high - low) or 1.0
+    marks = [low + part * span for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    texts = [form.format(np.exp(mark) if is_log else mark) for mark in marks]
+    ticks = tuple(((mark - low) / span, text) for mark, text in zip(marks, texts, strict=True))
+    return Axis(title, (values - low) / span, ticks)
+
+
+def _lines(axes: Sequence[Axis], places: Sequence[int]) -> tuple[list[float | None], list[float | None]]:
+    """Points of some plans' lines, with gaps between them."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for place in places:
+        x += [*range(len(axes)), None]
+        y += [*(float(axis.heights[place]) for axis in axes), None]
+    return x, y

@@ -1,0 +1,187 @@
+"""Plots of a search: plans by time and memory, their dimensions side by side, where their steps go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.step_forecast import CAUSES
+from perfcast.report.figures import BLUE, GREEN, GREY, INK, ORANGE, RED, finish
+from perfcast.report.memory_figures import CATEGORY_COLOURS
+from perfcast.report.plan_step_figures import CAUSE_COLOURS
+from perfcast.report.plan_step_text import CAUSE_WORDS
+from perfcast.report.search_text import describe_value, plan_option
+from perfcast.report.tables import words
+from perfcast.search.compare import ClusterComparison
+from perfcast.search.explain import RESERVE, Explanation
+from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.search.sensitivity import Sensitivity
+from perfcast.units import GIB, format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    Index = NDArray[np.int64]
+
+#: Plans of a cloud of points; of more, the fastest half of these and others spread evenly over the rest.
+MAX_POINTS = 1500
+#: Bars of a comparison.
+MAX_BARS = 12
+
+
+def sample_plans(step_seconds: NDArray[np.float64], limit: int = MAX_POINTS) -> Index:
+    """Places of the plans that are drawn, fastest first."""
+    order = np.argsort(step_seconds, kind="stable")
+    if len(order) <= limit:
+        return order
+    first, rest = order[: limit // 2], order[limit // 2 :]
+    spread = np.linspace(0, len(rest) - 1, limit - len(first)).round().astype(np.int64)
+    return np.concatenate([first, rest[spread]])
+
+
+def plot_pareto(result: SearchResult) -> Figure:
+    """Step time against the memory of a device: all valid plans, the front, the best and the winner."""
+    from plotly import graph_objects as go
+
+    evaluation = result.evaluation
+    shown = sample_plans(evaluation.step_seconds)
+    options = [plan_option(evaluation.plans.plan(int(at))) for at in shown]
+    figure = go.Figure(
+        go.Scatter(
+            x=evaluation.step_seconds[shown].tolist(), y=(evaluation.device_bytes[shown] / GIB).tolist(),
+            mode="markers", name="valid plans", marker={"color": GREY, "size": 4, "opacity": 0.45},
+            text=options, hovertemplate="%{text}<br>%{x:.4~s}s, %{y:.1f} GiB<extra></extra>",
+        )
+    )  # fmt: skip
+    _add_plans(figure, result.front, "Pareto front", ORANGE, mode="markers+lines", size=7)
+    _add_plans(figure, result.ranked[1:], "best plans", BLUE, mode="markers", size=8)
+    _add_plans(figure, result.ranked[:1], "winner", GREEN, mode="markers", size=15, symbol="star")
+    figure.add_hline(
+        y=result.winner.capacity_bytes / GIB, line_dash="dash", line_color=RED,
+        annotation_text="device", annotation_position="bottom right",
+    )  # fmt: skip
+    figure.update_xaxes(title="step", type="log", tickformat="~s", ticksuffix="s", dtick="D2")
+    figure.update_yaxes(title="GiB of a device", rangemode="tozero")
+    return finish(figure, height=430, legend=True).update_layout(margin={"t": 40})
+
+
+def _add_plans(
+    figure: Figure, plans: Sequence[RankedPlan], name: str, colour: str, *, mode: str, size: int,
+    symbol: str = "circle",
+) -> None:  # fmt: skip
+    if not plans:
+        return
+    figure.add_scatter(
+        x=[plan.step_seconds for plan in plans], y=[plan.device_bytes / GIB for plan in plans], name=name,
+        mode=mode, marker={"color": colour, "size": size, "symbol": symbol},
+        line={"color": colour, "width": 1.5, "shape": "hv"}, text=[plan_option(p.plan) for p in plans],
+        hovertemplate="%{text}<br>%{x:.4~s}s, %{y:.1f} GiB<extra>" + name + "</extra>",
+    )  # fmt: skip
+
+
+def plot_causes(plans: Sequence[RankedPlan], names: Sequence[str]) -> Figure:
+    """A bar for each plan, stacked by cause, with the interval of the step."""
+    from plotly import graph_objects as go
+
+    figure = go.Figure()
+    for cause in CAUSES:
+        seconds = [float(plan.seconds_by_cause.get(cause, 0.0)) for plan in plans]
+        if any(seconds):
+            figure.add_bar(
+                y=list(names), x=seconds, name=CAUSE_WORDS[cause], orientation="h",
+                marker_color=CAUSE_COLOURS[cause], customdata=[format_seconds(s) for s in seconds],
+                hovertemplate="%{y}<br>%{customdata}<extra>" + CAUSE_WORDS[cause] + "</extra>",
+            )  # fmt: skip
+    figure.add_scatter(
+        y=list(names), x=[plan.step_seconds for plan in plans], mode="markers", name="90 % interval",
+        marker={"color": INK, "size": 3},
+        error_x={
+            "type": "data", "symmetric": False, "color": INK, "thickness": 1.2, "width": 4,
+            "array": [plan.step_seconds_high - plan.step_seconds for plan in plans],
+            "arrayminus": [plan.step_seconds - plan.step_seconds_low for plan in plans],
+        },
+        hoverinfo="skip",
+    )  # fmt: skip
+    return _stacked(figure, len(plans)).update_xaxes(tickformat="~s", ticksuffix="s", rangemode="tozero")
+
+
+def plot_categories(explanations: Sequence[Explanation]) -> Figure:
+    """A bar for each explained plan, stacked by category, with the device's memory as a line."""
+    from plotly import graph_objects as go
+
+    figure = go.Figure()
+    names = [escape(explanation.label) for explanation in explanations]
+    for category in dict.fromkeys(name for e in explanations for name in e.bytes_by_category):
+        held = [e.bytes_by_category.get(category, 0) for e in explanations]
+        if any(held):
+            figure.add_bar(
+                y=names, x=[num_bytes / GIB for num_bytes in held], name=words(category), orientation="h",
+                marker_color=GREY if category == RESERVE else CATEGORY_COLOURS[category],
+                customdata=[format_bytes(num_bytes) for num_bytes in held],
+                hovertemplate="%{y}<br>%{customdata}<extra>" + words(category) + "</extra>",
+            )  # fmt: skip
+    memory = explanations[0].forecast.memory
+    if memory is not None:
+        figure.add_vline(x=memory.capacity_bytes / GIB, line_dash="dash", line_color=RED)
+    return _stacked(figure, len(names)).update_xaxes(title="GiB of a device", rangemode="tozero")
+
+
+def _stacked(figure: Figure, count: int) -> Figure:
+    finish(figure, height=150 + 26 * count, legend=True)
+    figure.update_layout(
+        barmode="stack", bargap=0.25, barcornerradius=0, legend={"traceorder": "normal"}, margin={"t": 60}
+    )
+    return figure.update_yaxes(autorange="reversed", showgrid=False)
+
+
+def plot_clusters(comparison: ClusterComparison) -> Figure:
+    """The objective's figure of each cluster's winner, best on top."""
+    from plotly import graph_objects as go
+
+    results = comparison.results
+    names = [escape(f"{result.cluster}:{result.num_devices}") for result in results]
+    values = [result.winner.value for result in results]
+    figure = go.Figure(
+        go.Bar(
+            y=names, x=values, orientation="h", marker_color=[GREEN, *[BLUE] * (len(results) - 1)],
+            text=[describe_value(result.winner, comparison.objective) for result in results],
+            textposition="outside", cliponaxis=False, textfont={"color": INK},
+            customdata=[plan_option(result.winner.plan) for result in results],
+            hovertemplate="%{y}<br>%{text}<br>%{customdata}<extra></extra>",
+        )
+    )  # fmt: skip
+    finish(figure, height=90 + 30 * len(results))
+    figure.update_xaxes(range=[0, 1.4 * max(values)], tickformat="~s")
+    return figure.update_yaxes(autorange="reversed", showgrid=False)
+
+
+def plot_sensitivity(found: Sensitivity, name: str) -> Figure:
+    """The best step under each factor of one condition, and the step with the winner as it is."""
+    from plotly import graph_objects as go
+
+    base = (1.0, found.base.step_seconds, found.base.step_seconds, found.base.plan)
+    rows = [
+        (p.condition.factor, p.winner.step_seconds, p.kept_seconds, p.winner.plan)
+        for p in found.points
+        if p.condition.name == name and p.winner is not None
+    ]
+    rows = sorted([*rows, base], key=lambda row: row[0])
+    factors = [row[0] for row in rows]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=factors, y=[row[2] for row in rows], name="the winner as it is", mode="lines+markers",
+        line={"color": GREY, "dash": "dot"},
+    )  # fmt: skip
+    figure.add_scatter(
+        x=factors, y=[row[1] for row in rows], name="the best plan", mode="lines+markers",
+        line={"color": GREEN}, text=[plan_option(row[3]) for row in rows], hovertemplate="%{text}",
+    )  # fmt: skip
+    figure.update_xaxes(
+        title=f"{name}, times", type="log", tickvals=factors, ticktext=[f"{factor:g}" for factor in factors]
+    )
+    figure.update_yaxes(title="step", tickformat="~s", ticksuffix="s", rangemode="tozero")
+    return finish(figure, height=300, legend=True).update_layout(margin={"t": 40})

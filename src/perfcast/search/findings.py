@@ -1,0 +1,192 @@
+"""A search as a user asks for it: one or several clusters, named plans beside the winner, sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.core.cluster import Cluster
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.cost.model import CostModel
+from perfcast.errors import PlanError
+from perfcast.prediction.names import resolve_device
+from perfcast.prediction.plan_step import predict_plan
+from perfcast.search.compare import ClusterComparison, compare_clusters
+from perfcast.search.explain import Difference, Explanation, explain_difference, explain_plan
+from perfcast.search.prices_file import PriceList
+from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.search.search import search_plans
+from perfcast.search.sensitivity import Condition, Sensitivity, find_sensitivity
+from perfcast.search.space import Space
+
+#: What a search is doing, and how much of how much is done (0 of 0 where that is not known).
+Watch = Callable[[str, int, int], None]
+#: The plan of so many devices.
+MakePlan = Callable[[int], Plan]
+#: The best few hundred are simulated.
+NUM_SIMULATED = 200
+#: What the best plan is called beside named ones.
+WINNER = "the winner"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What is searched.
+
+    Attributes:
+        clusters: Names with ``:N``, or files.
+        cost_models: By device; a name or an object. Devices that are not there take the default.
+        objective: A name of ``objectives.OBJECTIVES``.
+        tokens, deadline_seconds: Of the whole training, for the objectives that need them.
+        simulate: Whether the best are simulated event by event, or stay closed forms.
+    """
+
+    model: str
+    clusters: tuple[str, ...]
+    global_batch_size: int
+    sequence_length: int | None = None
+    training: Training = field(default_factory=lambda: Training(framework="megatron"))
+    cost_models: Mapping[str, str | CostModel | None] = field(default_factory=dict)
+    space: Space = field(default_factory=Space)
+    objective: str = "time"
+    tokens: float | None = None
+    deadline_seconds: float | None = None
+    prices: PriceList | None = None
+    max_memory_fraction: float = 1.0
+    min_mfu: float | None = None
+    top: int = 10
+    simulate: bool = True
+
+
+@dataclass(frozen=True)
+class SearchFindings:
+    """What was found.
+
+    Attributes:
+        explanations: Of the winner of the best cluster, then of named plans on it.
+        differences: From the winner to each named plan.
+        sensitivity: None where it was not asked for.
+    """
+
+    request: SearchRequest
+    comparison: ClusterComparison
+    explanations: tuple[Explanation, ...]
+    differences: tuple[Difference, ...]
+    sensitivity: Sensitivity | None = None
+
+    @property
+    def best(self) -> SearchResult:
+        """Of the best cluster."""
+        return self.comparison.results[0]
+
+
+def find_plans(
+    request: SearchRequest,
+    named: Mapping[str, MakePlan] | None = None,
+    *,
+    with_sensitivity: bool = False,
+    watch: Watch = lambda part, done, total: None,
+) -> SearchFindings:
+    """Search, explain, and vary.
+
+    Args:
+        named: Plans to be explained beside the winner, by what the user called them.
+
+    Raises:
+        PlanError: No plan on any cluster; a named plan that model or cluster cannot follow.
+        InputError: Unknown names, no price of a cluster.
+    """
+    targets = {name: load_cluster(name) for name in request.clusters}
+    if request.prices is not None:
+        for name, target in targets.items():
+            request.prices.of_cluster(target, name)  # what has no price is said before the search
+    several = len(targets) > 1
+
+    def search(name: str) -> SearchResult:
+        prefix = f"{name}: " if several else ""
+        return _search(request, name, targets[name], watch=lambda part, *count: watch(prefix + part, *count))
+
+    comparison = compare_clusters(request.clusters, search)
+    name = comparison.outcomes[comparison.ranking[0]].asked
+    target = best_cluster(comparison)
+    explanations = explain_plans(request, target, comparison.results[0].winner, named or {}, watch)
+    first = explanations[0]
+    differences = tuple(explain_difference(first, other) for other in explanations[1:])
+    sensitivity = _vary(request, name, target, watch) if with_sensitivity else None
+    return SearchFindings(request, comparison, explanations, differences, sensitivity)
+
+
+def best_cluster(comparison: ClusterComparison) -> Cluster:
+    """The best cluster, with the devices that its result takes."""
+    name = comparison.outcomes[comparison.ranking[0]].asked
+    cluster, count = load_cluster(name), comparison.results[0].num_devices
+    if cluster.num_devices == count:
+        return cluster
+    return load_cluster(f"{name.removesuffix(f':{cluster.num_devices}')}:{count}")
+
+
+def _search(request: SearchRequest, name: str, cluster: Cluster, *, watch: Watch) -> SearchResult:
+    price = None if request.prices is None else request.prices.of_cluster(cluster, name)
+    return search_plans(
+        request.model, cluster, global_batch_size=request.global_batch_size,
+        sequence_length=request.sequence_length, training=request.training, space=request.space,
+        objective=request.objective, tokens=request.tokens, deadline_seconds=request.deadline_seconds,
+        dollars_per_device_hour=price, max_memory_fraction=request.max_memory_fraction,
+        min_mfu=request.min_mfu, top=request.top, num_simulated=NUM_SIMULATED if request.simulate else 0,
+        cost_model=request.cost_models.get(cluster.device), on_progress=watch,
+    )  # fmt: skip
+
+
+def explain_plans(
+    request: SearchRequest,
+    cluster: Cluster,
+    winner: RankedPlan,
+    named: Mapping[str, MakePlan],
+    watch: Watch = lambda part, done, total: None,
+) -> tuple[Explanation, ...]:
+    """Forecasts of the winner and of named plans, by the method that ranked the winner.
+
+    Raises:
+        PlanError: A named plan that model or cluster cannot follow, by what the user called it.
+    """
+    plans: list[tuple[str, Plan]] = [(WINNER, winner.plan)]
+    for label, make in named.items():
+        plans.append((label, make(cluster.num_devices)))
+    found = []
+    for at, (label, plan) in enumerate(plans):
+        watch(f"explaining {label}", at, len(plans))
+        try:
+            forecast = predict_plan(
+                request.model, cluster, plan, training=request.training,
+                sequence_length=request.sequence_length, method=winner.method, reliefs=False,
+                cost_model=request.cost_models.get(cluster.device),
+            )  # fmt: skip
+        except PlanError as error:
+            raise PlanError(f"{label}: {error}") from error
+        found.append(explain_plan(forecast, label))
+    return tuple(found)
+
+
+def _vary(request: SearchRequest, name: str, cluster: Cluster, watch: Watch) -> Sensitivity:
+    """The winner of closed forms under every condition."""
+    closed = replace(request, simulate=False, top=1)
+    price = None if request.prices is None else request.prices.of_cluster(cluster, name)
+
+    def search(condition: Condition) -> SearchResult:
+        return search_plans(
+            closed.model, condition.cluster, global_batch_size=condition.global_batch_size,
+            sequence_length=closed.sequence_length, training=closed.training, space=closed.space,
+            objective=closed.objective, tokens=closed.tokens, deadline_seconds=closed.deadline_seconds,
+            dollars_per_device_hour=price, max_memory_fraction=closed.max_memory_fraction,
+            min_mfu=closed.min_mfu, top=1, num_simulated=0, device=condition.device,
+            cost_model=closed.cost_models.get(cluster.device),
+        )  # fmt: skip
+
+    def tell(condition: Condition) -> None:
+        factor = f" × {condition.factor:g}" if condition.factor != 1 else ""
+        watch(f"sensitivity: {condition.name}{factor}", 0, 0)
+
+    base = Condition("as it is", 1.0, cluster, resolve_device(cluster.device), closed.global_batch_size)
+    return find_sensitivity(base, search, tell)

@@ -1,0 +1,118 @@
+"""What a search is after: a figure of every plan, and whether more of it is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.catalog.runs import RunFigures
+from perfcast.core.hardware import Device
+from perfcast.core.step_forecast import CAUSES
+from perfcast.errors import InputError, UnknownNameError
+from perfcast.units import HOUR
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What else an objective depends on.
+
+    Attributes:
+        num_devices: Of the cluster.
+        num_tokens: Of a step, over all devices.
+        tokens: Of the whole training; None where it is not known.
+        dollars_per_device_hour: None without a price.
+    """
+
+    num_devices: int
+    num_tokens: int
+    tokens: float | None = None
+    dollars_per_device_hour: float | None = None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One goal.
+
+    Attributes:
+        title: In words, with the unit of the values.
+        needs: A field of ``Job`` that must be given, and the option that gives it; empty where none must.
+        needs_watts: Whether the device's rated power must be known.
+        value: Job, step seconds and watts of a device, each [n] → values, [n].
+    """
+
+    title: str
+    value: Callable[[Job, Array, Array], Array]
+    larger_is_better: bool = False
+    needs: tuple[str, str] | None = None
+    needs_watts: bool = False
+
+
+def _tokens_per_second(job: Job, seconds: Array, watts: Array) -> Array:
+    return job.num_tokens / seconds
+
+
+def _dollars_per_token(job: Job, seconds: Array, watts: Array) -> Array:
+    return (job.dollars_per_device_hour or 0.0) / HOUR * job.num_devices * seconds / job.num_tokens
+
+
+def _joules_per_token(job: Job, seconds: Array, watts: Array) -> Array:
+    return watts * job.num_devices * seconds / job.num_tokens
+
+
+def _time_to_train(job: Job, seconds: Array, watts: Array) -> Array:
+    """Whole steps."""
+    return np.ceil((job.tokens or 0.0) / job.num_tokens) * seconds
+
+
+OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
+    {
+        "step-time": Objective("seconds of a step", lambda job, seconds, watts: seconds),
+        "tokens-per-second": Objective("tokens per second", _tokens_per_second, larger_is_better=True),
+        "dollars-per-token": Objective(
+            "dollars per token", _dollars_per_token, needs=("dollars_per_device_hour", "--price")
+        ),
+        "joules-per-token": Objective("joules per token", _joules_per_token, needs_watts=True),
+        "time-to-train": Objective("seconds to train", _time_to_train, needs=("tokens", "--tokens")),
+    }
+)
+
+
+def find_objective(name: str, job: Job, device: Device) -> Objective:
+    """An objective by its name.
+
+    Raises:
+        UnknownNameError: Not one of ``OBJECTIVES``.
+        InputError: What it needs is not known; says which option gives it.
+    """
+    if name not in OBJECTIVES:
+        raise UnknownNameError("objective", name, tuple(OBJECTIVES), f"Known: {', '.join(OBJECTIVES)}.")
+    found = OBJECTIVES[name]
+    if found.needs is not None and getattr(job, found.needs[0]) is None:
+        raise InputError(f"the objective {name} needs {found.needs[1]}")
+    if found.needs_watts and device.power_watts is None:
+        raise InputError(f"the objective {name} needs the rated power of {device.name}, which is not published")
+    return found
+
+
+def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Array], figures: RunFigures) -> Array:
+    """Mean power of a device of each plan with its share of the server, [n]; NaN where none is published."""
+    from perfcast.prediction.energy import device_watts
+
+    total = np.sum([seconds_by_cause[cause] for cause in CAUSES], axis=0)
+    if device.power_watts is None:
+        return np.full_like(total, np.nan)
+    ends = [device_watts(device, busy, figures) or 0.0 for busy in (0.0, 1.0)]
+    busy = np.array(sum(seconds_by_cause[cause] for cause in ("compute", "recompute", "optimizer"))) / total
+    found: Array = ends[0] + busy * (ends[1] - ends[0])
+    return found
+
+
+def order_of(objective: Objective, values: Array) -> NDArray[np.int64]:
+    """Places of plans, best first; equal values stay in the order of the space."""
+    return np.argsort(-values if objective.larger_is_better else values, kind="stable")
