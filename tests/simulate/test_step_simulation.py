@@ -1,20 +1,24 @@
 """Whole steps, simulated: by hand, and what must hold for all of them."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_steps import REDUCE, SCATTER, SECONDS, SEND, UPDATE, small_layer, small_step
 
+from perfcast.core.operation import OperationKind
 from perfcast.core.step_forecast import StepTime
 from perfcast.core.work import Call, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.training import simulate_step
 
+FUSED = replace(UPDATE, name="fused update", kind=OperationKind.OPTIMIZER)
 OPTIMIZER = (Call(UPDATE),)
 CLIPPED = (Call(REDUCE, Stream.TENSOR), Call(UPDATE, after=(0,)))
+MIXED = (*OPTIMIZER, Call(FUSED))
 
 
 @st.composite
@@ -29,7 +33,7 @@ def steps(draw: st.DrawFn) -> StepWork:
     flags = {name: draw(st.booleans()) for name in ("reduces", "gathers", "scatters")}
     return small_step(
         num_stages, count, draw(st.integers(1, 3)), virtual=virtual, schedule=schedule,
-        layer=small_layer(**flags), optimizer=draw(st.sampled_from(((), OPTIMIZER, CLIPPED))),
+        layer=small_layer(**flags), optimizer=draw(st.sampled_from(((), OPTIMIZER, CLIPPED, MIXED))),
         exchanges_each=draw(st.booleans()), overlaps_boundary=draw(st.booleans()),
         num_prefetched=draw(st.integers(0, 2)),
     )  # fmt: skip
@@ -41,7 +45,7 @@ SETTINGS = st.fixed_dictionaries(
         "slowdown": st.sampled_from(((1.0, 1.0), (1.25, 1.5))),
     }
 )
-PRICES = {**SECONDS, SEND: 0.25}
+PRICES = {**SECONDS, SEND: 0.25, FUSED: 0.25}
 
 
 def assert_adds_up(time: StepTime) -> None:
@@ -54,6 +58,11 @@ def test_one_layer_on_one_device_is_the_sum_of_its_kernels():
     time = simulate_step(small_step(num_micro_batches=4, layers=3, optimizer=OPTIMIZER), SECONDS)
     assert time.step_seconds == 4 * 3 * 3.0 + 0.5
     assert time.seconds_by_cause == {"compute": 36.0, "optimizer": 0.5}
+
+
+def test_kernels_of_an_optimizer_and_others_beside_them_are_all_its_own():
+    time = simulate_step(small_step(optimizer=MIXED), PRICES)
+    assert time.seconds_by_cause == {"compute": 3.0, "optimizer": 0.75}
 
 
 def test_a_pipeline_of_equal_stages_waits_as_the_formula_says():

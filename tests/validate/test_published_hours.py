@@ -7,7 +7,7 @@ import pytest
 from perfcast.core.weights import count_parameters
 from perfcast.cost.roofline import Roofline
 from perfcast.units import GIGA
-from perfcast.validate.published_hours import hours_rows, load_setups, parse_tokens
+from perfcast.validate.published_hours import hours_rows, load_setups, parse_tokens, read_hours_cases
 from perfcast.validate.run_lines import UnreadableError
 from perfcast.validate.suite import Row
 
@@ -19,7 +19,8 @@ RUN: dict[str, Any] = {
 
 def forecast(folder: Path, *lines: dict[str, Any]) -> tuple[Row, ...]:
     pl.DataFrame(list(lines)).write_csv(folder / "gpu_hours.csv")
-    return hours_rows([folder], lambda device: Roofline())
+    rows, _ = hours_rows(read_hours_cases([folder]), ["closed_form"], Roofline())
+    return rows
 
 
 def test_a_run_is_forecast_in_seconds_of_all_its_devices(tmp_path: Path) -> None:
@@ -44,9 +45,11 @@ def test_what_is_missing_is_a_reason(tmp_path: Path) -> None:
         RUN | {"model": "A-model-of-ours"},
         RUN | {"accelerator": "abacus"},
         RUN | {"model": "BLOOM-176B", "num_accelerators": 100.0},
+        RUN | {"tokens": "many"},
     )
     assert [row.skipped for row in rows] == [
         "incomplete: num_accelerators", "incomplete: model", "unknown device", "unsupported plan",
+        "impossible value",
     ]  # fmt: skip
 
 

@@ -4,12 +4,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from perfcast.core.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.validate import published_inference
 from perfcast.validate.inference_cases import InferenceCase, bloom_176b, read_inference_cases
-from perfcast.validate.published_inference import PREDICTORS, inference_rows, protocol
+from perfcast.validate.published_inference import WITHOUT_HOST, inference_rows, protocol
 from perfcast.validate.suite import Row
 
 SPLITWISE = {
@@ -31,12 +30,15 @@ def write(folder: Path, splitwise: list[dict[str, Any]], printed: list[dict[str,
     return folder
 
 
-def roofline(framework: str, device: Device) -> CostModel:
+PREDICTORS = ("closed_form", WITHOUT_HOST)
+
+
+def roofline(framework: str) -> CostModel:
     return Roofline()
 
 
-def forecast(folder: Path) -> tuple[Row, ...]:
-    rows, _ = inference_rows([folder], cost_model_of=roofline)
+def forecast(folder: Path, *predictors: str) -> tuple[Row, ...]:
+    rows, _ = inference_rows(read_inference_cases([folder]), predictors or PREDICTORS, roofline)
     return rows
 
 
@@ -60,15 +62,39 @@ def test_a_printed_line_is_a_request_with_the_sizes_of_its_notes(tmp_path: Path)
     assert (case.kind, case.prompt_length, case.output_length) == ("request", 20, 8)
 
 
+def test_a_median_of_repeats_is_forecast_as_the_repeats_are(tmp_path: Path) -> None:
+    median = PRINTED | {
+        "source": "Splitwise (ISCA24)", "model": "llama2-70b", "gpu": "h100-80gb", "dtype": "fp16 (assumed)",
+        "batch": "2", "input_len": 512, "output_len": 128, "metric": "decode (per-token) time",
+        "value": "30.0", "notes": "",
+    }  # fmt: skip
+    rows = {row.row: row for row in forecast(write(tmp_path, [SPLITWISE], [median]), "closed_form")}
+    assert rows[0].predicted_seconds == rows["decode:0"].predicted_seconds
+    assert (rows[0].columns["source_group"], rows[0].operation) == ("splitwise", "decode")
+
+
+def test_megatron_beside_issues_its_kernels(tmp_path: Path) -> None:
+    beside = PRINTED | {"metric": "end-to-end latency (Megatron baseline)"}
+    case = cases_of(write(tmp_path, [SPLITWISE], [beside]))[0]
+    assert (case.framework, case.kind, case.issues_kernels) == ("megatron", "request", True)
+
+
+def test_events_and_formulas_agree_on_a_request(tmp_path: Path) -> None:
+    rows = [row for row in forecast(write(tmp_path, [SPLITWISE]), "closed_form", "simulated") if row.row == 0]
+    formula, events = (row.predicted_seconds for row in rows)
+    assert events == pytest.approx(formula, rel=0.02)
+
+
 def test_what_is_not_stated_is_a_reason(tmp_path: Path) -> None:
     capped = SPLITWISE | {"hardware": "h100-80gb-pcap"}
     loaded = PRINTED | {"metric": "total output throughput", "unit": "tokens/s", "notes": ""}
     nameless = PRINTED | {"notes": "no sizes"}
     full = PRINTED | {"value": "OOM"}
-    cases = cases_of(write(tmp_path, [capped], [loaded, nameless, full]))
+    memory = PRINTED | {"metric": "GPU memory used", "unit": "GB"}
+    cases = cases_of(write(tmp_path, [capped], [loaded, nameless, full, memory]))
     assert cases["prefill:0"].skipped == "unknown device"
-    assert [cases[row].skipped for row in range(3)] == [
-        "incomplete: batch", "incomplete: model", "impossible value",
+    assert [cases[row].skipped for row in range(4)] == [
+        "incomplete: batch", "incomplete: model", "impossible value", "unsupported operation",
     ]  # fmt: skip
 
 

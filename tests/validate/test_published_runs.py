@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from published_lines import FSDP, LORA, MIXTURE, NEMO, PLAYBOOK, VTRAIN, published_folder
 
-from perfcast.errors import InputError
 from perfcast.units import GIGA
 from perfcast.validate.published_cases import PublishedCase, read_published_cases
 from perfcast.validate.published_runs import PublishedRun
@@ -111,11 +110,6 @@ def test_a_rack_of_one_domain_takes_what_divides(tmp_path: Path) -> None:
     line = NEMO | {"gpu": "GB200 NVL72", "device": "gb200", "gpus_per_node": 4, "num_gpus": 128, "dp": 4}
     cluster = run_of(tmp_path, line).cluster
     assert [level.size for level in cluster.levels] == [64, 2]
-
-
-def test_a_folder_without_the_table_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no table 'training'"):
-        read_published_cases([tmp_path])
 
 
 def test_an_h100_with_96_gb_lies_between_two_devices(tmp_path: Path) -> None:

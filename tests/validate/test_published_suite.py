@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_tables import write_tables
 from published_lines import LORA, PLAYBOOK, VTRAIN, published_folder
 
-from perfcast.errors import UnknownNameError
-from perfcast.validate.published import validate_published
+from perfcast.errors import InputError, UnknownNameError
+from perfcast.validate.published import validate_published, write_constants
 from perfcast.validate.published_cases import read_published_cases
 from perfcast.validate.published_summary import devices_label, noise_floor, plan_label, spearman
 from perfcast.validate.result import TableResult
@@ -80,6 +81,53 @@ def test_the_summary_has_the_groups_that_are_asked_for(result: TableResult) -> N
 def test_an_unknown_predictor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="simulated"):
         validate_published([published_folder(tmp_path, whole(VTRAIN))], ["simulate"])
+
+
+def test_a_folder_without_any_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gpu_hours"):
+        validate_published([tmp_path])
+    with pytest.raises(InputError, match="training"):
+        write_constants([tmp_path], tmp_path / "constants.toml")
+
+
+REQUEST = {
+    "id": 1, "source": "NVIDIA/FasterTransformer@1", "source_locator": "a guide", "model": "GPT-20B",
+    "gpu": "A100-80GB (DGX A100 SuperPod)", "num_gpus": 8.0, "tp": 8.0, "pp": 1.0, "dtype": "fp16",
+    "batch": "1", "input_len": 20, "output_len": 8, "metric": "end-to-end latency", "value": "89.0",
+    "unit": "ms", "notes": "dims 4L x 48x128, vocab 51200, top_p 0.9",
+}  # fmt: skip
+HOURS = {
+    "id": 1, "source": "a card", "model": "Pythia-70M", "params_b": 0.07, "accelerator": "A100-40GB",
+    "num_accelerators": 32.0, "tokens": "299.9B", "accelerator_hours": 510.0, "notes": "",
+}  # fmt: skip
+
+
+def test_other_tables_are_forecast_and_summed_up_apart(tmp_path: Path) -> None:
+    folder = published_folder(tmp_path, whole(VTRAIN))
+    write_tables(folder, inference=[REQUEST], gpu_hours=[HOURS])
+    found = validate_published([folder], ["closed_form", "graph_replay"])
+    rows = [(row.table, row.predictor, row.skipped) for row in found.rows()]
+    assert rows == [
+        ("training", "closed_form", None), ("inference", "closed_form", None),
+        ("inference", "graph_replay", None), ("gpu_hours", "closed_form", None),
+    ]  # fmt: skip
+    counts = {(e["predictor"], e["group"]): e["n"] for e in found.summary if e["value"] == "all"}
+    assert counts["closed_form", "all"] == 1
+    assert counts["closed_form", "inference, all"] == counts["closed_form", "whole runs, all"] == 1
+    assert ("graph_replay", "all") not in counts
+    assert all(row.provenance for row in found.rows())
+    json.dumps([row.to_json() for row in found.rows()] + found.summary, allow_nan=False)
+
+
+def test_a_sample_is_drawn_evenly_over_tables(tmp_path: Path) -> None:
+    lines = [whole(VTRAIN | {"id": f"vtrain-{n}", "micro_batch": 1}) for n in range(5)]
+    folder = published_folder(tmp_path, *lines)
+    write_tables(folder, gpu_hours=[HOURS, HOURS])
+    found = validate_published([folder], ["closed_form"], max_rows=3)
+    assert sorted(row.table for row in found.rows()) in (
+        ["gpu_hours", "gpu_hours", "training"], ["gpu_hours", "training", "training"],
+    )  # fmt: skip
+    assert "3 of 7" in found.protocol["sampling"]
 
 
 def test_repeats_of_one_run_make_the_noise_floor(tmp_path: Path) -> None:

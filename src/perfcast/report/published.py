@@ -12,16 +12,19 @@ from perfcast.report.validation import error_row, print_skipped
 
 Entry = Mapping[str, Any]
 
-_GROUPS = ("all", "usp", "target", "kind", "source", "device", "devices", "plan")
+_GROUPS = ("all", "usp", "target", "target, usp", "kind", "interval", "source", "device", "devices", "plan")
+#: Tables beside that of training runs, and their groups.
+_OTHER_GROUPS = {
+    "inference": ("table, kind", "source, kind, device", "plan"),
+    "whole runs": ("all", "device", "plan"),
+}
 
 
 def print_published(summary: Sequence[Entry], console: Console) -> None:
-    """Errors by group; then ranks of plans, and how far repeats of one run differ."""
+    """Errors by group, ranks of plans, how far repeats of one run differ; then the other tables."""
     print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
     for group in _GROUPS:
-        entries = [entry for entry in summary if entry["group"] == group and entry["n"]]
-        if entries:
-            print_validation([{**error_row(e), "group": e["value"]} for e in entries], console)
+        _print_group(summary, group, console)
     for entry in summary:
         if entry["group"] == "rank correlation":
             console.print(
@@ -39,3 +42,20 @@ def print_published(summary: Sequence[Entry], console: Console) -> None:
                 markup=False,
                 soft_wrap=True,
             )
+    for table, groups in _OTHER_GROUPS.items():
+        entries = [
+            {**entry, "group": entry["group"].removeprefix(f"{table}, ")}
+            for entry in summary
+            if entry["group"].startswith(f"{table}, ")
+        ]
+        if entries:
+            console.print(f"\n[bold]{table.capitalize()}[/bold]")
+            print_skipped([entry for entry in entries if entry["group"] == "skipped"], console)
+            for group in groups:
+                _print_group(entries, group, console)
+
+
+def _print_group(summary: Sequence[Entry], group: str, console: Console) -> None:
+    entries = [entry for entry in summary if entry["group"] == group and entry["n"]]
+    if entries:
+        print_validation([{**error_row(e), "group": e["value"]} for e in entries], console)

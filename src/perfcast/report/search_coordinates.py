@@ -70,8 +70,9 @@ def plot_coordinates(result: SearchResult) -> Figure:
         figure.add_annotation(x=place, y=1.07, text=f"<b>{axis.title}</b>", showarrow=False)
         for height, text in axis.ticks:
             figure.add_annotation(
-                x=place, y=height, text=text, showarrow=False, xanchor="left", xshift=4, font={"size": 11}
-            )
+                x=place, y=height, text=text, showarrow=False, xanchor="left", xshift=3, font={"size": 11},
+                bgcolor="rgba(128,140,156,0.3)", borderpad=1,
+            )  # fmt: skip
     finish(figure, height=420)
     figure.update_xaxes(range=[-0.15, len(axes) - 0.2], visible=False)
     figure.update_yaxes(range=[-0.06, 1.14], visible=False, gridcolor=LINE)

@@ -18,10 +18,16 @@ def print_explanations(found: SearchFindings, console: Console) -> None:
     """Time by cause and memory by category, side by side; then each difference in words."""
     print_table(console, cause_table(found.explanations))
     print_table(console, category_table(found.explanations))
+    print_list(console, (("·", describe_skipped(*pair)) for pair in found.skipped))
     for difference in found.differences:
         console.print()
         console.print(Text(describe_difference(difference), style="bold"))
         print_list(console, (("·", sentence) for sentence in difference.sentences))
+
+
+def describe_skipped(label: str, reason: str) -> str:
+    """Why a named plan is not beside the winner."""
+    return f"{label} is not compared: {reason}"
 
 
 def cause_table(explanations: tuple[Explanation, ...]) -> Table:

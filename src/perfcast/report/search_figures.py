@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -64,9 +65,21 @@ def plot_pareto(result: SearchResult) -> Figure:
         y=result.winner.capacity_bytes / GIB, line_dash="dash", line_color=RED,
         annotation_text="device", annotation_position="bottom right",
     )  # fmt: skip
-    figure.update_xaxes(title="step", type="log", tickformat="~s", ticksuffix="s", dtick="D2")
+    set_log_seconds(figure, evaluation.step_seconds[shown].tolist(), "step")
     figure.update_yaxes(title="GiB of a device", rangemode="tozero")
     return finish(figure, height=430, legend=True).update_layout(margin={"t": 40})
+
+
+def set_log_seconds(figure: Figure, seconds: Sequence[float], title: str) -> None:
+    """A logarithmic axis that holds some times, marked at 1, 2 and 5 of every power of ten."""
+    low, high = math.log10(min(seconds)), math.log10(max(seconds))
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    marks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    edge = 0.05 * (high - low) + 0.02
+    figure.update_xaxes(
+        title=title, type="log", range=[low - edge, high + edge], tickvals=marks,
+        ticktext=[format_seconds(mark).replace(".00", "") for mark in marks],
+    )  # fmt: skip
 
 
 def _add_plans(
@@ -135,7 +148,7 @@ def _stacked(figure: Figure, count: int) -> Figure:
     figure.update_layout(
         barmode="stack", bargap=0.25, barcornerradius=0, legend={"traceorder": "normal"}, margin={"t": 60}
     )
-    return figure.update_yaxes(autorange="reversed", showgrid=False)
+    return figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
 
 
 def plot_clusters(comparison: ClusterComparison) -> Figure:

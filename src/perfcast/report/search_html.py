@@ -8,7 +8,7 @@ from html import escape
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.search_coordinates import plot_coordinates
-from perfcast.report.search_explain_text import describe_difference, sensitivity_cells
+from perfcast.report.search_explain_text import describe_difference, describe_skipped, sensitivity_cells
 from perfcast.report.search_figures import (
     MAX_BARS,
     plot_categories,
@@ -32,7 +32,7 @@ from perfcast.report.search_text import (
 )
 from perfcast.report.tables import percent, words
 from perfcast.search.compare import ClusterComparison
-from perfcast.search.explain import Change, Difference, Explanation
+from perfcast.search.explain import Change, Difference
 from perfcast.search.findings import SearchFindings
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.sensitivity import Sensitivity
@@ -46,14 +46,14 @@ def render_search_html(found: SearchFindings) -> str:
     sections = [Section("", lead + _note(f"Best plan: {plan_option(result.winner.plan)}"))]
     if len(found.comparison.outcomes) > 1:
         sections.append(Section("Clusters side by side", _clusters(found.comparison)))
-    names = [f"{place}" for place in range(1, len(result.ranked) + 1)][:MAX_BARS]
+    names = [f"plan {place}" for place in range(1, len(result.ranked) + 1)][:MAX_BARS]
     causes = figure_html(plot_causes(result.ranked[:MAX_BARS], names), "causes")
     sections += [
         Section(f"Best plans on {result.cluster}:{result.num_devices}", _ranked(result) + _unsure(result)),
         Section("Time and memory of all valid plans", _pareto(result)),
         Section("Dimensions of the plans", _coordinates(result)),
         Section("Where the steps of the best plans go", causes),
-        Section("Winner and named plans", _explained(found.explanations)),
+        Section("Winner and named plans", _explained(found)),
     ]
     sections += [
         Section(f"From {d.first.label} to {d.second.label}", _difference(d)) for d in found.differences
@@ -168,7 +168,9 @@ def _plans(plans: Sequence[RankedPlan]) -> str:
     return table((*_HEADINGS, "Plan"), rows)
 
 
-def _explained(explanations: Sequence[Explanation]) -> str:
+def _explained(found: SearchFindings) -> str:
+    explanations = found.explanations
+    skipped = "".join(_note(describe_skipped(*pair)) for pair in found.skipped)
     labels = [explanation.label for explanation in explanations]
     first = explanations[0]
     causes = dict.fromkeys(cause for e in explanations for cause in e.seconds_by_cause)
@@ -182,7 +184,8 @@ def _explained(explanations: Sequence[Explanation]) -> str:
         for name in sorted(names, key=lambda name: -first.bytes_by_category.get(name, 0))
     ]
     memory = figure_html(plot_categories(explanations), "categories") if names else ""
-    return table(("Cause", *labels), time_rows) + memory + table(("Category", *labels), memory_rows)
+    categories = table(("Category", *labels), memory_rows) if names else ""
+    return table(("Cause", *labels), time_rows) + memory + categories + skipped
 
 
 def _seconds(seconds: float) -> Cell:

@@ -36,6 +36,7 @@ def search_to_dict(found: SearchFindings) -> dict[str, Any]:
         "ranking": [found.comparison.outcomes[at].asked for at in found.comparison.ranking],
         "explanations": [_explanation_to_dict(explanation) for explanation in found.explanations],
         "differences": [_difference_to_dict(difference) for difference in found.differences],
+        "skipped": [{"label": label, "reason": reason} for label, reason in found.skipped],
         "sensitivity": None if found.sensitivity is None else _sensitivity_to_dict(found.sensitivity),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +38,31 @@ def apply_constraints(constraints: Sequence[Constraint], count: int) -> tuple[Ma
     kept, excluded = np.ones(count, dtype=np.bool_), dict[str, int]()
     for constraint in constraints:
         left = kept & constraint.keeps
-        excluded[constraint.words] = int(kept.sum() - left.sum())
         if not left.any():
-            raise PlanError(_refusal(constraint, excluded, int(kept.sum()), count))
+            refuse(constraint.words, constraint.nearest, count, excluded)
+        excluded[constraint.words] = int(kept.sum() - left.sum())
         kept = left
     return kept, excluded
 
 
-def _refusal(constraint: Constraint, excluded: Mapping[str, int], left: int, count: int) -> str:
-    whole = "all" if left == count else f"the last {left:,} of"
-    before = [f"{words} ({number:,})" for words, number in excluded.items() if words != constraint.words and number]
-    others = f"; before it: {', '.join(before)}" if before else ""
-    nearest = f": {constraint.nearest}" if constraint.nearest else ""
-    return f"no plan is left: '{constraint.words}' excludes {whole} {count:,} plans{nearest}{others}"
+def refuse(words: str, nearest: str, count: int, before: Mapping[str, int] | None = None) -> NoReturn:
+    """Say which demand left nothing.
+
+    Args:
+        nearest: How near the best plan comes, in words.
+        count: Plans that there were.
+        before: Plans that earlier demands removed.
+
+    Raises:
+        PlanError: Always.
+    """
+    removed = {name: number for name, number in (before or {}).items() if number}
+    left = count - sum(removed.values())
+    whole = f"all {count:,} plans" if not removed else f"the last {left:,} of {count:,} plans"
+    others = f"; before it: {', '.join(f'{name} ({number:,})' for name, number in removed.items())}"
+    raise PlanError(
+        f"no plan is left: '{words}' excludes {whole}{': ' * bool(nearest)}{nearest}{others * bool(removed)}"
+    )
 
 
 def check_limits(max_memory_fraction: float, min_mfu: float | None, price: float | None) -> None:

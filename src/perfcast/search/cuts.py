@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.search.different import Index, different_rows
@@ -14,7 +12,7 @@ from perfcast.search.layer_calls import Kind, Setting
 from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.messages import MESSAGES
-from perfcast.workload.blocks.stages import LayerSort, Part, split_model
+from perfcast.workload.blocks.stages import Part, split_model
 
 #: A row of layers of a chunk: (index into the model's kinds, count).
 Content = tuple[tuple[int, int], ...]
@@ -55,9 +53,7 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
         PlanError: Stages whose layers do not add up to the model's; fewer layers than parts.
     """
     mirrored = plans.schedule == SCHEDULES.index("dualpipe")
-    first, place = different_rows(
-        [plans.pipeline_parallel, plans.virtual_stages_per_rank, mirrored]
-    )
+    first, place = different_rows([plans.pipeline_parallel, plans.virtual_stages_per_rank, mirrored])
     balances = kernel_habits(setting.training.framework).balances_stages
     split = [split_model(setting.model, plans.plan(at), balances=balances) for at in first.tolist()]
     sorts = dict.fromkeys(sort for parts in split for part in parts for sort, _ in part.layers)

@@ -105,7 +105,7 @@ def evaluate_plans(
     if memory is None:
         memory = footprint_columns(model, plans, training, sequence_length, device=device)
     steps, num_operations = evaluate_steps(
-        Setting(model, training, sequence_length), cluster, plans, device, cost_model,
+        Setting(model, cluster, training, sequence_length), plans, device, cost_model,
         constants or load_step_constants(),
     )  # fmt: skip
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
@@ -113,7 +113,8 @@ def evaluate_plans(
     flops = batch * flops_per_sequence(model, sequence_length)
     return Evaluation(
         plans, steps.step_seconds, dict(zip(CAUSES, steps.seconds_by_cause, strict=True)),
-        memory.peak_bytes, memory.device_bytes, memory.device_bytes <= max_memory_fraction * device.memory_bytes,
+        memory.peak_bytes, memory.device_bytes,
+        memory.device_bytes <= max_memory_fraction * device.memory_bytes,
         batch * sequence_length / steps.step_seconds,
         flops / (steps.step_seconds * peak * cluster.num_devices),
         int(batch[0]) * sequence_length, num_operations,
@@ -149,12 +150,13 @@ def check_prices(seconds: Mapping[Operation, float]) -> None:
     """
     for operation, value in seconds.items():
         if not (math.isfinite(value) and value >= 0):
-            raise PlanError(f"the cost model prices {operation.name} at {value} s; a price is a finite number from 0")
+            raise PlanError(
+                f"the cost model prices {operation.name} at {value} s; a price is a finite number from 0"
+            )
 
 
 def evaluate_steps(
     setting: Setting,
-    cluster: Cluster,
     plans: PlanTable,
     device: Device,
     cost_model: CostModel,
@@ -167,7 +169,7 @@ def evaluate_steps(
     slowdown = (figures.compute_slowdown, figures.communication_slowdown)
     framework = setting.training.framework
     calls = collect_calls(setting, plans)
-    seconds = price_step(calls.operations(), device, cluster, cost_model, setting.training).seconds
+    seconds = price_step(calls.operations(), device, setting.cluster, cost_model, setting.training).seconds
     check_prices(seconds)
     costs = cost_parts(
         calls, plans, seconds, launch_seconds=constants.launch_seconds[framework], slowdown=slowdown
@@ -205,7 +207,8 @@ def _groups(
         structure = Structure(
             tuple(tuple(bool(x) for x in row) for row in exists),
             int(overlaps_weights[at]) if gathers_each[at] else None,
-            bool(overlaps_weights[at]), bool(overlaps_gradients[at]), bool(plans.zero_stage[at] >= 2), slowdown,
+            bool(overlaps_weights[at]), bool(overlaps_gradients[at]), bool(plans.zero_stage[at] >= 2),
+            slowdown,
         )  # fmt: skip
         group = Group(
             cut, SCHEDULES[int(plans.schedule[at])], int(plans.pipeline_parallel[at]),
@@ -229,6 +232,4 @@ def _time_rows(
     optimizers = [
         costs.optimizers[:, costs.optimizer_place[rows, stage]] for stage in range(len(group.cut.stages))
     ]
-    return time_steps(
-        group, passes, optimizers, plans.num_micro_batches[rows], costs.boundary_seconds[rows]
-    )
+    return time_steps(group, passes, optimizers, plans.num_micro_batches[rows], costs.boundary_seconds[rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfcast.catalog.clusters import load_cluster
@@ -67,6 +67,7 @@ class SearchFindings:
     Attributes:
         explanations: Of the winner of the best cluster, then of named plans on it.
         differences: From the winner to each named plan.
+        skipped: Named plans that the best cluster cannot follow, and why.
         sensitivity: None where it was not asked for.
     """
 
@@ -74,6 +75,7 @@ class SearchFindings:
     comparison: ClusterComparison
     explanations: tuple[Explanation, ...]
     differences: tuple[Difference, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
     sensitivity: Sensitivity | None = None
 
     @property
@@ -102,6 +104,8 @@ def find_plans(
     if request.prices is not None:
         for name, target in targets.items():
             request.prices.of_cluster(target, name)  # what has no price is said before the search
+    plans = named or {}
+    _refuse_impossible(plans, [target.num_devices for target in targets.values()])
     several = len(targets) > 1
 
     def search(name: str) -> SearchResult:
@@ -111,11 +115,11 @@ def find_plans(
     comparison = compare_clusters(request.clusters, search)
     name = comparison.outcomes[comparison.ranking[0]].asked
     target = best_cluster(comparison)
-    explanations = explain_plans(request, target, comparison.results[0].winner, named or {}, watch)
+    explanations, skipped = explain_plans(request, target, comparison.results[0].winner, plans, watch)
     first = explanations[0]
     differences = tuple(explain_difference(first, other) for other in explanations[1:])
     sensitivity = _vary(request, name, target, watch) if with_sensitivity else None
-    return SearchFindings(request, comparison, explanations, differences, sensitivity)
+    return SearchFindings(request, comparison, explanations, differences, skipped, sensitivity)
 
 
 def best_cluster(comparison: ClusterComparison) -> Cluster:
@@ -145,28 +149,46 @@ def explain_plans(
     winner: RankedPlan,
     named: Mapping[str, MakePlan],
     watch: Watch = lambda part, done, total: None,
-) -> tuple[Explanation, ...]:
+) -> tuple[tuple[Explanation, ...], tuple[tuple[str, str], ...]]:
     """Forecasts of the winner and of named plans, by the method that ranked the winner.
 
-    Raises:
-        PlanError: A named plan that model or cluster cannot follow, by what the user called it.
+    Returns:
+        Explanations, and the named plans that model or cluster cannot follow, with the reason.
     """
-    plans: list[tuple[str, Plan]] = [(WINNER, winner.plan)]
-    for label, make in named.items():
-        plans.append((label, make(cluster.num_devices)))
-    found = []
-    for at, (label, plan) in enumerate(plans):
-        watch(f"explaining {label}", at, len(plans))
+    makes: dict[str, MakePlan] = {WINNER: lambda num_devices: winner.plan, **named}
+    found, skipped = [], []
+    for at, (label, make) in enumerate(makes.items()):
+        watch(f"explaining {label}", at, len(makes))
         try:
             forecast = predict_plan(
-                request.model, cluster, plan, training=request.training,
+                request.model, cluster, make(cluster.num_devices), training=request.training,
                 sequence_length=request.sequence_length, method=winner.method, reliefs=False,
                 cost_model=request.cost_models.get(cluster.device),
             )  # fmt: skip
         except PlanError as error:
-            raise PlanError(f"{label}: {error}") from error
+            if label == WINNER:
+                raise
+            skipped.append((label, str(error)))
+            continue
         found.append(explain_plan(forecast, label))
-    return tuple(found)
+    return tuple(found), tuple(skipped)
+
+
+def _refuse_impossible(named: Mapping[str, MakePlan], device_counts: Sequence[int]) -> None:
+    """Say before the search which named plan no cluster can follow.
+
+    Raises:
+        PlanError: Its degrees divide the devices of none.
+    """
+    for label, make in named.items():
+        reasons = []
+        for count in device_counts:
+            try:
+                make(count)
+            except PlanError as error:
+                reasons.append(str(error))
+        if len(reasons) == len(device_counts):
+            raise PlanError(f"--compare {label}: {reasons[0]}")
 
 
 def _vary(request: SearchRequest, name: str, cluster: Cluster, watch: Watch) -> Sensitivity:

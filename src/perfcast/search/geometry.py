@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.plan import ORDERS
 from perfcast.core.plan_table import Column, PlanTable
+from perfcast.search.different import different_rows
 
 AXES = {
     "tp": "tensor_parallel", "cp": "context_parallel", "dp": "data_parallel", "pp": "pipeline_parallel",
@@ -27,23 +29,53 @@ def axis_strides(plans: PlanTable) -> Mapping[str, Column]:
     return strides
 
 
-def replica_columns(plans: PlanTable, strides: Mapping[str, Column]) -> tuple[Column, ...]:
-    """What tells groups of replicas (data and context axes) apart: one run of ranks, or two."""
+def span_codes(cluster: Cluster, runs: Sequence[tuple[Column, Column]]) -> Column:
+    """A number for each different way in which groups lie in a cluster, shape [n]; equal ones cost the same.
+
+    Args:
+        runs: Strides and sizes of a group's runs of ranks, [n] each; the ranks are all sums of one of each.
+
+    Raises:
+        PlanError: A group that fills a level unevenly, or lies beyond the cluster.
+    """
+    first, place = different_rows([column for run in runs for column in run])
+    codes: dict[tuple[int, ...], int] = {}
+    found = np.zeros(len(first), dtype=np.int64)
+    for number, at in enumerate(first.tolist()):
+        members = np.zeros(1, dtype=np.int64)
+        for stride, size in runs:
+            members = np.add.outer(np.arange(size[at]) * stride[at], members).reshape(-1)
+        span = _span(cluster, np.sort(members))
+        found[number] = codes.setdefault(span, len(codes))
+    return found[place]
+
+
+def _span(cluster: Cluster, members: Column) -> tuple[int, ...]:
+    """``Cluster.span`` of rising ranks."""
+    span, left = [], members
+    for level in cluster.levels:
+        parents = left // level.size
+        starts = np.flatnonzero(np.diff(parents, prepend=-1))
+        counts = np.diff(starts, append=len(left))
+        if (counts != counts[0]).any():
+            return cluster.span(tuple(members.tolist()))
+        span.append(int(counts[0]))
+        left = parents[starts]
+    if len(left) > 1:
+        return cluster.span(tuple(members.tolist()))
+    return tuple(span)
+
+
+def replica_columns(cluster: Cluster, plans: PlanTable, strides: Mapping[str, Column]) -> tuple[Column, ...]:
+    """What tells groups of replicas (data and context axes) apart: their size and how they lie."""
     dp, cp = plans.data_parallel, plans.context_parallel
-    swap = (cp == 1) | ((dp > 1) & (strides["dp"] < strides["cp"]))
-    inner = np.where(swap, strides["dp"], strides["cp"]), np.where(swap, dp, cp)
-    outer = np.where(swap, strides["cp"], strides["dp"]), np.where(swap, cp, dp)
-    joins = (outer[1] == 1) | (outer[0] == inner[0] * inner[1])
-    return (
-        inner[0],
-        np.where(joins, inner[1] * outer[1], inner[1]),
-        np.where(joins, 0, outer[0]),
-        np.where(joins, 1, outer[1]),
-    )
+    return dp * cp, span_codes(cluster, [(strides["dp"], dp), (strides["cp"], cp)])
 
 
-def expert_columns(plans: PlanTable, strides: Mapping[str, Column], *, has_experts: bool) -> tuple[Column, ...]:
-    """What tells groups of experts apart: the size of a stage, and how it lies unless it is a row of ranks."""
+def expert_columns(
+    plans: PlanTable, strides: Mapping[str, Column], *, has_experts: bool
+) -> tuple[Column, ...]:
+    """What tells groups of experts apart: a stage's size, and how it lies unless it is a row of ranks."""
     zero = np.zeros(len(plans), dtype=np.int64)
     if not has_experts:
         return (zero,)

@@ -6,18 +6,18 @@ ranks), on the micro-batch and on what is recomputed, not on how many replicas o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.plan import OFFLOAD, Plan
 from perfcast.core.plan_table import Column, PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.search.different import Index, different_rows
-from perfcast.search.geometry import axis_strides, expert_columns
+from perfcast.search.geometry import axis_strides, expert_columns, span_codes
 from perfcast.workload.blocks import ends, layers
 from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import Local, local_part
@@ -34,6 +34,7 @@ class Setting:
     """What all plans of a search have in common."""
 
     model: Transformer
+    cluster: Cluster
     training: Training
     sequence_length: int
 
@@ -60,16 +61,17 @@ def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
 
 def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
     """Columns on which a kind of layer depends; those that change most slowly stand first."""
-    strides = axis_strides(plans)
     if kind == MESSAGES:
         return [np.zeros(len(plans), dtype=np.int64)]
+    strides, cp = axis_strides(plans), plans.context_parallel
     columns = [
-        plans.tensor_parallel, plans.context_parallel, strides["tp"], strides["cp"], plans.context_exchange,
-        plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.micro_batch_size,
-        plans.sequence_parallel,
+        plans.tensor_parallel, span_codes(setting.cluster, [(strides["tp"], plans.tensor_parallel)]),
+        plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.sequence_parallel,
     ]  # fmt: skip
     if isinstance(kind, str):
-        return columns
+        return [*columns, plans.micro_batch_size * -(-setting.sequence_length // cp)]
+    lying = span_codes(setting.cluster, [(strides["cp"], cp)])
+    columns += [cp, lying, plans.context_exchange, plans.micro_batch_size]
     if kind.has_experts:
         columns += [plans.expert_parallel, plans.expert_tensor_parallel, plans.overlaps_experts]
         columns += expert_columns(plans, strides, has_experts=True)

@@ -1,7 +1,7 @@
 """``simulate.closed_form.makespan`` for many plans at once: the same formulas, on arrays.
 
-Symbols as there: p stages, m micro-batches, v chunks; f, b, w seconds of a forward, of gradients of inputs and
-of those of weights; t of a message. Arrays of stages have shape [p, n] or [v p, n] for n plans.
+Symbols as there: p stages, m micro-batches, v chunks; f, b, w seconds of a forward, of gradients of inputs
+and of those of weights; t of a message. Arrays of stages have shape [p, n] or [v p, n] for n plans.
 """
 
 from __future__ import annotations

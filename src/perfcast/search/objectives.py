@@ -96,7 +96,9 @@ def find_objective(name: str, job: Job, device: Device) -> Objective:
     if found.needs is not None and getattr(job, found.needs[0]) is None:
         raise InputError(f"the objective {name} needs {found.needs[1]}")
     if found.needs_watts and device.power_watts is None:
-        raise InputError(f"the objective {name} needs the rated power of {device.name}, which is not published")
+        raise InputError(
+            f"the objective {name} needs the rated power of {device.name}, which is not published"
+        )
     return found
 
 

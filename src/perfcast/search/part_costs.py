@@ -1,8 +1,8 @@
-"""Seconds of all different parts of many plans' steps: every operation priced once, every part played once."""
+"""Seconds of all different parts of many plans' steps: operations priced once, parts played once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +24,8 @@ from perfcast.search.side_calls import (
     side_calls,
     stage_optimizers,
 )
-from perfcast.simulate.layer import OWN_WORK, CallsTime
-from perfcast.simulate.part_times import NO_SIDE, PartTimes, SideTime, time_parts
+from perfcast.simulate.layer import CallsTime
+from perfcast.simulate.part_times import PartTimes, time_parts
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,6 @@ from perfcast.search.part_costs import (
     GATHER,
     GATHER_AGAIN,
     HOST,
-    INPUT_GRADIENT,
     NUM_FIGURES,
     OWN,
     RECOMPUTE,
@@ -225,9 +224,7 @@ class _State:
         after = np.zeros_like(time) if behind is None else behind
         shrinks = shortened > after
         spare = np.where(shrinks, (self.backlog - shortened) / np.where(shrinks, shortened - after, 1.0), 0.0)
-        hidden = np.where(
-            self.backlog >= shortened, np.where(shrinks, np.floor(spare) + 1, count), 0.0
-        )
+        hidden = np.where(self.backlog >= shortened, np.where(shrinks, np.floor(spare) + 1, count), 0.0)
         hidden = np.minimum(hidden, count)
         self.clock = self.clock + hidden * slowed
         self.backlog = self.backlog + hidden * (after - shortened)
@@ -237,7 +234,9 @@ class _State:
         self.backlog = np.where(late, after, self.backlog)
         rest = np.where(late, rest - 1, 0.0)
         covered = ~shrinks
-        self.clock = self.clock + np.where(covered, rest * slowed, rest * self._uncovered_seconds(after, time, slowed))
+        self.clock = self.clock + np.where(
+            covered, rest * slowed, rest * self._uncovered_seconds(after, time, slowed)
+        )
         self.backlog = self.backlog + np.where(covered, rest * (after - shortened), 0.0)
 
     def gather_and_run(self, units: Sequence[UnitColumns]) -> None:

@@ -19,21 +19,20 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, ModelError
-from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
 from perfcast.search.constraints import Constraint, apply_constraints, check_limits
-from perfcast.search.evaluate import Evaluation, evaluate_plans, take_memory
-from perfcast.search.lying import lie_evenly
+from perfcast.search.evaluate import Evaluation, evaluate_plans
+from perfcast.search.fitting import Fitting, enumerate_fitting
 from perfcast.search.objectives import Job, Objective, find_objective, order_of, watts_of_devices
 from perfcast.search.pareto import pareto_front
 from perfcast.search.rank import Simulated, Simulator
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.search.separate import separate
-from perfcast.search.space import Space, enumerate_plans
-from perfcast.units import format_bytes, format_duration
+from perfcast.search.space import Space
+from perfcast.units import format_duration
 
 #: Told of each part of a search: its name, what is done of it, and all of it.
 Progress = Callable[[str, int, int], None]
@@ -195,44 +194,31 @@ def _resolve(
 
 
 def _evaluate(asked: _Search) -> _Evaluated:
-    """Every plan: first whether its groups lie in the cluster and it fits, then its time."""
-    with asked.part("enumerate"):
-        plans = enumerate_plans(
-            asked.model, asked.cluster.num_devices, asked.global_batch_size, asked.sequence_length, asked.space
-        )
-        lying = lie_evenly(asked.cluster, plans)
-    asked.on_progress("memory", 0, len(plans))
-    with asked.part("memory"):
-        memory = footprint_columns(
-            asked.model, plans, asked.training, asked.sequence_length, device=asked.device
-        )
-    constraints = [_lies(lying), _fits(asked, memory)]
-    kept, excluded = apply_constraints(constraints, len(plans))
-    asked.on_progress("evaluate", 0, int(kept.sum()))
+    """Every plan: first whether it fits and its groups lie in the cluster, then its time."""
+    found = _fitting(asked)
+    asked.on_progress("evaluate", 0, len(found.plans))
     with asked.part("evaluate"):
         evaluation = evaluate_plans(
-            asked.model, asked.cluster, plans.take(kept), asked.training, asked.sequence_length,
+            asked.model, asked.cluster, found.plans, asked.training, asked.sequence_length,
             device=asked.device, cost_model=asked.cost_model, constants=asked.constants,
-            max_memory_fraction=asked.max_memory_fraction, memory=take_memory(memory, kept),
+            max_memory_fraction=asked.max_memory_fraction, memory=found.memory,
         )  # fmt: skip
+    excluded = found.excluded
     later = _later_constraints(asked, evaluation)
     if later:
         left, more = apply_constraints(later, len(evaluation))
         evaluation, excluded = evaluation.take(left), {**excluded, **more}
     watts = watts_of_devices(asked.device, evaluation.seconds_by_cause, load_run_figures())
     values = asked.objective.value(asked.job, evaluation.step_seconds, watts)
-    return _Evaluated(evaluation, len(plans), excluded, watts, values)
+    return _Evaluated(evaluation, found.num_plans, excluded, watts, values)
 
 
-def _lies(lying: NDArray[np.bool_]) -> Constraint:
-    return Constraint("groups that fill the levels of the cluster evenly", lying)
-
-
-def _fits(asked: _Search, memory: FootprintColumns) -> Constraint:
-    share, least = asked.max_memory_fraction, format_bytes(float(memory.device_bytes.min()))
-    words = f"at most {100 * share:g} % of {format_bytes(asked.device.memory_bytes)} a device"
-    fits = memory.device_bytes <= share * asked.device.memory_bytes
-    return Constraint(words, fits, f"the smallest plan takes {least}")
+def _fitting(asked: _Search) -> Fitting:
+    with asked.part("memory"):
+        return enumerate_fitting(
+            asked.model, asked.cluster, asked.device, asked.training, asked.global_batch_size,
+            asked.sequence_length, asked.space, asked.max_memory_fraction,
+        )  # fmt: skip
 
 
 def _later_constraints(asked: _Search, evaluation: Evaluation) -> list[Constraint]:
@@ -257,11 +243,15 @@ def _rank(
     """Simulate the best plans of the closed form; best first."""
     if num_simulated < 1:
         return [], ()
-    fastest = np.argsort(found.values if not asked.objective.larger_is_better else -found.values, kind="stable")
+    fastest = np.argsort(
+        found.values if not asked.objective.larger_is_better else -found.values, kind="stable"
+    )
     evaluation = found.evaluation
     seconds = evaluation.step_seconds
     near = fastest[seconds[fastest] <= (1 + _MARGIN) * seconds[fastest[0]]]
-    places = near[:num_simulated].tolist() if len(near) >= top else fastest[: min(top, num_simulated)].tolist()
+    places = (
+        near[:num_simulated].tolist() if len(near) >= top else fastest[: min(top, num_simulated)].tolist()
+    )
     asked.on_progress("simulate", 0, len(places))
 
     def stops(place: int, before: Sequence[Simulated]) -> bool:
@@ -288,7 +278,13 @@ def _simulator(asked: _Search, method: str = "simulated") -> Simulator:
         asked.constants.fixed_seconds.get(framework, 0.0), asked.constants.interval_widening,
     )  # fmt: skip
     return Simulator(
-        asked.model, asked.training, asked.sequence_length, asked.cluster, asked.device, asked.cost_model, timer
+        asked.model,
+        asked.training,
+        asked.sequence_length,
+        asked.cluster,
+        asked.device,
+        asked.cost_model,
+        timer,
     )
 
 

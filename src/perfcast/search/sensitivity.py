@@ -6,7 +6,7 @@ still win, still be possible but slower than another, or not be possible any mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -180,8 +180,3 @@ def _changes(base: RankedPlan, winner: RankedPlan) -> tuple[str, ...]:
     differing = differing_dimensions(base.plan, winner.plan)
     differing.pop("num_micro_batches", None)
     return tuple(differing.values())
-
-
-def stays(points: Sequence[SensitivityPoint]) -> bool:
-    """Whether the base's winner wins under all conditions."""
-    return all(point.winner is not None and not point.changes for point in points)

@@ -57,7 +57,9 @@ def separate(ranked: Sequence[Simulated], prices: Prices, widening: float = 1.0)
     base = _seconds_of(ranked[0], prices)
     found = []
     for place, other in enumerate(ranked[1:], start=1):
-        one = _separation(place, ranked[0], other, _difference(base, _seconds_of(other, prices)), prices, widening)
+        one = _separation(
+            place, ranked[0], other, _difference(base, _seconds_of(other, prices)), prices, widening
+        )
         if one.difference_seconds_low <= 0:
             found.append(one)
     return tuple(found)
@@ -99,9 +101,7 @@ def _seconds_of(one: Simulated, prices: Prices) -> _Seconds:
 
 
 def _difference(first: _Seconds, second: _Seconds) -> _Seconds:
-    return {
-        key: second.get(key, 0.0) - first.get(key, 0.0) for key in dict.fromkeys((*first, *second))
-    }
+    return {key: second.get(key, 0.0) - first.get(key, 0.0) for key in dict.fromkeys((*first, *second))}
 
 
 def _by_kind(more: _Seconds, prices: Prices) -> list[_Kind]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
-from perfcast.core.plan import Plan
+from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, Plan
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
@@ -214,8 +214,9 @@ def list_serving_plans(
         PlanError: The fixed degrees leave none.
     """
     space = Space(
-        zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), largest_context_parallel=1,
-        largest_virtual_stages=1, largest_micro_batch=1, fixed={"sp": 0, **fixed},
+        zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), offloads=("none",), orders=ORDERS[:1],
+        context_exchanges=CONTEXT_EXCHANGES[:1], largest_context_parallel=1, largest_virtual_stages=1,
+        largest_micro_batch=1, fixed={"sp": 0, **fixed},
     )  # fmt: skip
     table = enumerate_plans(model, num_devices, num_devices, context_length, space)
     return [table.plan(at) for at in range(len(table))]

@@ -21,9 +21,9 @@ from perfcast.core.training import Training
 from perfcast.core.work import Calls, Layer
 from perfcast.search.cuts import Cuts
 from perfcast.search.different import Index, different_rows
-from perfcast.search.geometry import axis_strides, expert_columns, replica_columns
+from perfcast.search.geometry import axis_strides, expert_columns, replica_columns, span_codes
 from perfcast.search.layer_calls import Kind, Setting
-from perfcast.search.layer_weights import DENSE, EXPERT, TENSORS, VECTORS, KindWeights
+from perfcast.search.layer_weights import DENSE, EXPERT, KindWeights
 from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.data_parallel import (
     Exchanged,
@@ -33,6 +33,7 @@ from perfcast.workload.blocks.data_parallel import (
     reduce_calls,
 )
 from perfcast.workload.blocks.local import gradient_type, weight_type
+from perfcast.workload.blocks.messages import MESSAGES
 from perfcast.workload.blocks.offload import incoming_weights
 from perfcast.workload.blocks.optimizer import (
     gathers_after_step,
@@ -41,6 +42,9 @@ from perfcast.workload.blocks.optimizer import (
     shared_norms,
 )
 from perfcast.workload.blocks.stages import LayerSort
+
+#: Beside the host's work for messages there are no weights.
+_NOTHING = Layer("", ())
 
 
 @dataclass(frozen=True)
@@ -60,24 +64,28 @@ def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: 
     """Of every plan."""
     together = _layers_together(setting, plans, weights)
     has_experts = setting.model.experts is not None
-    first, place = different_rows([*_side_keys(plans, weights, has_experts=has_experts), together])
+    first, place = different_rows([*_side_keys(setting, plans, weights, has_experts=has_experts), together])
     rows = []
     for at in first.tolist():
         plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
         parts = [Exchanged(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
         numbers = [int(together[at]) if isinstance(kind, LayerSort) else 1 for kind in kinds]
         rows.append(
-            tuple(_side(setting.training, plan, p, n) for p, n in zip(parts, numbers, strict=True))
+            tuple(
+                _NOTHING if kind == MESSAGES else _side(setting.training, plan, part, number)
+                for kind, part, number in zip(kinds, parts, numbers, strict=True)
+            )
         )
     return SideCalls(tuple(rows), place)
 
 
-def _side_keys(plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> list[Index]:
+def _side_keys(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> list[Index]:
     strides = axis_strides(plans)
     return [
         weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
         plans.offload * (plans.offload == OFFLOAD.index("parameters")),
-        *replica_columns(plans, strides), *expert_columns(plans, strides, has_experts=has_experts),
+        *replica_columns(setting.cluster, plans, strides),
+        *expert_columns(plans, strides, has_experts=has_experts),
     ]  # fmt: skip
 
 
@@ -130,13 +138,12 @@ def stage_optimizers(
         holds = _counts_of_stages(cuts, number)
         mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
         counts = np.einsum("nk,fkn->fn", holds[cuts.place[mine]], weights.counts[:, :, weights.place[mine]])
-        at_end = (holds[:, [cuts.kinds.index(ends.EMBEDDING), cuts.kinds.index(ends.HEAD)]].sum(axis=1) > 0)[cuts.place[mine]]
+        with_table = holds[:, [cuts.kinds.index(name) for name in (ends.EMBEDDING, ends.HEAD)]]
+        at_end = (with_table.sum(axis=1) > 0)[cuts.place[mine]]
         rows.append(mine)
         totals.append(np.vstack([counts, at_end[None, :]]))
     plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)
-    strides = axis_strides(plans)
-    keys = [sides.place, plans.sequence_parallel, plans.offload, strides["tp"], strides["pp"],
-            plans.pipeline_parallel, plans.tensor_parallel]  # fmt: skip
+    keys = [sides.place, plans.sequence_parallel, plans.offload, *_groups_of_updates(setting, plans)]
     first, number_of = different_rows([*(key[plan_of] for key in keys), *columns])
     calls = tuple(
         _optimizer(setting, plans.plan(int(plan_of[at])), columns[:, at], _table(weights, int(plan_of[at])))
@@ -146,6 +153,18 @@ def stage_optimizers(
     stage_of = np.repeat(np.arange(most), [len(mine) for mine in rows])
     place[plan_of, stage_of] = number_of
     return OptimizerCalls(calls, place)
+
+
+def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Index]:
+    """What tells groups apart that exchange in the optimizer: tensor, both ends, and model without shards."""
+    strides, cluster = axis_strides(plans), setting.cluster
+    tp, pp = plans.tensor_parallel, plans.pipeline_parallel
+    whole = np.where(plans.zero_stage == 0, pp, 1)
+    return [
+        tp, pp, span_codes(cluster, [(strides["tp"], tp)]),
+        span_codes(cluster, [(strides["pp"] * (pp - 1), np.minimum(pp, 2))]),
+        span_codes(cluster, [(strides["tp"], np.where(whole > 1, tp, 1)), (strides["pp"], whole)]),
+    ]  # fmt: skip
 
 
 def _table(weights: KindWeights, plan: int) -> int:
@@ -180,7 +199,8 @@ def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | No
     several = plans.pipeline_parallel > 1
     own = plans.micro_batch_size * -(-setting.sequence_length // plans.context_parallel)
     own = np.where(plans.sequence_parallel > 0, -(-own // plans.tensor_parallel), own)
-    keys = [own * several, strides["pp"], plans.ranks_per_stage * several]
+    pair = span_codes(setting.cluster, [(strides["pp"], np.where(several, 2, 1))])
+    keys = [own * several, pair, plans.ranks_per_stage * several]
     first, place = different_rows(keys)
     found: list[Operation | None] = []
     element = weight_type(setting.training)
@@ -194,5 +214,3 @@ def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | No
             else None
         )
     return tuple(found), place
-
-

@@ -6,13 +6,14 @@ of them the devices; micro-batches divide a replica's share of the batch. What c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
+from numpy.typing import NDArray
 
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
+from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plan_table import WORDS, Column, PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -28,21 +29,29 @@ KEYS = {
 }  # fmt: skip
 
 
+#: Columns that change how ranks exchange, not what they hold: memory does not depend on them.
+MAPPING = ("order", "context_exchange", "overlaps_tensor", "overlaps_gradients", "overlaps_weights",
+           "overlaps_experts")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     """What is searched; the first value of each is the simplest.
 
+    GPipe is left out by default: it fills the pipeline no better than 1F1B and keeps more.
+
     Attributes:
+        orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
         fixed: Values of ``KEYS``, by key: what the user has decided.
     """
 
-    zero_stages: Sequence[int] = (0, 1, 3)
+    zero_stages: Sequence[int] = (0, 1, 2, 3)
     recomputes: Sequence[str] = RECOMPUTE
     schedules: Sequence[str] = ("1f1b", "interleaved", "zero_bubble")
-    offloads: Sequence[str] = (OFFLOAD[0],)
-    orders: Sequence[str] = (ORDERS[0],)
-    context_exchanges: Sequence[str] = (CONTEXT_EXCHANGES[0],)
+    offloads: Sequence[str] = ("none", "optimizer")
+    orders: Sequence[str] = ORDERS[:3]
+    context_exchanges: Sequence[str] = CONTEXT_EXCHANGES
     overlaps_tensor: Sequence[int] = (0,)
     overlaps_gradients: Sequence[int] = (1,)
     overlaps_weights: Sequence[int] = (1,)
@@ -72,13 +81,69 @@ def enumerate_plans(
     Raises:
         PlanError: None is left; the message says which demand excludes the last ones.
     """
+    cores = enumerate_cores(model, num_devices, global_batch_size, sequence_length, space)
+    plans = map_plans(cores, model, space)[0]
+    _refuse_empty(len(plans), "orders and exchanges", model, num_devices, space)
+    return plans
+
+
+def enumerate_cores(
+    model: Transformer,
+    num_devices: int,
+    global_batch_size: int,
+    sequence_length: int,
+    space: Space,
+) -> PlanTable:
+    """All plans but for how they lie in the network (``MAPPING``): those of the first choice stand for all.
+
+    Raises:
+        PlanError: None is left; the message says which demand excludes the last ones.
+    """
     degrees = _degrees(model, num_devices, sequence_length, space)
     _refuse_empty(len(degrees["tensor_parallel"]), "degrees", model, num_devices, space)
-    batches = _with_batches(degrees, model, global_batch_size, space)
-    _refuse_empty(len(batches["tensor_parallel"]), "a batch", model, num_devices, space)
-    columns = _with_choices(batches, model, space)
-    _refuse_empty(len(columns["tensor_parallel"]), "choices", model, num_devices, space)
-    return PlanTable(**{f.name: columns[f.name] for f in fields(PlanTable)})
+    rows = _expand(degrees, _state_choices(space), _belongs_states)
+    _refuse_empty(len(rows["tensor_parallel"]), "sharding of states", model, num_devices, space)
+    rows = _with_batches(rows, model, global_batch_size, space)
+    _refuse_empty(len(rows["tensor_parallel"]), "a batch", model, num_devices, space)
+
+    def belongs(rows: Mapping[str, Column], chosen: Mapping[str, int]) -> NDArray[np.bool_]:
+        return _belongs_passes(rows, chosen, sequence_length)
+
+    rows = _expand(rows, _pass_choices(space), belongs)
+    _refuse_empty(len(rows["tensor_parallel"]), "choices", model, num_devices, space)
+    return _table(rows)
+
+
+def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanTable, NDArray[np.int64]]:
+    """Every way in which plans may lie in the network and exchange, and which core each comes from.
+
+    Of plans that are the same (an order of axes of which some have one member) the first order is kept.
+    """
+    rows: dict[str, Column] = {
+        f.name: getattr(cores, f.name) for f in fields(PlanTable) if f.name not in MAPPING
+    }
+    rows["core"] = np.arange(len(cores), dtype=np.int64)
+
+    mapped = _expand(rows, _mapping_choices(space), _belongs_to(model, space))
+    core = mapped.pop("core")
+    return PlanTable(**mapped), core
+
+
+def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> NDArray[np.int64]:
+    """In how many ways each plan may lie in the network and exchange, shape [n]."""
+    rows = {f.name: getattr(cores, f.name) for f in fields(PlanTable)}
+    choices, belongs = _mapping_choices(space), _belongs_to(model, space)
+    counts = np.zeros(len(cores), dtype=np.int64)
+    for choice in product(*choices.values()):
+        counts += belongs(rows, dict(zip(choices, choice, strict=True)))
+    return counts
+
+
+def _belongs_to(model: Transformer, space: Space) -> _Belongs:
+    def belongs(rows: Mapping[str, Column], chosen: Mapping[str, int]) -> NDArray[np.bool_]:
+        return _belongs_mapping(rows, chosen, model, space)
+
+    return belongs
 
 
 def _allowed(space: Space, key: str, values: Sequence[int]) -> list[int]:
@@ -156,49 +221,127 @@ def _with_batches(
     return _stack(parts, [*degrees, "micro_batch_size", "virtual_stages_per_rank", "num_micro_batches"])
 
 
-def _with_choices(batches: Mapping[str, Column], model: Transformer, space: Space) -> dict[str, Column]:
-    """Everything that is not a degree."""
-    listed: dict[str, Sequence[int | str]] = {
-        "zero": space.zero_stages, "sp": (0, 1), "reshard": (1, 0), "recompute": space.recomputes,
-        "schedule": space.schedules, "offload": space.offloads, "order": space.orders,
-        "context": space.context_exchanges, "overlap_tp": space.overlaps_tensor,
-        "overlap_dp": space.overlaps_gradients, "overlap_gather": space.overlaps_weights,
-        "overlap_ep": space.overlaps_experts,
-    }  # fmt: skip
-    names = [KEYS[key] for key in listed]
-    codes = [_allowed(space, key, [_code(key, value) for value in values]) for key, values in listed.items()]
+def _listed(space: Space, listed: Mapping[str, Sequence[int | str]]) -> dict[str, list[int]]:
+    """Values of some keys that the user's fixed ones leave, by column."""
+    return {
+        KEYS[key]: _allowed(space, key, [_code(key, value) for value in values])
+        for key, values in listed.items()
+    }
+
+
+def _state_choices(space: Space) -> dict[str, list[int]]:
+    return _listed(space, {"zero": space.zero_stages, "reshard": (1, 0), "offload": space.offloads})
+
+
+def _pass_choices(space: Space) -> dict[str, list[int]]:
+    return _listed(space, {"sp": (0, 1), "recompute": space.recomputes, "schedule": space.schedules})
+
+
+def _mapping_choices(space: Space) -> dict[str, list[int]]:
+    return _listed(
+        space,
+        {
+            "order": space.orders, "context": space.context_exchanges, "overlap_tp": space.overlaps_tensor,
+            "overlap_dp": space.overlaps_gradients, "overlap_gather": space.overlaps_weights,
+            "overlap_ep": space.overlaps_experts,
+        },
+    )  # fmt: skip
+
+
+_Belongs = Callable[[Mapping[str, Column], Mapping[str, int]], NDArray[np.bool_]]
+
+
+def _expand(
+    rows: Mapping[str, Column], choices: Mapping[str, Sequence[int]], belongs: _Belongs
+) -> dict[str, Column]:
+    """Every row with every choice that makes sense for it."""
     parts: list[dict[str, Column]] = []
-    for choice in product(*codes):
-        chosen = dict(zip(names, choice, strict=True))
-        fits = _belongs(batches, model, chosen)
-        part = {name: column[fits] for name, column in batches.items()}
+    for choice in product(*choices.values()):
+        chosen = dict(zip(choices, choice, strict=True))
+        fits = belongs(rows, chosen)
+        part = {name: column[fits] for name, column in rows.items()}
         part |= {name: np.full(int(fits.sum()), value, dtype=np.int64) for name, value in chosen.items()}
         parts.append(part)
-    return _stack(parts, [*batches, *names])
+    return _stack(parts, [*rows, *choices])
 
 
-def _belongs(
-    batches: Mapping[str, Column], model: Transformer, chosen: Mapping[str, int]
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows a choice makes sense for; one of several equal plans is kept."""
-    tp, pp = batches["tensor_parallel"], batches["pipeline_parallel"]
-    replicas = batches["data_parallel"] * batches["context_parallel"]
-    schedule = SCHEDULES[chosen["schedule"]]
-    has_chunks = batches["virtual_stages_per_rank"] > 1
+def _belongs_states(rows: Mapping[str, Column], chosen: Mapping[str, int]) -> NDArray[np.bool_]:
+    """Nothing is sharded over one replica; ZeRO 3 is that of FSDP, without a pipeline."""
+    fits = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
+    if chosen["zero_stage"]:
+        fits &= rows["data_parallel"] * rows["context_parallel"] > 1
+    if chosen["zero_stage"] == 3:
+        fits &= rows["pipeline_parallel"] == 1
+    elif not chosen["reshard_after_forward"]:
+        fits[:] = False
+    return fits
+
+
+def _belongs_passes(
+    rows: Mapping[str, Column], chosen: Mapping[str, int], sequence_length: int
+) -> NDArray[np.bool_]:
+    """Schedules that exist; with one stage all are one."""
+    pp, count = rows["pipeline_parallel"], rows["num_micro_batches"]
+    schedule, has_chunks = SCHEDULES[chosen["schedule"]], rows["virtual_stages_per_rank"] > 1
     fits = has_chunks if schedule == "interleaved" else ~has_chunks
     if schedule not in ("1f1b", "interleaved"):
         fits = fits & (pp > 1)
     if schedule == "dualpipe":
-        count = batches["num_micro_batches"]
         fits = fits & (pp % 2 == 0) & (count % 2 == 0) & (count >= 2 * pp)
-    fits = fits & ((tp > 1) if chosen["sequence_parallel"] else True)
-    if chosen["zero_stage"]:
-        fits = fits & (replicas > 1)
-    if chosen["zero_stage"] == 3:
-        fits = fits & (pp == 1)
-    elif not chosen["reshard_after_forward"]:
-        fits = np.zeros_like(fits)
+    if chosen["sequence_parallel"]:
+        tp = rows["tensor_parallel"]
+        fits = fits & (tp > 1) & (sequence_length % (rows["context_parallel"] * tp) == 0)
     return np.asarray(fits, dtype=np.bool_)
+
+
+def _belongs_mapping(
+    rows: Mapping[str, Column], chosen: Mapping[str, int], model: Transformer, space: Space
+) -> NDArray[np.bool_]:
+    """One of several equal plans: choices that change nothing are the first of their list."""
+    tp, cp = rows["tensor_parallel"], rows["context_parallel"]
+    fits = _is_first_order(rows, chosen["order"], _mapping_choices(space)["order"])
+    if CONTEXT_EXCHANGES[chosen["context_exchange"]] == "ulysses":
+        fits &= model.num_attention_heads // tp % cp == 0
+    dp_exchanges = rows["data_parallel"] * cp > 1
+    for column, applies in (
+        ("context_exchange", cp > 1),
+        ("overlaps_tensor", tp > 1),
+        ("overlaps_gradients", dp_exchanges),
+        ("overlaps_weights", dp_exchanges & (rows["zero_stage"] > 0)),
+        ("overlaps_experts", rows["expert_parallel"] > 1),
+    ):
+        if chosen[column] != _mapping_choices(space)[column][0]:
+            fits &= applies
+    return fits
+
+
+def _is_first_order(rows: Mapping[str, Column], order: int, orders: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether no earlier order puts the axes of more than one member in the same places."""
+    sizes = {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel",
+             "cp": "context_parallel"}  # fmt: skip
+    several = {axis: rows[name] > 1 for axis, name in sizes.items()}
+    first = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
+    own = ORDERS[order].split("-")
+    for earlier in orders[: orders.index(order)]:
+        other = ORDERS[earlier].split("-")
+        swapped = np.zeros_like(first)
+        for one, two in combinations(sizes, 2):
+            if (own.index(one) < own.index(two)) != (other.index(one) < other.index(two)):
+                swapped |= several[one] & several[two]
+        first &= swapped
+    return first
+
+
+def _table(rows: Mapping[str, Column]) -> PlanTable:
+    """Plans of some rows, with the simplest of what they do not say."""
+    count = len(rows["tensor_parallel"])
+    simplest = {
+        "virtual_stages_per_rank": 1, "micro_batch_size": 1, "num_micro_batches": 1, "sequence_parallel": 0,
+        "recompute": 0, "schedule": 0, "order": 0, "context_exchange": 0, "overlaps_tensor": 0,
+        "overlaps_gradients": 1, "overlaps_weights": 1, "overlaps_experts": 0,
+    }  # fmt: skip
+    columns = {name: np.full(count, value, dtype=np.int64) for name, value in simplest.items()}
+    return PlanTable(**{**columns, **rows})
 
 
 def _stack(parts: Sequence[Mapping[str, Column]], names: Sequence[str]) -> dict[str, Column]:

@@ -245,7 +245,9 @@ class _Pipeline:
              for c in range(len(self.kinds[0].forwards))), np.zeros_like(self._message)
         )  # fmt: skip
         after = behind(self.spread(lambda kind: _without_entry(kind.backwards[-1])))
-        num_before = len(self.kinds[0].forwards) * self.group.num_stages + np.arange(self.group.num_stages)[::-1]
+        num_before = (
+            len(self.kinds[0].forwards) * self.group.num_stages + np.arange(self.group.num_stages)[::-1]
+        )
         begun = (forwards + after + self._message * (num_before[:, None] - 1)) * several
         if self.group.schedule == "gpipe":
             begun = begun + (count - 1) * self.spread(lambda kind: kind.forwards[0].seconds).max(axis=0)

@@ -9,7 +9,7 @@ from functools import cached_property
 from perfcast.core.operation import Operation
 from perfcast.core.work import Call, Layer, StepWork, Stream
 from perfcast.errors import PlanError
-from perfcast.simulate.layer import NO_TIME, CallsTime, time_calls
+from perfcast.simulate.layer import NO_TIME, OWN_WORK, CallsTime, time_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ def time_parts(
 
 
 def _of_optimizer(time: CallsTime) -> CallsTime:
-    """Its compute counts as the optimizer's."""
-    causes = {c: s for c, s in time.seconds_by_cause.items() if c not in ("compute", "recompute")}
+    """All its own work counts as the optimizer's."""
+    causes = {c: s for c, s in time.seconds_by_cause.items() if c not in OWN_WORK}
     return replace(
         time, seconds_by_cause={"optimizer": time.compute_seconds, **causes} if time.seconds else {}
     )

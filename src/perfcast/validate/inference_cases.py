@@ -1,12 +1,14 @@
 """Lines of published inference measurements → cases: what was run, and how long prompts and tokens took.
 
 Two tables are read. ``inference_splitwise_perf_model``: vLLM on one server, a line for each repeat with the
-time of all prompts and the mean time of a token; ``inference``: of FasterTransformer, whose lines state a
-whole request (prompt and all tokens), and of throughput under load, which states no batch.
+time of all prompts and the mean time of a token; ``inference``: what its column 'metric' says, of
+FasterTransformer (and Megatron beside it) a whole request, prompt and all tokens, of Splitwise the medians of
+the repeats; throughput under load states no batch.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +19,17 @@ from perfcast.catalog.clusters import load_cluster_entry
 from perfcast.catalog.devices import find_device_name
 from perfcast.catalog.models import load_model
 from perfcast.core.cluster import Cluster
+from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError
 from perfcast.units import MILLI
 from perfcast.validate.run_lines import Line, UnreadableError
+from perfcast.validate.table_files import find_files
 
 SPLITWISE, PRINTED = "inference_splitwise_perf_model", "inference"
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
+TABLES = (SPLITWISE, PRINTED)
 #: Columns that are measured, or say where a line stands; the rest is configuration.
 _MEASURED = (
     "prompt_time", "token_time", "e2e_time", "peak_power", "average_power", "value", "notes",
@@ -33,7 +37,7 @@ _MEASURED = (
 #: Servers by the architecture of their devices: all of these sources ran on NVIDIA's own.
 _SERVERS = {"a100": "dgx-a100", "h100": "dgx-h100"}
 _DIMS = re.compile(r"dims (\d+)L x (\d+)x(\d+), vocab (\d+)")
-_REQUEST = "end-to-end latency"
+_THROUGHPUT = "total output throughput"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,24 @@ class InferenceCase:
 
 
 @dataclass(frozen=True, slots=True)
+class _Metric:
+    """What a printed figure is the time of, and of which program."""
+
+    kind: str
+    framework: str
+    issues_kernels: bool
+
+
+#: Times, by their name in the table.
+_METRICS = {
+    "end-to-end latency": _Metric("request", "fastertransformer", False),
+    "end-to-end latency (Megatron baseline)": _Metric("request", "megatron", True),
+    "prefill (prompt) time": _Metric("prefill", "vllm", True),
+    "decode (per-token) time": _Metric("decode", "vllm", True),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class _Setup:
     """What a line says was run."""
 
@@ -88,17 +110,10 @@ def read_inference_cases(places: Sequence[Path]) -> list[InferenceCase]:
     """All cases of both tables in folders, or of single files; none where neither is there."""
     cases: list[InferenceCase] = []
     for table, read in ((SPLITWISE, _read_splitwise), (PRINTED, _read_printed)):
-        for path in sorted({path for place in places for path in _files(Path(place), table)}):
+        for path in find_files(places, table):
             for row, cells in enumerate(read_frame(path).to_dicts()):
                 cases.extend(read(row, cells))
     return cases
-
-
-def _files(place: Path, table: str) -> list[Path]:
-    if not place.exists():
-        raise InputError(f"{place}: no such file or folder")
-    found = sorted(place.iterdir()) if place.is_dir() else [place]
-    return [p for p in found if p.name.split(".")[0] == table and p.name.endswith(_SUFFIXES)]
 
 
 def _read_splitwise(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]:
@@ -106,25 +121,28 @@ def _read_splitwise(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCas
     line = Line(cells)
     setup, skipped = _try(_splitwise_setup, line)
     for kind, column in (("prefill", "prompt_time"), ("decode", "token_time")):
+        metric = _Metric(kind, "vllm", True)
+        device, milliseconds = line.text("hardware"), _number(cells.get(column))
         yield _case(
-            SPLITWISE, f"{kind}:{row}", "splitwise", line.text("hardware"), kind, "vllm", True, setup,
-            skipped, line.number(column), cells,
-        )  # fmt: skip
+            SPLITWISE, f"{kind}:{row}", "splitwise", device, metric, setup, skipped, milliseconds, cells
+        )
 
 
 def _read_printed(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]:
-    """A request of FasterTransformer, a C++ program that is ahead of its device."""
+    """What a line's metric says; throughput and memory are listed as what cannot be forecast."""
     line = Line(cells)
-    if line.text("metric") != _REQUEST and "throughput" not in line.text("metric"):
-        return  # memory, and other programs' times beside
-    is_request = line.text("metric") == _REQUEST
-    setup, skipped = _try(_printed_setup, line) if is_request else (None, "incomplete: batch")
-    value = _number(cells.get("value")) if is_request else None
-    framework = "fastertransformer" if is_request else "tensorrt-llm"
+    name = line.text("metric")
+    metric = _METRICS.get(name)
+    setup: _Setup | None
+    if metric is not None:
+        setup, skipped = _try(_printed_setup, line)
+    else:
+        metric = _Metric("throughput" if name == _THROUGHPUT else "other", "", False)
+        setup, skipped = None, "incomplete: batch" if name == _THROUGHPUT else "unsupported operation"
+    milliseconds = _number(cells.get("value")) if name in _METRICS else None
     source = line.text("source").partition("@")[0]
-    yield _case(
-        PRINTED, row, source, line.text("gpu"), "request", framework, False, setup, skipped, value, cells
-    )
+    source = "splitwise" if source.startswith("Splitwise") else source
+    yield _case(PRINTED, row, source, line.text("gpu"), metric, setup, skipped, milliseconds, cells)
 
 
 def _case(
@@ -132,9 +150,7 @@ def _case(
     row: int | str,
     source: str,
     device: str,
-    kind: str,
-    framework: str,
-    issues_kernels: bool,
+    metric: _Metric,
     setup: _Setup | None,
     skipped: str | None,
     milliseconds: float | None,
@@ -142,10 +158,11 @@ def _case(
 ) -> InferenceCase:
     if skipped is None and milliseconds is None:
         skipped = "impossible value"
+    catalog_device = setup.device if setup else find_device_name(device.partition(" (")[0])
     return InferenceCase(
         table=table, row=row, source=source, device=device.replace(" ", "_") or "unknown",
-        catalog_device=setup.device if setup else find_device_name(device), kind=kind, framework=framework,
-        issues_kernels=issues_kernels, model=setup.model if setup else None,
+        catalog_device=catalog_device, kind=metric.kind, framework=metric.framework,
+        issues_kernels=metric.issues_kernels, model=setup.model if setup else None,
         cluster=setup.cluster if setup else None, plan=setup.plan if setup else None,
         dtype=setup.dtype if setup else "", prompt_length=setup.prompt_length if setup else 0,
         output_length=setup.output_length if setup else 0,
@@ -167,10 +184,9 @@ def _splitwise_setup(line: Line) -> _Setup:
     device = find_device_name(line.text("hardware"))
     if device is None:
         raise UnreadableError("unknown device")
-    model = bloom_176b() if line.text("model").startswith("bloom") else _catalog_model(line.text("model"))
     plan = _plan(line.whole("tensor_parallel"), 1, line.whole("batch_size"))
     return _Setup(
-        device, model, _server(device, plan), plan, "fp16", line.whole("prompt_size"),
+        device, _named_model(line), _server(device, plan), plan, "fp16", line.whole("prompt_size"),
         line.whole("token_size"),
     )  # fmt: skip
 
@@ -180,13 +196,20 @@ def _printed_setup(line: Line) -> _Setup:
     if device is None:
         raise UnreadableError("unknown device")
     dims = _DIMS.search(line.text("notes"))
-    if dims is None:
-        raise UnreadableError("incomplete: model")
+    model = gpt(*map(int, dims.groups())) if dims else _named_model(line)
     plan = _plan(line.whole("tp"), line.whole("pp"), line.whole("batch"))
     return _Setup(
-        device, gpt(*map(int, dims.groups())), _server(device, plan), plan, line.text("dtype"),
-        line.whole("input_len"), line.whole("output_len"),
+        device, model, _server(device, plan), plan, _dtype(line), line.whole("input_len"),
+        line.whole("output_len"),
     )  # fmt: skip
+
+
+def _dtype(line: Line) -> str:
+    """'fp16 (assumed)' is fp16."""
+    name = line.text("dtype").partition(" ")[0]
+    if name not in DTYPES_BY_LABEL:
+        raise UnreadableError("incomplete: dtype" if not name else "impossible value")
+    return name
 
 
 def _plan(tensor_parallel: int, pipeline_parallel: int, batch_size: int) -> Plan:
@@ -202,11 +225,18 @@ def _server(device: str, plan: Plan) -> Cluster:
     return replace(load_cluster_entry(name).of_size(plan.world_size), device=device)
 
 
-def _catalog_model(name: str) -> Transformer:
+def _named_model(line: Line) -> Transformer:
+    """BLOOM, or a transformer of the catalog."""
     from perfcast.prediction.plan_memory import to_transformer
 
-    entry = load_model(name)
-    return to_transformer(entry.config, entry.architecture, name)
+    name = line.text("model")
+    if name.startswith("bloom"):
+        return bloom_176b()
+    try:
+        entry = load_model(name)
+        return to_transformer(entry.config, entry.architecture, name)
+    except InputError:
+        raise UnreadableError("incomplete: model") from None
 
 
 def gpt(num_layers: int, heads: int, head_size: int, vocab_size: int) -> Transformer:
@@ -227,6 +257,7 @@ def bloom_176b() -> Transformer:
 
 def _number(value: Any) -> float | None:
     try:
-        return None if value is None else float(value)
+        number = math.nan if value is None else float(value)
     except ValueError:
         return None  # 'OOM'
+    return number if math.isfinite(number) and number > 0 else None

@@ -13,9 +13,9 @@ from perfcast.validate.memory_rows import configuration_of
 from perfcast.validate.published_runs import NEEDED, PublishedRun, read_published_run
 from perfcast.validate.published_setups import source_of
 from perfcast.validate.run_lines import Line, UnreadableError, find_catalog_device, spelled
+from perfcast.validate.table_files import find_files
 
 TABLE = "training"
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
 #: Sources whose throughput is the label; their step time was derived from it.
 _BY_THROUGHPUT = ("usp",)
 #: Of the configuration: what says where a line stands, not what was run.
@@ -55,22 +55,13 @@ class PublishedCase:
 
 
 def read_published_cases(places: Sequence[Path]) -> list[PublishedCase]:
-    """All lines of the tables of training runs in folders, or of single files.
+    """All lines of the tables of training runs in folders, or of single files; none where no table is.
 
     Raises:
-        InputError: None is there, or a file cannot be read.
+        InputError: A place does not exist, or a file cannot be read.
     """
-    files = sorted({path for place in places for path in _files(Path(place))})
-    if not files:
-        raise InputError(f"no table '{TABLE}' of training runs in {', '.join(map(str, places))}")
+    files = find_files(places, TABLE)
     return [_case(row, cells) for path in files for row, cells in enumerate(read_frame(path).to_dicts())]
-
-
-def _files(place: Path) -> list[Path]:
-    if not place.exists():
-        raise InputError(f"{place}: no such file or folder")
-    found = sorted(place.iterdir()) if place.is_dir() else [place]
-    return [p for p in found if p.name.split(".")[0] == TABLE and p.name.endswith(_SUFFIXES)]
 
 
 def _case(row: int, cells: Mapping[str, Any]) -> PublishedCase:

@@ -19,22 +19,25 @@ from perfcast.catalog.devices import find_device_name, load_device
 from perfcast.catalog.figures import parse_toml
 from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
+from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.dataset.table import read_frame
-from perfcast.errors import InputError, PlanError
+from perfcast.errors import PlanError
 from perfcast.prediction.plan_cluster import cluster_of_device
 from perfcast.prediction.plan_memory import default_framework, to_transformer
 from perfcast.prediction.plan_step import predict_plan
 from perfcast.prediction.run import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
 from perfcast.prediction.smallest_plan import choose_smallest_plan
 from perfcast.units import GIGA, HOUR, MEGA, TERA
+from perfcast.validate.published_scores import main_provenance, scores_of
 from perfcast.validate.run_lines import Line, UnreadableError, spelled
 from perfcast.validate.suite import Row
+from perfcast.validate.summary import Scores
+from perfcast.validate.table_files import find_files
 
 TABLE = "gpu_hours"
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
 _MEASURED = ("accelerator_hours", "notes")
 _TOKEN_UNITS = {"T": TERA, "B": GIGA, "M": MEGA}
 Track = Callable[[Sequence[Any], str], Iterable[Any]]
@@ -80,65 +83,96 @@ def _setup(name: str, row: Mapping[str, Any]) -> Setup:
     )
 
 
+def protocol() -> dict[str, str]:
+    """How whole runs are forecast, in words."""
+    return {
+        "whole_runs": "device-hours from model, tokens, devices and what is published of how each run was "
+        "done (validate/published_hours.toml); where no plan is published, the smallest that fits. Nothing "
+        "is fitted to the hours, but steps' constants were chosen on runs of BLOOM among others",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HoursCase:
+    """A line of the table."""
+
+    table: str
+    row: int
+    cells: Mapping[str, Any]
+
+    @property
+    def device(self) -> str:
+        """The file's own spelling."""
+        return spelled(Line(self.cells).text("accelerator"))
+
+
+def read_hours_cases(places: Sequence[Path]) -> list[HoursCase]:
+    """All lines of the table in folders, or of single files; none where it is not there."""
+    return [
+        HoursCase(TABLE, row, cells)
+        for path in find_files(places, TABLE)
+        for row, cells in enumerate(read_frame(path).to_dicts())
+    ]
+
+
 def hours_rows(
-    places: Sequence[Path],
-    cost_model_of: Callable[[str], CostModel],
+    cases: Sequence[HoursCase],
+    methods: Sequence[str],
+    cost_model: CostModel,
     *,
-    method: str = "closed_form",
     track: Track = lambda items, words: items,
-) -> tuple[Row, ...]:
-    """A row for each line of the table: seconds of all devices together, published and forecast.
-
-    Args:
-        cost_model_of: By the catalog's name of a device.
-    """
-    lines = [line for path in _files(places) for line in enumerate(read_frame(path).to_dicts())]
-    return tuple(
-        _row(row, cells, cost_model_of, method) for row, cells in track(lines, "forecasting whole runs")
-    )
+) -> tuple[tuple[Row, ...], tuple[Scores, ...]]:
+    """A row for each case and method (seconds of all devices together), and the same in columns."""
+    found: dict[str, list[Row]] = {method: [] for method in methods}
+    for case in track(cases, "forecasting whole runs"):
+        for method in methods:
+            found[method].append(_row(case, cost_model, method))
+    rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
+    return rows, tuple(scores_of(method, mine, _labels(mine)) for method, mine in found.items())
 
 
-def _files(places: Sequence[Path]) -> list[Path]:
-    found = []
-    for place in map(Path, places):
-        if not place.exists():
-            raise InputError(f"{place}: no such file or folder")
-        paths = sorted(place.iterdir()) if place.is_dir() else [place]
-        found += [p for p in paths if p.name.split(".")[0] == TABLE and p.name.endswith(_SUFFIXES)]
-    return found
+def _labels(rows: Sequence[Row]) -> dict[str, list[str]]:
+    return {
+        "device": [row.catalog_device or "" for row in rows],
+        "plan": [row.columns.get("plan_is", "") for row in rows],
+    }
 
 
-def _row(row: int, cells: Mapping[str, Any], cost_model_of: Callable[[str], CostModel], method: str) -> Row:
-    line = Line(cells)
+def _row(case: HoursCase, cost_model: CostModel, method: str) -> Row:
+    line = Line(case.cells)
     device = find_device_name(line.text("accelerator"))
-    run, skipped, columns = None, None, {k: v for k, v in cells.items() if k not in _MEASURED}
+    columns = {k: v for k, v in case.cells.items() if k not in _MEASURED}
+    run, skipped, measured, provenance = None, None, None, None
     try:
+        hours = line.number("accelerator_hours")
+        measured = None if hours is None else hours * HOUR
         if device is None:
             raise UnreadableError("unknown device")
-        run, setup = forecast_line(line, device, cost_model_of, method)
+        run, step, setup = forecast_line(line, device, cost_model, method)
+        provenance = main_provenance(step)
         columns["setup"] = setup.source
+        columns["plan_is"] = "published" if setup.plan is not None else "the smallest that fits"
         columns["goodput"] = run.goodput
         columns["step_seconds"] = run.step_seconds
     except UnreadableError as error:
         skipped = error.reason
     except PlanError:
         skipped = "unsupported plan"
-    hours = line.number("accelerator_hours")
     share = (run.seconds_low / run.seconds, run.seconds_high / run.seconds) if run else (0.0, 0.0)
     seconds = run.device_seconds if run else None
     return Row(
-        suite="published", table=TABLE, row=row, device=spelled(line.text("accelerator")),
+        suite="published", table=TABLE, row=case.row, device=case.device,
         catalog_device=device, predictor=method, columns=columns, operation="run", mode="train",
         predicted_seconds=seconds, predicted_seconds_low=None if seconds is None else seconds * share[0],
         predicted_seconds_high=None if seconds is None else seconds * share[1],
-        measured_seconds=None if hours is None else hours * HOUR, skipped=skipped,
+        measured_seconds=measured, provenance=provenance, skipped=skipped,
     )  # fmt: skip
 
 
 def forecast_line(
-    line: Line, device: str, cost_model_of: Callable[[str], CostModel], method: str
-) -> tuple[RunForecast, Setup]:
-    """The run that a line states.
+    line: Line, device: str, cost_model: CostModel, method: str
+) -> tuple[RunForecast, PlanForecast, Setup]:
+    """The run that a line states, and its step.
 
     Raises:
         UnreadableError: A column without which there is no run, a model of which nothing is known.
@@ -154,10 +188,11 @@ def forecast_line(
     plan, training = _plan(setup, count, device, entry.levels[0].size or count)
     step = predict_plan(
         setup.model, cluster, plan, training=training, sequence_length=setup.sequence_length,
-        cost_model=cost_model_of(device), method=method, reliefs=False, memory=False,
+        cost_model=cost_model, method=method, reliefs=False, memory=False,
     )  # fmt: skip
     request = RunRequest(tokens=parse_tokens(line.text("tokens")))
-    return forecast_run(step, request, target, count_checkpoint_bytes(setup.model, training)), setup
+    run = forecast_run(step, request, target, count_checkpoint_bytes(setup.model, training))
+    return run, step, setup
 
 
 def _cluster_entry(device: str) -> ClusterEntry:

@@ -8,70 +8,80 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from perfcast.catalog.devices import load_device
-from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.weights import count_parameters
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
-from perfcast.errors import PlanError
-from perfcast.prediction.names import resolve_cost_model
+from perfcast.errors import InputError
 from perfcast.prediction.plan_step import forecast_work
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.plan_work import StepFacts
 from perfcast.prediction.serving import pipelined_seconds, split_batch
 from perfcast.prediction.step_constants import load_step_constants
 from perfcast.units import format_seconds
-from perfcast.validate.inference_cases import InferenceCase, read_inference_cases
+from perfcast.validate.inference_cases import InferenceCase
+from perfcast.validate.published_scores import main_provenance, scores_of
 from perfcast.validate.suite import Row
 from perfcast.validate.summary import Scores
 
-#: 'closed_form' with the host that the source's program had; 'graph_replay' as if none issued a kernel.
-PREDICTORS = ("closed_form", "graph_replay")
+#: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).
+WITHOUT_HOST = "graph_replay"
 #: Whose measured kernels a framework runs, as the learned cost model knows them; else PyTorch's.
-_KERNELS = {"vllm": "vllm", "fastertransformer": "trtllm"}
+_KERNELS = {"vllm": "vllm", "fastertransformer": "trtllm", "megatron": "pytorch"}
 
 Track = Callable[[Sequence[Any], str], Iterable[Any]]
-Span = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What tells one forward pass from another."""
+    """What tells one forward pass from another.
+
+    Attributes:
+        method: Of ``plan_timer.METHODS``.
+        context: Tokens that are read at once, or that the cache holds.
+        issues_kernels: Whether a host issues every kernel.
+    """
 
     case: InferenceCase
+    method: str
     is_decode: bool
     context: int
     issues_kernels: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Seconds (best estimate, low, high), and what most of the compute's prices rest on."""
+
+    span: tuple[float, float, float]
+    provenance: str | None
+
+
 def inference_rows(
-    places: Sequence[Path],
-    predictors: Sequence[str] = PREDICTORS,
+    cases: Sequence[InferenceCase],
+    predictors: Sequence[str],
+    cost_model_of: Callable[[str], CostModel],
     *,
-    cost_model_of: Callable[[str, Device], CostModel] | None = None,
     track: Track = lambda items, words: items,
 ) -> tuple[tuple[Row, ...], tuple[Scores, ...]]:
-    """Rows of both tables by each predictor, and the same in columns.
+    """A row for each case and predictor, and the same in columns.
 
     Args:
-        cost_model_of: By framework and device; by default the learned one with that framework's kernels.
+        predictors: Methods of timing a step, or ``WITHOUT_HOST``.
+        cost_model_of: By framework, as the learned cost model knows them.
     """
-    pricer = _Pricer(cost_model_of or _learned)
-    cases = read_inference_cases(places)
+    pricer = _Pricer(cost_model_of)
     found: dict[str, list[Row]] = {name: [] for name in predictors}
     for case in track(cases, "forecasting inference"):
         for name in predictors:
             found[name].append(_row(case, name, pricer))
-    rows = tuple(row for name in predictors for row in found[name])
-    return rows, tuple(_scores(cases, found[name], name) for name in predictors)
+    rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
+    labels = _labels(cases)
+    return rows, tuple(scores_of(name, mine, labels) for name, mine in found.items())
 
 
 def eager_host_seconds() -> float:
@@ -86,33 +96,35 @@ def protocol() -> dict[str, str]:
         "inference": "prompts of a batch at once, in as many micro-batches as there are stages; a token at "
         "the mean context of its answer, the prompt and half of what is written; a request is its prompt and "
         "all tokens behind the first. Nothing is fitted to these tables",
-        "inference_host": f"'closed_form': vLLM of 2023 issues every kernel, one in {host} (the constant of "
-        "eager PyTorch); FasterTransformer is ahead of its device. 'graph_replay': no host",
+        "inference_host": f"vLLM of 2023 and Megatron issue every kernel, one in {host} (the constant of "
+        f"eager PyTorch); FasterTransformer is ahead of its device. '{WITHOUT_HOST}', asked for by name: "
+        "the closed form with no host",
         "inference_left_out": "h100-80gb-pcap (capped power, another device); throughput under load, whose "
-        "batch is not stated",
+        "batch is not stated; lines of memory. Splitwise's lines of 'inference' are medians of the repeats "
+        "in 'inference_splitwise_perf_model': where both tables are there, read them apart",
     }
 
 
 class _Pricer:
     """Forward passes by what tells them apart; each is priced once."""
 
-    def __init__(self, cost_model_of: Callable[[str, Device], CostModel]) -> None:
-        self._model_of = lru_cache(maxsize=None)(cost_model_of)
-        self._known: dict[Any, Span] = {}
+    def __init__(self, cost_model_of: Callable[[str], CostModel]) -> None:
+        self._model_of = cost_model_of
+        self._known: dict[Any, _Pass] = {}
 
-    def seconds(self, asked: _Asked) -> Span:
-        """Best estimate, low and high."""
+    def forecast(self, asked: _Asked) -> _Pass:
+        """One forward pass of a batch."""
         case = asked.case
         key = (
-            case.model, case.plan, case.cluster, case.dtype, case.framework, asked.is_decode, asked.context,
-            asked.issues_kernels,
+            case.model, case.plan, case.cluster, case.dtype, case.framework, asked.method, asked.is_decode,
+            asked.context, asked.issues_kernels,
         )  # fmt: skip
         if key not in self._known:
             found, count = self._forecast(asked)
             seconds = pipelined_seconds(found, count)
             ends = (found.step_seconds_low, found.step_seconds_high)
             low, high = (seconds * end / found.step_seconds for end in ends)
-            self._known[key] = (seconds, low, high)
+            self._known[key] = _Pass((seconds, low, high), main_provenance(found))
         return self._known[key]
 
     def _forecast(self, asked: _Asked) -> tuple[PlanForecast, int]:
@@ -133,16 +145,12 @@ class _Pricer:
             dtype=case.dtype, sequence_length=asked.context, parameter_count=count_parameters(case.model),
         )  # fmt: skip
         host = eager_host_seconds() if asked.issues_kernels else 0.0
-        timer = Timer(method="closed_form", mode=facts.mode, launch_seconds=host)
+        timer = Timer(method=asked.method, mode=facts.mode, launch_seconds=host)
         found = forecast_work(
             _with_launches(work) if asked.issues_kernels else work, facts, case.cluster, device,
-            self._model_of(_KERNELS[case.framework], device), timer, reliefs=False,
+            self._model_of(_KERNELS[case.framework]), timer, reliefs=False,
         )  # fmt: skip
         return found, split.num_micro_batches
-
-
-def _learned(framework: str, device: Device) -> CostModel:
-    return resolve_cost_model("learned", device, framework)
 
 
 def _with_launches(work: StepWork) -> StepWork:
@@ -155,71 +163,51 @@ def _with_launches(work: StepWork) -> StepWork:
     return replace(work, layers=layers)
 
 
-def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> Span:
+def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> _Pass:
     """Seconds of a case, with a 90 % interval.
 
     Raises:
-        PlanError: A plan that cannot cut the model.
+        InputError: A plan that cannot cut the model, a precision that the device lacks.
     """
-    issues = case.issues_kernels and predictor == PREDICTORS[0]
-    prompt = _Asked(case, False, case.prompt_length, issues)
-    token = _Asked(case, True, case.prompt_length + max(1, case.output_length // 2), issues)
+    issues = case.issues_kernels and predictor != WITHOUT_HOST
+    method = "closed_form" if predictor == WITHOUT_HOST else predictor
+    prompt = _Asked(case, method, False, case.prompt_length, issues)
+    token = _Asked(case, method, True, case.prompt_length + max(1, case.output_length // 2), issues)
     if case.kind == "prefill":
-        return pricer.seconds(prompt)
+        return pricer.forecast(prompt)
     if case.kind == "decode":
-        return pricer.seconds(token)
-    first, each = pricer.seconds(prompt), pricer.seconds(token)
-    low, middle, high = (
-        a + (case.output_length - 1) * b for a, b in zip(_sorted(first), _sorted(each), strict=True)
-    )
-    return middle, low, high
-
-
-def _sorted(span: Span) -> Span:
-    """Low, estimate, high."""
-    return span[1], span[0], span[2]
+        return pricer.forecast(token)
+    first, each = pricer.forecast(prompt), pricer.forecast(token)
+    middle, low, high = (a + (case.output_length - 1) * b for a, b in zip(first.span, each.span, strict=True))
+    return _Pass((middle, low, high), each.provenance)
 
 
 def _row(case: InferenceCase, predictor: str, pricer: _Pricer) -> Row:
-    span, skipped = None, case.skipped
+    found, skipped = None, case.skipped
     if skipped is None:
         try:
-            span = forecast_case(case, predictor, pricer)
-        except PlanError:
+            found = forecast_case(case, predictor, pricer)
+        except InputError:
             skipped = "unsupported plan"
+    middle, low, high = found.span if found else (None, None, None)
     return Row(
         suite="published", table=case.table, row=case.row, device=case.device,
         catalog_device=case.catalog_device, predictor=predictor,
         columns={**case.configuration, "source_group": case.source}, operation=case.kind,
-        dtype=case.dtype or None, framework=case.framework, mode=case.kind,
-        predicted_seconds=span[0] if span else None, predicted_seconds_low=span[1] if span else None,
-        predicted_seconds_high=span[2] if span else None, measured_seconds=case.measured_seconds,
-        skipped=skipped,
+        dtype=case.dtype or None, framework=case.framework, mode=case.kind, predicted_seconds=middle,
+        predicted_seconds_low=low, predicted_seconds_high=high, measured_seconds=case.measured_seconds,
+        provenance=found.provenance if found else None, skipped=skipped,
     )  # fmt: skip
 
 
-def _scores(cases: Sequence[InferenceCase], rows: Sequence[Row], predictor: str) -> Scores:
-    def numbers(values: Iterable[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-    def words(values: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
-        return np.array(list(values), dtype=object)
-
-    return Scores(
-        predictor=predictor,
-        labels={
-            "source": words(case.source for case in cases),
-            "device": words(case.catalog_device or "" for case in cases),
-            "plan": words(_plan_label(case.plan) for case in cases),
-            "kind": words(case.kind for case in cases),
-            "skipped": words(row.skipped or "" for row in rows),
-        },
-        predicted=numbers(row.predicted_seconds for row in rows),
-        low=numbers(row.predicted_seconds_low for row in rows),
-        high=numbers(row.predicted_seconds_high for row in rows),
-        measured=numbers(row.measured_seconds for row in rows),
-        skipped=np.array([row.skipped is not None for row in rows]),
-    )
+def _labels(cases: Sequence[InferenceCase]) -> dict[str, list[str]]:
+    return {
+        "table": [case.table for case in cases],
+        "source": [case.source for case in cases],
+        "device": [case.catalog_device or "" for case in cases],
+        "plan": [_plan_label(case.plan) for case in cases],
+        "kind": [case.kind for case in cases],
+    }
 
 
 def _plan_label(plan: Plan | None) -> str:

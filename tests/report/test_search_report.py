@@ -1,0 +1,214 @@
+"""A search as text, JSON and page."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.devices import load_device
+from perfcast.cli.plan import build_plan, parse_plan
+from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, Plan
+from perfcast.core.plan_table import PlanTable, to_table
+from perfcast.report.search_coordinates import list_axes, plot_coordinates
+from perfcast.report.search_figures import plot_pareto, sample_plans
+from perfcast.report.search_html import render_search_html
+from perfcast.report.search_json import search_schema, search_to_dict
+from perfcast.report.search_text import plan_option, plan_words, print_search
+from perfcast.search.findings import SearchFindings
+from perfcast.search.sensitivity import Condition, Sensitivity, SensitivityPoint
+from perfcast.units import GIB, MILLI
+from search_findings import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
+
+HOSTILE = "<script>alert(1)</script>[red]"
+
+
+def printed(found: SearchFindings, width: int = 110) -> str:
+    stream = io.StringIO()
+    print_search(found, Console(file=stream, width=width, highlight=False))
+    return stream.getvalue()
+
+
+def varied() -> SearchFindings:
+    base = Condition("as it is", 1.0, load_cluster("dgx-h100:8"), load_device("h100-sxm"), 16)
+    points = (
+        SensitivityPoint(
+            replace(base, name="network bandwidth", factor=0.25), ranked_plan(1), ("tp=2 → tp=1",), 0.012
+        ),
+        SensitivityPoint(replace(base, name="network bandwidth", factor=4.0), ranked_plan(0), (), 0.010),
+        SensitivityPoint(replace(base, name="device memory", factor=0.5), None, reason="no plan is left"),
+    )  # fmt: skip
+    return findings(sensitivity=Sensitivity(ranked_plan(0), "node", points))
+
+
+def test_the_text_has_the_winner_the_ranking_the_front_and_the_explanation():
+    text = printed(findings())
+    for part in (
+        "gpt on 8 × made-up (made-up)", "best by step time", "tp=2,dp=4,mbs=1", "10.0 ms (8.00 ms to 12.0 ms",
+        "9 plans, 4 valid, 17 different operations priced, 4 plans simulated, in 1.50 s", "5 excluded",
+        "≈2", "Pareto front", "Where the step goes", "From the winner to pp=2", "all plans by formula",
+        "16 × 128 tokens", "70.0 GiB of 80.0 GiB",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_plans_that_cannot_be_told_apart_come_with_what_to_measure():
+    text = " ".join(printed(findings()).split())
+    assert "not distinguishable from plan 1 within the interval: 2." in text
+    assert "plan 2 − plan 1: 1.00 ms (-2.00 ms to 4.00 ms); measure attention: ± 2 ms; matmul: ± 1 ms" in text
+
+
+def test_without_simulation_nothing_is_said_about_telling_plans_apart():
+    result = search_result(separations=(), num_simulated=0)
+    found = findings()
+    outcome = replace(found.comparison.outcomes[0], result=result)
+    text = printed(replace(found, comparison=replace(found.comparison, outcomes=(outcome,))))
+    assert "Closed forms only" in text
+
+
+def test_clusters_are_compared_best_first_with_dollars_and_those_without_a_plan():
+    text = printed(compared_findings())
+    # 2,048 tokens in 10 ms on 8 devices at $4: 8 · 4 / 3600 · 0.01 / 2048 = $0.0434 per million tokens.
+    assert "0.0434" in text
+    lines = text.splitlines()
+    dear = next(at for at, line in enumerate(lines) if line.startswith("dear:8"))
+    assert lines[dear + 1].startswith("made-up:8")
+    assert "small:8 no plan is left" in text
+
+
+def test_sensitivity_says_what_keeping_the_winner_costs():
+    # 12 ms kept against 11 ms of the best plan: 9.1 % more.
+    text = printed(varied())
+    assert "+9.1 %" in text
+    assert "the same plan wins" in text
+    assert "no plan is left" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_lines_stay_within_the_terminal(width: int):
+    assert max(map(len, printed(varied(), width).splitlines())) <= width
+
+
+@pytest.mark.parametrize("make", [findings, compared_findings, varied])
+def test_the_json_keeps_to_its_schema(make):
+    data = json.loads(json.dumps(search_to_dict(make()), allow_nan=False))
+    Draft202012Validator(search_schema()).validate(data)
+
+
+def test_the_schema_is_valid_and_describes_every_property():
+    schema = search_schema()
+    Draft202012Validator.check_schema(schema)
+
+    def check(node: object) -> None:
+        if isinstance(node, dict):
+            for value in node.get("properties", {}).values():
+                assert "description" in value or "$ref" in value
+            for value in node.values():
+                check(value)
+        elif isinstance(node, list):
+            for value in node:
+                check(value)
+
+    check(schema)
+
+
+def test_the_json_has_ranks_from_one_and_figures_in_si():
+    result = search_to_dict(findings())["clusters"][0]["result"]
+    assert [plan["rank"] for plan in result["ranked"]] == [1, 2, 3, 4]
+    assert [plan["step_seconds"] for plan in result["ranked"]] == [ms * MILLI for ms in MILLISECONDS]
+    assert result["ranked"][0]["headroom_bytes"] == 10 * GIB
+    assert result["separations"][0]["second_rank"] == 2
+
+
+def test_the_page_holds_all_parts_and_reaches_nothing_outside():
+    html = render_search_html(varied())
+    for part in (
+        "figure-pareto", "figure-coordinates", "figure-causes", "figure-categories", "figure-sensitivity-0",
+        "Pareto front", "not distinguishable", "From the winner to pp=2",
+    ):  # fmt: skip
+        assert part in html, part
+    own = html.partition("</script>")[2]
+    assert "http://" not in own
+    assert "https://" not in own
+
+
+def test_the_page_compares_clusters():
+    html = render_search_html(compared_findings())
+    assert "figure-clusters" in html
+    assert "small:8: no plan is left" in html
+
+
+def test_texts_of_users_are_escaped():
+    found = findings()
+    hostile = replace(found.explanations[1], label=HOSTILE)
+    found = replace(found, explanations=(found.explanations[0], hostile), skipped=((HOSTILE, HOSTILE),))
+    assert HOSTILE not in render_search_html(found)
+    assert HOSTILE in " ".join(printed(found, 200).split())
+
+
+plans = st.builds(
+    Plan,
+    data_parallel=st.sampled_from([1, 2, 8]),
+    tensor_parallel=st.sampled_from([1, 2, 4]),
+    pipeline_parallel=st.sampled_from([2, 4]),
+    context_parallel=st.sampled_from([1, 2]),
+    num_micro_batches=st.just(8),
+    micro_batch_size=st.sampled_from([1, 2]),
+    zero_stage=st.integers(0, 3),
+    sequence_parallel=st.booleans(),
+    recompute=st.sampled_from(RECOMPUTE),
+    offload=st.sampled_from(OFFLOAD),
+    order=st.sampled_from(ORDERS),
+    overlaps_tensor=st.booleans(),
+    overlaps_weights=st.booleans(),
+    schedule=st.sampled_from(["1f1b", "zero_bubble"]),
+)
+
+
+@given(plans)
+def test_a_plan_reads_back_from_its_option(plan: Plan):
+    keys, _, micro = plan_option(plan).rpartition(",mbs=")
+    batch = plan.global_batch_size
+    back = build_plan(parse_plan(keys), plan.world_size, batch, int(micro))
+    for field in fields(PlanTable):
+        assert getattr(to_table([back]), field.name) == getattr(to_table([plan]), field.name), field.name
+    assert plan_words(plan).split(" ") == plan_option(plan).split(",")
+
+
+def test_interleaved_and_resharded_plans_read_back_too():
+    for plan in PLANS:
+        keys, _, micro = plan_option(plan).rpartition(",mbs=")
+        assert build_plan(parse_plan(keys), 8, 16, int(micro)) == plan
+
+
+def test_a_sample_keeps_the_fastest_and_reaches_the_slowest():
+    seconds = np.arange(1000.0)[::-1] + 1
+    places = sample_plans(seconds, 10)
+    assert len(set(places.tolist())) == 10
+    assert seconds[places[:5]].tolist() == [1, 2, 3, 4, 5]
+    assert seconds[places[-1]] == 1000
+
+
+def test_the_figures_draw_every_valid_plan_the_front_and_the_winner():
+    figure = plot_pareto(search_result())
+    drawn = {trace.name: len(trace.x) for trace in figure.data}
+    assert drawn == {"valid plans": 4, "Pareto front": 3, "best plans": 3, "winner": 1}
+
+
+def test_axes_are_the_dimensions_that_differ_with_memory_and_time():
+    axes = list_axes(search_result(), np.arange(4))
+    assert [axis.title for axis in axes] == [
+        "dp", "tp", "pp", "vp", "zero", "sp", "recompute", "schedule", "GiB", "step, s"
+    ]  # fmt: skip
+    assert all(axis.heights.min() == 0 and axis.heights.max() == 1 for axis in axes)
+    # dp 4, 2, 8, 2 lies at log2: 1/2, 0, 1, 0.
+    assert axes[0].heights.tolist() == [0.5, 0, 1, 0]
+    assert len(plot_coordinates(search_result()).data) == 7
