@@ -216,7 +216,6 @@ def run_on_cluster(bench: Bench, wanted: bytes, cluster: Any, second: Any) -> No
     bench.check(went_on.progress.num_reused >= kept > 0, f"{kept} kept, {went_on.progress.num_reused} reused")
     lost = bench.run("two nodes, one killed", "node", backend, lambda notes: kill_node(second, notes))
     same("a node killed", lost)
-    bench.check(lost.progress.num_repeated >= 1, "no batch was lost with the node")
 
 
 def kill_node(node: Any, notes: Path) -> None:

@@ -15,6 +15,7 @@ from perfcast.search.compare import ClusterComparison, ClusterOutcome
 from perfcast.search.evaluate import Evaluation
 from perfcast.search.explain import explain_difference, explain_plan
 from perfcast.search.findings import SearchFindings, SearchRequest
+from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import GIB, MILLI
 from plan_forecasts import plan_forecast
@@ -32,6 +33,8 @@ PLANS = (
 )  # fmt: skip
 MILLISECONDS = (10, 11, 13, 20)
 GIBIBYTES = (70, 40, 60, 20)
+#: The default objective.
+STEP_TIME = next(iter(OBJECTIVES))
 TRAINING = Training(framework="megatron")
 
 
@@ -58,7 +61,7 @@ def search_result(**changes: Any) -> SearchResult:
     )  # fmt: skip
     result = SearchResult(
         model="gpt", cluster="made-up", device="made-up", num_devices=8, training=TRAINING,
-        sequence_length=128, global_batch_size=16, cost_model="roofline", objective="time",
+        sequence_length=128, global_batch_size=16, cost_model="roofline", objective=STEP_TIME,
         ranked=tuple(ranked_plan(place) for place in range(4)),
         front=tuple(ranked_plan(place) for place in (0, 1, 3)),
         separations=(
@@ -82,7 +85,7 @@ def findings(**changes: Any) -> SearchFindings:
     second = explain_plan(plan_forecast(plan=PLANS[1], time=slower), "pp=2")
     found = SearchFindings(
         SearchRequest(model="gpt", clusters=("made-up:8",), global_batch_size=16),
-        ClusterComparison("time", (ClusterOutcome("made-up:8", result),), (0,)),
+        ClusterComparison(STEP_TIME, (ClusterOutcome("made-up:8", result),), (0,)),
         (first, second),
         (explain_difference(first, second),),
     )
@@ -98,4 +101,4 @@ def compared_findings() -> SearchFindings:
         ClusterOutcome("small:8", None, "no plan is left"),
         ClusterOutcome("dear:8", other),
     )
-    return findings(comparison=ClusterComparison("time", outcomes, (2, 0)))
+    return findings(comparison=ClusterComparison(STEP_TIME, outcomes, (2, 0)))

@@ -52,7 +52,8 @@ def varied() -> SearchFindings:
 def test_the_text_has_the_winner_the_ranking_the_front_and_the_explanation():
     text = printed(findings())
     for part in (
-        "gpt on 8 × made-up (made-up)", "best by step time", "tp=2,dp=4,mbs=1", "10.0 ms (8.00 ms to 12.0 ms",
+        "gpt on 8 × made-up (made-up)", "best by seconds of a step", "tp=2,dp=4,mbs=1",
+        "10.0 ms (8.00 ms to 12.0 ms",
         "9 plans, 4 valid, 17 different operations priced, 4 plans simulated, in 1.50 s", "5 excluded",
         "≈2", "Pareto front", "Where the step goes", "From the winner to pp=2", "all plans by formula",
         "16 × 128 tokens", "70.0 GiB of 80.0 GiB",

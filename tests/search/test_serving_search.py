@@ -31,8 +31,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def free(model: str):
-    """One plan, as large a batch as may be."""
-    return searched(model, fixed=ONE_REPLICA)
+    """One plan, with batches of up to 16."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perfcast.search.serving_search._LARGEST_SHARE", 16)
+        return searched(model, fixed=ONE_REPLICA)
 
 
 def searched(model: str, **options):

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from perfcast.search.serving_search import ServingRequest
 
 Command = Callable[..., Any]
-OBJECTIVES = (
-    "time", "tokens-per-second", "dollars-per-token", "energy-per-token", "time-to-train", "devices",
-)  # fmt: skip
 DEFAULT_DTYPE = "bf16"
 DEFAULT_FRAMEWORK = "megatron"
 
@@ -48,7 +45,7 @@ _OPTIONS = (
                  help="Of a device's memory that a plan may take."),
     click.option("--min-mfu", type=float, metavar="F", help="Such as 0.4."),
     click.option("--objective", metavar="NAME",
-                 help=f"{', '.join(OBJECTIVES)}; default: time, of inference tokens-per-second."),
+                 help="Step time (default), tokens-per-second (of inference), dollars-per-token, energy, …"),
     click.option("--tokens", metavar="N", help="Of the whole training, such as 1e12."),
     click.option("--deadline", metavar="TIME", help="Of the whole training, such as 30d or 12h."),
     click.option("--prices", metavar="FILE", help="Dollars per device and hour: .toml, .json or .csv."),
@@ -209,6 +206,7 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
     """
     from perfcast.core.training import Training
     from perfcast.search.findings import SearchRequest
+    from perfcast.search.objectives import OBJECTIVES
     from perfcast.search.prices_file import read_prices
     from perfcast.search.space import Space
 
@@ -216,7 +214,7 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
     batch = one("--global-batch-size", options["global_batch_size"])
     if batch is None:
         raise click.UsageError("--global-batch-size N: how many sequences has a step?")
-    objective = options["objective"] or "time"
+    objective = options["objective"] or next(iter(OBJECTIVES))
     _check_objective(objective, options)
     _check_fractions(options)
     return SearchRequest(
@@ -242,12 +240,14 @@ def one(option: str, text: str | None) -> int | None:
 
 
 def _check_objective(objective: str, options: dict[str, Any]) -> None:
+    from perfcast.search.objectives import OBJECTIVES
+
     if objective not in OBJECTIVES:
         raise UnknownNameError("objective", objective, OBJECTIVES, f"Known: {', '.join(OBJECTIVES)}.")
-    if objective in ("time-to-train", "devices") and options["tokens"] is None:
-        raise click.UsageError(f"--objective {objective} needs --tokens")
-    if objective == "devices" and options["deadline"] is None:
-        raise click.UsageError("--objective devices needs --deadline")
+    if objective == "time-to-train" and options["tokens"] is None:
+        raise click.UsageError("--objective time-to-train needs --tokens")
+    if options["deadline"] is not None and options["tokens"] is None:
+        raise click.UsageError("--deadline needs --tokens: how long is the training?")
     if objective == "dollars-per-token" and options["prices"] is None:
         raise click.UsageError("--objective dollars-per-token needs --prices")
 

@@ -18,7 +18,6 @@ from perfcast.report.search_figures import (
     plot_sensitivity,
 )
 from perfcast.report.search_text import (
-    OBJECTIVE_WORDS,
     cost_cell,
     describe_effort,
     describe_interval,
@@ -34,6 +33,7 @@ from perfcast.report.tables import percent, words
 from perfcast.search.compare import ClusterComparison
 from perfcast.search.explain import Change, Difference
 from perfcast.search.findings import SearchFindings
+from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.sensitivity import Sensitivity
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
@@ -77,7 +77,7 @@ def _headline(result: SearchResult) -> list[Card]:
     found = [
         Card("Step", format_seconds(winner.step_seconds), describe_interval(winner)),
         Card("Tokens per second", format_count(winner.tokens_per_second), f"{each} of one device"),
-        Card("MFU", percent(winner.mfu), f"best by {OBJECTIVE_WORDS[result.objective]}"),
+        Card("MFU", percent(winner.mfu), f"best by {OBJECTIVES[result.objective].title}"),
         Card(
             "Memory of a device", format_bytes(winner.device_bytes),
             f"of {format_bytes(winner.capacity_bytes)}",
@@ -102,7 +102,7 @@ def _clusters(comparison: ClusterComparison) -> str:
     headings = ("Cluster", *_HEADINGS, "Plan")
     failed = [outcome for outcome in comparison.outcomes if outcome.result is None]
     notes = "".join(_note(f"{outcome.asked}: {outcome.reason}") for outcome in failed)
-    title = _note(f"By {OBJECTIVE_WORDS[comparison.objective]}:")
+    title = _note(f"By {OBJECTIVES[comparison.objective].title}:")
     return title + figure_html(plot_clusters(comparison), "clusters") + table(headings, rows) + notes
 
 

@@ -12,19 +12,12 @@ from perfcast.core.plan import Plan
 from perfcast.report.tables import new_grid, new_table, percent, print_list, print_table
 from perfcast.search.compare import ClusterComparison
 from perfcast.search.findings import SearchFindings
+from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import HOUR, MEGA, format_bytes, format_count, format_duration, format_seconds
 
 #: Plans of the front that a terminal shows.
 MAX_FRONT = 8
-OBJECTIVE_WORDS = {
-    "time": "step time",
-    "tokens-per-second": "tokens per second",
-    "dollars-per-token": "dollars per token",
-    "energy-per-token": "energy per token",
-    "time-to-train": "time to train",
-    "devices": "devices needed",
-}
 
 
 def print_search(found: SearchFindings, console: Console) -> None:
@@ -59,7 +52,7 @@ def describe_job(result: SearchResult) -> str:
     training = result.training
     return (
         f"train · {training.dtype} · {result.global_batch_size:,} × {result.sequence_length:,} tokens · "
-        f"{training.optimizer} · {training.framework} · best by {OBJECTIVE_WORDS[result.objective]}"
+        f"{training.optimizer} · {training.framework} · best by {OBJECTIVES[result.objective].title}"
     )
 
 
@@ -85,8 +78,8 @@ def _headline(found: SearchFindings) -> Table:
     grid.add_row("Throughput", f"{format_count(winner.tokens_per_second)} tokens/s, {each} of one device")
     grid.add_row("MFU", percent(winner.mfu))
     grid.add_row("Memory", describe_memory(winner))
-    if result.objective in ("time-to-train", "devices"):
-        grid.add_row(OBJECTIVE_WORDS[result.objective].capitalize(), describe_value(winner, result.objective))
+    if result.objective == "time-to-train":
+        grid.add_row("Time to train", describe_value(winner, result.objective))
     if winner.dollars_per_token is not None:
         grid.add_row("Cost", f"${MEGA * winner.dollars_per_token:.3g} per million tokens")
     if winner.joules_per_token is not None:
@@ -115,11 +108,11 @@ def describe_value(plan: RankedPlan, objective: str) -> str:
         return f"{format_count(plan.value)} tokens/s"
     if objective == "dollars-per-token":
         return f"${MEGA * plan.value:.3g} per million tokens"
-    if objective == "energy-per-token":
+    if OBJECTIVES[objective].needs_watts:
         return f"{format_count(plan.value)} J per token"
     if objective == "time-to-train":
         return format_duration(plan.value)
-    return f"{plan.value:,.0f} devices" if objective == "devices" else format_seconds(plan.value)
+    return format_seconds(plan.value)
 
 
 _WHOLES = (
@@ -278,7 +271,7 @@ def _spread(front: tuple[RankedPlan, ...]) -> list[RankedPlan]:
 
 def cluster_table(comparison: ClusterComparison) -> Table:
     """The winners of all clusters, the best first."""
-    table = new_table(f"Clusters by {OBJECTIVE_WORDS[comparison.objective]}")
+    table = new_table(f"Clusters by {OBJECTIVES[comparison.objective].title}")
     table.add_column("Cluster", overflow="fold")
     with_dollars = any(result.winner.dollars_per_token is not None for result in comparison.results)
     for heading in ("Step", "± 90 %", "MFU", "Tok/s/dev", "Memory", *(["$/Mtok"] if with_dollars else [])):

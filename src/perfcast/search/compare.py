@@ -9,9 +9,6 @@ from perfcast.errors import PlanError
 from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import SearchResult
 
-#: An objective over sizes of a cluster; all others are ``objectives.OBJECTIVES``.
-DEVICES = "devices"
-
 
 @dataclass(frozen=True)
 class ClusterOutcome:
@@ -71,7 +68,6 @@ def compare_clusters(clusters: Sequence[str], search: Callable[[str], SearchResu
 
 
 def _ranking(objective: str, outcomes: Sequence[ClusterOutcome]) -> tuple[int, ...]:
-    is_larger_better = objective != DEVICES and OBJECTIVES[objective].larger_is_better
-    sign = -1.0 if is_larger_better else 1.0
+    sign = -1.0 if OBJECTIVES[objective].larger_is_better else 1.0
     values = {at: sign * o.result.winner.value for at, o in enumerate(outcomes) if o.result is not None}
     return tuple(sorted(values, key=lambda at: (values[at], at)))

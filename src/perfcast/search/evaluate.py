@@ -31,7 +31,7 @@ from perfcast.search.different import different_rows
 from perfcast.search.layer_calls import Setting
 from perfcast.search.part_costs import Array, Index, PartCosts, collect_calls, cost_parts
 from perfcast.search.pass_columns import Passes, Structure
-from perfcast.search.step_columns import Group, StepColumns, time_steps
+from perfcast.search.step_columns import Batches, Group, StepColumns, stage_passes, time_steps
 from perfcast.simulate.schedule.dualpipe import check_dualpipe
 from perfcast.simulate.schedule.interleaved import check_groups
 from perfcast.workload.blocks.flops import flops_per_sequence
@@ -39,6 +39,8 @@ from perfcast.workload.blocks.habits import kernel_habits
 
 #: Plans × stages of one piece of array arithmetic, small enough for a processor's cache.
 _PIECE = 2**15
+#: Schedules whose passes are the same have the same number.
+_PASSES_OF = np.array([SCHEDULES.index("1f1b" if name == "gpipe" else name) for name in SCHEDULES])
 _COLUMNS = ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")
 
 
@@ -191,15 +193,15 @@ def _groups(
     sides = costs.has_sides.transpose(2, 0, 1).reshape(costs.has_sides.shape[2], -1)
     pattern = different_rows(list(sides.T))[1][costs.side_place]
     at_host = plans.offload == OFFLOAD.index("parameters")
-    together = costs.optimizer_exchanges[costs.optimizer_place].any(axis=1)
+    together = (costs.optimizer_exchanges[costs.optimizer_place] & (costs.optimizer_place >= 0)).any(axis=1)
     overlaps_weights = (plans.overlaps_weights > 0) & (habits.overlaps_weights | (plans.zero_stage == 3))
     overlaps_gradients = (plans.overlaps_gradients > 0) & habits.overlaps_gradients
     gathers_each = (plans.zero_stage == 3) | at_host
     first, place = different_rows(
-        [costs.cuts.place, plans.schedule, pattern, gathers_each, plans.zero_stage >= 2, overlaps_weights,
-         overlaps_gradients, together]
+        [costs.cuts.place, _PASSES_OF[plans.schedule], pattern, gathers_each, plans.zero_stage >= 2,
+         overlaps_weights, overlaps_gradients, together]
     )  # fmt: skip
-    order = np.argsort(place, kind="stable")
+    order = np.lexsort((costs.same_passes, place))
     bounds = np.searchsorted(place[order], np.arange(len(first) + 1))
     for number, at in enumerate(first.tolist()):
         exists = costs.has_sides[:, :, costs.side_place[at]]
@@ -224,12 +226,24 @@ def _groups(
 def _time_rows(
     costs: PartCosts, plans: PlanTable, rows: Index, group: Group, structure: Structure
 ) -> StepColumns:
-    """Figures of some plans, put together."""
+    """Steps of some plans; passes that are the same for several plans are added up once."""
+    first, index = different_rows([costs.same_passes[rows]])
+    different = rows[first]
     layers = [
-        figures[:, :, place[rows]] for figures, place in zip(costs.layers, costs.layer_place, strict=True)
+        figures[:, :, place[different]]
+        for figures, place in zip(costs.layers, costs.layer_place, strict=True)
     ]
-    passes = Passes(structure, layers, costs.sides[:, :, :, costs.side_place[rows]])
-    optimizers = [
-        costs.optimizers[:, costs.optimizer_place[rows, stage]] for stage in range(len(group.cut.stages))
-    ]
-    return time_steps(group, passes, optimizers, plans.num_micro_batches[rows], costs.boundary_seconds[rows])
+    passes = Passes(structure, layers, costs.sides[:, :, :, costs.side_place[different]])
+    kinds = [stage_passes(group, passes, chunks) for chunks in group.cut.stages]
+    step, causes = np.zeros(len(rows)), np.zeros((len(CAUSES), len(rows)))
+    for code in np.unique(plans.schedule[rows]).tolist():
+        mine = np.flatnonzero(plans.schedule[rows] == code)
+        own = rows[mine]
+        batches = Batches(
+            index[mine], plans.num_micro_batches[own],
+            [costs.optimizers[:, costs.optimizer_place[own, at]] for at in range(len(kinds))],
+            costs.boundary_seconds[own],
+        )  # fmt: skip
+        found = time_steps(replace(group, schedule=SCHEDULES[code]), kinds, batches, structure.slowdown)
+        step[mine], causes[:, mine] = found.step_seconds, found.seconds_by_cause
+    return StepColumns(step, causes)

@@ -15,6 +15,7 @@ from perfcast.prediction.names import resolve_device
 from perfcast.prediction.plan_step import predict_plan
 from perfcast.search.compare import ClusterComparison, compare_clusters
 from perfcast.search.explain import Difference, Explanation, explain_difference, explain_plan
+from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.prices_file import PriceList
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans
@@ -50,7 +51,7 @@ class SearchRequest:
     training: Training = field(default_factory=lambda: Training(framework="megatron"))
     cost_models: Mapping[str, str | CostModel | None] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
-    objective: str = "time"
+    objective: str = next(iter(OBJECTIVES))
     tokens: float | None = None
     deadline_seconds: float | None = None
     prices: PriceList | None = None
@@ -123,12 +124,8 @@ def find_plans(
 
 
 def best_cluster(comparison: ClusterComparison) -> Cluster:
-    """The best cluster, with the devices that its result takes."""
-    name = comparison.outcomes[comparison.ranking[0]].asked
-    cluster, count = load_cluster(name), comparison.results[0].num_devices
-    if cluster.num_devices == count:
-        return cluster
-    return load_cluster(f"{name.removesuffix(f':{cluster.num_devices}')}:{count}")
+    """The cluster whose winner is best."""
+    return load_cluster(comparison.outcomes[comparison.ranking[0]].asked)
 
 
 def _search(request: SearchRequest, name: str, cluster: Cluster, *, watch: Watch) -> SearchResult:

@@ -48,7 +48,8 @@ def makespans(
 def before(rows: Array) -> Array:
     """Sum of the rows above each, shape as given."""
     found = np.zeros_like(rows)
-    np.cumsum(rows[:-1], axis=0, out=found[1:])
+    for at in range(1, len(rows)):
+        np.add(found[at - 1], rows[at - 1], out=found[at])
     return found
 
 

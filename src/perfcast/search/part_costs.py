@@ -14,7 +14,7 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.core.step_forecast import CAUSES
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.search.cuts import Cuts, cut_models
-from perfcast.search.different import Index
+from perfcast.search.different import Index, different_rows
 from perfcast.search.layer_calls import KindCalls, Setting, kind_calls
 from perfcast.search.layer_weights import kind_weights
 from perfcast.search.side_calls import (
@@ -56,6 +56,7 @@ class PartCosts:
         optimizer_exchanges: Whether ranks wait for one another in it, [different one].
         optimizer_place: [n, most different stages of a cut].
         boundary_seconds: Of a message to the next stage, [n].
+        same_passes: A number that is equal where all layers and what stands beside them are, [n].
         num_operations: Different ones that were priced.
     """
 
@@ -69,6 +70,7 @@ class PartCosts:
     optimizer_exchanges: NDArray[np.bool_]
     optimizer_place: Index
     boundary_seconds: Array
+    same_passes: Index
     num_operations: int
 
 
@@ -154,12 +156,14 @@ def cost_parts(
          for row in calls.sides.layers]
     ).transpose(2, 1, 0)  # fmt: skip
     messages = np.array([0.0 if m is None else seconds[m] for m in calls.messages])
+    places = np.stack([kind.place for kind in calls.kinds])
+    same = different_rows([*places, calls.sides.place])[1]
     return PartCosts(
-        calls.cuts, tuple(layers), np.stack([kind.place for kind in calls.kinds]),
+        calls.cuts, tuple(layers), places,
         sides, exists, calls.sides.place,
         np.array([_figures(time) for time in times.optimizers]).T,
         np.array([any(c.is_collective for c in found) for found in calls.optimizers.calls]),
-        calls.optimizers.place, messages[calls.message_place], len(seconds),
+        calls.optimizers.place, messages[calls.message_place], same, len(seconds),
     )  # fmt: skip
 
 

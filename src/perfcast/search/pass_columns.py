@@ -32,6 +32,9 @@ from perfcast.search.part_costs import (
     Array,
 )
 
+#: Keeps quotients of units that take no time finite.
+_LEAST_SECONDS = 1e-30
+
 
 @dataclass(frozen=True, slots=True)
 class Wants:
@@ -75,6 +78,11 @@ class UnitColumns:
     count: int = 1
     gather: Array | None = None
     exchange: Array | None = None
+
+    def slowed(self, slowdown: tuple[float, float]) -> Array:
+        """Seconds of one while exchanges run beside it, as far as it computes."""
+        found: Array = self.time[SECONDS] + (slowdown[0] - 1.0) * self.time[OWN]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +222,8 @@ class _State:
         else the backlog shrinks by q - e a unit, and once it is below q it is e before every further one.
         """
         time, count = unit.time[SECONDS], unit.count
-        slowed, shortened = self._slowed(unit.time)
+        slowed = unit.slowed(self.structure.slowdown)
+        shortened = slowed / self.structure.slowdown[1]
         behind = unit.exchange if unit.exchange is not None and self.structure.overlaps_exchange else None
         if unit.exchange is not None and behind is None:
             self.put_off = self.put_off + count * unit.exchange
@@ -242,6 +251,7 @@ class _State:
     def gather_and_run(self, units: Sequence[UnitColumns]) -> None:
         """Units one by one: weights must be there before a unit starts."""
         row = [unit for unit in units for _ in range(unit.count)]
+        figures = {id(unit): self._slowed(unit) for unit in units}
         queued, done = self.backlog, np.zeros_like(self.backlog)
         ahead = len(row) if self.structure.num_ahead is None else self.structure.num_ahead
         gathered: list[Array] = []
@@ -253,12 +263,13 @@ class _State:
             if unit.gather is not None:
                 needed = gathered[at] if self.structure.overlaps_gather else gathered[-1]
                 waits = np.maximum(needed - done, 0.0)
-                self.clock = self.clock + waits
+                self.clock += waits
                 done = done + waits
-                self.entry = self.clock if at == 0 else self.entry
-            self.backlog = queued - done
-            self._run(unit)
-            done = queued - self.backlog
+                self.entry = self.clock.copy() if at == 0 else self.entry
+            slowed, shortened, saved = figures[id(unit)]
+            beside = np.minimum(queued - done, shortened)
+            self.clock += np.where(beside < shortened, unit.time[SECONDS] + saved * beside, slowed)
+            done = done + beside
             if unit.exchange is not None:
                 if self.structure.overlaps_exchange:
                     queued = queued + unit.exchange
@@ -266,25 +277,17 @@ class _State:
                     self.put_off = self.put_off + unit.exchange
         self.backlog = queued - done
 
-    def _run(self, unit: UnitColumns) -> None:
-        slowed, shortened = self._slowed(unit.time)
-        is_hidden = self.backlog >= shortened
-        uncovered = self._uncovered_seconds(self.backlog, unit.time[SECONDS], slowed)
-        self.clock = self.clock + np.where(is_hidden, slowed, uncovered)
-        self.backlog = np.where(is_hidden, self.backlog - shortened, 0.0)
-
-    def _slowed(self, time: Array) -> tuple[Array, Array]:
-        """Seconds of a unit that is slowed down, and by how much it shortens the queue."""
-        factor, exchange_factor = self.structure.slowdown
-        seconds = time[SECONDS]
-        share = np.divide(time[OWN], seconds, out=np.zeros_like(seconds), where=seconds > 0)
-        slowed = (1.0 + (factor - 1.0) * share) * seconds
-        return slowed, slowed / exchange_factor
+    def _slowed(self, unit: UnitColumns) -> tuple[Array, Array, Array]:
+        """Seconds beside exchanges, by what they shorten the queue, and what a second of it costs the unit."""
+        factor, time = self.structure.slowdown[1], unit.time[SECONDS]
+        slowed = unit.slowed(self.structure.slowdown)
+        return slowed, slowed / factor, factor * (1.0 - time / np.maximum(slowed, _LEAST_SECONDS))
 
     def _uncovered_seconds(self, backlog: Array, time: Array, slowed: Array) -> Array:
         """Of a unit behind whose first part the queue runs empty."""
         beside = self.structure.slowdown[1] * backlog
-        return beside + time - np.divide(beside * time, slowed, out=np.zeros_like(time), where=slowed > 0)
+        found: Array = beside + time - beside * (time / np.maximum(slowed, _LEAST_SECONDS))
+        return found
 
     def _uncovered(self, where: np.ndarray, time: Array, slowed: Array) -> None:  # type: ignore[type-arg]
         self.clock = self.clock + np.where(where, self._uncovered_seconds(self.backlog, time, slowed), 0.0)

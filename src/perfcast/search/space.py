@@ -48,10 +48,10 @@ class Space:
 
     zero_stages: Sequence[int] = (0, 1, 2, 3)
     recomputes: Sequence[str] = RECOMPUTE
-    schedules: Sequence[str] = ("1f1b", "interleaved", "zero_bubble")
-    offloads: Sequence[str] = ("none", "optimizer")
+    schedules: Sequence[str] = SCHEDULES
+    offloads: Sequence[str] = ("none", "optimizer", "parameters")
     orders: Sequence[str] = ORDERS[:3]
-    context_exchanges: Sequence[str] = CONTEXT_EXCHANGES
+    context_exchanges: Sequence[str] = CONTEXT_EXCHANGES[:1]
     overlaps_tensor: Sequence[int] = (0,)
     overlaps_gradients: Sequence[int] = (1,)
     overlaps_weights: Sequence[int] = (1,)

@@ -57,37 +57,41 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class StageKind:
-    """A different stage of a group, as ``closed_form.stages.StageTime``; seconds have shape [n].
+    """Passes of a different stage, as ``closed_form.stages.StageTime``; seconds have shape [u].
 
     Attributes:
-        num_micro_batches: That pass each chunk, those that are joined left out.
-        optimizer: Figures, [figure, n].
+        figures: Of one micro-batch's passes, those that are joined left out, [figure, u].
+        exchange: Their seconds of exchanges.
+        first: By what its first forward is longer, for gathers that happen once.
+        last: By what its last gradients are longer, for exchanges beside them.
+        left: Of exchanges after its last backward.
     """
 
     forwards: tuple[PassColumns, ...]
     backwards: tuple[PassColumns, ...]
     weights: tuple[PassColumns, ...]
     joined: PassColumns | None
-    num_micro_batches: Array
-    num_joined: Index
+    figures: Array
+    exchange: Array
     first: Array
     last: Array
     left: Array
-    optimizer: Array
 
-    @property
-    def totals(self) -> Array:
-        """Figures of all passes of the step, [figure, n]."""
-        one = sum(each.figures for each in (*self.forwards, *self.backwards, *self.weights))
-        found: Array = self.num_micro_batches * np.array(one)
-        return found if self.joined is None else found + self.num_joined * self.joined.figures
 
-    @property
-    def exchanges(self) -> Array:
-        """Seconds of exchanges of all passes, [n]."""
-        one = sum(each.exchange for each in (*self.forwards, *self.backwards, *self.weights))
-        found: Array = self.num_micro_batches * np.array(one)
-        return found if self.joined is None else found + self.num_joined * self.joined.exchange
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """What n plans differ in beside their passes.
+
+    Attributes:
+        index: Which of the passes' columns each plan takes, [n].
+        optimizers: Figures of each different stage's, [figure, n] each.
+        message: Seconds of one to a neighbour, [n].
+    """
+
+    index: Index
+    num_micro_batches: Index
+    optimizers: Sequence[Array]
+    message: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,31 +108,17 @@ class StepColumns:
 
 
 def time_steps(
-    group: Group, passes: Passes, optimizers: Sequence[Array], num_micro_batches: Index, message: Array
+    group: Group, kinds: Sequence[StageKind], batches: Batches, slowdown: tuple[float, float]
 ) -> StepColumns:
-    """Steps of the plans of a group.
-
-    Args:
-        optimizers: Figures of each different stage's, [figure, n] each.
-        message: Seconds of one to a neighbour, [n].
-    """
-    kinds = [
-        _stage(group, passes, stage, optimizer, num_micro_batches)
-        for stage, optimizer in zip(group.cut.stages, optimizers, strict=True)
-    ]
-    message = message if group.num_stages > 1 else np.zeros_like(message)
-    pipeline = _Pipeline(group, kinds, num_micro_batches, message, passes.structure.slowdown)
-    done = pipeline.done()
-    tails = [np.maximum(kind.optimizer[SECONDS], kind.optimizer[HOST]) for kind in kinds]
-    step = (done + np.stack(tails)[pipeline.place]).max(axis=0)
+    """Steps of plans of one schedule."""
+    pipeline = _Pipeline(group, kinds, batches, slowdown)
+    tails = [np.maximum(optimizer[SECONDS], optimizer[HOST]) for optimizer in batches.optimizers]
+    step = (pipeline.done() + np.stack(tails)[pipeline.place]).max(axis=0)
     return StepColumns(step, pipeline.mean_causes(step))
 
 
-def _stage(
-    group: Group, passes: Passes, chunks: Sequence[Content], optimizer: Array, num_micro_batches: Index
-) -> StageKind:
+def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> StageKind:
     """Steady passes of a stage, and what the first and last ones add."""
-    is_dual = group.schedule == "dualpipe"
     backward = INPUT_GRADIENT if group.splits else BACKWARD
     last = WEIGHT_GRADIENT if group.splits else BACKWARD
     steady = Wants(group.has_gathers and group.gathers_each, group.has_exchanges and group.exchanges_each)
@@ -136,20 +126,19 @@ def _stage(
     forwards = tuple(passes.of(chunk, FORWARD, steady, left) for chunk in chunks)
     backwards = tuple(passes.of(chunk, backward, steady) for chunk in chunks)
     weights = tuple(passes.of(chunk, last, steady) for chunk in chunks) if group.splits else ()
+    is_dual = group.schedule == "dualpipe"
     joined = passes.joined(chunks[0], chunks[1], steady) if is_dual else None
-    num_joined = np.maximum(num_micro_batches - group.num_stages - 1, 0) * is_dual
     first = passes.of(chunks[0], FORWARD, Wants(group.has_gathers, steady.exchanges))
-    usual = weights or backwards
-    between, longer = (group.num_stages - 1) * usual[0].seconds, np.zeros_like(left)
-    queue = np.zeros_like(left)
+    usual, queue = weights or backwards, np.zeros_like(left)
+    between, longer = (group.num_stages - 1) * usual[0].seconds, queue
     for at in reversed(range(len(chunks))):
         final = Wants(steady.gathers, group.has_exchanges)
         ending = passes.of(chunks[at], last, final, np.maximum(queue - between, 0.0))
         queue, longer = ending.left, ending.seconds - usual[at].seconds
+    every = (*forwards, *backwards, *weights)
     return StageKind(
-        forwards, backwards, weights, joined,
-        (num_micro_batches - num_joined) * (0.5 if is_dual else 1.0), num_joined,
-        first.seconds - forwards[0].seconds, longer, queue, optimizer,
+        forwards, backwards, weights, joined, np.sum([one.figures for one in every], axis=0),
+        np.sum([one.exchange for one in every], axis=0), first.seconds - forwards[0].seconds, longer, queue,
     )  # fmt: skip
 
 
@@ -162,16 +151,17 @@ class _Pipeline:
     """
 
     def __init__(
-        self, group: Group, kinds: Sequence[StageKind], num_micro_batches: Index, message: Array,
-        slowdown: tuple[float, float],
-    ) -> None:  # fmt: skip
+        self, group: Group, kinds: Sequence[StageKind], batches: Batches, slowdown: tuple[float, float]
+    ) -> None:
         self.group, self.kinds, self.place = group, kinds, np.array(group.cut.stage_kinds)
-        self._count, self._message, self._slowdown = num_micro_batches, message, slowdown
-        self._totals = [kind.totals for kind in kinds]
-        self._seconds = self._makespan(message)
-        self.waited = np.zeros_like(message)
-        if message.any():
-            self.waited = self._seconds - self._makespan(np.zeros_like(message))
+        self._index, self._count = batches.index, batches.num_micro_batches
+        self._optimizers, self._slowdown = batches.optimizers, slowdown
+        self._message = batches.message if group.num_stages > 1 else np.zeros_like(batches.message)
+        is_dual = group.schedule == "dualpipe"
+        self._num_joined = np.maximum(self._count - group.num_stages - 1, 0) * is_dual
+        self._num_apart = (self._count - self._num_joined) * (0.5 if is_dual else 1.0)
+        self._totals = [self._total(kind) for kind in kinds]
+        self._seconds, self.waited = self._makespans()
         self._hosts, self._busy = (
             np.stack([total[row] for total in self._totals])[self.place] for row in (HOST, SECONDS)
         )
@@ -181,8 +171,15 @@ class _Pipeline:
 
     def spread(self, value: Callable[[StageKind], Array]) -> Array:
         """Of every stage."""
-        found: Array = np.stack([value(kind) for kind in self.kinds])[self.place]
-        return found
+        found: Array = np.stack([value(kind) for kind in self.kinds])[:, self._index]
+        return found[self.place]
+
+    def _total(self, kind: StageKind) -> Array:
+        """Figures of all passes, [figure, n]; of 'dualpipe' half the micro-batches pass each chunk."""
+        found: Array = self._num_apart * kind.figures[:, self._index]
+        return (
+            found if kind.joined is None else found + self._num_joined * kind.joined.figures[:, self._index]
+        )
 
     def done(self) -> Array:
         """Of each stage, until its exchanges are over; with a barrier, those of all."""
@@ -196,13 +193,13 @@ class _Pipeline:
     def mean_causes(self, step: Array) -> Array:
         """Mean over stages, [cause, n]: what each does, what it waits for as far as the step has room."""
         own = [
-            total[FIRST_CAUSE:] + kind.optimizer[FIRST_CAUSE:]
-            for total, kind in zip(self._totals, self.kinds, strict=True)
+            total[FIRST_CAUSE:] + optimizer[FIRST_CAUSE:]
+            for total, optimizer in zip(self._totals, self._optimizers, strict=True)
         ]
         shares = np.bincount(self.place, minlength=len(own)) / len(self.place)
         found = np.array(sum(share * causes for share, causes in zip(shares, own, strict=True)))
         filled = np.stack([causes.sum(axis=0) for causes in own])[self.place]
-        late = self._hosts + self.spread(lambda kind: kind.optimizer[HOST]) - filled
+        late = self._hosts + np.stack([one[HOST] for one in self._optimizers])[self.place] - filled
         beside = (("data", self._exposed()), ("host", late), ("pipeline", self.waited), ("bubble", step))
         for cause, seconds in beside:
             added = np.maximum(np.minimum(seconds, step - filled), 0.0)
@@ -222,7 +219,7 @@ class _Pipeline:
         """Until each stage's last pass is over."""
         drain, last = self._drain(), self.spread(lambda kind: kind.last)
         end = np.maximum(self._seconds, (self._hosts + drain).max(axis=0)) - drain
-        longer = last if self.group.splits else np.cumsum(last[::-1], axis=0)[::-1]
+        longer = last if self.group.splits else behind(last) + last
         found: Array = np.maximum(end, self._busy) + self._first_delay + longer
         return found
 
@@ -252,10 +249,16 @@ class _Pipeline:
         if self.group.schedule == "gpipe":
             begun = begun + (count - 1) * self.spread(lambda kind: kind.forwards[0].seconds).max(axis=0)
         slowed = self._slowdown[0] * (1 - 1 / self._slowdown[1]) * self._busy * (count - 1) / count
-        return begun + self.spread(lambda kind: kind.exchanges) + slowed
+        own = self._num_apart * self.spread(lambda kind: kind.exchange)
+        if self.group.schedule == "dualpipe":
+            own = own + self._num_joined * self.spread(_joined_exchange)
+        return begun + own + slowed
 
-    def _makespan(self, message: Array) -> Array:
-        """Of all passes; of the wait for a stage's first gather only the slowest stage's is on the way."""
+    def _makespans(self) -> tuple[Array, Array]:
+        """Of all passes, and what of it is waiting for messages.
+
+        Of the wait for a stage's first gather only the slowest stage's is on the way.
+        """
         group, chunks = self.group, range(self.group.virtual)
         stages = StageColumns(
             np.concatenate([self.spread(lambda kind, c=c: kind.forwards[c].seconds) for c in chunks]),  # type: ignore[misc]
@@ -264,12 +267,20 @@ class _Pipeline:
             self.spread(_joined_seconds) if group.schedule == "dualpipe" else None,
         )
         entries = self.spread(lambda kind: kind.forwards[0].entry + kind.backwards[0].entry)
-        whole = makespans(group.schedule, stages, self._count, message, group.virtual)
-        return whole - entries.sum(axis=0) + entries.max(axis=0)
+        whole = makespans(group.schedule, stages, self._count, self._message, group.virtual)
+        waited = np.zeros_like(whole)
+        if self._message.any():
+            nothing = np.zeros_like(whole)
+            waited = whole - makespans(group.schedule, stages, self._count, nothing, group.virtual)
+        return whole - entries.sum(axis=0) + entries.max(axis=0), waited
 
 
 def _joined_seconds(kind: StageKind) -> Array:
     return np.zeros(0) if kind.joined is None else kind.joined.seconds
+
+
+def _joined_exchange(kind: StageKind) -> Array:
+    return np.zeros(0) if kind.joined is None else kind.joined.exchange
 
 
 def _without_entry(one: PassColumns) -> Array:

@@ -1,0 +1,178 @@
+"""``perfcast search`` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from perfcast.cli.main import run
+from perfcast.cli.search_options import parse_counts, parse_fixed, parse_time, split_names
+from perfcast.errors import InputError
+from perfcast.report.search_json import search_schema
+
+TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
+FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
+COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW)
+BATCH = ("--global-batch-size", "16")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY), encoding="utf-8")
+    return str(path)
+
+
+def called(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> tuple[int, str, str]:
+    code = run(["search", model, *COMMON, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def written(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> dict[str, Any]:
+    code, out, err = called(capsys, model, *BATCH, *arguments, "--json", "-")
+    assert (code, err) == (0, "")
+    data: dict[str, Any] = json.loads(out)
+    return data
+
+
+def test_the_best_plan_is_simulated_ranked_explained_and_keeps_to_the_schema(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:4", "--compare", "tp=2,pp=2,mbs=2", "--top", "4")
+    jsonschema.validate(data, search_schema())
+    result = data["clusters"][0]["result"]
+    steps = [plan["step_seconds"] for plan in result["ranked"]]
+    assert steps == sorted(steps)
+    assert len(steps) == 4
+    assert [e["label"] for e in data["explanations"]] == ["the winner", "tp=2,pp=2,mbs=2"]
+    assert data["explanations"][0]["step_seconds"] == pytest.approx(steps[0])
+    assert data["differences"][0]["step_seconds"] > 0
+
+
+def test_clusters_are_compared_by_dollars_from_a_file(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    prices = tmp_path / "prices.csv"
+    prices.write_text("name,dollars_per_device_hour\ndgx-h100,1000\ndgx-a100,1\n", encoding="utf-8")
+    data = written(
+        capsys, tiny, "--cluster", "dgx-h100:4,dgx-a100:4", "--prices", str(prices),
+        "--objective", "dollars-per-token", "--no-simulate",
+    )  # fmt: skip
+    assert data["ranking"] == ["dgx-a100:4", "dgx-h100:4"]
+    assert all(plan["dollars_per_token"] > 0 for plan in data["clusters"][0]["result"]["ranked"])
+
+
+def test_sensitivity_has_every_condition(tiny: str, capsys: pytest.CaptureFixture[str]):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:4", "--sensitivity", "--no-simulate")
+    names = [point["name"] for point in data["sensitivity"]["points"]]
+    assert set(names) == {"network bandwidth", "device memory", "batch size"}
+
+
+def test_the_text_and_the_page_are_written(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "page.html"
+    code, out, _ = called(
+        capsys, tiny, *BATCH, "--cluster", "dgx-h100:4", "--html", str(page), "--no-simulate"
+    )
+    assert code == 0
+    assert "Best plan" in out
+    assert f"wrote {page}" in out.replace("\n", "")
+    assert "figure-pareto" in page.read_text(encoding="utf-8")
+
+
+def test_inference_is_searched_within_a_limit(tiny: str, capsys: pytest.CaptureFixture[str]):
+    arguments = (
+        "--cost-model", "roofline", "--sequence-length", "32", "--cluster", "dgx-h100:2", "--mode", "decode",
+    )  # fmt: skip
+    code = run(["search", tiny, *BATCH, *arguments, "--max-tpot", "1s", "--json", "-"])
+    data = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert data["clusters"][0]["ranked"][0]["token"]["seconds"] <= 1
+
+
+def test_a_sweep_keeps_its_cells(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ("--cluster", "dgx-h100:2", "--global-batch-size", "8,16", "--store", str(tmp_path / "store"))
+    runs = []
+    for _ in range(2):
+        code, out, _ = called(capsys, tiny, *arguments, "--json", "-", "--top", "1")
+        assert code == 0
+        runs.append(json.loads(out))
+    assert [run["num_computed"] for run in runs] == [2, 0]
+    assert runs[0]["rows"] == runs[1]["rows"]
+
+
+BROKEN_CLUSTER = '[clusters.mine]\ntitle = "mine"\ndevice = "h100-sxm"\n[sources]\n'
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "too little memory": (("--max-memory-fraction", "1e-6"), "no plan"),
+    "too high an MFU": (("--min-mfu", "0.999"), "an MFU of at least 99.9 %"),
+    "no such degree": (("--fix", "tp=3"), "no plan for 4 devices"),
+    "a fraction above 1": (("--max-memory-fraction", "2"), "--max-memory-fraction 2"),
+    "NaN as an MFU": (("--min-mfu", "nan"), "--min-mfu nan"),
+    "an unknown objective": (("--objective", "speed"), "unknown objective 'speed'"),
+    "an unknown key": (("--fix", "xp=2"), "unknown key of a plan 'xp'"),
+    "a word that is none": (("--fix", "recompute=some"), "must be one of none, selective, full"),
+    "no number": (("--fix", "tp=two"), "not a whole number"),
+    "a named plan that cannot be": (("--compare", "tp=3"), "--compare tp=3: 4 devices are no multiple"),
+    "dollars without prices": (("--objective", "dollars-per-token"), "needs --prices"),
+    "training time without tokens": (("--objective", "time-to-train"), "needs --tokens"),
+    "a limit of inference": (("--max-ttft", "1s"), "of inference"),
+    "hand-over without a folder": (("--hand-over", "megatron"), "--output DIR go together"),
+    "an unknown mode": (("--mode", "serve"), "unknown mode"),
+    "an unknown backend": (("--backend", "dask"), "unknown backend"),
+    "an address without Ray": (("--address", "localhost:1"), "--address is of --backend ray"),
+    "a deadline of no time": (("--tokens", "1e9", "--deadline", "soon"), "--deadline soon: a time above 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_clear_line_and_exit_code_2(
+    name: str, tiny: str, capsys: pytest.CaptureFixture[str]
+):
+    arguments, message = BAD[name]
+    code, out, err = called(capsys, tiny, *BATCH, "--cluster", "dgx-h100:4", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("nan", "a price is a finite number"), ("-1", "a price is a finite number")]
+)
+def test_prices_that_are_none_are_refused(
+    text: str, message: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f"[dollars_per_device_hour]\ndgx-h100 = {text}\n", encoding="utf-8")
+    code, _, err = called(capsys, tiny, *BATCH, "--cluster", "dgx-h100:4", "--prices", str(prices))
+    assert code == 2
+    assert message in err
+
+
+def test_a_cluster_file_without_links_is_refused(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "mine.toml"
+    path.write_text(BROKEN_CLUSTER, encoding="utf-8")
+    code, _, err = called(capsys, tiny, *BATCH, "--cluster", f"{path}:4")
+    assert code == 2
+    assert "mine" in err
+    assert "levels" in err
+
+
+def test_times_counts_and_names_are_read_from_their_texts():
+    assert [parse_time("--x", text) for text in ("30d", "12h", "45min", "2s", "50ms", "3")] == [
+        30 * 86400, 12 * 3600, 45 * 60, 2, pytest.approx(0.05), 3
+    ]  # fmt: skip
+    assert parse_counts("--x", "8, 64") == (8, 64)
+    assert split_names("--cluster", ("a:8, b:8", "c", "a:8")) == ("a:8", "b:8", "c")
+    assert parse_fixed("tp=8,zero=0,recompute=full") == {"tp": 8, "zero": 0, "recompute": "full"}
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "a", "8,", "1.5"])
+def test_counts_that_are_none_are_refused(text: str):
+    with pytest.raises(InputError, match="whole numbers above 0"):
+        parse_counts("--global-batch-size", text)
