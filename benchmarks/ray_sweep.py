@@ -39,7 +39,16 @@ from perfcast.units import format_duration
 MODELS = ("gpt2-large", "gpt2-xl", "llama3-8b", "llama3-70b", "mixtral-8x7b")
 CLUSTERS = ("dgx-h100:8", "dgx-h100:16", "dgx-h100:32", "dgx-h100:64")
 LENGTHS = tuple(range(512, 512 * 21, 512))
-FEW = {"recompute": "none", "schedule": "1f1b", "cp": 1, "pp": 1, "mbs": 1, "zero": 1, "sp": 0}
+FEW = {
+    "recompute": "none",
+    "schedule": "1f1b",
+    "cp": 1,
+    "pp": 1,
+    "mbs": 1,
+    "zero": 1,
+    "sp": 0,
+    "offload": "none",
+}
 MEMORY_COLUMNS: Mapping[str, type] = {"least_bytes": float, "num_plans": int, "num_fitting": int}
 KILLED_AT = 0.4
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfcast.core.forecast import Forecast
-    from perfcast.errors import InputError, PerfcastError
     from perfcast.core.plan import Plan
     from perfcast.core.step_forecast import PlanForecast
+    from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
     from perfcast.prediction.plan_step import predict_plan
 

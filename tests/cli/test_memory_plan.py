@@ -42,8 +42,23 @@ def test_the_verdict_stands_in_the_first_lines(tiny: str, capsys: pytest.Capture
     assert code == 0
     head = " ".join(out.split("Allocated")[0].split())
     assert " on 8 × NVIDIA T4 16GB" in head
-    assert "dp=2, tp=2, pp=2, sp=1, 1 micro-batch of 2" in head
+    assert "dp=2, tp=2, pp=2, sp=1, 2 micro-batches of 1" in head
     assert head.endswith(": fits")
+
+
+@pytest.mark.parametrize("plan", ["tp=2,pp=2", "dp=4", "tp=2,dp=2"])
+@pytest.mark.parametrize("mode", ["train", "decode"])
+def test_a_plan_means_the_same_to_memory_and_predict(
+    tiny: str, plan: str, mode: str, capsys: pytest.CaptureFixture[str]
+):
+    shared = [tiny, "--device", "h100-sxm", "--plan", plan, "--mode", mode, "--json", "-"]
+    found = []
+    for verb in ("memory", "predict"):
+        assert run([verb, *shared]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["plan"] == found[1]["plan"]
+    assert found[0]["dtype"] == found[1]["dtype"] == "bf16"
+    assert found[0]["device_bytes"] == found[1]["memory"]["device_bytes"]
 
 
 def test_the_numbers_of_text_and_json_are_one_forecast(tiny: str, capsys: pytest.CaptureFixture[str]):

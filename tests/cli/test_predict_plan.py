@@ -105,6 +105,21 @@ def test_inference_takes_one_micro_batch_of_each_replica(
     assert (data["training"], data["global_batch_size"], data["plan"]["num_micro_batches"]) == (None, 4, 1)
 
 
+@pytest.mark.parametrize(("mode", "cuts_sequence"), [("train", True), ("decode", False)])
+def test_the_sequence_is_cut_beside_the_weights_in_training_alone(
+    tiny: str, mode: str, cuts_sequence: bool, capsys: pytest.CaptureFixture[str]
+):
+    data = written(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", "tp=2,dp=4", "--mode", mode)
+    assert data["plan"]["sequence_parallel"] is cuts_sequence
+
+
+def test_keys_without_effect_are_named(tiny: str, capsys: pytest.CaptureFixture[str]):
+    arguments = ("--cluster", "dgx-h100:8", "--plan", "shards=4,imbalance=2")
+    notes = written(capsys, tiny, *arguments)["assumptions"]
+    assert "shards=4 has no effect: zero=0 shards nothing" in notes
+    assert "imbalance=2.0 has no effect: the model has no experts" in notes
+
+
 def test_framework_names_the_program_of_a_training(tiny: str, capsys: pytest.CaptureFixture[str]):
     data = written(capsys, tiny, "--cluster", "dgx-h100:8", "--framework", "deepspeed", "--plan", "zero=1")
     assert data["training"]["framework"] == "deepspeed"
@@ -171,6 +186,12 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
         ("--cluster dgx-h100:8 --stragglers lognorml:0.02", "expected lognormal:SIGMA"),
         ("--cluster dgx-h100:8 --closed-form --timeline never-written", "leave --closed-form out"),
         ("--device t4 --tokens 1e9", "--tokens: of a plan"),
+        ("--world-size 8 --cluster dgx-h100:8 --tokens 1e9", "--tokens: of a transformer by its sizes"),
+        ("--device t4 --price 2 --restart 0", "--restart, --price: of a plan"),
+        ("--cluster dgx-h100:8 --plan bucket=1e400MB", "bucket=1e400: not a finite number"),
+        ("--cluster dgx-h100:8 --plan bucket=nanMB", "bucket=nan: not a finite number"),
+        ("--cluster dgx-h100:8 --plan imbalance=inf", "imbalance=inf: not a finite number"),
+        ("--cluster dgx-h100:8 --tokens 1e9 --mtbf -1", "--mtbf -1: must be above 0"),
         ("--cluster dgx-h100:8 --mtbf 5", "give its --tokens"),
         ("--device t4 --closed-form", "of a plan over several devices"),
     ],

@@ -39,6 +39,21 @@ def test_without_a_plan_the_smallest_is_taken_on_every_cluster(capsys):
     assert any("smallest tp" in note for note in data["assumptions"])
 
 
+def test_clusters_are_repeated_or_joined_by_commas(capsys):
+    arguments = ["scale", "gpt2", "--cost-model", "roofline", "--devices", "8", "--json", "-"]
+    assert run([*arguments, "--cluster", "dgx-h100,dgx-a100", "--cluster", "dgx-h100"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [curve["cluster"] for curve in data["curves"]] == ["dgx-h100", "dgx-a100"]
+
+
+def test_inference_is_swept_over_some_batches_where_none_are_given(capsys):
+    assert run([*GPT, "--mode", "decode", "--plan", "tp=2,dp=2", "--json", "-"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [point["batch_size"] for point in data["points"]] == [2, 16, 128]
+    assert {point["context_length"] for point in data["points"]} == {1024}
+    assert data["plan"]["sequence_parallel"] is False
+
+
 def test_closed_form_and_simulation_agree(capsys):
     steps = []
     for more in ((), ("--simulate",)):
@@ -71,6 +86,16 @@ def test_inference_has_a_row_for_each_batch_and_context(tmp_path, capsys):
         ([*GPT, "--devices", "8", "--assume", "a=1"], "--assume: of --limits"),
         ([*SERVE, "--weak"], "--weak: of training"),
         ([*SERVE, "--cluster", "dgx-a100"], "one --cluster"),
+        (
+            ["scale", "gpt2", "--cluster", "dgx-h100:64", "--devices", "8"],
+            "dgx-h100:64: how many devices is said",
+        ),
+        (
+            [*GPT, "--devices", "8,16", "--plan", "tp=3"],
+            "8 devices cannot be forecast, and the other 1 neither",
+        ),
+        ([*SERVE, "--plan", "vp=2"], "1 sequences of 128 tokens cannot be forecast"),
+        ([*SERVE[:4], "--cluster", "dgx-h100:8", *SERVE[6:], "--devices", "2"], "but --devices 2"),
         ([*SERVE, "--devices", "8,16"], "one number of --devices"),
         ([*GPT, "--mode", "dream", "--devices", "8"], "unknown mode 'dream'"),
         (["scale", "--limits", "gpt2"], "--limits has no model"),

@@ -110,6 +110,45 @@ def test_a_step_that_does_not_fit_says_so_first():
     assert "the step does not fit" in forecast.assumptions[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"context_exchange": "ulysses"}, "cp_type=ulysses has no effect: cp=1 cuts no sequence"),
+        ({"num_shards": 2}, "shards=2 has no effect: zero=0 shards nothing"),
+        ({"num_prefetched": 2}, "prefetch=2 has no effect: zero=0 gathers no weights"),
+        ({"reshard_after_forward": False, "zero_stage": 1}, "reshard=0 has no effect: zero=1"),
+        ({"capacity_factor": 2.0}, "capacity=2.0 has no effect: the model has no experts"),
+        (
+            {"data_parallel": 1, "tensor_parallel": 4, "bucket_bytes": 8},
+            "bucket=8 has no effect: dp · cp = 1",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(changes: dict[str, Any], says: str):
+    assert any(says in note for note in predicted(replace(PLAN, **changes)).assumptions)
+
+
+def test_a_sequence_beyond_the_learned_positions_is_said():
+    model = replace(BIG, positions="learned", max_positions=1000)
+    for length, count in ((1024, 1), (512, 0)):
+        notes = predict_plan(
+            model, "dgx-h100:8", PLAN, sequence_length=length, cost_model=Roofline(), reliefs=False
+        ).assumptions
+        assert sum("more than the model's table of 1,000 positions" in note for note in notes) == count
+
+
+def test_every_key_of_a_usual_plan_has_an_effect():
+    for mode in ("train", "prefill"):
+        plan = PLAN if mode == "train" else replace(PLAN, sequence_parallel=False)
+        assert not any("no effect" in note for note in predicted(plan, mode=mode).assumptions)
+
+
+def test_a_trainings_keys_have_no_effect_on_inference():
+    notes = predicted(replace(PLAN, recompute="full", schedule="gpipe"), mode="prefill").assumptions
+    assert "recompute=full has no effect: it is of a training" in notes
+    assert "schedule=gpipe has no effect: it is of a training" in notes
+
+
 def test_faster_links_never_slow_a_step_down():
     plan = replace(PLAN, tensor_parallel=8, data_parallel=1, pipeline_parallel=1)
     assert predicted(plan, "hgx-b200:8").step_seconds < predicted(plan, "h100-pcie:8").step_seconds

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,11 +8,12 @@ from hypothesis import strategies as st
 
 from made_up_steps import step_forecast
 from perfcast.catalog.devices import load_device
+from perfcast.core.step_forecast import StragglerEffect
 from perfcast.core.training import Training
 from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.prediction.run import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
-from perfcast.units import DAY, HOUR
+from perfcast.units import DAY, HOUR, MINUTE
 from small_transformers import llama
 
 H100 = load_device("h100-sxm")
@@ -39,6 +41,30 @@ def test_the_parts_of_a_run_add_up() -> None:
     parts = found.productive_seconds + found.checkpoint_seconds + found.lost_seconds + found.restart_seconds
     assert parts == pytest.approx(found.seconds)
     assert found.num_interruptions == pytest.approx(found.seconds / found.between_interruptions_seconds)
+
+
+def test_stragglers_lengthen_every_step_of_a_run() -> None:
+    slower = StragglerEffect("lognormal", 12.0, 12.0, 13.0, 14.0, 100)
+    found = run(replace(step_forecast(10.0), stragglers=slower), between_interruptions_seconds=math.inf)
+    assert (found.step_seconds, found.productive_seconds) == (12.0, 1000 * 12.0)
+    assert any("stragglers" in note for note in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ({"between_interruptions_seconds": -HOUR}, "--mtbf -1: must"),
+        ({"restart_seconds": -5 * MINUTE}, "--restart -5: must"),
+        ({"checkpoint_interval_seconds": 0.0}, "--checkpoint-interval 0: must"),
+        ({"checkpoint_bytes_per_second": -2e9}, "--checkpoint-bandwidth -2: must"),
+        ({"tokens": math.inf}, "--tokens inf: must be finite"),
+    ],
+)
+def test_a_complaint_shows_a_value_in_the_unit_of_its_option(
+    request_: dict[str, float], complaint: str
+) -> None:
+    with pytest.raises(PlanError, match=complaint):
+        run(**request_)
 
 
 def test_interruptions_come_as_often_as_devices_are_many() -> None:

@@ -19,8 +19,8 @@ from perfcast.search.space import Space, enumerate_plans
 
 LENGTH = 1024
 DENSE = Transformer(
-    num_layers=8, hidden_size=1024, num_attention_heads=16, num_kv_heads=4, head_size=64, ffn_hidden_size=4096,
-    vocab_size=32000, is_gated=True, norm="rmsnorm", has_linear_bias=False,
+    num_layers=8, hidden_size=1024, num_attention_heads=16, num_kv_heads=4, head_size=64,
+    ffn_hidden_size=4096, vocab_size=32000, is_gated=True, norm="rmsnorm", has_linear_bias=False,
 )  # fmt: skip
 WITH_EXPERTS = Transformer(
     num_layers=8, hidden_size=1024, num_attention_heads=16, num_kv_heads=16, head_size=64,
@@ -72,9 +72,7 @@ def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, see
     cluster, training = load_cluster("dgx-h100:32"), Training(framework=framework, dtype=dtype)
     device, cost_model = resolve_device(cluster.device), Roofline()
     plans = random_plans(model, 32, 64, 24, seed)
-    found = evaluate_plans(
-        model, cluster, plans, training, LENGTH, device=device, cost_model=cost_model
-    )
+    found = evaluate_plans(model, cluster, plans, training, LENGTH, device=device, cost_model=cost_model)
     for at in range(len(plans)):
         plan = plans.plan(at)
         one = predict_plan(

@@ -29,12 +29,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def free(model: str):
-    """One plan, with batches of up to 16."""
+@pytest.fixture(scope="module", autouse=True)
+def few_batches():
+    """Batches of up to 16."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perfcast.search.serving_search._LARGEST_SHARE", 16)
-        return searched(model, fixed=ONE_REPLICA)
+        yield
+
+
+@pytest.fixture(scope="module")
+def free(model: str, few_batches: None):
+    """One plan without limits."""
+    return searched(model, fixed=ONE_REPLICA)
 
 
 def searched(model: str, **options):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from perfcast.catalog.devices import load_device
+from perfcast.catalog.models import ModelEntry, load_model
+from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.roofline import Roofline
+from perfcast.validate import step_plans
 from perfcast.validate.megatron_gpt import build_megatron_program
 from perfcast.validate.neusight import validate_neusight
 from perfcast.validate.step_cases import read_steps
@@ -28,14 +33,31 @@ GPT = Transformer(
 A100 = load_device("a100-sxm-40gb")
 
 
-def work_of(variant: str, batch_size: int = 4) -> StepWork:
+@cache
+def graph_of(micro_batch_size: int, tensor_parallel: int) -> Graph:
+    return capture(
+        lambda: build_megatron_program(GPT, micro_batch_size, 64, tensor_parallel),
+        CaptureOptions(optimizer=OptimizerChoice("adamw", "fused")),
+    )[0]
+
+
+@cache
+def work_of(variant: str, batch_size: int = 64) -> StepWork:
     plan = read_plan(variant, batch_size)
     assert plan is not None
-    graph, _ = capture(
-        lambda: build_megatron_program(GPT, plan.micro_batch_size, 64, plan.tensor_parallel),
-        CaptureOptions(optimizer=OptimizerChoice("adamw", "fused")),
-    )
+    graph = graph_of(plan.micro_batch_size, plan.tensor_parallel)
     return shard_graph(graph, plan, reduction=MEGATRON_DDP)
+
+
+@pytest.fixture
+def of_four_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog's models, cut short."""
+
+    def load(name: str) -> ModelEntry:
+        entry = load_model(name)
+        return replace(entry, config={**entry.config, "n_layer": 4})
+
+    monkeypatch.setattr(step_plans, "load_model", load)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +122,14 @@ def test_stages_wait_for_one_another_and_replicas_do_not() -> None:
     for variant in ("dp4", "tp4", "pp4_1"):
         server = find_server("a100-sxm-40gb", 4)
         assert server is not None
-        found = simulate_plan(work_of(variant, 64), A100, Roofline(), server)
+        found = simulate_plan(work_of(variant), A100, Roofline(), server)
         assert found.low <= found.seconds <= found.high
         seconds[variant] = found.seconds
     assert seconds["pp4_1"] > 2 * seconds["dp4"]
     assert seconds["pp4_1"] > 2 * seconds["tp4"]
 
 
+@pytest.mark.usefixtures("of_four_layers")
 def test_rows_of_several_devices_are_forecast_by_every_predictor(tmp_path: Path, weights: Path) -> None:
     row = {"device": "NVIDIA A100-SXM4-40GB", "model": "gpt2_large", "mode": "train", "sequence_length": 64,
            "batch_size": 4, "variant": "tp4", "step_ms": 40.0, "forward_ms": None, "backward_ms": None,

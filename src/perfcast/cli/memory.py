@@ -8,12 +8,13 @@ import click
 
 from perfcast.cli.options import (
     DEFAULT_DTYPE,
+    PLAN_DTYPE,
     attention_kernels,
     output_options,
     request_options,
     workload_options,
 )
-from perfcast.cli.plan import build_plan, is_one_device, parse_plan
+from perfcast.cli.plan import choose_plan, is_one_device, parse_plan
 
 if TYPE_CHECKING:
     from perfcast.core.footprint import PlanMemory
@@ -132,9 +133,12 @@ def _predict_plan(
     from perfcast.core.training import Training
     from perfcast.prediction.plan_memory import default_framework, predict_plan_memory
 
-    batch_size = 1 if options["batch_size"] is None else options["batch_size"]
-    plan = build_plan(keys, options["devices"], batch_size, options["micro_batch_size"])
-    dtype = options["dtype"] or DEFAULT_DTYPE
+    is_alone = is_one_device(keys, options["devices"])
+    plan, _ = choose_plan(
+        keys, options["devices"], mode=options["mode"], batch_size=options["batch_size"],
+        micro_batch_size=options["micro_batch_size"],
+    )  # fmt: skip
+    dtype = options["dtype"] or (DEFAULT_DTYPE if is_alone else PLAN_DTYPE)
     training = None
     if options["mode"] == "train":
         training = Training(

@@ -13,6 +13,7 @@ from perfcast.errors import PlanError, UnknownNameError
 Command = Callable[..., Any]
 #: Where none is asked for.
 DEFAULT_DTYPE = "fp32"
+PLAN_DTYPE = "bf16"
 
 
 def workload_options(*, requires_device: bool) -> Callable[[Command], Command]:
@@ -27,8 +28,6 @@ def workload_options(*, requires_device: bool) -> Callable[[Command], Command]:
 
 
 def _workload_options(requires_device: bool) -> tuple[Callable[[Command], Command], ...]:
-    batch = "default: 1" if requires_device else "default: 1; under a plan, enough to fill its pipeline"
-    dtype = "default: fp32" if requires_device else "default: fp32; bf16 for plans"
     return (
         click.argument("model"),
         click.option(
@@ -37,10 +36,20 @@ def _workload_options(requires_device: bool) -> tuple[Callable[[Command], Comman
         click.option("--devices", type=int, default=1, show_default=True, help="Number of devices."),
         click.option("--plan", default="", help="Comma-separated keys, for example recompute=full."),
         click.option("--mode", default="train", show_default=True, help="train, prefill or decode."),
-        click.option("--batch-size", type=int, help=f"Sequences or samples, over all devices; {batch}."),
-        click.option("--micro-batch-size", type=int, help="Of one forward; default: the batch size."),
+        click.option(
+            "--batch-size",
+            type=int,
+            help="Sequences or samples, over all devices; default: 1; under a plan, enough to fill it.",
+        ),
+        click.option(
+            "--micro-batch-size",
+            type=int,
+            help="Of one forward; default: a replica's batch; in a pipeline 1.",
+        ),
         click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
-        click.option("--dtype", help=f"fp32, tf32, bf16, fp16 or fp64; fp8 for plans; {dtype}."),
+        click.option(
+            "--dtype", help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; default: fp32; bf16 for plans."
+        ),
         click.option(
             "--optimizer",
             default="adamw",

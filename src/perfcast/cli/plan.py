@@ -93,6 +93,45 @@ def build_plan(
     return Plan(**values, micro_batch_size=micro, num_micro_batches=num_micro_batches)
 
 
+def choose_plan(
+    keys: dict[str, str],
+    num_devices: int,
+    *,
+    mode: str,
+    batch_size: int | None,
+    micro_batch_size: int | None,
+    is_captured: bool = False,
+) -> tuple[Plan, list[str]]:
+    """The plan of a verb that needs no batch, and what was chosen for the user, in words.
+
+    A pipeline trains in micro-batches of one sequence, and is filled. The sequence is cut beside the weights
+    (sp) where a transformer is trained from its sizes.
+
+    Args:
+        is_captured: Whether the model is captured, not built from its sizes.
+
+    Raises:
+        PlanError: As of ``build_plan``.
+    """
+    is_training, notes = mode == "train", []
+    micro = micro_batch_size
+    if micro is None and is_training and keys.get("pp", "1") != "1":
+        micro = 1
+        notes.append("no --micro-batch-size was given: 1 sequence")
+    batch = batch_size
+    if batch is None and not is_training:
+        batch = _degrees(keys, num_devices)["data_parallel"] * (micro or 1)
+    if is_captured or not is_training:
+        keys = {"sp": "0", **keys}
+    plan = build_plan(keys, num_devices, batch, micro)
+    if batch_size is None:
+        notes.append(
+            f"no --batch-size was given: {plan.global_batch_size} sequences, "
+            f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
+        )
+    return plan, notes
+
+
 def _degrees(keys: dict[str, str], devices: int) -> dict[str, int]:
     """Degrees by their name in a plan; that of data parallelism is always among them.
 
@@ -174,9 +213,12 @@ def _switch(key: str, value: str) -> bool:
 
 def _number(key: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
         raise PlanError(f"--plan {key}={value}: not a number") from None
+    if not math.isfinite(number):
+        raise PlanError(f"--plan {key}={value}: not a finite number")
+    return number
 
 
 def _overlaps(value: str) -> dict[str, bool]:
@@ -192,5 +234,6 @@ def _bytes(key: str, value: str) -> int:
     """``'40MB'``, ``'25MiB'`` or a number of bytes."""
     for unit in sorted(_BYTE_UNITS, key=len, reverse=True):
         if value.endswith(unit):
-            return round(_number(key, value.removesuffix(unit)) * UNIT_FACTORS[unit])
+            number = _number(key, value.removesuffix(unit))
+            return round(_number(key, f"{number * UNIT_FACTORS[unit]}"))
     return _whole(key, value)

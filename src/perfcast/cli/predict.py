@@ -69,6 +69,8 @@ def predict(
     with_spans = bool(html or timeline)
     if closed_form and timeline:
         raise click.UsageError("--timeline: formulas have none; leave --closed-form out")
+    if of_run["tokens"] is not None and (world_size is not None or not _has_sizes(model)):
+        raise click.UsageError("--tokens: of a transformer by its sizes, whose checkpoints are known")
     if world_size is not None:
         from perfcast.cli.predict_program import forecast_program
 
@@ -85,14 +87,21 @@ def predict(
         _write(forecast, of_run, paths)
     else:
         _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan over several devices")
-        _refuse({"--tokens": of_run["tokens"]}, "of a plan; one device is --cluster NAME:1")
+        given = {f"--{name.replace('_', '-')}": value for name, value in of_run.items()}
+        _refuse(given, "of a plan; one device is --cluster NAME:1")
         if device is None:
             raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
         _predict_one_device(model, device, paths, **options)
 
 
+def _has_sizes(model: str) -> bool:
+    from perfcast.prediction.plan_capture import has_closed_form
+
+    return has_closed_form(model)
+
+
 def _refuse(given: dict[str, Any], why: str) -> None:
-    names = [name for name, value in given.items() if value]
+    names = [name for name, value in given.items() if value is not None and value is not False]
     if names:
         raise click.UsageError(f"{', '.join(names)}: {why}")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.cost_model import choose_cost_model
-from perfcast.cli.options import attention_kernels
-from perfcast.cli.plan import build_plan, cut_of
+from perfcast.cli.options import PLAN_DTYPE, attention_kernels
+from perfcast.cli.plan import choose_plan, cut_of
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perfcast.core.step_forecast import PlanForecast
     from perfcast.core.training import Training
     from perfcast.prediction.run import RunForecast
-
-_DEFAULT_DTYPE = "bf16"
 
 
 def forecast_plan(
@@ -40,15 +38,20 @@ def forecast_plan(
         InputError: Contradictions, unknown names, an impossible plan.
         UsageError: Options of a captured model, or a timeline of a closed form.
     """
+    from perfcast.prediction.plan_capture import has_closed_form
     from perfcast.prediction.plan_step import predict_plan
     from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse_what_plans_ignore(options)
     target, notes = _choose_cluster(cluster, device, keys, options["devices"])
-    plan, more = _choose_plan(keys, target.num_devices, options)
+    has_sizes = has_closed_form(model)
+    plan, more = choose_plan(
+        keys, target.num_devices, mode=options["mode"], batch_size=options["batch_size"],
+        micro_batch_size=options["micro_batch_size"], is_captured=not has_sizes,
+    )  # fmt: skip
     training = None
     if options["mode"] == "train":
-        training = _training(model, plan, framework, options)
+        training = _training(plan, framework, has_sizes, options)
         framework = None
     return predict_plan(
         model,
@@ -56,7 +59,7 @@ def forecast_plan(
         plan,
         mode=options["mode"],
         training=training,
-        dtype=options["dtype"] or _DEFAULT_DTYPE,
+        dtype=options["dtype"] or PLAN_DTYPE,
         sequence_length=options["sequence_length"],
         cost_model=choose_cost_model(cost_model, target.device, framework, weights),
         method="closed_form" if closed_form else "simulated",
@@ -101,35 +104,14 @@ def _choose_cluster(
     return found, [f"no --cluster was given: {found.name}, {found.title}"]
 
 
-def _choose_plan(keys: dict[str, str], num_devices: int, options: dict[str, Any]) -> tuple[Plan, list[str]]:
-    """The plan, and what was chosen for the user."""
-    batch_size, micro = options["batch_size"], options["micro_batch_size"]
-    is_pipeline = keys.get("pp", "1") != "1"
-    is_training = options["mode"] == "train"
-    notes = []
-    if micro is None and is_pipeline and is_training:
-        micro = 1
-        notes.append("no --micro-batch-size was given: 1 sequence")
-    if batch_size is None and not is_training:
-        batch_size = num_devices // cut_of(keys) * (micro or 1)
-    plan = build_plan(keys, num_devices, batch_size, micro)
-    if options["batch_size"] is None:
-        notes.append(
-            f"no --batch-size was given: {plan.global_batch_size} sequences, "
-            f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
-        )
-    return plan, notes
-
-
-def _training(model: str, plan: Plan, framework: str | None, options: dict[str, Any]) -> Training:
+def _training(plan: Plan, framework: str | None, has_sizes: bool, options: dict[str, Any]) -> Training:
     from perfcast.core.training import Training
-    from perfcast.prediction.plan_capture import has_closed_form
     from perfcast.prediction.plan_memory import default_framework
 
     if framework is None:
-        framework = default_framework(plan) if has_closed_form(model) else "pytorch"
+        framework = default_framework(plan) if has_sizes else "pytorch"
     return Training(
-        dtype=options["dtype"] or _DEFAULT_DTYPE,
+        dtype=options["dtype"] or PLAN_DTYPE,
         optimizer=options["optimizer"],
         framework=framework,
         attention=attention_kernels(options["attention"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from perfcast.prediction.serving import ServingForecast
 
 _DEFAULT_DTYPE = "bf16"
+#: Of inference, where nothing is asked for.
+_SEQUENCES_OF_A_REPLICA, _CONTEXT = (1, 8, 64), 2048
 _OF_LIMITS = ("assumed", "data")
 _OF_INFERENCE = ("batch_sizes", "contexts")
 _OF_TRAINING = ("micro_batch_size", "framework", "is_weak", "simulated")
@@ -28,7 +31,7 @@ _NAMES = {
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated: one chart.")
+@click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Or several, A,B: one chart.")
 @click.option("--devices", metavar="N,N,…", help="Such as 8,64,512; inference takes one number.")
 @click.option("--plan", default="", help="tp=8,pp=4,…; dp follows. Default: the smallest tp · pp that fits.")
 @click.option("--strong/--weak", "is_strong", default=True, help="The batch stays, or grows with devices.")
@@ -36,8 +39,14 @@ _NAMES = {
 @click.option("--micro-batch-size", type=int, help="Of one forward; default: 1.")
 @click.option("--sequence-length", type=int, help="Tokens; default: the model's own.")
 @click.option("--mode", default="train", show_default=True, help="train, prefill, decode or serve (both).")
-@click.option("--batch-sizes", metavar="N,N,…", help="Of inference: sequences that are answered at once.")
-@click.option("--contexts", metavar="N,N,…", help="Of inference: tokens of a prompt, and of the cache.")
+@click.option(
+    "--batch-sizes",
+    metavar="N,N,…",
+    help="Of inference: sequences that are answered at once; default: 1,8,64 of each replica.",
+)
+@click.option(
+    "--contexts", metavar="N,N,…", help="Of inference: tokens of a prompt, and of the cache; default: 2048."
+)
 @click.option("--dtype", default=_DEFAULT_DTYPE, show_default=True, help="bf16, fp16, fp32 or fp8.")
 @click.option("--framework", help="Of training: pytorch, fsdp, megatron, nanotron, deepspeed.")
 @click.option("--cost-model", help="learned (default), roofline, or a published one.")
@@ -59,6 +68,7 @@ def scale(
     for path in (json_path, html):
         check_writable(path)
     options["is_weak"] = not is_strong
+    options["clusters"] = split_names(options["clusters"])
     if limits:
         from perfcast.cli.scale_limits import show_limits
 
@@ -90,7 +100,12 @@ def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
 
     from perfcast.prediction.scale import ScaleRequest, predict_scaling
 
+    if options["devices"] is None:
+        raise click.UsageError("on how many? give --devices, such as 8,64,512")
     devices = parse_counts("--devices", options["devices"])
+    for name in options["clusters"]:
+        if ":" in name:
+            raise click.UsageError(f"--cluster {name}: how many devices is said by --devices")
     keys = parse_plan(options["plan"])
     micro = options["micro_batch_size"] or 1
 
@@ -110,7 +125,10 @@ def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
         method="simulated" if options["simulated"] else "closed_form",
     )
     with Console(stderr=True, highlight=False).status("…") as status:
-        return predict_scaling(request, lambda name, count: status.update(f"{name}: {count:,} devices …"))
+        found = predict_scaling(request, lambda name, count: status.update(f"{name}: {count:,} devices …"))
+    points = [point for curve in found.curves for point in curve.points]
+    _check_any({f"{point.num_devices} devices": point.skipped for point in points})
+    return found
 
 
 def _training(options: dict[str, Any]) -> Training | None:
@@ -137,24 +155,64 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
     if len(options["clusters"]) > 1:
         raise click.UsageError("inference is swept on one --cluster")
     name = options["clusters"][0]
-    keys = parse_plan(options["plan"])
-    plan = build_plan(keys, _only(options["devices"]), None, 1)
-    counted = ":" in name
-    cluster = cluster_by_name(name, None if counted else plan.world_size)
+    asked = _only(options["devices"])
+    if ":" in name:
+        cluster = cluster_by_name(name, asked)
+        plan = _serving_plan(options["plan"], cluster.num_devices)
+    else:
+        plan = _serving_plan(options["plan"], asked or 1)
+        cluster = cluster_by_name(name, plan.world_size)
     with Console(stderr=True, highlight=False).status("…") as status:
-        return serving_sweep(
-            model, cluster, plan if not counted else build_plan(keys, cluster.num_devices, None, 1),
-            batch_sizes=parse_counts("--batch-sizes", options["batch_sizes"]),
-            context_lengths=parse_counts("--contexts", options["contexts"]),
+        found = serving_sweep(
+            model, cluster, plan,
+            batch_sizes=_batches(options["batch_sizes"], plan),
+            context_lengths=_contexts(options["contexts"], model),
             modes=modes[options["mode"]], dtype=options["dtype"],
             cost_model=_cost_model(options["cost_model"], options["clusters"]),
             on_point=lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
         )  # fmt: skip
+    _check_any({f"{p.batch_size} sequences of {p.context_length} tokens": p.skipped for p in found.points})
+    return found
 
 
-def _only(devices: str | None) -> int:
+def _serving_plan(text: str, devices: int) -> Plan:
+    return build_plan({"sp": "0", **parse_plan(text)}, devices, None, 1)
+
+
+def _batches(text: str | None, plan: Plan) -> tuple[int, ...]:
+    if text is not None:
+        return parse_counts("--batch-sizes", text)
+    return tuple(share * plan.data_parallel for share in _SEQUENCES_OF_A_REPLICA)
+
+
+def _contexts(text: str | None, model: str) -> tuple[int, ...]:
+    """As given, or ``_CONTEXT``, or the model's own length where that is shorter."""
+    from perfcast.prediction.plan_memory import read_model
+
+    if text is not None:
+        return parse_counts("--contexts", text)
+    _, _, own_length = read_model(model)
+    return (min(_CONTEXT, own_length or _CONTEXT),)
+
+
+def _check_any(skipped: dict[str, str]) -> None:
+    """Raises PlanError where no point has a forecast: ``skipped`` says of each why, '' of one that has."""
+    from perfcast.errors import PlanError
+
+    if all(skipped.values()):
+        point, reason = next(iter(skipped.items()))
+        more = f", and the other {len(skipped) - 1} neither" if len(skipped) > 1 else ""
+        raise PlanError(f"{point} cannot be forecast{more}: {reason}")
+
+
+def split_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """``('a,b', 'c')`` → each name once, in the order given."""
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
+
+
+def _only(devices: str | None) -> int | None:
     if devices is None:
-        return 1
+        return None
     counts = parse_counts("--devices", devices)
     if len(counts) > 1:
         raise click.UsageError("inference is swept over batches and contexts on one number of --devices")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from perfcast.errors import PlanError, UnknownNameError
@@ -141,10 +142,10 @@ class Plan:
             raise PlanError(
                 f"schedule=dualpipe needs an even number of micro-batches, not {self.num_micro_batches}"
             )
-        if self.capacity_factor is not None and not self.capacity_factor > 0:
-            raise PlanError(f"capacity={self.capacity_factor}: must be above 0")
-        if not self.expert_imbalance >= 1:
-            raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1")
+        if self.capacity_factor is not None and not 0 < self.capacity_factor < math.inf:
+            raise PlanError(f"capacity={self.capacity_factor}: must be above 0, and finite")
+        if not 1 <= self.expert_imbalance < math.inf:
+            raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1, and finite")
         if self.bucket_bytes is not None and self.bucket_bytes < 1:
             raise PlanError(f"bucket={self.bucket_bytes}: must be at least 1 byte")
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 from perfcast.core.cluster import Cluster
 from perfcast.core.footprint import PlanMemory
 from perfcast.core.hardware import Device
+from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
 from perfcast.prediction.assumptions import about_cost_model
+from perfcast.prediction.idle_settings import idle_settings
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.plan_work import StepFacts
 from perfcast.units import MEGA, format_bytes
+
+
+def list_beyond_positions(model: Transformer, sequence_length: int) -> tuple[str, ...]:
+    """What is said of a sequence longer than a learned table of positions."""
+    if model.positions != "learned" or sequence_length <= model.max_positions:
+        return ()
+    return (
+        f"{sequence_length:,} tokens are more than the model's table of {model.max_positions:,} positions: "
+        "to be trained so, it needs a longer one, which is left out here",
+    )
 
 
 def list_plan_assumptions(
@@ -32,6 +44,7 @@ def list_plan_assumptions(
         )
     if facts.is_captured:
         notes.append("captured on one device and cut by the plan; memory under a plan is of transformers")
+    notes += idle_settings(work, is_training=facts.training is not None)
     notes += work.assumptions
     if facts.training is not None:
         notes.append(

@@ -103,7 +103,7 @@ def read_model(model: str) -> tuple[Mapping[str, Any], str | None, int | None]:
         from perfcast.workload.huggingface import read_config
 
         config = read_config(path)
-        return config, None, config.get("max_position_embeddings")
+        return config, None, config.get("max_position_embeddings", config.get("n_positions"))
     entry = load_model(model)
     length = None if entry.sequence_length is None else int(entry.sequence_length.value)
     return entry.config, entry.architecture, length

@@ -16,7 +16,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_assumptions import list_plan_assumptions
+from perfcast.prediction.plan_assumptions import list_beyond_positions, list_plan_assumptions
 from perfcast.prediction.plan_capture import capture_work, has_closed_form
 from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.plan_runs import count_runs, relative_interval, seconds_by_provenance
@@ -92,6 +92,7 @@ def predict_plan(
         facts, sizes = resolve_step(model, plan, **asked)
         work = build_work(facts, sizes)
         held = estimate_plan_memory(facts, sizes, device) if memory else None
+        notes = (*list_beyond_positions(sizes, facts.sequence_length), *notes)
     return forecast_work(
         work, facts, target, device, cost_model,
         make_timer(facts, cost_model, method, constants or load_step_constants()),

@@ -25,7 +25,7 @@ from perfcast.prediction.interruptions import (
     young_interval_seconds,
 )
 from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.units import HOUR, format_count, format_duration
+from perfcast.units import GIGA, HOUR, MINUTE, format_count, format_duration
 
 INTERVALS = ("daly", "young")
 #: Standard deviations from the mean to either end of a 90 % interval of a normal distribution.
@@ -62,17 +62,18 @@ class RunRequest:
     price_source: str = ""
 
     def __post_init__(self) -> None:
-        positive = {
-            "--tokens": self.tokens,
-            "--mtbf": self.between_interruptions_seconds,
-            "--checkpoint-interval": self.checkpoint_interval_seconds,
-            "--checkpoint-bandwidth": self.checkpoint_bytes_per_second,
-        }
-        for option, value in positive.items():
+        for option, value, unit in (
+            ("--tokens", self.tokens, 1.0),
+            ("--mtbf", self.between_interruptions_seconds, HOUR),
+            ("--checkpoint-interval", self.checkpoint_interval_seconds, MINUTE),
+            ("--checkpoint-bandwidth", self.checkpoint_bytes_per_second, GIGA),
+        ):
             if value is not None and not value > 0:
-                raise PlanError(f"{option} {value:g}: must be above 0")
-        if self.restart_seconds is not None and not self.restart_seconds >= 0:
-            raise PlanError(f"--restart {self.restart_seconds:g}: must not be below 0")
+                raise PlanError(f"{option} {value / unit:g}: must be above 0")
+        if not math.isfinite(self.tokens):
+            raise PlanError(f"--tokens {self.tokens:g}: must be finite")
+        if self.restart_seconds is not None and not 0 <= self.restart_seconds < math.inf:
+            raise PlanError(f"--restart {self.restart_seconds / MINUTE:g}: must not be below 0, and finite")
         if self.pue is not None and not self.pue >= 1:
             raise PlanError(f"--pue {self.pue:g}: a site draws no less than its servers, so at least 1")
         if self.dollars_per_device_hour is not None and not self.dollars_per_device_hour >= 0:
@@ -178,8 +179,8 @@ def forecast_run(
     price = request.dollars_per_device_hour
     return RunForecast(
         model=forecast.model, cluster=forecast.cluster, num_devices=forecast.num_devices,
-        tokens=request.tokens, num_steps=steps, step_seconds=forecast.step_seconds, seconds=seconds,
-        seconds_low=low, seconds_high=high, productive_seconds=steps * forecast.step_seconds,
+        tokens=request.tokens, num_steps=steps, step_seconds=mean_step_seconds(forecast), seconds=seconds,
+        seconds_low=low, seconds_high=high, productive_seconds=steps * mean_step_seconds(forecast),
         checkpoint_seconds=count * course.checkpoints.stall_seconds,
         lost_seconds=count * course.lost_seconds, restart_seconds=count * course.restart_seconds,
         num_interruptions=count * segment.num_interruptions,
@@ -188,6 +189,11 @@ def forecast_run(
         dollars=None if price is None else seconds * forecast.num_devices / HOUR * price,
         assumptions=(*course.notes, *_assumptions(forecast, request, figures)),
     )  # fmt: skip
+
+
+def mean_step_seconds(forecast: PlanForecast) -> float:
+    """Of a step: where ranks differ in speed, the mean over their draws."""
+    return forecast.step_seconds if forecast.stragglers is None else forecast.stragglers.mean_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +229,13 @@ def _expect(
     restart = figures.figures["restart"].si_value
     restart = write + (restart if request.restart_seconds is None else request.restart_seconds)
     unsaved = write if request.is_asynchronous else 0.0
-    interval = _interval(request, forecast.step_seconds, write, stall, between, steps)
+    step = mean_step_seconds(forecast)
+    interval = _interval(request, step, write, stall, between, steps)
     segment = expect_segment(interval, stall, restart + unsaved, between)
     unsaved_part = segment.restart_seconds * unsaved / (restart + unsaved)
     checkpoints = Checkpoints(
         num_bytes=checkpoint_bytes, write_seconds=write, stall_seconds=stall, interval_seconds=interval,
-        count=steps * forecast.step_seconds / interval, is_asynchronous=request.is_asynchronous,
+        count=steps * step / interval, is_asynchronous=request.is_asynchronous,
     )  # fmt: skip
     source = "as given" if request.restart_seconds is not None else figures.figures["restart"].source
     notes = (
@@ -357,7 +364,8 @@ def _assumptions(forecast: PlanForecast, request: RunRequest, figures: RunFigure
         f"a device that waits: {known['waiting_power_ratio'].value:g} of the rated power: "
         f"{known['waiting_power_ratio'].source}",
         f"site over servers (PUE) {pue:g}: {pue_source}",
-        f"every step is as the one forecast, of {forecast.num_tokens:,} tokens",
+        f"every step is as the one forecast, of {forecast.num_tokens:,} tokens"
+        + (", as long as with stragglers on average" if forecast.stragglers is not None else ""),
     ]
     if request.is_asynchronous:
         host = known["host_link"]

@@ -70,6 +70,8 @@ def _plan_items(plan: Plan) -> Iterator[str]:
         yield f"zero={plan.zero_stage}"
     if plan.zero_stage == 3 and not plan.reshard_after_forward:
         yield "reshard=0"
+    if plan.zero_stage == 3 and plan.num_prefetched != 1:
+        yield f"prefetch={plan.num_prefetched}"
     if plan.sequence_parallel:
         yield "sp=1"
     if plan.pipeline_parallel > 1 and plan.schedule != "1f1b":

@@ -77,9 +77,7 @@ def describe_title(forecast: PlanForecast) -> str:
 
 def describe_step(forecast: PlanForecast) -> str:
     """Mode, precision, batch and plan in one line."""
-    what = (
-        f"{forecast.mode} · {forecast.dtype} · {num_sequences(forecast)} × {forecast.sequence_length} tokens"
-    )
+    what = f"{forecast.mode} · {forecast.dtype} · {describe_batch(forecast)}"
     if forecast.training is not None:
         what += f" · {forecast.training.optimizer} · {forecast.training.framework}"
     if forecast.plan is None:

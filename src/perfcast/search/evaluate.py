@@ -6,8 +6,6 @@ array arithmetic over plans (``pass_columns``, ``step_columns``).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
-from perfcast.core.operation import Operation
-from perfcast.core.plan import OFFLOAD, SCHEDULES
+from perfcast.core.plan import SCHEDULES
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.step_forecast import CAUSES
 from perfcast.core.training import Training
@@ -25,22 +22,15 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
-from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
-from perfcast.search.different import different_rows
+from perfcast.search.different import Index
+from perfcast.search.in_parts import evaluate_in_parts
 from perfcast.search.layer_calls import Setting
-from perfcast.search.part_costs import Array, Index, PartCosts, collect_calls, cost_parts
-from perfcast.search.pass_columns import Passes, Structure
-from perfcast.search.step_columns import Batches, Group, StepColumns, stage_passes, time_steps
+from perfcast.search.part_costs import Array
 from perfcast.simulate.schedule.dualpipe import check_dualpipe
 from perfcast.simulate.schedule.interleaved import check_groups
 from perfcast.workload.blocks.flops import flops_per_sequence
-from perfcast.workload.blocks.habits import kernel_habits
 
-#: Plans × stages of one piece of array arithmetic, small enough for a processor's cache.
-_PIECE = 2**15
-#: Schedules whose passes are the same have the same number.
-_PASSES_OF = np.array([SCHEDULES.index("1f1b" if name == "gpipe" else name) for name in SCHEDULES])
 _COLUMNS = ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")
 
 
@@ -88,6 +78,7 @@ def evaluate_plans(
     constants: StepConstants | None = None,
     max_memory_fraction: float = 1.0,
     memory: FootprintColumns | None = None,
+    num_processes: int = 1,
 ) -> Evaluation:
     """Time and memory of every plan of a table.
 
@@ -95,6 +86,7 @@ def evaluate_plans(
         constants: Of the step as a whole; the shipped ones by default.
         max_memory_fraction: Of the device's memory that a plan may take.
         memory: Of the plans, where it is known already.
+        num_processes: That share the work; the result is the same.
 
     Raises:
         PlanError: Plans that do not take the whole cluster, or cannot cut the model.
@@ -106,13 +98,13 @@ def evaluate_plans(
     check_schedules(plans)
     if memory is None:
         memory = footprint_columns(model, plans, training, sequence_length, device=device)
-    steps, num_operations = evaluate_steps(
+    steps, num_operations = evaluate_in_parts(
         Setting(model, cluster, training, sequence_length), plans, device, cost_model,
-        constants or load_step_constants(),
+        constants or load_step_constants(), num_processes,
     )  # fmt: skip
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(DTYPES_BY_LABEL[training.dtype], matrix_units=True)
-    flops = batch * flops_per_sequence(model, sequence_length)
+    flops = batch * float(flops_per_sequence(model, sequence_length))
     return Evaluation(
         plans, steps.step_seconds, dict(zip(CAUSES, steps.seconds_by_cause, strict=True)),
         memory.peak_bytes, memory.device_bytes,
@@ -142,108 +134,3 @@ def check_schedules(plans: PlanTable) -> None:
     for schedule, is_wrong, check in rules:
         for at in np.flatnonzero((plans.schedule == SCHEDULES.index(schedule)) & is_wrong)[:1].tolist():
             check(int(stages[at]), int(count[at]))
-
-
-def check_prices(seconds: Mapping[Operation, float]) -> None:
-    """Refuse prices that are no numbers.
-
-    Raises:
-        PlanError: The first such operation.
-    """
-    for operation, value in seconds.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise PlanError(
-                f"the cost model prices {operation.name} at {value} s; a price is a finite number from 0"
-            )
-
-
-def evaluate_steps(
-    setting: Setting,
-    plans: PlanTable,
-    device: Device,
-    cost_model: CostModel,
-    constants: StepConstants,
-) -> tuple[StepColumns, int]:
-    """Step times alone, and how many different operations were priced."""
-    from perfcast.cost.collective.constants import load_constants
-
-    figures = load_constants()
-    slowdown = (figures.compute_slowdown, figures.communication_slowdown)
-    framework = setting.training.framework
-    calls = collect_calls(setting, plans)
-    seconds = price_step(calls.operations(), device, setting.cluster, cost_model, setting.training).seconds
-    check_prices(seconds)
-    costs = cost_parts(
-        calls, plans, seconds, launch_seconds=constants.launch_seconds[framework], slowdown=slowdown
-    )
-    step, causes = np.zeros(len(plans)), np.zeros((len(CAUSES), len(plans)))
-    for rows, group, structure in _groups(setting, plans, costs, slowdown):
-        found = _time_rows(costs, plans, rows, group, structure)
-        step[rows], causes[:, rows] = found.step_seconds, found.seconds_by_cause
-    fixed = constants.fixed_seconds.get(framework, 0.0)
-    causes[CAUSES.index("other")] += fixed
-    return StepColumns(step + fixed, causes), costs.num_operations
-
-
-def _groups(
-    setting: Setting, plans: PlanTable, costs: PartCosts, slowdown: tuple[float, float]
-) -> Iterator[tuple[Index, Group, Structure]]:
-    """Plans that differ in numbers only, in pieces, with what they have in common."""
-    habits = kernel_habits(setting.training.framework)
-    sides = costs.has_sides.transpose(2, 0, 1).reshape(costs.has_sides.shape[2], -1)
-    pattern = different_rows(list(sides.T))[1][costs.side_place]
-    at_host = plans.offload == OFFLOAD.index("parameters")
-    together = (costs.optimizer_exchanges[costs.optimizer_place] & (costs.optimizer_place >= 0)).any(axis=1)
-    overlaps_weights = (plans.overlaps_weights > 0) & (habits.overlaps_weights | (plans.zero_stage == 3))
-    overlaps_gradients = (plans.overlaps_gradients > 0) & habits.overlaps_gradients
-    gathers_each = (plans.zero_stage == 3) | at_host
-    first, place = different_rows(
-        [costs.cuts.place, _PASSES_OF[plans.schedule], pattern, gathers_each, plans.zero_stage >= 2,
-         overlaps_weights, overlaps_gradients, together]
-    )  # fmt: skip
-    order = np.lexsort((costs.same_passes, place))
-    bounds = np.searchsorted(place[order], np.arange(len(first) + 1))
-    for number, at in enumerate(first.tolist()):
-        exists = costs.has_sides[:, :, costs.side_place[at]]
-        cut = costs.cuts.cuts[int(costs.cuts.place[at])]
-        structure = Structure(
-            tuple(tuple(bool(x) for x in row) for row in exists),
-            int(overlaps_weights[at]) if gathers_each[at] else None,
-            bool(overlaps_weights[at]), bool(overlaps_gradients[at]), bool(plans.zero_stage[at] >= 2),
-            slowdown,
-        )  # fmt: skip
-        group = Group(
-            cut, SCHEDULES[int(plans.schedule[at])], int(plans.pipeline_parallel[at]),
-            int(plans.virtual_stages_per_rank[at]), bool(exists[:2].any()), bool(exists[2].any()),
-            bool(gathers_each[at]), structure.exchanges_each, bool(together[at]),
-        )  # fmt: skip
-        rows = order[bounds[number] : bounds[number + 1]]
-        size = max(_PIECE // (group.num_stages * group.virtual), 64)
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size], group, structure
-
-
-def _time_rows(
-    costs: PartCosts, plans: PlanTable, rows: Index, group: Group, structure: Structure
-) -> StepColumns:
-    """Steps of some plans; passes that are the same for several plans are added up once."""
-    first, index = different_rows([costs.same_passes[rows]])
-    different = rows[first]
-    layers = [
-        figures[:, :, place[different]]
-        for figures, place in zip(costs.layers, costs.layer_place, strict=True)
-    ]
-    passes = Passes(structure, layers, costs.sides[:, :, :, costs.side_place[different]])
-    kinds = [stage_passes(group, passes, chunks) for chunks in group.cut.stages]
-    step, causes = np.zeros(len(rows)), np.zeros((len(CAUSES), len(rows)))
-    for code in np.unique(plans.schedule[rows]).tolist():
-        mine = np.flatnonzero(plans.schedule[rows] == code)
-        own = rows[mine]
-        batches = Batches(
-            index[mine], plans.num_micro_batches[own],
-            [costs.optimizers[:, costs.optimizer_place[own, at]] for at in range(len(kinds))],
-            costs.boundary_seconds[own],
-        )  # fmt: skip
-        found = time_steps(replace(group, schedule=SCHEDULES[code]), kinds, batches, structure.slowdown)
-        step[mine], causes[:, mine] = found.step_seconds, found.seconds_by_cause
-    return StepColumns(step, causes)

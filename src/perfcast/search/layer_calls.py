@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.plan import OFFLOAD, Plan
+from perfcast.core.placement import group_of
+from perfcast.core.plan import OFFLOAD, ORDERS, Plan
 from perfcast.core.plan_table import Column, PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
@@ -79,7 +80,7 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
 
 
 def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
-    cut = plan if sort.has_experts else _without_experts(plan)
+    cut = _simplest(plan, has_experts=sort.has_experts)
     local = _local(setting, cut, has_window=sort.has_window)
     plain = _local(setting, replace(cut, recompute="none"), has_window=sort.has_window)
     forward, backward = with_activations_away(
@@ -96,7 +97,7 @@ def _end(setting: Setting, plan: Plan, name: str) -> Layer:
         launches = kernel_habits(setting.training.framework).message_launches
         empty = StepWork(Plan(pipeline_parallel=2), (), (StageWork(()), StageWork(())))
         return with_messages(empty, launches).layers[0]
-    local = _local(setting, replace(_without_experts(plan), recompute="none"))
+    local = _local(setting, replace(_simplest(plan, has_experts=False), recompute="none"))
     forward, backward = {
         ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
         ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
@@ -105,8 +106,18 @@ def _end(setting: Setting, plan: Plan, name: str) -> Layer:
     return Layer("", forward(local), backward(local))
 
 
-def _without_experts(plan: Plan) -> Plan:
-    return replace(plan, expert_parallel=1, expert_tensor_parallel=None)
+def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
+    """One of the plans under which a layer runs the same calls, so that few different ones are built."""
+    if not has_experts:
+        plan = replace(plan, expert_parallel=1, expert_tensor_parallel=None)
+    innermost = replace(
+        plan, data_parallel=plan.data_parallel * plan.pipeline_parallel, pipeline_parallel=1, schedule="1f1b",
+        virtual_stages_per_rank=1, order=ORDERS[0], zero_stage=0,
+        num_micro_batches=min(plan.num_micro_batches, 2),
+    )  # fmt: skip
+    groups = ("tensor", "context", "expert", "expert_tensor")
+    is_same = all(group_of(plan, name) == group_of(innermost, name) for name in groups)
+    return innermost if is_same else plan
 
 
 def _local(setting: Setting, plan: Plan, *, has_window: bool = False) -> Local:

@@ -80,7 +80,8 @@ def _one_by_one(stages: StageColumns, m: Index, t: Array) -> Array:
     waits = _waits(both, w, answer, m, t)
     ways = before(f) + place * t + np.maximum(busy, waits) + drain
     longest = np.where(m - 1 > after, ways, 0.0).max(axis=0)
-    return np.where(m <= num_stages, np.maximum(longest, _gpipe(stages, m, t) + w[0]), longest)
+    short = np.maximum(longest, _gpipe(stages, m, t) + w[0])
+    return np.asarray(np.where(m <= num_stages, short, longest), dtype=np.float64)
 
 
 def _waits(both: Array, w: Array, answer: Array, m: Index, t: Array) -> Array:

@@ -67,7 +67,7 @@ def _joules_per_token(job: Job, seconds: Array, watts: Array) -> Array:
 
 def _time_to_train(job: Job, seconds: Array, watts: Array) -> Array:
     """Whole steps."""
-    return np.ceil((job.tokens or 0.0) / job.num_tokens) * seconds
+    return np.asarray(np.ceil((job.tokens or 0.0) / job.num_tokens) * seconds, dtype=np.float64)
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(

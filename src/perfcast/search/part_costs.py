@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from perfcast.search.side_calls import (
     stage_optimizers,
 )
 from perfcast.simulate.layer import CallsTime
-from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.part_times import LayerTime, PartTimes, time_parts
 
 Array = NDArray[np.float64]
 
@@ -139,16 +139,28 @@ def cost_parts(
         launch_seconds, slowdown: As ``simulate.part_times.time_parts`` takes them.
     """
     splits = np.isin(plans.schedule, [SCHEDULES.index(name) for name in ("zero_bubble", "dualpipe")])
+    forwards = {id(layer.forward): layer.forward for kind in calls.kinds for layer in kind.layers}
+    backwards = {id(layer.backward): layer.backward for kind in calls.kinds for layer in kind.layers}
+    beside = tuple(layer for row in calls.sides.layers for layer in row)
     work = StepWork(
-        Plan(), tuple(calls.layers()), tuple(StageWork((), optimizer) for optimizer in calls.optimizers.calls)
+        Plan(),
+        (
+            *(Layer("", c) for c in forwards.values()),
+            *(Layer("", (), c) for c in backwards.values()),
+            *beside,
+        ),
+        tuple(StageWork((), optimizer) for optimizer in calls.optimizers.calls),
     )
     times = time_parts(
         work, seconds, launch_seconds=launch_seconds, slowdown=slowdown, splits_backward=bool(splits.any())
     )
-    layers, start = [], 0
-    for kind in calls.kinds:
-        layers.append(_layer_figures(times, start, len(kind.layers)))
-        start += len(kind.layers)
+    of_forward = dict(zip(forwards, times.layers, strict=False))
+    of_backward = dict(zip(backwards, times.layers[len(forwards) :], strict=False))
+    layers = [
+        _layer_figures([(of_forward[id(one.forward)], of_backward[id(one.backward)]) for one in kind.layers])
+        for kind in calls.kinds
+    ]
+    start = len(forwards) + len(backwards)
     num_kinds = len(calls.kinds)
     sides = _side_figures(times, start).reshape(3, 3, -1, num_kinds).transpose(0, 1, 3, 2)
     exists = np.array(
@@ -167,10 +179,11 @@ def cost_parts(
     )  # fmt: skip
 
 
-def _layer_figures(times: PartTimes, start: int, count: int) -> Array:
+def _layer_figures(times: Sequence[tuple[LayerTime, LayerTime]]) -> Array:
+    """From the times of forwards and of backwards, [part, figure, layer]."""
     rows = [
-        [_figures(part) for part in (t.forward, t.backward, t.input_gradient, t.weight_gradient)]
-        for t in times.layers[start : start + count]
+        [_figures(part) for part in (one.forward, two.backward, two.input_gradient, two.weight_gradient)]
+        for one, two in times
     ]
     return np.ascontiguousarray(np.array(rows).transpose(1, 2, 0))
 

@@ -104,7 +104,8 @@ class PassColumns:
     @property
     def seconds(self) -> Array:
         """Of the pass, [n]."""
-        return self.figures[SECONDS]
+        found: Array = self.figures[SECONDS]
+        return found
 
 
 @dataclass(eq=False)
@@ -120,6 +121,10 @@ class Passes:
     layers: Sequence[Array]
     sides: Array
     _found: dict[object, PassColumns] = field(default_factory=dict)
+    _rows: dict[object, _Row] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._nothing = np.zeros(self.sides.shape[-1])
 
     def of(self, content: Content, part: int, wants: Wants, left: Array | None = None) -> PassColumns:
         """Of one pass.
@@ -128,14 +133,24 @@ class Passes:
             part: A row of a layer's figures: FORWARD, BACKWARD, INPUT_GRADIENT or WEIGHT_GRADIENT.
             left: Seconds of exchanges that still run when it starts.
         """
-        key = (content, part, wants, None if left is None else id(left))
+        row = self._row(content, part, wants)
         if left is not None:
-            return self._play(self._units(content, part, wants), left)
-        found = self._found.get(key)
-        if found is None:
-            nothing = np.zeros(self.sides.shape[-1])
-            found = self._found[key] = self._play(self._units(content, part, wants), nothing)
-        return found
+            return self._play(row, left)
+        key = (content, part, wants)
+        if key not in self._found:
+            nothing = self._nothing
+            has_sides = any(unit.gather is not None or unit.exchange is not None for unit in row.units)
+            self._found[key] = (
+                self._play(row, nothing) if has_sides else PassColumns(row.figures, nothing, nothing, nothing)
+            )
+        return self._found[key]
+
+    def _row(self, content: Content, part: int, wants: Wants) -> _Row:
+        """A pass's units, built once."""
+        key = (content, part, wants)
+        if key not in self._rows:
+            self._rows[key] = _Row.of(self._units(content, part, wants), self._nothing)
+        return self._rows[key]
 
     def joined(self, first: Content, second: Content, wants: Wants) -> PassColumns:
         """A forward of one chunk joined to a backward of another."""
@@ -143,7 +158,7 @@ class Passes:
         one, two = (_merged(row, self.sides.shape[-1]) for row in rows)
         time = _joined(one.time, two.time, self.structure.slowdown)
         unit = UnitColumns(time, 1, _sum(one.gather, two.gather), _sum(one.exchange, two.exchange))
-        return self._play([unit], np.zeros(self.sides.shape[-1]))
+        return self._play(_Row.of([unit], self._nothing), self._nothing)
 
     # ---- units -------------------------------------------------------------------------------------------
 
@@ -179,24 +194,44 @@ class Passes:
 
     # ---- play --------------------------------------------------------------------------------------------
 
-    def _play(self, units: Sequence[UnitColumns], left: Array) -> PassColumns:
+    def _play(self, row: _Row, left: Array) -> PassColumns:
         """Compute unit by unit beside the data stream's queue, both slower while both run."""
-        figures = sum((unit.count * unit.time for unit in units), np.zeros_like(units[0].time))
         state = _State(self.structure, left)
-        if any(unit.gather is not None for unit in units):
-            state.gather_and_run(units)
+        if any(unit.gather is not None for unit in row.units):
+            state.gather_and_run(row.units)
         else:
-            for unit in units:
+            for unit in row.units:
                 state.run_row(unit)
         if self.structure.exchanges_each:
             state.clock, state.put_off = state.clock + state.put_off, 0 * state.put_off
-        exposed = state.clock - figures[SECONDS]
-        figures[DATA] += np.maximum(exposed, 0.0)
+        figures = row.figures.copy()
+        figures[DATA] += np.maximum(state.clock - figures[SECONDS], 0.0)
         figures[SECONDS] = state.clock
-        exchange = np.zeros_like(left)
+        return PassColumns(figures, state.backlog + state.put_off, state.entry, row.exchange)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """The units of a pass in the order in which they run, and their sums.
+
+    Attributes:
+        figures: Of all, [figure, n].
+        exchange: Seconds of all exchanges, [n].
+    """
+
+    units: Sequence[UnitColumns]
+    figures: Array
+    exchange: Array
+
+    @classmethod
+    def of(cls, units: Sequence[UnitColumns], nothing: Array) -> _Row:
+        """Some units; ``nothing`` is a row of zeros."""
+        figures, exchange = units[0].count * units[0].time, nothing
+        for unit in units[1:]:
+            figures = figures + unit.count * unit.time
         for unit in units:
             exchange = exchange if unit.exchange is None else exchange + unit.count * unit.exchange
-        return PassColumns(figures, state.backlog + state.put_off, state.entry, exchange)
+        return cls(units, figures, exchange)
 
 
 class _State:
@@ -278,7 +313,7 @@ class _State:
         self.backlog = queued - done
 
     def _slowed(self, unit: UnitColumns) -> tuple[Array, Array, Array]:
-        """Seconds beside exchanges, by what they shorten the queue, and what a second of it costs the unit."""
+        """Seconds beside exchanges, by what they shorten the queue, and what a second of it costs."""
         factor, time = self.structure.slowdown[1], unit.time[SECONDS]
         slowed = unit.slowed(self.structure.slowdown)
         return slowed, slowed / factor, factor * (1.0 - time / np.maximum(slowed, _LEAST_SECONDS))
@@ -289,7 +324,7 @@ class _State:
         found: Array = beside + time - beside * (time / np.maximum(slowed, _LEAST_SECONDS))
         return found
 
-    def _uncovered(self, where: np.ndarray, time: Array, slowed: Array) -> None:  # type: ignore[type-arg]
+    def _uncovered(self, where: np.ndarray, time: Array, slowed: Array) -> None:
         self.clock = self.clock + np.where(where, self._uncovered_seconds(self.backlog, time, slowed), 0.0)
 
 

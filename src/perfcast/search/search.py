@@ -61,6 +61,7 @@ class _Search:
     min_mfu: float | None
     deadline_seconds: float | None
     on_progress: Progress
+    num_processes: int
     seconds_by_part: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -109,6 +110,7 @@ def search_plans(
     device: Device | None = None,
     constants: StepConstants | None = None,
     on_progress: Progress = lambda part, done, total: None,
+    num_processes: int = 1,
 ) -> SearchResult:
     """Find the best plan of a space.
 
@@ -126,6 +128,7 @@ def search_plans(
         num_simulated: At most so many of the best are simulated; 0: the closed form's order stands.
         device: In place of the cluster's.
         on_progress: Told what is done: part, done, all of it.
+        num_processes: That evaluate plans; the result is the same.
 
     Raises:
         InputError: Unknown names, limits that mean nothing, an objective without what it needs.
@@ -134,7 +137,7 @@ def search_plans(
     asked = _resolve(
         model, cluster, global_batch_size, sequence_length, training, space or Space(), objective, tokens,
         deadline_seconds, dollars_per_device_hour, max_memory_fraction, min_mfu, cost_model, device,
-        constants or load_step_constants(), on_progress,
+        constants or load_step_constants(), on_progress, num_processes,
     )  # fmt: skip
     found = _evaluate(asked)
     simulated, separations = _rank(asked, found, top, num_simulated)
@@ -159,7 +162,7 @@ def _resolve(
     training: Training | None, space: Space, objective: str, tokens: float | None,
     deadline_seconds: float | None, dollars_per_device_hour: float | None, max_memory_fraction: float,
     min_mfu: float | None, cost_model: str | CostModel | None, device: Device | None,
-    constants: StepConstants, on_progress: Progress,
+    constants: StepConstants, on_progress: Progress, num_processes: int,
 ) -> _Search:  # fmt: skip
     """Names to data, and what cannot be asked refused."""
     check_limits(max_memory_fraction, min_mfu, dollars_per_device_hour)
@@ -189,7 +192,7 @@ def _resolve(
         global_batch_size=global_batch_size, objective=find_objective(objective, job, die),
         objective_name=objective, job=job, space=space, constants=constants,
         max_memory_fraction=max_memory_fraction, min_mfu=min_mfu, deadline_seconds=deadline_seconds,
-        on_progress=on_progress,
+        on_progress=on_progress, num_processes=num_processes,
     )  # fmt: skip
 
 
@@ -202,6 +205,7 @@ def _evaluate(asked: _Search) -> _Evaluated:
             asked.model, asked.cluster, found.plans, asked.training, asked.sequence_length,
             device=asked.device, cost_model=asked.cost_model, constants=asked.constants,
             max_memory_fraction=asked.max_memory_fraction, memory=found.memory,
+            num_processes=asked.num_processes,
         )  # fmt: skip
     excluded = found.excluded
     later = _later_constraints(asked, evaluation)

@@ -127,7 +127,7 @@ def _by_kind(more: _Seconds, prices: Prices) -> list[_Kind]:
 def _kind_name(operation: Operation, stream: Stream) -> str:
     if operation.kind is OperationKind.COLLECTIVE:
         return f"exchanges on the {stream.value} axis"
-    return operation.kind.value.replace("_", " ")
+    return str(operation.kind.value).replace("_", " ")
 
 
 def _words(kind: _Kind) -> str:

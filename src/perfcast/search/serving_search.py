@@ -219,7 +219,8 @@ def list_serving_plans(
         largest_micro_batch=1, fixed={"sp": 0, **fixed},
     )  # fmt: skip
     table = enumerate_plans(model, num_devices, num_devices, context_length, space)
-    return [table.plan(at) for at in range(len(table))]
+    plans = (table.plan(at) for at in range(len(table)))
+    return [plan for plan in plans if plan.overlaps_gradients]  # of which inference has none to reduce
 
 
 @dataclass(frozen=True, slots=True)

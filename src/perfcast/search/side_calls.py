@@ -99,7 +99,8 @@ def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -
     held = weights.counts[[DENSE, EXPERT]].reshape(-1, weights.counts.shape[2])
     least = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)[weights.place]
     narrowest = min(dtype.bytes_of(1), weight_type(training).bytes_of(1))
-    return np.minimum(layers, np.maximum(buckets // (least * narrowest), 1).astype(np.int64))
+    filled = np.maximum(buckets // (least * narrowest), 1).astype(np.int64)
+    return np.asarray(np.minimum(layers, filled), dtype=np.int64)
 
 
 def _side(training: Training, plan: Plan, parameters: Exchanged, num_layers: int) -> Layer:
@@ -107,7 +108,7 @@ def _side(training: Training, plan: Plan, parameters: Exchanged, num_layers: int
     if not gathers_after_step(plan, training):
         gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
-    exchange = ()
+    exchange: Calls = ()
     if exchanges_gradients(plan):
         exchange = reduce_calls(plan, training, parameters, 0, num_layers)
     return Layer("", (), (), gather, gather if comes_again else (), exchange)

@@ -13,7 +13,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, RECOMPUTE, SCHEDULES
+from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plan_table import WORDS, Column, PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -43,21 +43,23 @@ class Space:
     Attributes:
         orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
+        least_context_tokens: Of a sequence that context parallelism leaves a rank.
         fixed: Values of ``KEYS``, by key: what the user has decided.
     """
 
     zero_stages: Sequence[int] = (0, 1, 2, 3)
     recomputes: Sequence[str] = RECOMPUTE
     schedules: Sequence[str] = SCHEDULES
-    offloads: Sequence[str] = ("none", "optimizer", "parameters")
+    offloads: Sequence[str] = OFFLOAD
     orders: Sequence[str] = ORDERS[:3]
     context_exchanges: Sequence[str] = CONTEXT_EXCHANGES[:1]
     overlaps_tensor: Sequence[int] = (0,)
-    overlaps_gradients: Sequence[int] = (1,)
+    overlaps_gradients: Sequence[int] = (1, 0)
     overlaps_weights: Sequence[int] = (1,)
     overlaps_experts: Sequence[int] = (0,)
     largest_tensor_parallel: int = 64
     largest_context_parallel: int = 16
+    least_context_tokens: int = 1024
     largest_virtual_stages: int = 8
     largest_micro_batch: int = 16
     fixed: Mapping[str, object] = field(default_factory=dict)
@@ -171,7 +173,8 @@ def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: 
         tp for tp in divisors(model.num_attention_heads, space.largest_tensor_parallel)
         if model.ffn_hidden_size % tp == 0 and (model.num_kv_heads % tp == 0 or tp % model.num_kv_heads == 0)
     ]  # fmt: skip
-    contexts = divisors(sequence_length, space.largest_context_parallel)
+    pieces = max(sequence_length // space.least_context_tokens, 1)
+    contexts = divisors(sequence_length, min(space.largest_context_parallel, pieces))
     for tp, cp in product(_allowed(space, "tp", tensors), _allowed(space, "cp", contexts)):
         if num_devices % (tp * cp):
             continue

@@ -12,6 +12,7 @@ import numpy as np
 
 from perfcast.core.step_forecast import CAUSES
 from perfcast.search.cuts import Content, Cut
+from perfcast.search.different import Index
 from perfcast.search.makespans import StageColumns, before, behind, makespans
 from perfcast.search.part_costs import (
     BACKWARD,
@@ -22,7 +23,6 @@ from perfcast.search.part_costs import (
     SECONDS,
     WEIGHT_GRADIENT,
     Array,
-    Index,
 )
 from perfcast.search.pass_columns import PassColumns, Passes, Wants
 
@@ -123,7 +123,8 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     last = WEIGHT_GRADIENT if group.splits else BACKWARD
     steady = Wants(group.has_gathers and group.gathers_each, group.has_exchanges and group.exchanges_each)
     left = passes.of(chunks[0], last, steady).left
-    forwards = tuple(passes.of(chunk, FORWARD, steady, left) for chunk in chunks)
+    still = left if left.any() else None
+    forwards = tuple(passes.of(chunk, FORWARD, steady, still) for chunk in chunks)
     backwards = tuple(passes.of(chunk, backward, steady) for chunk in chunks)
     weights = tuple(passes.of(chunk, last, steady) for chunk in chunks) if group.splits else ()
     is_dual = group.schedule == "dualpipe"
@@ -171,8 +172,9 @@ class _Pipeline:
 
     def spread(self, value: Callable[[StageKind], Array]) -> Array:
         """Of every stage."""
-        found: Array = np.stack([value(kind) for kind in self.kinds])[:, self._index]
-        return found[self.place]
+        found = np.stack([value(kind) for kind in self.kinds])[:, self._index]
+        of_stages: Array = found[self.place]
+        return of_stages
 
     def _total(self, kind: StageKind) -> Array:
         """Figures of all passes, [figure, n]; of 'dualpipe' half the micro-batches pass each chunk."""
@@ -252,7 +254,8 @@ class _Pipeline:
         own = self._num_apart * self.spread(lambda kind: kind.exchange)
         if self.group.schedule == "dualpipe":
             own = own + self._num_joined * self.spread(_joined_exchange)
-        return begun + own + slowed
+        total: Array = begun + own + slowed
+        return total
 
     def _makespans(self) -> tuple[Array, Array]:
         """Of all passes, and what of it is waiting for messages.

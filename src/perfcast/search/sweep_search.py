@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan_table import FLAGS, WORDS
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
-from perfcast.errors import PlanError
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.search.space import KEYS, Space, enumerate_plans
+from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.search.search import search_plans
+from perfcast.search.space import KEYS, Space
 from perfcast.search.sweep import Cell, Row, SearchCell, SweepJob
-from perfcast.units import format_bytes
 
-if TYPE_CHECKING:
-    from perfcast.search.evaluate import Evaluation
-
-#: What is known of a plan: its own dimensions by the keys of ``--plan``, then its forecast.
+#: What is known of a plan: its own dimensions by the keys of ``--plan``, then its figures and the search's.
 PLAN_COLUMNS: Mapping[str, type] = {
     **{key: str if name in WORDS else bool if name in FLAGS else int for key, name in KEYS.items()},
+    "method": str,
+    "value": float,
     "step_seconds": float,
+    "step_seconds_low": float,
+    "step_seconds_high": float,
     "tokens_per_second": float,
     "mfu": float,
-    "peak_memory_bytes": float,
-    "device_memory_bytes": float,
+    "dollars_per_token": float,
+    "joules_per_token": float,
+    "peak_memory_bytes": int,
+    "device_memory_bytes": int,
     "num_plans": int,
-    "num_fitting": int,
+    "num_valid": int,
 }
 
 
@@ -43,37 +44,44 @@ class PlanSearch:
 
     Attributes:
         dtype, optimizer, framework: See ``Training``.
-        cost_model: 'learned' or 'roofline'.
+        cost_model: A name of ``resolve_cost_model``; None for each device's default.
         fixed: Dimensions that the user has decided, by ``KEYS``.
         num_best: Plans that are kept of each cell.
-        max_memory_fraction: Of the device's memory that a plan may take.
+        num_simulated: Plans of each cell that are ranked anew event by event; 0: by the closed form alone.
+        objective, tokens, deadline_seconds, max_memory_fraction, min_mfu: See ``search_plans``.
+        dollars_per_device_hour: Prices, by the name of the device.
     """
 
     dtype: str = "bf16"
     optimizer: str = "adamw"
     framework: str = "megatron"
-    cost_model: str = "learned"
+    cost_model: str | None = None
     fixed: Mapping[str, object] = field(default_factory=dict)
     num_best: int = 1
+    num_simulated: int = 0
+    objective: str = "step-time"
+    tokens: float | None = None
+    deadline_seconds: float | None = None
+    dollars_per_device_hour: Mapping[str, float] = field(default_factory=dict)
     max_memory_fraction: float = 1.0
+    min_mfu: float | None = None
 
 
 def plan_sweep(search: PlanSearch) -> SweepJob:
-    """The job of a sweep whose cells' fastest plans are asked for."""
+    """The job of a sweep whose cells' best plans are asked for."""
     return SweepJob(open_plan_search, PLAN_COLUMNS, asdict(search))
 
 
 def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
-    """The search of one cell; models and cost models are loaded once for all cells.
+    """The search of one cell; models, clusters and cost models are loaded once for all cells.
 
     Args:
         settings: The fields of ``PlanSearch``.
     """
-    from perfcast.search.evaluate import evaluate_plans
-
     search = PlanSearch(**settings)
     training = Training(dtype=search.dtype, optimizer=search.optimizer, framework=search.framework)
     space = Space(fixed=search.fixed)
+    cluster_of = cache(load_cluster)
 
     @cache
     def sizes_of(model: str) -> Transformer:
@@ -84,44 +92,37 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
     def cost_of(device: str) -> CostModel:
         return resolve_cost_model(search.cost_model, resolve_device(device))
 
-    cluster_of = cache(load_cluster)
-
     def search_cell(cell: Cell) -> list[Row]:
-        model, cluster = sizes_of(cell.model), cluster_of(cell.cluster)
+        cluster = cluster_of(cell.cluster)
         device = resolve_device(cluster.device)
-        plans = enumerate_plans(
-            model, cluster.num_devices, cell.global_batch_size, cell.sequence_length, space
-        )
-        evaluation = evaluate_plans(
-            model, cluster, plans, training, cell.sequence_length, device=device,
-            cost_model=cost_of(cluster.device), max_memory_fraction=search.max_memory_fraction,
+        found = search_plans(
+            sizes_of(cell.model), cluster,
+            global_batch_size=cell.global_batch_size, sequence_length=cell.sequence_length,
+            training=training, space=space, objective=search.objective, tokens=search.tokens,
+            deadline_seconds=search.deadline_seconds,
+            dollars_per_device_hour=search.dollars_per_device_hour.get(device.name),
+            max_memory_fraction=search.max_memory_fraction, min_mfu=search.min_mfu,
+            top=search.num_best, num_simulated=search.num_simulated, cost_model=cost_of(cluster.device),
         )  # fmt: skip
-        return best_rows(evaluation, search.num_best)
+        return [_row(ranked, found) for ranked in found.ranked]
 
     return search_cell
 
 
-def best_rows(evaluation: Evaluation, num_best: int) -> list[Row]:
-    """The fastest plans that fit; equal times stay in the order of the space.
-
-    Raises:
-        PlanError: None fits; says what the smallest would take.
-    """
-    fitting = np.flatnonzero(evaluation.fits)
-    if not len(fitting):
-        least = format_bytes(float(evaluation.device_bytes.min()))
-        raise PlanError(f"none of {len(evaluation)} plans fits; the smallest takes {least} per device")
-    best = fitting[np.argsort(evaluation.step_seconds[fitting], kind="stable")][:num_best]
-    return [
-        {
-            **{key: getattr(evaluation.plans.plan(at), name) for key, name in KEYS.items()},
-            "step_seconds": float(evaluation.step_seconds[at]),
-            "tokens_per_second": float(evaluation.tokens_per_second[at]),
-            "mfu": float(evaluation.mfu[at]),
-            "peak_memory_bytes": float(evaluation.peak_bytes[at]),
-            "device_memory_bytes": float(evaluation.device_bytes[at]),
-            "num_plans": len(evaluation),
-            "num_fitting": len(fitting),
-        }
-        for at in best.tolist()
-    ]
+def _row(ranked: RankedPlan, found: SearchResult) -> Row:
+    return {
+        **{key: getattr(ranked.plan, name) for key, name in KEYS.items()},
+        "method": ranked.method,
+        "value": ranked.value,
+        "step_seconds": ranked.step_seconds,
+        "step_seconds_low": ranked.step_seconds_low,
+        "step_seconds_high": ranked.step_seconds_high,
+        "tokens_per_second": ranked.tokens_per_second,
+        "mfu": ranked.mfu,
+        "dollars_per_token": ranked.dollars_per_token,
+        "joules_per_token": ranked.joules_per_token,
+        "peak_memory_bytes": ranked.peak_bytes,
+        "device_memory_bytes": ranked.device_bytes,
+        "num_plans": found.num_plans,
+        "num_valid": found.num_valid,
+    }

@@ -171,8 +171,8 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
     )
     return {
         "forecast": "from the configuration columns of each line alone; 'notes' is not read but for the "
-        "sizes of a model in the table of inference. What a table does not say is what the source's own scripts "
-        "do, in words in each row's 'assumptions'",
+        "sizes of a model in the table of inference. What a table does not say is what the source's own "
+        "scripts do, in words in each row's 'assumptions'",
         "measured": "the stated step time; for usp, and where none is stated, tokens over rate",
         "fitted_on": dict.fromkeys(names, fitted),
         "left_out": ", ".join(leave_out) or "nothing",

@@ -6,7 +6,7 @@ PyTorch 2.6 and newer: torch/distributed/fsdp/_fully_shard (fully_shard, FSDPMod
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 
 from perfcast.core.plan import Plan
 from perfcast.search.handover.job import Job, spoken
@@ -45,7 +45,7 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
 
 def write_files(job: Job) -> dict[str, str]:
     """The program, and how to start it."""
-    source = resources.files("perfcast.search.handover").joinpath(_SOURCE).read_text(encoding="utf-8")
+    source = Path(__file__).with_name(_SOURCE).read_text(encoding="utf-8")
     if source.count(_PLACE) != 1:
         raise AssertionError(f"{_SOURCE} has no single place for the settings")
     program = f"{PROGRAM_FILE} --model YOUR_FILE.py:FUNCTION"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from perfcast.core.transformer import Transformer
@@ -49,7 +49,7 @@ def find_flavor(name: str, model: Transformer) -> Flavor | None:
 
 
 def _load_table() -> list[dict[str, Any]]:
-    text = resources.files("perfcast.search.handover").joinpath(_TABLE).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(_TABLE).read_text(encoding="utf-8")
     table: list[dict[str, Any]] = tomllib.loads(text)["models"]
     return table
 
