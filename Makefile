@@ -26,6 +26,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/plan_step.py
+	$(BIN)/python benchmarks/search.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
