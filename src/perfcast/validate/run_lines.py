@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,9 +47,10 @@ class Line:
     cells: Mapping[str, Any]
 
     def find(self, column: str) -> Any:
-        """The cell, None where it is empty or the table has no such column."""
+        """The cell, None where it is empty, NaN, or the table has no such column."""
         value = self.cells.get(column)
-        return None if value is None or (isinstance(value, str) and not value.strip()) else value
+        is_empty = value is None or (isinstance(value, str) and not value.strip())
+        return None if is_empty or (isinstance(value, float) and math.isnan(value)) else value
 
     def text(self, column: str) -> str:
         """The cell as text, '' where it is empty."""
@@ -78,9 +80,12 @@ class Line:
         """Raises UnreadableError where the cell holds something else."""
         value = self.find(column)
         try:
-            return None if value is None else float(value)
+            number = None if value is None else float(value)
         except ValueError:
             raise UnreadableError("impossible value") from None
+        if number is not None and not math.isfinite(number):
+            raise UnreadableError("impossible value")
+        return number
 
 
 def spelled(device: str) -> str:
