@@ -16,7 +16,8 @@ REQUIRED = """
     llama2-7b llama2-13b llama2-70b llama3-8b llama3-70b llama3.1-8b llama3.1-70b llama3.1-405b llama3.2-1b
     mistral-7b mixtral-8x7b mixtral-8x22b deepseek-v3 qwen2.5-7b qwen3-8b qwen3-30b-a3b
     gemma-2b gemma2-9b gemma3-1b
-    t5-small t5-base t5-large t5-3b t5-11b switch-base-8 vit-b-16 vit-l-16 resnet-50 dlrm-mlperf dlrm-small
+    t5-small t5-base t5-large t5-3b t5-11b switch-base-8 vit-b-16 vit-l-16 resnet-50
+    dlrm-mlperf dlrm-dcnv2 dlrm-small
     megatron-22b megatron-175b megatron-530b megatron-1t neusight-gpt3-xl
     neusight-gpt2-large neusight-bert-large
 """.split()

@@ -1,0 +1,157 @@
+"""``perfcast trace forecast``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perfcast.cli.options import output_options
+from perfcast.cli.trace_options import limit_option
+
+if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
+    from perfcast.traces.events import Trace
+    from perfcast.traces.forecast import ForecastRequest
+    from perfcast.traces.overheads import OverheadProfile
+    from perfcast.traces.repricing import Side
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--device", metavar="NAME", help="Another device; see 'perfcast catalog devices'.")
+@click.option("--recorded-device", metavar="NAME", help="Where it was recorded, if the file does not say.")
+@click.option("--cost-model", help="What prices devices: learned (default), roofline, linear (cpu).")
+@click.option("--dtype", metavar="tf32", help="tf32: products of fp32 tensors run in TF32.")
+@click.option("--batch-size", type=int, help="Another batch, of one rank; needs --recorded-batch-size.")
+@click.option("--recorded-batch-size", type=int, help="First dim of the recorded inputs.")
+@click.option("--cluster", metavar="NAME:N", help="Price exchanges on this cluster.")
+@click.option("--world-size", type=int, help="Ranks of exchanges on the cluster; default: as recorded.")
+@click.option("--overheads", metavar="FILE", help="Host overheads of another host, from 'trace overheads'.")
+@click.option("--what-if", "what_ifs", multiple=True, metavar="CHANGE", help=(
+    "speed:NAME=K (operators or kernels K times faster), host=K, exchanges=K, overlap, graphs; repeatable."
+))  # fmt: skip
+@click.option("--steps", metavar="A-B", help="Marked steps to take, such as 3-5; default: all.")
+@limit_option
+@output_options(html=False, timeline=False)
+def forecast(
+    traces: tuple[str, ...],
+    device: str | None,
+    recorded_device: str | None,
+    cost_model: str | None,
+    dtype: str | None,
+    batch_size: int | None,
+    recorded_batch_size: int | None,
+    cluster: str | None,
+    world_size: int | None,
+    overheads: str | None,
+    what_ifs: tuple[str, ...],
+    steps: str | None,
+    max_bytes: int,
+    json_path: str | None,
+) -> None:
+    """Forecast recorded steps elsewhere, or changed.
+
+    TRACE is a recording of PyTorch's profiler, one for each rank, or an archive of all ranks. Its operators
+    need recorded shapes (record_shapes=True) for another device or batch.
+    """
+    from perfcast.files import check_writable
+    from perfcast.traces.forecast import ForecastRequest
+    from perfcast.traces.kineto import read_ranks
+    from perfcast.traces.what_if import parse_what_if
+
+    check_writable(json_path)
+    if (batch_size is None) != (recorded_batch_size is None):
+        raise click.UsageError("--batch-size and --recorded-batch-size belong together")
+    changes = parse_what_if(what_ifs)
+    recorded = read_ranks(traces, max_bytes=max_bytes)
+    before, after = _sides(recorded[0], device, recorded_device, cost_model, dtype, batch_size is not None)
+    request = ForecastRequest(
+        before,
+        after,
+        (recorded_batch_size, batch_size) if recorded_batch_size and batch_size else None,
+        _find_cluster(cluster),
+        world_size,
+        _load_overheads(overheads),
+        changes,
+    )
+    _write(recorded, request, _step_numbers(steps), json_path)
+
+
+def _write(
+    recorded: tuple[Trace, ...], request: ForecastRequest, steps: range | None, json_path: str | None
+) -> None:
+    from perfcast.report.trace_forecast import print_trace_forecast, trace_forecast_to_dict
+    from perfcast.traces.forecast import forecast_from_traces
+
+    found = forecast_from_traces(recorded, request, steps)
+    if json_path:
+        from perfcast.report.json_format import write_json
+
+        write_json(trace_forecast_to_dict(found), json_path)
+    if json_path != "-":
+        from rich.console import Console
+
+        print_trace_forecast(found, Console(highlight=False))
+
+
+def _sides(
+    trace: Trace,
+    device: str | None,
+    recorded_device: str | None,
+    cost_model: str | None,
+    dtype: str | None,
+    has_batch: bool,
+) -> tuple[Side | None, Side | None]:
+    """What prices the recorded and the wanted device; nothing where neither device nor batch changes."""
+    from perfcast.cli.cost_model import choose_cost_model
+    from perfcast.errors import PlanError
+    from perfcast.prediction import resolve_device
+    from perfcast.traces.repricing import Side
+
+    if device is None and not has_batch:
+        return None, None
+    named = recorded_device or _recorded_device(trace)
+    if named is None:
+        if device is None:
+            return None, None
+        what = trace.devices[0].name if trace.devices else "a processor"
+        raise PlanError(
+            f"recorded on {what}, which the catalog does not have; name it with --recorded-device"
+        )
+    sides = []
+    for name in (named, device or named):
+        model = choose_cost_model(cost_model, name, None, None)
+        sides.append(Side(resolve_device(name), model, dtype or ""))
+    return sides[0], sides[1]
+
+
+def _recorded_device(trace: Trace) -> str | None:
+    from perfcast.catalog.devices import find_device_name
+
+    return find_device_name(trace.devices[0].name) if trace.devices else None
+
+
+def _find_cluster(text: str | None) -> Cluster | None:
+    if text is None:
+        return None
+    from perfcast.prediction.plan_cluster import cluster_by_name
+
+    return cluster_by_name(text, None)
+
+
+def _load_overheads(path: str | None) -> OverheadProfile | None:
+    if path is None:
+        return None
+    from perfcast.traces.overheads_store import load_overheads
+
+    return load_overheads(path)
+
+
+def _step_numbers(text: str | None) -> range | None:
+    if text is None:
+        return None
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise click.UsageError(f"--steps '{text}': write A-B, such as 3-5")
+    return range(int(first), int(last or first) + 1)

@@ -1,0 +1,43 @@
+"""All-to-all among ranks that send unequal amounts, on a cluster.
+
+The busiest rank holds everyone up: the exchange takes as long as an even one in which every rank sends what
+the busiest sends or receives, whichever is more (``cost.collective.table.uneven_bytes``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.collective import collective_operation
+from perfcast.core.dtype import DType
+from perfcast.core.operation import Operation
+from perfcast.cost.collective.table import uneven_bytes
+
+Array = NDArray[np.float64]
+
+
+def exchange_operation(sent_bytes: Array, ranks: tuple[int, ...], dtype: DType = DType.FP32) -> Operation:
+    """The all-to-all that stands for one in which rank r sends ``sent_bytes[r, q]`` to rank q.
+
+    Raises:
+        InputError: Not a square matrix of numbers from zero.
+        ValueError: Another number of ranks than rows.
+    """
+    if len(ranks) != len(sent_bytes):
+        raise ValueError(f"{len(ranks)} ranks, but a matrix of {np.shape(sent_bytes)}")
+    return collective_operation("all_to_all", round(uneven_bytes(sent_bytes)), ranks, dtype)
+
+
+def busiest_bytes(sent: Array, received: Array) -> Array:
+    """Message of the even all-to-all that takes as long, of many plans at once; shape [m].
+
+    Args:
+        sent, received: Bytes that each rank exchanges with others, without what it keeps; shape [m, ranks].
+    """
+    ranks = sent.shape[1]
+    if ranks == 1:
+        return np.zeros(len(sent))
+    busiest: Array = np.maximum(sent, received).max(axis=1)
+    scaled: Array = busiest * (ranks / (ranks - 1))
+    return scaled

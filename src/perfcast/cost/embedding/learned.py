@@ -1,0 +1,204 @@
+"""Embedding lookups on a processor, learned from measured ones.
+
+    seconds of a rank = geometric mean over members of Σ over tables of base · exp(correction)
+
+The base is a sum of the table's work (``features.base_terms``) at fitted rates; the correction a small net of
+its features. Tables only meet in the sum, so that their order cannot matter. Members differ by the seed of
+their fit. The weights shipped were measured on one processor; on another they are a guess, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.hardware import Device
+from perfcast.cost.embedding.features import base_terms, speed_features
+from perfcast.cost.embedding.model import PHASES, check_phase
+from perfcast.cost.profile import data_folder
+from perfcast.errors import CalibrationError, PlanError, UnknownNameError
+from perfcast.files import write_text_atomically
+
+Array = NDArray[np.float64]
+
+SCHEMA = 1
+SHIPPED = Path(__file__).parent.parent / "weights" / "embedding" / "cpu.json"
+#: Least spread of ln(measured / predicted) on a processor that was not measured.
+_FOREIGN_SPREAD = 0.5
+#: No correction goes further than this from the base, in the logarithm.
+_MOST_CORRECTION = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingNet:
+    """One member for one phase.
+
+    Attributes:
+        rates: Seconds of each base term, shape [10].
+        mean, scale: Of the features, shape [f].
+        hidden_weights, hidden_bias: Shape [h, f] and [h]; tanh follows.
+        output_weights: Shape [h].
+        output_bias: Of the correction.
+    """
+
+    rates: Array
+    mean: Array
+    scale: Array
+    hidden_weights: Array
+    hidden_bias: Array
+    output_weights: Array
+    output_bias: float
+
+    def seconds(self, base: Array, features: Array) -> Array:
+        """Of each table, shape [n]."""
+        hidden = np.tanh((features - self.mean) / self.scale @ self.hidden_weights.T + self.hidden_bias)
+        correction = hidden @ self.output_weights + self.output_bias
+        found: Array = base @ self.rates * np.exp(np.clip(correction, -_MOST_CORRECTION, _MOST_CORRECTION))
+        return found
+
+
+@dataclass(frozen=True)
+class EmbeddingWeights:
+    """All that was fitted for one optimizer.
+
+    Attributes:
+        members: By phase.
+        spread: Standard deviation of ln(measured / predicted) of cases left out, by phase.
+    """
+
+    members: Mapping[str, tuple[EmbeddingNet, ...]]
+    spread: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class LearnedEmbeddingPricer:
+    """Prices lookups on a processor; a vector has one number for each member."""
+
+    weights: EmbeddingWeights
+    is_measured_here: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return "learned"
+
+    @property
+    def provenance(self) -> str:
+        """'interpolated' on the processor that was measured."""
+        return "interpolated" if self.is_measured_here else "extrapolated"
+
+    @property
+    def relative_spread(self) -> float:
+        """Standard deviation of ln(measured / predicted), the larger of both phases."""
+        spread = max(self.weights.spread.values())
+        return spread if self.is_measured_here else max(spread, _FOREIGN_SPREAD)
+
+    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Array:
+        """Seconds of each table by each member, shape [n, members]."""
+        check_phase(phase)
+        base, features = base_terms(columns), speed_features(columns)
+        nets = self.weights.members[phase]
+        return np.stack([net.seconds(base, features) for net in nets], axis=1)
+
+    def device_seconds(self, summed: Array, phase: str) -> Array:
+        """Geometric mean over members, shape [m]."""
+        check_phase(phase)
+        tiny = np.finfo(np.float64).tiny
+        middle = np.exp(np.log(np.maximum(summed, tiny)).mean(axis=1))
+        seconds: Array = np.where(summed.max(axis=1) > 0, middle, 0.0)
+        return seconds
+
+
+def local_weights_path(folder: Path | None = None) -> Path:
+    """Weights fitted on this machine; in the user's data folder by default."""
+    return (folder or data_folder()) / "embedding_cpu.json"
+
+
+def load_learned_pricer(
+    device: Device, optimizer: str = "sgd", path: Path | None = None
+) -> LearnedEmbeddingPricer:
+    """The learned cost of a processor: fitted on this machine where it was measured, else as shipped.
+
+    Raises:
+        PlanError: Not a processor.
+        UnknownNameError: An optimizer that was not measured.
+        CalibrationError: The file cannot be read.
+    """
+    if not device.is_cpu:
+        raise PlanError(f"the learned cost of embedding lookups knows processors, not {device.name}")
+    own = path or local_weights_path()
+    is_own = path is not None or own.exists()
+    weights = load_embedding_weights(own if is_own else SHIPPED)
+    if optimizer not in weights:
+        raise UnknownNameError("optimizer", optimizer, weights, f"Measured: {', '.join(weights)}.")
+    return LearnedEmbeddingPricer(weights[optimizer], is_own)
+
+
+@cache
+def load_embedding_weights(path: Path) -> dict[str, EmbeddingWeights]:
+    """Weights of a file, by optimizer.
+
+    Raises:
+        CalibrationError: It is missing, or not one of ours.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']}")
+        return {name: _weights(entry) for name, entry in content["optimizers"].items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CalibrationError(
+            f"{path} does not hold fitted costs of embedding lookups ({error}); fit them again: "
+            "perfcast train embedding"
+        ) from None
+
+
+def save_embedding_weights(
+    path: Path, weights: Mapping[str, EmbeddingWeights], record: Mapping[str, Any]
+) -> None:
+    """Write a file, whole or not at all, with a record of what was fitted to what."""
+    content = {
+        "schema": SCHEMA,
+        "record": dict(record),
+        "optimizers": {name: _to_json(entry) for name, entry in weights.items()},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, json.dumps(content, allow_nan=False) + "\n")
+
+
+_ARRAYS = ("rates", "mean", "scale", "hidden_weights", "hidden_bias", "output_weights")
+
+
+def _to_json(weights: EmbeddingWeights) -> dict[str, Any]:
+    return {
+        "spread": dict(weights.spread),
+        "members": {
+            phase: [
+                {name: _rounded(getattr(net, name)) for name in _ARRAYS} | {"output_bias": net.output_bias}
+                for net in nets
+            ]
+            for phase, nets in weights.members.items()
+        },
+    }
+
+
+def _rounded(values: Array) -> Any:
+    return json.loads(json.dumps(np.vectorize(lambda x: float(f"{x:.6g}"))(values).tolist()))
+
+
+def _weights(entry: Mapping[str, Any]) -> EmbeddingWeights:
+    members = {phase: tuple(_net(net) for net in entry["members"][phase]) for phase in PHASES}
+    return EmbeddingWeights(members, {phase: float(entry["spread"][phase]) for phase in PHASES})
+
+
+def _net(entry: Mapping[str, Any]) -> EmbeddingNet:
+    rates, mean, scale, hidden, bias, output = (np.array(entry[name], dtype=np.float64) for name in _ARRAYS)
+    return EmbeddingNet(rates, mean, scale, hidden, bias, output, float(entry["output_bias"]))

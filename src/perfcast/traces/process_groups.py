@@ -1,0 +1,139 @@
+"""Process groups and exchanges, as traces name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from perfcast.traces.dtype_words import dtype_of
+from perfcast.traces.events import NONE, Collective, ProcessGroup
+
+#: Ranks of one group; larger lists are not machines.
+_MAX_RANKS = 1_000_000
+#: ``c10d::`` operators that exchange, by the name that NCCL's record gives them.
+C10D_NAMES = {
+    "c10d::allreduce_": "allreduce",
+    "c10d::allreduce_coalesced_": "allreduce_coalesced",
+    "c10d::allgather_": "all_gather",
+    "c10d::_allgather_base_": "_allgather_base",
+    "c10d::allgather_into_tensor_coalesced_": "allgather_into_tensor_coalesced",
+    "c10d::reduce_scatter_": "reduce_scatter",
+    "c10d::_reduce_scatter_base_": "_reduce_scatter_base",
+    "c10d::reduce_scatter_tensor_coalesced_": "reduce_scatter_tensor_coalesced",
+    "c10d::alltoall_base_": "all_to_all",
+    "c10d::alltoall_": "all_to_all",
+    "c10d::broadcast_": "broadcast",
+    "c10d::reduce_": "reduce",
+    "c10d::gather_": "gather",
+    "c10d::scatter_": "scatter",
+    "c10d::send": "send",
+    "c10d::recv_": "recv",
+    "c10d::barrier": "barrier",
+}
+_WHOLE_NUMBERS = re.compile(r"-?\d{1,18}")
+
+
+def numbers_in(value: object) -> tuple[int, ...]:
+    """Whole numbers of a list, or of a text such as ``'[0, 1, 2, ...]'``; no ellipsis is filled in."""
+    if isinstance(value, list):
+        return tuple(item for item in value if isinstance(item, int))[:_MAX_RANKS]
+    return tuple(int(number) for number in _WHOLE_NUMBERS.findall(value)) if isinstance(value, str) else ()
+
+
+def ranks_in(value: object, size: int) -> tuple[int, ...]:
+    """The ranks of a group of ``size``; a list that was cut short is continued by its stride.
+
+    ``'[0, 8, 16, ...]'`` of size 5 is (0, 8, 16, 24, 32). Where the shown ranks have no common stride, or
+    are fewer than two of many, nobody can say: an empty tuple. A text may keep the last rank:
+    ``'[0, 1, ..., 7]'``.
+    """
+    ranks = numbers_in(value)
+    if not isinstance(value, str) or not _is_cut(value) or len(ranks) >= size:
+        return ranks
+    shown = ranks if value.rstrip("]) ").endswith(("...", "…")) else ranks[:-1]
+    strides = {after - before for before, after in pairwise(shown)}
+    if len(strides) != 1 or size > _MAX_RANKS:
+        return ()
+    stride = strides.pop()
+    continued = tuple(shown[0] + stride * index for index in range(size))
+    return continued if len(shown) == len(ranks) or continued[-1] == ranks[-1] else ()
+
+
+def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
+    """The exchange that a row's arguments describe (NCCL kernels, ``record_param_comms``)."""
+    size = _count(arguments.get("Group size"))
+    ranks = ranks_in(arguments.get("Process Group Ranks"), size)
+    return Collective(
+        row=row,
+        name=str(arguments.get("Collective name", "")).lower(),
+        in_elements=_count(arguments.get("In msg nelems")),
+        out_elements=_count(arguments.get("Out msg nelems")),
+        dtype=dtype_of(str(arguments.get("dtype", ""))),
+        group=str(arguments.get("Process Group Name", arguments.get("Process Group ID", ""))),
+        group_size=size or len(ranks),
+        ranks=ranks,
+        in_splits=_splits(arguments.get("In split size")),
+        out_splits=_splits(arguments.get("Out split size")),
+        sequence=_count(arguments["Seq"]) if "Seq" in arguments else NONE,
+    )
+
+
+def with_only_group(
+    collectives: Iterable[Collective], groups: tuple[ProcessGroup, ...]
+) -> tuple[Collective, ...]:
+    """Exchanges that do not say their group are in the only one there is; with several, nobody can say."""
+    if len(groups) != 1:
+        return tuple(collectives)
+    only = groups[0]
+    return tuple(
+        collective
+        if collective.group or collective.group_size
+        else replace(collective, group=only.name, group_size=only.size, ranks=only.ranks)
+        for collective in collectives
+    )
+
+
+def _splits(value: object) -> tuple[int, ...]:
+    """Split sizes; empty where they are even, or cut short and so unknown."""
+    return () if isinstance(value, str) and _is_cut(value) else numbers_in(value)
+
+
+def _is_cut(text: str) -> bool:
+    return "..." in text or "…" in text
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 2**63 else 0
+
+
+def groups_of(configurations: object, collectives: Iterable[Collective]) -> tuple[ProcessGroup, ...]:
+    """The groups that the file lists, and those that only its exchanges name.
+
+    A listed group without ranks is of all; it is filled in from an exchange that knows them.
+    """
+    groups: dict[str, ProcessGroup] = {}
+    for entry in configurations if isinstance(configurations, list) else []:
+        if isinstance(entry, dict):
+            name = str(entry.get("pg_name", ""))
+            size = _count(entry.get("pg_size", entry.get("group_size")))
+            groups[name] = ProcessGroup(
+                name,
+                str(entry.get("pg_desc", "")),
+                str(entry.get("backend_config", "")),
+                ranks_in(entry.get("ranks"), size) or (tuple(range(size)) if size <= _MAX_RANKS else ()),
+            )
+    for collective in collectives:
+        known = groups.get(collective.group)
+        if collective.ranks and (known is None or not known.ranks):
+            groups[collective.group] = ProcessGroup(
+                collective.group,
+                known.description if known else "",
+                known.backend if known else "",
+                collective.ranks,
+            )
+    return tuple(groups.values())

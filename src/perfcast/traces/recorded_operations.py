@@ -1,0 +1,203 @@
+"""Recorded operators as operations that a cost model can price.
+
+A recording says an operator's name and the shapes, types and strides of its arguments, not its results. Those
+follow from running the operator on tensors without memory (torch's meta device), which computes shapes and
+touches no data. Only ATen operators that have a rule are run, by validated name; one for which that fails
+gets its largest argument as its result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfcast.core.dtype import DType
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.core.tensor import TensorType
+from perfcast.traces.events import NONE, Category, Numbers, OperatorInputs, Trace
+
+_DTYPES: Mapping[str, DType] = {
+    "float": DType.FP32, "double": DType.FP64, "c10::half": DType.FP16, "c10::bfloat16": DType.BF16,
+    "long int": DType.INT64, "long": DType.INT64, "int": DType.INT32, "short": DType.INT16,
+    "short int": DType.INT16, "signed char": DType.INT8, "char": DType.INT8, "unsigned char": DType.UINT8,
+    "bool": DType.BOOL, "c10::float8_e4m3fn": DType.FP8, "c10::float8_e5m2": DType.FP8,
+    "c10::complex<float>": DType.COMPLEX64,
+}  # fmt: skip
+_NAME = re.compile(r"aten::(_?[a-z][a-z0-9_]{0,80})")
+_MAX_DIMS, _MAX_TENSORS, _MAX_ELEMENTS = 12, 512, 2**48
+
+#: A recorded shape with another size in some places: what a batch of another size makes of it.
+Reshape = Mapping[int, int]
+
+
+@dataclass
+class RecordedOperations:
+    """Operations of a trace's operators, made once for each different call.
+
+    Attributes:
+        sizes: Sizes of dims that stand for others, such as a batch of 8 that becomes 32; empty: as recorded.
+    """
+
+    trace: Trace
+    parents: Numbers
+    sizes: Reshape = field(default_factory=dict)
+    _known: dict[tuple[int, int], Operation | None] = field(default_factory=dict)
+
+    def of(self, row: int) -> Operation | None:
+        """The operation of the innermost operator around a row (itself included) that has a rule; or None."""
+        events = self.trace.events
+        while row != NONE:
+            if events.categories[row] == Category.OPERATOR and events.inputs[row] != NONE:
+                operation = self.at(row)
+                if operation is not None:
+                    return operation
+            row = int(self.parents[row])
+        return None
+
+    def at(self, row: int) -> Operation | None:
+        """The operation of an operator itself; None where it has no rule, or no shapes were recorded."""
+        events = self.trace.events
+        key = (int(events.name_codes[row]), int(events.inputs[row]))
+        if key not in self._known:
+            inputs = events.inputs_of(row)
+            self._known[key] = operation_of_call(events.name(row), inputs, self.sizes) if inputs else None
+        return self._known[key]
+
+
+def operation_of_call(name: str, inputs: OperatorInputs, sizes: Reshape | None = None) -> Operation | None:
+    """A recorded call as an operation; None for an operator without a rule, or with impossible arguments."""
+    from perfcast.workload.rules import RULES, Call, operation_of
+
+    match = _NAME.fullmatch(name)
+    if match is None or not ({match.group(1), match.group(1).removesuffix("_")} & RULES.keys()):
+        return None
+    try:
+        args = tuple(_arguments(inputs, sizes or {}))
+    except ValueError:
+        return None
+    tensors = [a for a in _flat(args) if isinstance(a, TensorType)]
+    outputs = _outputs(match.group(1), args) or tuple(sorted(tensors, key=lambda t: -t.num_elements)[:1])
+    try:
+        return operation_of(Call(match.group(1), args, {}, outputs))
+    except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, StopIteration):
+        return None  # a rule for other arguments than these (an overload that graphs never hold)
+
+
+def lower_for(operations: Sequence[Operation], device: Device, dtype: str) -> list[Operation]:
+    """The operations as a device would run them."""
+    from perfcast.workload.lower import lower
+
+    return list(lower(Graph((), tuple(operations), (), ()), device, dtype).operations)
+
+
+def _arguments(inputs: OperatorInputs, sizes: Reshape) -> list[Any]:
+    """Types for tensors, tuples of them for lists, plain values for the rest."""
+    found: list[Any] = []
+    for index, type_ in enumerate(inputs.types):
+        shape = inputs.shapes[index] if index < len(inputs.shapes) else ()
+        stride = inputs.strides[index] if index < len(inputs.strides) else ()
+        value = inputs.values[index] if index < len(inputs.values) else ""
+        dtype = _DTYPES.get(type_.lower())
+        if dtype is not None:
+            found.append(_tensor(shape, stride, dtype, sizes))
+        elif type_ == "TensorList":
+            found.append(_tensor_list(shape, sizes))
+        else:
+            found.append(_scaled(_value(value), sizes))
+    return found
+
+
+def _tensor(shape: object, stride: object, dtype: DType, sizes: Reshape) -> TensorType:
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"shape {shape}")
+    scaled = tuple(sizes.get(size, size) for size in shape)
+    if len(shape) > _MAX_DIMS or math.prod(scaled) > _MAX_ELEMENTS:
+        raise ValueError(f"shape {shape}")
+    kept = stride if isinstance(stride, tuple) and len(stride) == len(shape) else ()
+    return TensorType(scaled, dtype, _strides(shape, scaled, kept))
+
+
+def _strides(shape: tuple[int, ...], scaled: tuple[int, ...], stride: tuple[Any, ...]) -> tuple[int, ...]:
+    """Strides of the scaled shape: dense in the order of the recorded ones; expanded dims stay so."""
+    if not stride or not all(isinstance(step, int) for step in stride):
+        stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if scaled == shape:
+        return tuple(stride)
+    result, step = [0] * len(shape), 1
+    for dim in sorted(range(len(shape)), key=lambda d: (stride[d], -d)):
+        if stride[dim]:
+            result[dim] = step
+            step *= max(scaled[dim], 1)
+    return tuple(result)
+
+
+def _tensor_list(shape: object, sizes: Reshape) -> tuple[TensorType, ...]:
+    if not isinstance(shape, tuple) or len(shape) > _MAX_TENSORS:
+        raise ValueError("a list of tensors")
+    return tuple(_tensor(part, (), DType.FP32, sizes) for part in shape)
+
+
+def _value(text: str) -> Any:
+    """A recorded scalar or list of numbers; None for what is neither."""
+    words = {"": None, "True": True, "False": False, "inf": math.inf, "-inf": -math.inf}
+    if text in words:
+        return words[text]
+    try:
+        plain = text.replace("True", "true").replace("False", "false")
+        value = json.loads(re.sub(r"(\d)\.(?!\d)", r"\1.0", plain))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        return tuple(v for v in value if isinstance(v, int | float))
+    return value if isinstance(value, int | float | bool) else None
+
+
+def _scaled(value: Any, sizes: Reshape) -> Any:
+    """Sizes in a list of numbers follow those of the shapes; single numbers mean other things."""
+    if isinstance(value, tuple):
+        return tuple(sizes.get(item, item) if type(item) is int else item for item in value)
+    return value
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [item for part in value for item in _flat(part)]
+    return [value]
+
+
+def _outputs(name: str, args: tuple[Any, ...]) -> tuple[TensorType, ...]:
+    """Types that the operator returns; nothing where it cannot be run without data."""
+    import torch
+
+    from perfcast.workload.types import TORCH_DTYPES, tensor_type
+
+    torch_of = {ours: theirs for theirs, ours in reversed(TORCH_DTYPES.items())}
+
+    def without_data(value: Any) -> Any:
+        if isinstance(value, TensorType):
+            return torch.empty_strided(value.shape, value.strides, dtype=torch_of[value.dtype], device="meta")
+        return [without_data(item) for item in value] if isinstance(value, tuple) else value
+
+    packet = getattr(torch.ops.aten, name, None)
+    values = [without_data(arg) for arg in args]
+    for overload in packet.overloads() if packet is not None else ():
+        operator = getattr(packet, overload)
+        names = [argument.name for argument in operator._schema.arguments]
+        num_positional = sum(not argument.kwarg_only for argument in operator._schema.arguments)
+        if overload.endswith("out") or len(values) > len(names):
+            continue
+        named = dict(zip(names[num_positional:], values[num_positional:], strict=False))
+        try:
+            with torch.no_grad():
+                result = operator(*values[:num_positional], **named)
+        except Exception:  # whatever an operator says to arguments of another overload or device
+            continue
+        tensors = result if isinstance(result, list | tuple) else [result]
+        return tuple(tensor_type(t) for t in tensors if isinstance(t, torch.Tensor))
+    return ()

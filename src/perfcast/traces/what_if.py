@@ -1,0 +1,151 @@
+"""Changes to a recorded program that need no prices: faster operations, free communication, CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.errors import PlanError
+from perfcast.traces.events import NONE, Numbers, Trace
+from perfcast.traces.timeline_program import HostPiece, Overhead, RankProgram
+
+#: Words for ``parse_what_if`` with what they do.
+WORDS = (
+    ("speed:NAME=K", "operators and kernels with NAME in their names K times faster"),
+    ("host=K", "the host K times faster"),
+    ("exchanges=K", "exchanges transfer K times faster"),
+    ("overlap", "nothing waits for exchanges"),
+    ("graphs", "launches vanish (CUDA graphs)"),
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed.
+
+    Attributes:
+        speedups: (part of a name, factor) pairs.
+        host_factor, exchange_factor: How many times faster.
+        overlap: Whether what waited for exchanges goes on without.
+        graphs: Whether steps are launched as one.
+    """
+
+    speedups: tuple[tuple[str, float], ...] = ()
+    host_factor: float = 1.0
+    exchange_factor: float = 1.0
+    overlap: bool = False
+    graphs: bool = False
+
+
+def parse_what_if(texts: Iterable[str]) -> Changes:
+    """Changes from words such as ``'speed:aten::addmm=2'``, ``'overlap'``, ``'graphs'``.
+
+    Raises:
+        PlanError: An unknown word, or a factor that is not above 0.
+    """
+    changes = Changes()
+    for text in texts:
+        word, _, factor = text.rpartition("=")
+        if word.startswith("speed:") and word != "speed:":
+            pair = (word.removeprefix("speed:"), _factor(text, factor))
+            changes = replace(changes, speedups=(*changes.speedups, pair))
+        elif word == "host":
+            changes = replace(changes, host_factor=_factor(text, factor))
+        elif word == "exchanges":
+            changes = replace(changes, exchange_factor=_factor(text, factor))
+        elif text == "overlap":
+            changes = replace(changes, overlap=True)
+        elif text == "graphs":
+            changes = replace(changes, graphs=True)
+        else:
+            known = "; ".join(f"{word}: {what}" for word, what in WORDS)
+            raise PlanError(f"--what-if '{text}': unknown. Known: {known}")
+    return changes
+
+
+def _factor(text: str, factor: str) -> float:
+    try:
+        value = float(factor)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise PlanError(f"--what-if '{text}': the factor must be a number above 0")
+    return value
+
+
+def apply_changes(
+    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+) -> tuple[RankProgram, int]:
+    """The changed program, and how many works and pieces a speed-up met."""
+    factors, met = _speed_factors(changes, trace, parents, program)
+    program = program.with_work_seconds([w.seconds / f for w, f in zip(program.works, factors, strict=True)])
+    if changes.exchange_factor != 1:
+        shorter = changes.exchange_factor
+        program = program.with_work_seconds(
+            [w.seconds / shorter if w.exchange else w.seconds for w in program.works]
+        )
+    pieces, sped = _host(changes, program.pieces, not program.works)
+    program = replace(program, pieces=tuple(pieces))
+    if changes.overlap:
+        program = _without_exchange_waits(program)
+    if changes.graphs:
+        program = _launched_at_once(program)
+    return program, met + sped
+
+
+def _speed_factors(
+    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+) -> tuple[list[float], int]:
+    factors, met = [1.0] * len(program.works), 0
+    known: dict[int, str] = {}
+    for index, work in enumerate(program.works):
+        around = known.get(work.operator)
+        if around is None:
+            around = known[work.operator] = _names_around(trace, parents, work.operator)
+        for name, factor in changes.speedups:
+            if name in work.name or name in around:
+                factors[index] *= factor
+                met += 1
+    return factors, met
+
+
+def _names_around(trace: Trace, parents: Numbers, row: int) -> str:
+    """Names of an operator and of all that is around it, one a line."""
+    names = []
+    while row != NONE:
+        names.append(trace.events.name(row))
+        row = int(parents[row])
+    return "\n".join(names)
+
+
+def _host(changes: Changes, pieces: Sequence[HostPiece], is_processor: bool) -> tuple[list[HostPiece], int]:
+    """Pieces of a faster host; on a processor operators are the host's, so their speed-ups count here."""
+    met, result = 0, []
+    for piece in pieces:
+        factor = changes.host_factor
+        for name, speed in changes.speedups if is_processor else ():
+            if piece.overhead is Overhead.INSIDE and name in piece.key[0]:
+                factor *= speed
+                met += 1
+        result.append(replace(piece, seconds=piece.seconds / factor) if factor != 1 else piece)
+    return result, met
+
+
+def _without_exchange_waits(program: RankProgram) -> RankProgram:
+    exchanges = {index for index, work in enumerate(program.works) if work.exchange}
+    works = tuple(
+        replace(w, awaits=tuple(a for a in w.awaits if a not in exchanges)) if not w.exchange else w
+        for w in program.works
+    )
+    pieces = tuple(
+        replace(p, awaits=tuple(a for a in p.awaits if a not in exchanges)) if p.awaits else p
+        for p in program.pieces
+    )
+    return replace(program, works=works, pieces=pieces)
+
+
+def _launched_at_once(program: RankProgram) -> RankProgram:
+    """Host time within steps vanishes with the launches; what awaits the device still does."""
+    pieces = tuple(replace(piece, seconds=0.0) for piece in program.pieces)
+    works = tuple(replace(work, delay_seconds=0.0) for work in program.works)
+    return replace(program, pieces=pieces, works=works, queue_length=0)
