@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,25 @@ def test_the_sharded_transformer_runs_as_one_rank_of_eight(
     assert data["assumptions"][0].startswith("rank 0 of 8")
     assert held["parameter"] == 4 * data["parameter_count"] // 8
     assert held["optimizer_state"] == pytest.approx(2 * held["parameter"], rel=0.01)
+
+
+def test_the_program_to_record_is_recorded_explained_and_forecast_from(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A small one."""
+    text = (ROOT / "examples" / "train.py").read_text(encoding="utf-8")
+    sizes = "BATCH_SIZE, LENGTH, WIDTH, NUM_STEPS = "
+    small, count = re.subn(rf"^{sizes}.*$", f"{sizes}2, 4, 16, 9", text, flags=re.MULTILINE)
+    assert count == 1
+    path, folder = tmp_path / "train.py", tmp_path / "traces"
+    path.write_text(small, encoding="utf-8")
+    asked = ["--out", str(folder), "--skip", "1", "--steps", "1", "--timed", "0"]
+    assert run(["trace", "record", *asked, "--", sys.executable, str(path)]) == 0
+    recorded = str(folder / "rank0.kineto.json.gz")
+    assert run(["trace", "explain", recorded]) == 0
+    assert "shapes of arguments are those of one step" in capsys.readouterr().out
+    assert run(["trace", "forecast", recorded, "--what-if", "speed:addmm=2"]) == 0
+    assert "Speed-up" in capsys.readouterr().out
 
 
 def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
     from perfcast.prediction.plan_step import predict_plan
+    from perfcast.traces.recorder import trace_step
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOME = {
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
     "predict_plan": "perfcast.prediction.plan_step",
+    "trace_step": "perfcast.traces.recorder",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "predict",
     "predict_memory",
     "predict_plan",
+    "trace_step",
 ]
 
 

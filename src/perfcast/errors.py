@@ -9,7 +9,8 @@
     │   ├── ModelError             a config or module that cannot be read or built
     │   ├── CaptureError           a module whose step cannot be run symbolically
     │   ├── PlanError              a plan that the model or the device cannot follow
-    │   └── CalibrationError       measurements that cannot be fitted, or none where some are needed
+    │   ├── CalibrationError       measurements that cannot be fitted, or none where some are needed
+    │   └── TraceError             a trace that cannot be read, or lacks what is asked of it
     └── UncoveredOperationError    an operation that no rule or cost model covers
 
 Messages say what is wrong, where, and what to do about it.
@@ -60,6 +61,10 @@ class PlanError(InputError):
 
 class CalibrationError(InputError):
     """Measurements that are missing or cannot be fitted."""
+
+
+class TraceError(InputError):
+    """A trace that cannot be read, or that does not hold what is asked of it."""
 
 
 class UncoveredOperationError(PerfcastError):

@@ -90,7 +90,7 @@ def test_help_lists_the_verbs(perfcast):
     outcome = perfcast("--help")
     assert outcome.code == 0
     assert outcome.err == ""
-    for verb in ("predict", "memory", "catalog"):
+    for verb in ("predict", "memory", "catalog", "trace", "shard"):
         assert f"  {verb} " in outcome.out
 
 

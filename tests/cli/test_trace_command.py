@@ -38,6 +38,12 @@ def nodes(folder: Path, name: str = "aten::mm") -> Path:
     return write(folder / "nodes.json", execution_document([made]))
 
 
+@pytest.mark.parametrize("name", ["record", "info", "link", "explain", "forecast", "overheads"])
+def test_every_subcommand_is_listed_and_has_help(name: str):
+    assert f"  {name} " in run("--help")
+    assert f"Usage: trace {name} [OPTIONS]" in run(name, "--help")
+
+
 def test_info_says_what_a_timeline_is(tmp_path: Path):
     text = run("info", gpu(tmp_path))
     assert "rank3.json.gz: timeline, schema 1" in text

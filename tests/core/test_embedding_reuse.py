@@ -138,3 +138,9 @@ def test_parts_make_the_whole(reuse: ReuseHistogram):
     whole = joined_reuse([part_of_reuse(reuse, 0.25)] * 4)
     assert whole.rows == pytest.approx(reuse.rows)
     assert whole.lookups == pytest.approx(reuse.lookups)
+
+
+@pytest.mark.parametrize("num_rows", [1, 50, 10**7])
+def test_no_lookups_touch_no_rows(num_rows: int):
+    assert uniform_reuse(num_rows, 0).num_rows == 0
+    assert uniform_reuse(num_rows, 0).num_lookups == 0

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from made_up_traces import event, timeline
-from perfcast.traces.borrow_inputs import with_inputs_of
+from made_up_traces import document, event, timeline, write
+from perfcast.traces.borrow_inputs import read_ranks_with_inputs, with_inputs_of
 
 
 def step(number: int, start: float, *, has_shapes: bool) -> list[dict[str, object]]:
@@ -28,3 +28,21 @@ def test_an_operator_keeps_the_inputs_that_it_has(tmp_path: Path):
     inputs = with_inputs_of(own, lent).events.inputs_of(0)
     assert inputs is not None
     assert inputs.shapes == ((9,),)
+
+
+def test_a_timeline_without_shapes_takes_those_of_the_linked_one_beside_it(tmp_path: Path):
+    bare = write(tmp_path / "rank0.kineto.json.gz", document(step(1, 0, has_shapes=False)))
+    (alone,) = read_ranks_with_inputs([bare])
+    assert (alone.events.inputs_table, alone.warnings) == ((), ())
+    write(tmp_path / "rank0.linked.json.gz", document(step(7, 0, has_shapes=True)))
+    (told,) = read_ranks_with_inputs([bare])
+    assert [inputs.shapes for inputs in told.events.inputs_table] == [((0, 2),), ((1, 2),), ((2, 2),)]
+    assert told.warnings == ("shapes of arguments are those of one step recorded beside (*.linked.json.gz)",)
+
+
+def test_a_timeline_with_shapes_and_one_of_another_name_stay_as_they_are(tmp_path: Path):
+    write(tmp_path / "rank0.linked.json.gz", document(step(7, 0, has_shapes=True)))
+    own = write(tmp_path / "rank0.kineto.json.gz", document(step(1, 0, has_shapes=True)))
+    other = write(tmp_path / "mine.json.gz", document(step(1, 0, has_shapes=False)))
+    for path in (own, other):
+        assert read_ranks_with_inputs([path])[0].warnings == ()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from made_up_traces import event, kernel, launch, timeline
-from perfcast.traces.events import NONE, Collective, Trace, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE, Collective, Trace
 from perfcast.traces.exchanges import exchanges_of, match_exchanges
 from perfcast.traces.process_groups import groups_of, ranks_in
 

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from made_up_traces import execution_document, execution_trace, node, tensor, write
-from perfcast.traces.events import NONE, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace import ExecutionTrace, Opaque, TensorUse, tensors_in
 from perfcast.traces.execution_trace_reader import read_execution_trace
 from perfcast.traces.execution_trace_values import split_types

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.traces.events import TraceError
+from perfcast.errors import TraceError
 from perfcast.traces.json_stream import JsonStream
 
 KEYS = frozenset({"events"})

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from made_up_traces import document, event, kernel, launch, timeline, write
-from perfcast.traces.events import NONE, Category, OperatorInputs, Thread, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE, Category, OperatorInputs, Thread
 from perfcast.traces.kineto import read_kineto, read_ranks
 
 

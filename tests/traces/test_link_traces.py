@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from made_up_traces import event, execution_trace, node, timeline
-from perfcast.traces.events import NONE, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE
 from perfcast.traces.link_report import report_links
 from perfcast.traces.link_traces import BY_NUMBER, BY_ORDER, containment_violations, link, repaired
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from perfcast.errors import TraceError
 from perfcast.traces.borrow_inputs import with_inputs_of
-from perfcast.traces.events import TraceError
 from perfcast.traces.exchanges import match_exchanges
 from perfcast.traces.execution_trace_reader import read_execution_trace
 from perfcast.traces.kineto import read_kineto, read_ranks

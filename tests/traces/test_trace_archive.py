@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perfcast.errors import TraceError
 from perfcast.traces.archive import open_members
-from perfcast.traces.events import TraceError
 
 
 def contents(path: Path, max_bytes: int = 10**6) -> dict[str, bytes]:

@@ -93,14 +93,26 @@ def test_a_processors_operators_count_without_those_inside_them(tmp_path: Path):
     recording.step(1, 0, 100)
     recording.operator("aten::linear", 10, 50)
     recording.operator("aten::addmm", 20, 30)
+    recording.operator("aten::resolve_conj", 21, 0.4)  # as PyTorch's products call it, before they compute
     own = breakdown_of(recording, tmp_path)
     assert not own.on_device
     assert {s.label: round(s.seconds / MICRO) for s in own.operators} == {
         "aten::addmm": 30,
         "aten::linear": 20,
+        "aten::resolve_conj": 0,
     }
+    assert own.device_time.compute_seconds == pytest.approx(50 * MICRO)
+    assert own.device_time.host_wait_seconds == pytest.approx(50 * MICRO)
+
+
+def test_autograds_own_nodes_compute_only_in_what_they_call(tmp_path: Path):
+    recording = Recording()
+    recording.step(1, 0, 100)
+    recording.operator("autograd::engine::evaluate_function: MmBackward0", 10, 60)
+    recording.operator("MmBackward0", 11, 50)
+    recording.operator("aten::mm", 20, 30)
+    own = breakdown_of(recording, tmp_path)
     assert own.device_time.compute_seconds == pytest.approx(30 * MICRO)
-    assert own.device_time.host_wait_seconds == pytest.approx(70 * MICRO)
 
 
 def all_reduces(rank: int, starts: list[int], ends: list[int]) -> Recording:

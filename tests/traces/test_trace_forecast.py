@@ -61,6 +61,19 @@ def test_cuda_graphs_leave_the_device_alone(tmp_path: Path):
     assert step_of(two_kernels().read(tmp_path), "graphs") == pytest.approx(40)
 
 
+def test_a_faster_operator_of_a_processor_shortens_what_it_is_part_of(tmp_path: Path):
+    recording = Recording()
+    recording.step(1, 0, 100)
+    recording.operator("aten::linear", 10, 50)
+    recording.operator("aten::addmm", 20, 30)
+    recording.operator("aten::relu", 60, 20)
+    trace = recording.read(tmp_path)
+    assert step_of(trace, "speed:addmm=2") == pytest.approx(100 - 15)
+    assert step_of(trace, "speed:linear=2") == pytest.approx(100 - 25)
+    assert step_of(trace, "speed:aten::=2") == pytest.approx(100 - 35)  # addmm is part of linear
+    assert step_of(trace, "speed:addmm=2", "host=2") == pytest.approx((100 - 15) / 2)
+
+
 def test_a_speed_up_that_meets_nothing_is_an_error(tmp_path: Path):
     with pytest.raises(PlanError, match="nothing recorded has softmax"):
         step_of(two_kernels().read(tmp_path), "speed:softmax=2")
@@ -188,6 +201,20 @@ def test_recorded_calls_become_operations():
     assert product_call.kind is OperationKind.MATMUL
     assert product_call.flops == 2 * 8 * 16 * 32
     assert product_call.outputs[0].shape == (8, 32)
+
+
+def test_attention_becomes_an_operation_though_it_returns_the_state_of_a_generator():
+    heads = (2, 4, 16, 32)
+    found = operation_of_call(
+        "aten::_scaled_dot_product_flash_attention",
+        inputs(
+            (heads, heads, heads, (), ()),
+            ("c10::BFloat16",) * 3 + ("Scalar", "Scalar"),
+            ("",) * 3 + ("0.", "False"),
+        ),
+    )
+    assert found is not None
+    assert found.kind is OperationKind.ATTENTION
 
 
 def test_sizes_in_arguments_follow_those_of_shapes():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfcast.errors import TraceError
 from perfcast.simulate.critical_path import critical_path
-from perfcast.traces.events import TraceError
 from perfcast.traces.timeline import play_ranks
 from perfcast.traces.timeline_calls import CallKind, call_kind, is_operator
 from perfcast.traces.timeline_program import Overhead, RankProgram

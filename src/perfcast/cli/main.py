@@ -14,7 +14,10 @@ import click
 from perfcast import __version__
 from perfcast.errors import InputError, PerfcastError
 
-_VERBS = ("predict", "search", "memory", "mesh", "scale", "calibrate", "train", "data", "validate", "catalog")
+_VERBS = (
+    "predict", "search", "shard", "memory", "mesh", "scale", "trace", "calibrate", "train", "data",
+    "validate", "catalog",
+)  # fmt: skip
 
 
 class _LazyGroup(click.Group):

@@ -57,7 +57,8 @@ def predict(
     MODEL is a catalog name, a Hugging Face config.json or its folder, or FILE.py:FUNCTION, where the
     function returns a module and its example inputs. A plan (--cluster, or --devices with --plan) says how it
     is spread. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
-    --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end.
+    --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end. A
+    recommendation model (DLRM) on a --cluster is trained with its embedding tables sharded over the devices.
     """
     from perfcast.files import check_writable
 
@@ -77,6 +78,12 @@ def predict(
         _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan, not of --world-size")
         program = forecast_program(model, device, cluster, world_size, with_spans=with_spans, **options)
         _write(program, of_run, paths)
+    elif cluster is not None and _is_recommender(model):
+        from perfcast.cli.predict_recommender import forecast_recommender, write_recommender_forecast
+
+        _refuse({f"--{name.replace('_', '-')}": value for name, value in of_run.items()}, "of a plan")
+        options |= {"closed_form": closed_form, "stragglers": stragglers, "html": html, "timeline": timeline}
+        write_recommender_forecast(forecast_recommender(model, cluster, device, keys, **options), json_path)
     elif cluster is not None or not is_one_device(keys, options["devices"]):
         from perfcast.cli.predict_plan import forecast_plan
 
@@ -98,6 +105,12 @@ def _has_sizes(model: str) -> bool:
     from perfcast.prediction.plan_capture import has_closed_form
 
     return has_closed_form(model)
+
+
+def _is_recommender(model: str) -> bool:
+    from perfcast.cli.predict_recommender import is_recommender
+
+    return is_recommender(model)
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

@@ -25,22 +25,26 @@ def explain(
 ) -> None:
     """Say where the time of recorded steps went.
 
+    \b
+    perfcast trace explain traces/rank*.kineto.json.gz --html explained.html
+    perfcast trace explain after.json --compare before.json
+
     TRACE is a recording of PyTorch's profiler (JSON, gzip, tar), one for each rank, or an archive of all
-    ranks. With --compare, OTHER is what it was before.
+    ranks; 'perfcast trace record' makes them. With --compare, OTHER is what it was before.
     """
     from perfcast.files import check_writable
+    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
     from perfcast.traces.compare import compare_explanations
     from perfcast.traces.explain import explain as explain_traces
-    from perfcast.traces.kineto import read_ranks
 
     for path in (json_path, html, timeline):
         check_writable(path)
-    recorded = read_ranks(traces, max_bytes=max_bytes, is_truncated_allowed=allow_truncated)
+    recorded = read_ranks_with_inputs(traces, max_bytes=max_bytes, is_truncated_allowed=allow_truncated)
     explanation = explain_traces(recorded)
     comparison = None
     if compare:
         before = explain_traces(
-            read_ranks(compare, max_bytes=max_bytes, is_truncated_allowed=allow_truncated)
+            read_ranks_with_inputs(compare, max_bytes=max_bytes, is_truncated_allowed=allow_truncated)
         )
         comparison = compare_explanations(before, explanation)
     if json_path:

@@ -52,19 +52,24 @@ def forecast(
 ) -> None:
     """Forecast recorded steps elsewhere, or changed.
 
-    TRACE is a recording of PyTorch's profiler, one for each rank, or an archive of all ranks. Its operators
-    need recorded shapes (record_shapes=True) for another device or batch.
+    \b
+    perfcast trace forecast step.json --device h200
+    perfcast trace forecast rank*.json --what-if speed:gemm=2 --what-if overlap
+
+    TRACE is a recording of PyTorch's profiler, one for each rank, or an archive of all ranks. Another device
+    or batch needs the shapes of operators' arguments: recorded with them (record_shapes=True), or by
+    'perfcast trace record', whose NAME.linked.json.gz is read beside NAME.kineto.json.gz.
     """
     from perfcast.files import check_writable
+    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
     from perfcast.traces.forecast import ForecastRequest
-    from perfcast.traces.kineto import read_ranks
     from perfcast.traces.what_if import parse_what_if
 
     check_writable(json_path)
     if (batch_size is None) != (recorded_batch_size is None):
         raise click.UsageError("--batch-size and --recorded-batch-size belong together")
     changes = parse_what_if(what_ifs)
-    recorded = read_ranks(traces, max_bytes=max_bytes)
+    recorded = read_ranks_with_inputs(traces, max_bytes=max_bytes)
     before, after = _sides(recorded[0], device, recorded_device, cost_model, dtype, batch_size is not None)
     request = ForecastRequest(
         before,

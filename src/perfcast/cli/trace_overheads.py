@@ -11,8 +11,8 @@ from perfcast.cli.trace_options import limit_option
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--output", required=True, metavar="FILE", help="The profile, as JSON.")
 @click.option("--host", default="", help="What to call the host: its processor, for example.")
-@limit_option
 @click.option("--framework", default="", help="And the framework with its version.")
+@limit_option
 def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, max_bytes: int) -> None:
     """Fit host overheads to recorded steps, for 'trace forecast --overheads'.
 

@@ -49,6 +49,9 @@ def record(
 ) -> None:
     """Run COMMAND (python train.py …, torchrun …) and record some steps of every rank.
 
+    \b
+    perfcast trace record --out traces -- python train.py
+
     Steps are counted by the first optimizer; a program without one, or whose steps are something else,
     calls perfcast.trace_step() at the end of each. Write -- before COMMAND.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +20,24 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("predictor")
 @click.option(
-    "--data", "folders", required=True, multiple=True, metavar="DIR",
-    help="Folder of measured tables; for learned, may be repeated.",
+    "--data", "folders", multiple=True, metavar="DIR",
+    help="Folder of measured tables; for learned, may be repeated. For embedding, where measured lookups "
+    "are; default: the user's data folder.",
 )  # fmt: skip
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same weights.")
 @click.option("--leave-out", multiple=True, metavar="DEVICE", help="Do not learn from it; may be repeated.")
 @click.option("--vendor", default="nvidia", show_default=True, type=click.Choice(["nvidia", "amd"]))
-@click.option("--output", metavar="DIR", help="Folder of the result; in the user's data folder by default.")
+@click.option(
+    "--output",
+    metavar="DIR",
+    help="Folder (embedding: file) of the result; default: in the user's data folder.",
+)
 @click.option("--epochs", type=click.IntRange(1), help="As published by default.")
+@click.option(
+    "--passes",
+    type=click.IntRange(0),
+    help="embedding: measure each lookup so often on this machine before; default: 0.",
+)
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Processor threads.")
 def train(
     predictor: str,
@@ -35,12 +47,24 @@ def train(
     vendor: str,
     output: str | None,
     epochs: int | None,
+    passes: int | None,
     threads: int,
 ) -> None:
     """Train PREDICTOR (learned, or a published one: neusight, habitat, …) from measured kernels.
 
-    Ctrl-C loses at most one epoch, or one model of learned: the same command goes on where it stopped.
+    PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
+    measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
+    goes on where it stopped.
     """
+    if predictor == "embedding":
+        if leave_out or epochs:
+            raise InputError("embedding is trained on all of its cases: no --leave-out, no --epochs")
+        _train_embedding(folders, output, passes or 0)
+        return
+    if passes is not None:
+        raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
+    if not folders:
+        raise InputError(f"{predictor} is trained on measured tables: --data DIR")
     if predictor == "learned":
         _train_learned(folders, leave_out, output, threads)
         return
@@ -102,6 +126,45 @@ def _train_learned(
         click.echo(f"stopped; the same command goes on from {folder}", err=True)
         raise
     console.print(f"wrote {folder}", markup=False, soft_wrap=True)
+
+
+def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:
+    from rich.console import Console
+
+    from perfcast.files import check_writable
+    from perfcast.train.embedding import train_embedding
+
+    check_writable(output)
+    if len(files) > 1:
+        raise InputError(f"embedding is trained on one file; --data is given {len(files)} times")
+    console = Console(highlight=False)
+    with _measuring(Console(stderr=True, highlight=False)) as report:
+        target, record = train_embedding(
+            Path(files[0]) if files else None, Path(output) if output else None, passes, report
+        )
+    for optimizer, num_cases in record.num_cases.items():
+        spread = ", ".join(f"{phase} {value:.1%}" for phase, value in record.spread[optimizer].items())
+        console.print(
+            f"{optimizer}: fitted to {num_cases} cases; spread on cases left out: {spread}", markup=False
+        )
+    console.print(f"measured on {record.machine}", markup=False, soft_wrap=True)
+    console.print(f"wrote {target}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _measuring(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """What is told after each measured case: a bar on a terminal, a line per hundred elsewhere."""
+    from rich.progress import Progress as Bars
+
+    with Bars(console=console, disable=not console.is_terminal, transient=True) as bars:
+        bar = bars.add_task("measuring lookups", total=None)
+
+        def report(done: int, wanted: int) -> None:
+            bars.update(bar, completed=done, total=wanted)
+            if not console.is_terminal and (done % 100 == 0 or done == wanted):
+                click.echo(f"measured {done} of {wanted} lookups", err=True)
+
+        yield report
 
 
 class _Reporter:

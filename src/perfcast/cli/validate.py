@@ -62,8 +62,9 @@ def validate(suite: str, **options: object) -> None:
 
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
     collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
-    peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems) or
-    'published' (step times of published training runs).
+    peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems),
+    'published' (step times of published training runs) or 'embedding' (embedding lookups measured here by
+    'perfcast train embedding --passes').
     """
     from perfcast.files import check_writable
 
@@ -72,7 +73,7 @@ def validate(suite: str, **options: object) -> None:
     chosen = Options(**options)  # type: ignore[arg-type]
     for path in (chosen.json_path, chosen.write_spread):
         check_writable(path)
-    if suite != "local" and not chosen.data:
+    if suite not in _MEASURED_HERE and not chosen.data:
         raise InputError(f"suite '{suite}' compares with measured tables: --data DIR")
     _SUITES[suite](chosen)
 
@@ -203,6 +204,33 @@ def _published(options: Options) -> None:
     _write(result, options, console)
 
 
+def _embedding(options: Options) -> None:
+    if options.leave_out or options.train_data or options.weights or options.write_spread:
+        raise InputError(
+            "suite 'embedding' fits to one part of its cases and is scored on the others: no --leave-out, "
+            "--train-data, --weights, --write-spread"
+        )
+    if len(options.data) > 1:
+        raise InputError(f"suite 'embedding' reads one file; --data is given {len(options.data)} times")
+    from rich.console import Console
+
+    from perfcast.report.embedding_text import print_embedding_scores
+    from perfcast.validate.embedding import validate_embedding
+
+    place = Path(options.data[0]) if options.data else None
+    result, scores = validate_embedding(place, options.predictors, _say)
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_embedding_scores(scores, console)
+    if options.json_path:
+        from perfcast.report.json_format import write_json
+
+        write_json(result.to_json(), options.json_path)
+        if options.json_path != "-":
+            console.print(f"wrote {options.json_path}", markup=False)
+
+
+#: Suites whose measurements are made on this machine; they need no --data.
+_MEASURED_HERE = ("local", "embedding")
 _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
@@ -210,6 +238,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "collectives": _collectives,
     "memory": _memory,
     "published": _published,
+    "embedding": _embedding,
 }
 
 

@@ -211,7 +211,8 @@ def _in_bins(trials: NDArray[np.int64], probabilities: Array, shift: int) -> Arr
     """P(Binomial lies in a bin whose limits are ``shift`` lower), shape [groups, 17]."""
     limits = np.concatenate(([0], np.array(REUSE_LIMITS))) - shift
     points = np.broadcast_to(limits[None, :].astype(np.float64), (len(trials), len(limits)))
-    below = _at_most(points, trials.astype(np.float64), np.minimum(probabilities, 1.0))
+    tried = np.maximum(trials, 0).astype(np.float64)
+    below = _at_most(points, tried, np.minimum(probabilities, 1.0))
     return np.diff(np.concatenate([below, np.ones((len(trials), 1))], axis=1), axis=1)
 
 

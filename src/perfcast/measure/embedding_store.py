@@ -18,10 +18,18 @@ from perfcast.measure.embedding import OPTIMIZERS, EmbeddingSample, measure_case
 from perfcast.measure.embedding_cases import GROUPS, EmbeddingCase, design_cases
 from perfcast.measure.store import append_record, data_folder, load_records
 
+#: What measures and appends.
+_COMMAND = "perfcast train embedding --passes 2"
+
 
 def embedding_path(folder: Path | None = None) -> Path:
     """Where measurements of this machine lie; the user's data folder by default."""
     return (folder or data_folder()) / "embedding_cpu.jsonl"
+
+
+def measurements_in(place: Path | None) -> Path:
+    """A file of measurements: itself, that in a folder, or that of the user's data folder."""
+    return embedding_path(place) if place is None or place.is_dir() else place
 
 
 def describe_processor() -> str:
@@ -83,7 +91,7 @@ def load_samples(path: Path) -> dict[str, tuple[EmbeddingSample, ...]]:
     """
     records = load_records(path)
     if not records:
-        raise CalibrationError(f"{path} holds no measured embedding lookups; measure them first")
+        raise CalibrationError(f"{path} holds no measured embedding lookups; measure some: {_COMMAND}")
     machines = sorted({str(record.get("machine")) for record in records})
     if len(machines) > 1:
         raise CalibrationError(f"{path} holds measurements of several machines: {'; '.join(machines)}")
@@ -104,7 +112,7 @@ def machine_of(path: Path) -> str:
     """
     records = load_records(path)
     if not records:
-        raise CalibrationError(f"{path} holds no measured embedding lookups; measure them first")
+        raise CalibrationError(f"{path} holds no measured embedding lookups; measure some: {_COMMAND}")
     return str(records[0].get("machine"))
 
 

@@ -39,7 +39,7 @@ from perfcast.cost.interval import join_intervals
 from perfcast.cost.launch import EAGER_HOST_SECONDS, exposed_host_seconds
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_exchanges
-from perfcast.errors import ModelError
+from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -48,6 +48,8 @@ from perfcast.workload.recommender_placement import plain_sharding
 
 Array = NDArray[np.float64]
 
+#: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.
+DTYPES = ("fp32", "tf32", "bf16", "fp16")
 #: Half of a 90 % interval of a normal distribution, in standard deviations.
 _NINETY_PERCENT = 1.645
 #: Of a device's memory, what tables and their state may take where a sharding is chosen here.
@@ -61,6 +63,7 @@ class RecommenderOptions:
     """How a step is run.
 
     Attributes:
+        dtype: Of the dense part, one of ``DTYPES``.
         optimizer: Of the tables, fused with their backward; the dense part takes plain SGD.
         pipelined_input: Whether the next batch's indices travel while this one is computed.
         graphed: Whether kernels are replayed without the host (CUDA graphs).
@@ -72,6 +75,10 @@ class RecommenderOptions:
     pipelined_input: bool = True
     graphed: bool = False
     compiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UnknownNameError("dtype", self.dtype, DTYPES, f"Known: {', '.join(DTYPES)}.")
 
 
 def predict_recommender(

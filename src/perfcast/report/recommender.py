@@ -16,7 +16,7 @@ _MOST_RANKS = 16
 
 def print_recommender_forecast(forecast: RecommenderForecast, console: Console) -> None:
     """Step, throughput, memory, and where each rank's time goes."""
-    from rich.table import Table
+    from perfcast.report.tables import new_table
 
     low, high = (format_seconds(s) for s in (forecast.step_seconds_low, forecast.step_seconds_high))
     fits = "fits" if forecast.peak_memory_bytes <= forecast.capacity_bytes else "DOES NOT FIT"
@@ -29,17 +29,25 @@ def print_recommender_forecast(forecast: RecommenderForecast, console: Console) 
         f"slowest rank's lookups {forecast.lookup_imbalance:.2f} × the mean",
     )
     for line in lines:
-        console.print(line, markup=False)
-    table = Table("rank", "shards", *RECOMMENDER_CAUSES, "memory")
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
+    table = new_table("Where each rank's step goes")
+    for name in ("rank", "shards", *RECOMMENDER_CAUSES, "memory"):
+        table.add_column(name.replace("-", "- "), justify="right")  # so that it may break there
     ranks = forecast.ranks
     if len(ranks) > _MOST_RANKS:
         ranks = tuple(sorted(ranks, key=lambda r: -r.seconds_by_cause["lookup backward"])[:_MOST_RANKS])
     for rank in ranks:
-        seconds = (format_seconds(rank.seconds_by_cause[cause]) for cause in RECOMMENDER_CAUSES)
+        seconds = (_spent(rank.seconds_by_cause[cause]) for cause in RECOMMENDER_CAUSES)
         table.add_row(str(rank.rank), str(rank.num_shards), *seconds, format_bytes(rank.memory_bytes))
     console.print(table)
+    console.print()
     for note in forecast.assumptions:
         console.print(f"- {note}", markup=False, soft_wrap=True)
+
+
+def _spent(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "–"
 
 
 def recommender_to_dict(forecast: RecommenderForecast) -> dict[str, Any]:

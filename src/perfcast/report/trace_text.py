@@ -27,6 +27,8 @@ from perfcast.traces.timeline_program import Overhead
 from perfcast.units import format_bytes, format_count, format_seconds
 
 MAX_ROWS, MAX_LABEL = 12, 40
+#: Columns beside a label, and the least that a label gets.
+_NUMBERS_WIDTH, _LEAST_LABEL = 46, 16
 
 #: What the five kinds of host overhead are.
 OVERHEADS = {
@@ -115,7 +117,7 @@ def short_name(name: str) -> str:
 
 def _print_shares(console: Console, title: str, label: str, shares: Sequence[TimeShare]) -> None:
     table = shares_table(title, label, "Time")
-    table.columns[0].max_width = MAX_LABEL
+    table.columns[0].max_width, table.columns[0].no_wrap = MAX_LABEL, False  # it alone gives way
     table.add_column("Count", justify="right", no_wrap=True)
     total = sum(item.seconds for item in shares)
     for item in [item for item in shares if item.seconds > 0][:MAX_ROWS]:
@@ -124,12 +126,17 @@ def _print_shares(console: Console, title: str, label: str, shares: Sequence[Tim
             if label == "Kind"
             else (short_name(item.label) if item.kind else item.label) or "(none)"
         )
-        table.add_row(
-            *plain(
-                name, format_seconds(item.seconds), *share(item.seconds, total, console), f"{item.count:,}"
-            )
-        )
+        numbers = (format_seconds(item.seconds), *share(item.seconds, total, console), f"{item.count:,}")
+        table.add_row(_label(name, label == "Module", console), *plain(*numbers))
     print_table(console, table)
+
+
+def _label(name: str, is_path: bool, console: Console) -> Text:
+    """One line; of a path the end stays, by which it differs from others."""
+    room = min(MAX_LABEL, max(console.width - _NUMBERS_WIDTH, _LEAST_LABEL))
+    if is_path and len(name) > room:
+        name = "…" + name[1 - room :]
+    return Text(name, no_wrap=True, overflow="ellipsis")
 
 
 def _print_overheads(console: Console, rank: RankExplanation) -> None:
@@ -212,15 +219,17 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 def _print_changes(console: Console, title: str, changes: Sequence[Change]) -> None:
     table = new_table(f"{title}: largest changes, a step")
-    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=16, max_width=MAX_LABEL)
+    table.add_column("", overflow="ellipsis", min_width=_LEAST_LABEL, max_width=MAX_LABEL)
     for name in ("Before", "After", "Change", "Ratio", "Count"):
         table.add_column(name, justify="right", no_wrap=True)
     for change in [c for c in changes if c.seconds][:MAX_ROWS]:
         sign = "+" if change.seconds > 0 else "−"
         counts = f"{change.before_count:g} → {change.after_count:g}"
+        name = short_name(change.label) or "(none)"
         table.add_row(
+            _label(name, title == "By module", console),
             *plain(
-                short_name(change.label) or "(none)", format_seconds(change.before_seconds),
+                format_seconds(change.before_seconds),
                 format_seconds(change.after_seconds), f"{sign}{format_seconds(abs(change.seconds))}",
                 f"{change.ratio:.3g}" if change.ratio is not None else "new", counts,
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from perfcast.traces.events import TraceError
+from perfcast.errors import TraceError
 from perfcast.units import GIB, MIB, format_bytes
 
 #: Unpacked bytes read of one file, unless the user asks for more.

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from perfcast.traces.align import align
+from perfcast.traces.archive import DEFAULT_MAX_BYTES
 from perfcast.traces.events import NONE, Category, Events, Numbers, Trace
+from perfcast.traces.kineto import read_ranks
 from perfcast.traces.kineto_collectives import asked_collectives
 from perfcast.traces.process_groups import with_only_group
+
+#: Ends of names of what a recording writes: the timeline of all steps, and that of one step with shapes.
+_TIMELINE, _LINKED = ".kineto.json.gz", ".linked.json.gz"
+
+
+def read_ranks_with_inputs(
+    paths: Sequence[str | Path], *, max_bytes: int = DEFAULT_MAX_BYTES, is_truncated_allowed: bool = False
+) -> tuple[Trace, ...]:
+    """``read_ranks``, with the shapes of ``NAME.linked.json.gz`` for a ``NAME.kineto.json.gz`` without any.
+
+    A trace that got them says so in its ``warnings``.
+
+    Raises:
+        TraceError: As ``read_ranks``, of either file.
+    """
+    traces = read_ranks(paths, max_bytes=max_bytes, is_truncated_allowed=is_truncated_allowed)
+    bare = {trace.source for trace in traces if not trace.events.inputs_table}
+    beside = [_linked(Path(path)) for path in paths if Path(path).name in bare]
+    lent = read_ranks([path for path in beside if path is not None], max_bytes=max_bytes)
+    by_rank = {trace.rank: trace for trace in lent}
+    return tuple(
+        _told(trace, by_rank[trace.rank]) if trace.source in bare and trace.rank in by_rank else trace
+        for trace in traces
+    )
+
+
+def _linked(path: Path) -> Path | None:
+    """The timeline of one step with shapes that stands beside another, where there is one."""
+    if not path.name.endswith(_TIMELINE):
+        return None
+    beside = path.with_name(path.name.removesuffix(_TIMELINE) + _LINKED)
+    return beside if beside.is_file() else None
+
+
+def _told(trace: Trace, other: Trace) -> Trace:
+    note = f"shapes of arguments are those of one step recorded beside (*{_LINKED})"
+    return replace(with_inputs_of(trace, other), warnings=(*trace.warnings, note))
 
 
 def with_inputs_of(trace: Trace, other: Trace) -> Trace:

@@ -10,9 +10,9 @@ import numpy as np
 from perfcast.core.operation import OperationKind
 from perfcast.traces.breakdown_context import TracePhase
 from perfcast.traces.breakdown_idle import DeviceTime, device_time, processor_time
-from perfcast.traces.breakdown_rows import Analysed, Floats, Work, find_work, host_seconds, leaf_spans
+from perfcast.traces.breakdown_rows import Analysed, Floats, Work, computing_spans, find_work, host_seconds
 from perfcast.traces.events import NONE, Category, Codes
-from perfcast.traces.exchange_sizes import Exchange, find_exchanges
+from perfcast.traces.exchange_sizes import TimedExchange, find_exchanges
 from perfcast.traces.spans import clip, union
 from perfcast.traces.timeline_exchanges import is_exchange
 
@@ -87,7 +87,7 @@ class Breakdown:
     operators: tuple[TimeShare, ...]
     kernels: tuple[TimeShare, ...]
     streams: tuple[TimeShare, ...]
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[TimedExchange, ...]
     warnings: tuple[str, ...]
 
 
@@ -157,13 +157,13 @@ def _streams(analysed: Analysed, work: Work) -> tuple[TimeShare, ...]:
     return share((f"device {device} stream {stream}" for device, stream in pairs), work.seconds)
 
 
-def _device_time(analysed: Analysed, exchanges: Sequence[Exchange]) -> DeviceTime:
+def _device_time(analysed: Analysed, exchanges: Sequence[TimedExchange]) -> DeviceTime:
     trace, rows = analysed.trace, analysed.links.rows
     if not analysed.on_device:
         starts = np.array([e.start_seconds for e in exchanges], dtype=np.float64)
         ends = np.array([e.end_seconds for e in exchanges], dtype=np.float64)
         exchanging = union(*clip(starts, ends, analysed.low, analysed.high))
-        return processor_time(leaf_spans(analysed), exchanging, analysed.low, analysed.high)
+        return processor_time(computing_spans(analysed), exchanging, analysed.low, analysed.high)
     codes = [code for code, name in enumerate(trace.events.names) if is_exchange(name)]
     exchanging_rows = np.isin(trace.events.name_codes[rows], codes)
     copies = np.isin(trace.events.categories[rows], [Category.MEMCPY, Category.MEMSET])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.operation import OperationKind
+from perfcast.errors import TraceError
 from perfcast.traces.breakdown_context import Contexts, find_contexts
 from perfcast.traces.events import (
     CALL_CATEGORIES,
@@ -18,7 +19,6 @@ from perfcast.traces.events import (
     Codes,
     Numbers,
     Trace,
-    TraceError,
 )
 from perfcast.traces.kernel_kinds import kernel_kind, operator_kind
 from perfcast.traces.link import KernelLinks, link_kernels, nest
@@ -26,6 +26,9 @@ from perfcast.traces.spans import clip, total_seconds, union
 from perfcast.traces.timeline_calls import is_operator
 
 Floats = NDArray[np.float64]
+
+#: Beginnings of names of operators that may wait for other threads or ranks.
+_MAY_WAIT = ("c10d::", "autograd::", "torch::autograd::")
 
 
 @dataclass(frozen=True)
@@ -136,17 +139,19 @@ def _operator_around(analysed: Analysed, rows: Numbers, counts: NDArray[np.bool_
         found = np.where(climbs, analysed.parents[found], found)
 
 
-def leaf_spans(analysed: Analysed) -> tuple[Floats, Floats]:
-    """Union of the window's operators that call no others; exchanges and autograd's own nodes are none."""
+def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
+    """Union of the window's operators of a library (``aten::mm``), and of others that call no operator.
+
+    Exchanges and autograd's own nodes are none of them: those may wait.
+    """
     events = analysed.trace.events
-    is_leaf_name = np.array(
-        [is_operator(name) and not name.startswith(("c10d::", "autograd::")) for name in events.names],
-        dtype=np.bool_,
-    )
-    counts = events.is_in(Category.OPERATOR) & is_leaf_name[events.name_codes]
+    proper = [is_operator(name) and not name.startswith(_MAY_WAIT) for name in events.names]
+    counts = events.is_in(Category.OPERATOR) & np.array(proper, dtype=np.bool_)[events.name_codes]
     around = _operator_around(analysed, np.flatnonzero(counts), counts)
-    counts[around[around != NONE]] = False
-    rows = np.flatnonzero(counts)
+    calls_others = np.zeros(len(events), dtype=np.bool_)
+    calls_others[around[around != NONE]] = True
+    of_library = np.array(["::" in name for name in events.names], dtype=np.bool_)[events.name_codes]
+    rows = np.flatnonzero(counts & (of_library | ~calls_others))
     return union(*clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high))
 
 

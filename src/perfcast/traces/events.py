@@ -17,8 +17,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.errors import InputError
-
 Seconds = NDArray[np.float64]
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.int64]
@@ -26,10 +24,6 @@ Flags = NDArray[np.bool_]
 
 #: Stands in integer columns where an event has no such number.
 NONE = -1
-
-
-class TraceError(InputError):
-    """A trace that cannot be read, or that does not hold what is asked of it."""
 
 
 class Category(IntEnum):

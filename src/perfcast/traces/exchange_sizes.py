@@ -42,8 +42,10 @@ _SPLIT = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """One exchange as one rank saw it.
+class TimedExchange:
+    """One exchange as one rank carried it out: what took time, how much, and how long.
+
+    ``exchanges.Exchange`` is the other end: what the program asked for, with the rows that carried it out.
 
     Attributes:
         row: The kernel, or on a processor the marked range of the thread that carried it out.
@@ -70,7 +72,7 @@ class Exchange:
         return self.end_seconds - self.start_seconds
 
 
-def find_exchanges(trace: Trace, links: KernelLinks, parents: Numbers) -> tuple[Exchange, ...]:
+def find_exchanges(trace: Trace, links: KernelLinks, parents: Numbers) -> tuple[TimedExchange, ...]:
     """All exchanges in the order of their start."""
     events = trace.events
     rows = [row for row in links.rows.tolist() if is_exchange(events.name(row))]
@@ -83,7 +85,7 @@ def find_exchanges(trace: Trace, links: KernelLinks, parents: Numbers) -> tuple[
     return tuple(found)
 
 
-def _of_kernel(trace: Trace, row: int, call: int, parents: Numbers) -> Exchange:
+def _of_kernel(trace: Trace, row: int, call: int, parents: Numbers) -> TimedExchange:
     known = trace.collective_by_row.get(row)
     around = call
     while known is None and around != NONE:
@@ -96,7 +98,7 @@ def _of_kernel(trace: Trace, row: int, call: int, parents: Numbers) -> Exchange:
     return _from_record(trace, row, known) if known is not None else _from_inputs(trace, row, row)
 
 
-def _from_record(trace: Trace, row: int, known: Collective) -> Exchange:
+def _from_record(trace: Trace, row: int, known: Collective) -> TimedExchange:
     size, name = known.group_size or trace.world_size, canonical_name(known.name)
     width = _BYTES.get(known.dtype.lower(), 0)
     elements = max(known.in_elements, known.out_elements)
@@ -113,7 +115,7 @@ def _from_record(trace: Trace, row: int, known: Collective) -> Exchange:
     )
 
 
-def _from_inputs(trace: Trace, row: int, operator: int) -> Exchange:
+def _from_inputs(trace: Trace, row: int, operator: int) -> TimedExchange:
     """From the shapes that the operator was called with, where they were recorded."""
     events = trace.events
     name, inputs = canonical_name(events.name(operator)), events.inputs_of(operator)
@@ -125,9 +127,9 @@ def _from_inputs(trace: Trace, row: int, operator: int) -> Exchange:
 def _exchange(
     trace: Trace, row: int, name: str, dtype: str, message: int, bus: float, group: str, size: int,
     ranks: tuple[int, ...],
-) -> Exchange:  # fmt: skip
+) -> TimedExchange:  # fmt: skip
     events: Events = trace.events
-    return Exchange(
+    return TimedExchange(
         row, name, dtype, message, bus, group, size, ranks, float(events.start_seconds[row]),
         float(events.end_seconds[row]),
     )  # fmt: skip

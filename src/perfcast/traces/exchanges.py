@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.traces.events import NONE, Category, Collective, Trace, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE, Category, Collective, Trace
 from perfcast.traces.link import KernelLinks, enclosing, link_kernels, nest
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from perfcast.traces.events import Collective, ProcessGroup, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import Collective, ProcessGroup
 
 #: Scopes of a node, as PyTorch numbers them.
 SCOPE_FUNCTION, SCOPE_BACKWARD, SCOPE_USER = 0, 1, 7

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from perfcast.errors import TraceError
 from perfcast.traces.archive import DEFAULT_MAX_BYTES, Member, open_members
-from perfcast.traces.events import TraceError
 from perfcast.traces.execution_trace import ExecutionTrace, Node, Value
 from perfcast.traces.execution_trace_storages import with_storages
 from perfcast.traces.execution_trace_values import ranges_of, values_of

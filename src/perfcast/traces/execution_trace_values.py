@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from perfcast.errors import TraceError
 from perfcast.traces.dtype_words import dtype_of
-from perfcast.traces.events import NONE, TraceError
+from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace import Opaque, TensorUse, Value
 
 _FLOAT_WORDS = {"inf", "-inf", "nan", "-nan"}

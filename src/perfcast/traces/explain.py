@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfcast.errors import TraceError
 from perfcast.traces.breakdown import Breakdown, ExchangeShare, break_down
 from perfcast.traces.breakdown_rows import Analysed, analyse
 from perfcast.traces.critical_path import CriticalPath, find_critical_path
-from perfcast.traces.events import NONE, Step, Trace, TraceError
+from perfcast.traces.events import NONE, Step, Trace
 from perfcast.traces.imbalance import Imbalance, compare_ranks, share_exchanges
 from perfcast.traces.json_stream import garbage_collection_paused
 from perfcast.traces.timeline_build import build_program

@@ -250,4 +250,4 @@ def _assumptions(
         notes.append(
             f"{len(traces)} of {traces[0].world_size} ranks: the others' lateness is part of exchanges"
         )
-    return notes
+    return [*notes, *dict.fromkeys(warning for trace in traces for warning in trace.warnings)]

@@ -9,12 +9,12 @@ from perfcast.core.collective import COLLECTIVES, collective_operation
 from perfcast.core.operation import Operation
 from perfcast.cost.prices import price_exchanges
 from perfcast.errors import PlanError
-from perfcast.traces.exchange_sizes import Exchange
+from perfcast.traces.exchange_sizes import TimedExchange
 from perfcast.traces.timeline_program import RankProgram
 
 
 def exchange_seconds(
-    program: RankProgram, exchanges: Mapping[int, Exchange], cluster: Cluster | None, world_size: int
+    program: RankProgram, exchanges: Mapping[int, TimedExchange], cluster: Cluster | None, world_size: int
 ) -> RankProgram:
     """The program with its exchanges priced on a cluster; as recorded without one.
 
@@ -34,7 +34,7 @@ def exchange_seconds(
     )
 
 
-def _operation(exchange: Exchange, world_size: int) -> Operation:
+def _operation(exchange: TimedExchange, world_size: int) -> Operation:
     if exchange.name not in COLLECTIVES or not exchange.message_bytes:
         raise PlanError(
             f"event {exchange.row} is a {exchange.name} whose size was not recorded: it has no price on "

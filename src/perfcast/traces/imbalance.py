@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.traces.breakdown import Breakdown, ExchangeShare
-from perfcast.traces.exchange_sizes import Exchange, bus_factor
+from perfcast.traces.exchange_sizes import TimedExchange, bus_factor
 
 #: A rank that comes last to this many times its fair share of exchanges, and to this share, is a straggler.
 STRAGGLER_FACTOR, STRAGGLER_SHARE = 2.0, 0.3
@@ -89,7 +89,7 @@ def _over_mean(values: Sequence[float]) -> float:
     return max(values) / mean - 1 if mean else 0.0
 
 
-def match_exchanges(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
+def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
     """(breakdown, its exchange) of each exchange that all members of its group among these recorded."""
     found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for index, own in enumerate(breakdowns):
@@ -113,7 +113,7 @@ def _size(breakdowns: Sequence[Breakdown], member: tuple[int, int]) -> int:
 def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int]:
     """Of each rank: seconds waited in exchanges, exchanges to which it came last; exchanges matched."""
     waits, last = [0.0] * len(breakdowns), [0] * len(breakdowns)
-    instances = match_exchanges(breakdowns)
+    instances = _match(breakdowns)
     for members in instances:
         seconds = [breakdowns[b].exchanges[e].seconds for b, e in members]
         shortest = min(seconds)
@@ -126,7 +126,7 @@ def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int
 def share_exchanges(breakdowns: Sequence[Breakdown]) -> tuple[ExchangeShare, ...]:
     """Exchanges of all ranks by name, size and group, the longest first."""
     transfers: dict[tuple[int, int], float] = {}
-    for members in match_exchanges(breakdowns):
+    for members in _match(breakdowns):
         shortest = min(breakdowns[b].exchanges[e].seconds for b, e in members)
         transfers.update(dict.fromkeys(members, shortest))
     shares: dict[tuple[object, ...], ExchangeShare] = {}
@@ -145,7 +145,7 @@ def share_exchanges(breakdowns: Sequence[Breakdown]) -> tuple[ExchangeShare, ...
     return tuple(sorted(shares.values(), key=lambda s: (-s.seconds, s.name, s.message_bytes)))
 
 
-def _empty(exchange: Exchange) -> ExchangeShare:
+def _empty(exchange: TimedExchange) -> ExchangeShare:
     return ExchangeShare(
         exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size, 0, 0.0,
         0.0, exchange.message_bytes * bus_factor(exchange.name, exchange.group_size),

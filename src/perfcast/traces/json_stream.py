@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.traces.events import TraceError
+from perfcast.errors import TraceError
 from perfcast.units import MIB, format_bytes
 
 #: An item, or all that stands outside the array, of more than this is refused.

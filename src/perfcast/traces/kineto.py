@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.errors import TraceError
 from perfcast.traces.archive import DEFAULT_MAX_BYTES, Member, open_members
 from perfcast.traces.events import (
     NONE,
@@ -23,7 +24,6 @@ from perfcast.traces.events import (
     Step,
     Synchronization,
     Trace,
-    TraceError,
 )
 from perfcast.traces.json_stream import JsonStream, garbage_collection_paused
 from perfcast.traces.kineto_collectives import collectives_of

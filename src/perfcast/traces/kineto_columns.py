@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from perfcast.errors import TraceError
 from perfcast.traces.events import (
     DEVICE_CATEGORIES,
     NONE,
@@ -21,7 +22,6 @@ from perfcast.traces.events import (
     Numbers,
     OperatorInputs,
     Thread,
-    TraceError,
 )
 from perfcast.units import GIGA
 

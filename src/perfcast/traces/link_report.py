@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfcast.traces.events import Trace, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import Trace
 from perfcast.traces.execution_trace import ExecutionTrace
 from perfcast.traces.link import link_kernels
 from perfcast.traces.link_traces import TraceLink, containment_violations, link, repaired

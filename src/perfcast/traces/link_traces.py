@@ -14,8 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from perfcast.errors import TraceError
 from perfcast.traces.align import align
-from perfcast.traces.events import NONE, Category, Numbers, Trace, TraceError
+from perfcast.traces.events import NONE, Category, Numbers, Trace
 from perfcast.traces.execution_trace import ExecutionTrace, Node, is_root_name
 from perfcast.traces.execution_trace_storages import with_storages
 from perfcast.traces.link import nest

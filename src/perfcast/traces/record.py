@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.traces.events import TraceError
+from perfcast.errors import TraceError
 from perfcast.traces.recorder import REQUEST_VARIABLE, Request
 
 _SECONDS_TO_END = 30.0

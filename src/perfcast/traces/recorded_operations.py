@@ -199,5 +199,6 @@ def _outputs(name: str, args: tuple[Any, ...]) -> tuple[TensorType, ...]:
         except Exception:  # whatever an operator says to arguments of another overload or device
             continue
         tensors = result if isinstance(result, list | tuple) else [result]
-        return tuple(tensor_type(t) for t in tensors if isinstance(t, torch.Tensor))
+        known = [t for t in tensors if isinstance(t, torch.Tensor) and t.dtype in TORCH_DTYPES]
+        return tuple(map(tensor_type, known))  # the state of a generator of random numbers is none of them
     return ()

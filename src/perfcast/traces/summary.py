@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfcast.errors import TraceError
 from perfcast.traces.archive import DEFAULT_MAX_BYTES, open_members
-from perfcast.traces.events import DEVICE_CATEGORIES, Category, Trace, TraceError
+from perfcast.traces.events import DEVICE_CATEGORIES, Category, Trace
 from perfcast.traces.exchanges import exchanges_of
 from perfcast.traces.execution_trace import ExecutionTrace, tensors_in
 from perfcast.traces.execution_trace_reader import read_execution_traces

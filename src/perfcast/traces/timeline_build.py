@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfcast.traces.events import NONE, Category, Step, Trace, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import NONE, Category, Step, Trace
 from perfcast.traces.link import KernelLinks
 from perfcast.traces.timeline_calls import WAITS, call_kind, is_operator
 from perfcast.traces.timeline_device import CUDA_QUEUE_LENGTH, Launched, build_works

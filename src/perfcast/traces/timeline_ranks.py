@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfcast.traces.events import Step, Trace, TraceError
+from perfcast.errors import TraceError
+from perfcast.traces.events import Step, Trace
 from perfcast.traces.json_stream import garbage_collection_paused
 from perfcast.traces.link import link_kernels
 from perfcast.traces.timeline_build import build_program

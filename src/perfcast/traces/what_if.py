@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from perfcast.errors import PlanError
-from perfcast.traces.events import NONE, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Numbers, Trace
 from perfcast.traces.timeline_program import HostPiece, Overhead, RankProgram
 
 #: Words for ``parse_what_if`` with what they do.
@@ -84,8 +86,11 @@ def apply_changes(
         program = program.with_work_seconds(
             [w.seconds / shorter if w.exchange else w.seconds for w in program.works]
         )
-    pieces, sped = _host(changes, program.pieces, not program.works)
-    program = replace(program, pieces=tuple(pieces))
+    pieces, sped = program.pieces, 0
+    if not program.works:  # on a processor operators are the host's
+        pieces, sped = _faster_operators(changes, trace, parents, pieces)
+    host = changes.host_factor
+    program = replace(program, pieces=tuple(replace(piece, seconds=piece.seconds / host) for piece in pieces))
     if changes.overlap:
         program = _without_exchange_waits(program)
     if changes.graphs:
@@ -118,17 +123,40 @@ def _names_around(trace: Trace, parents: Numbers, row: int) -> str:
     return "\n".join(names)
 
 
-def _host(changes: Changes, pieces: Sequence[HostPiece], is_processor: bool) -> tuple[list[HostPiece], int]:
-    """Pieces of a faster host; on a processor operators are the host's, so their speed-ups count here."""
-    met, result = 0, []
-    for piece in pieces:
-        factor = changes.host_factor
-        for name, speed in changes.speedups if is_processor else ():
-            if piece.overhead is Overhead.INSIDE and name in piece.key[0]:
-                factor *= speed
+def _faster_operators(
+    changes: Changes, trace: Trace, parents: Numbers, pieces: tuple[HostPiece, ...]
+) -> tuple[tuple[HostPiece, ...], int]:
+    """Pieces, shorter by what faster operators in them save; and how many have such operators."""
+    met, starts, ends = 0, trace.events.start_seconds, trace.events.end_seconds
+    for name, factor in changes.speedups:
+        inside = _seconds_inside(name, trace, parents, {piece.row for piece in pieces})
+        result = []
+        for piece in pieces:
+            taken = inside.get(piece.row, 0.0) if piece.overhead is Overhead.INSIDE else 0.0
+            if taken:
+                whole = float(ends[piece.row] - starts[piece.row])
+                part = min(taken / whole, 1.0)
+                piece = replace(piece, seconds=piece.seconds * (1 - part + part / factor))
                 met += 1
-        result.append(replace(piece, seconds=piece.seconds / factor) if factor != 1 else piece)
-    return result, met
+            result.append(piece)
+        pieces = tuple(result)
+    return pieces, met
+
+
+def _seconds_inside(name: str, trace: Trace, parents: Numbers, rows: set[int]) -> dict[int, float]:
+    """By row of a set: seconds of the operators in it, or itself, with ``name`` in their names."""
+    events, found = trace.events, dict[int, float]()
+    codes = [code for code, text in enumerate(events.names) if name in text]
+    chosen = np.isin(events.name_codes, codes) & events.is_in(Category.OPERATOR)
+    for row in np.flatnonzero(chosen).tolist():
+        around = row
+        while around != NONE and around not in rows and not (around != row and chosen[around]):
+            around = int(parents[around])
+        is_counted_above = around != row and around != NONE and chosen[around]
+        if around in rows and not is_counted_above:
+            seconds = float(events.end_seconds[row] - events.start_seconds[row])
+            found[around] = found.get(around, 0.0) + seconds
+    return found
 
 
 def _without_exchange_waits(program: RankProgram) -> RankProgram:

@@ -20,7 +20,7 @@ from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import CalibrationError
 from perfcast.measure.embedding import EmbeddingSample
 from perfcast.measure.embedding_cases import GROUPS
-from perfcast.measure.embedding_store import embedding_path, load_samples, machine_of, measure_design
+from perfcast.measure.embedding_store import load_samples, machine_of, measure_design, measurements_in
 
 #: Median of |x| of a normal distribution, in standard deviations.
 _MEDIAN_DEVIATION = 0.6745
@@ -53,7 +53,7 @@ def train_embedding(
     """Measure what is missing, fit to the group 'fit', and write the weights.
 
     Args:
-        measurements: File of measurements; that of the user's data folder by default.
+        measurements: File of measurements, or its folder; that of the user's data folder by default.
         output: File of weights; that of the user's data folder by default.
         passes: How often every case is to be measured; 0 measures nothing.
         report: Told how many cases are measured, and how many are to be.
@@ -62,7 +62,7 @@ def train_embedding(
     Raises:
         CalibrationError: Nothing is measured, or too little.
     """
-    source, target = measurements or embedding_path(), output or local_weights_path()
+    source, target = measurements_in(measurements), output or local_weights_path()
     if passes:
         measure_design(source, passes, report=report)
     samples = load_samples(source)

@@ -21,7 +21,7 @@ from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import UnknownNameError
 from perfcast.measure.embedding import EmbeddingSample
 from perfcast.measure.embedding_cases import GROUPS, HELD_OUT_DISTRIBUTIONS
-from perfcast.measure.embedding_store import embedding_path, load_samples, machine_of
+from perfcast.measure.embedding_store import load_samples, machine_of, measurements_in
 from perfcast.train.embedding import fit_weights
 from perfcast.validate.suite import Row, SuiteResult
 
@@ -60,7 +60,7 @@ def validate_embedding(
     """Fit to the group 'fit' of measured cases and score every group.
 
     Args:
-        place: File of measurements; that of the user's data folder by default.
+        place: File of measurements, or its folder; that of the user's data folder by default.
         predictors: Of ``PREDICTORS``; all by default.
         say: Told what goes on.
         num_members: Nets of each phase.
@@ -73,7 +73,7 @@ def validate_embedding(
     for name in names:
         if name not in PREDICTORS:
             raise UnknownNameError("predictor", name, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
-    path = place or embedding_path()
+    path = measurements_in(place)
     samples, machine = load_samples(path), machine_of(path)
     rows: list[Row] = []
     for optimizer in sorted({sample.optimizer for sample in samples["fit"]}):

@@ -1,0 +1,66 @@
+"""``perfcast predict`` of a recommendation model on a cluster, as a person meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfcast.cli.main import run
+
+ASKED = ("predict", "dlrm-small", "--cluster", "dgx-a100:4", "--batch-size", "1024")
+
+
+def test_a_recommendation_model_on_a_cluster_is_forecast_with_its_tables_sharded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "step.json"
+    assert run([*ASKED, "--cost-model", "roofline", "--json", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "dlrm-small on 4 × a100-sxm-80gb (dgx-a100), batch 1024" in out
+    assert "Where each rank's step goes" in out
+    data = json.loads(path.read_text())
+    assert data["optimizer"] == "rowwise_adagrad"
+    assert len(data["ranks"]) == 4
+    assert len(data["sharding"]) == 8
+
+
+def test_a_dash_leaves_standard_output_to_json_and_the_optimizer_is_that_of_the_tables(
+    capsys: pytest.CaptureFixture[str],
+):
+    asked = ("--optimizer", "sgd", "--dtype", "bf16", "--cost-model", "roofline", "--json", "-")
+    assert run([*ASKED, *asked]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["optimizer"], data["dtype"]) == ("sgd", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--plan", "tp=2"), "--plan tp: means nothing for dlrm-small"),
+        (("--plan", "recompute=full"), "--plan recompute"),
+        (("--mode", "decode"), "--mode decode"),
+        (("--optimizer", "adamw"), "unknown optimizer 'adamw'"),
+        (("--dtype", "fp12"), "unknown dtype 'fp12'"),
+        (("--sequence-length", "3"), "--sequence-length: not of a recommendation model"),
+        (("--attention", "sdpa"), "--attention: not of a recommendation model"),
+        (("--html", "page.html"), "--html"),
+        (("--closed-form",), "--closed-form"),
+        (("--mtbf", "3"), "--mtbf"),
+        (("--batch-size", "0"), "a batch of 0"),
+        (("--device", "t4"), "a100-sxm-80gb"),
+    ],
+)
+def test_what_means_nothing_there_is_refused(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run([*ASKED, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_the_batch_has_to_be_said(capsys: pytest.CaptureFixture[str]):
+    assert run(["predict", "dlrm-small", "--cluster", "dgx-a100:4"]) == 2
+    assert "--batch-size" in capsys.readouterr().err
