@@ -189,7 +189,7 @@ def draw_executions(
         }  # fmt: skip
 
 
-def compare_rates(calculon: Calculon | None, device_counts: list[int], seconds: float, most: int) -> bool:
+def compare_rates(calculon: Calculon | None, device_counts: list[int], seconds: float) -> bool:
     """Prints a line for each model and count; whether all reach the ratio."""
     evaluate("gpt2", 8, 64)  # reads weights and tables once, as an import would
     print(f"\n{'plans a second and core':32}{'Calculon':>18}{'perfcast':>20}{'ratio':>8}")
