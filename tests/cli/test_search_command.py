@@ -17,17 +17,9 @@ from perfcast.errors import InputError
 from perfcast.report.search_json import search_schema
 from perfcast.report.search_sweep import sweep_schema
 
-TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
 FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
 COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW, "--processes", "1")
 BATCH = ("--global-batch-size", "16")
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(TINY), encoding="utf-8")
-    return str(path)
 
 
 def called(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> tuple[int, str, str]:

@@ -153,7 +153,7 @@ def _check_hand_over(options: dict[str, Any]) -> None:
 
 
 def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ...]:
-    """Write the files of the first ranked plan that the target can run.
+    """Write the files of the first plan that the target can run.
 
     Returns:
         Lines to be said: which plan, where it is not the winner, and the files.

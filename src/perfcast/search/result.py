@@ -157,10 +157,10 @@ class SearchResult:
         return float(self.evaluation.step_seconds[place])
 
     def best_plans(self, num_others: int) -> Iterator[Plan]:
-        """The ranked plans, then the fastest of all by formula."""
-        yield from (one.plan for one in self.ranked)
+        """The ranked plans, then those of the fastest by formula that are not among them."""
+        ranked = [one.plan for one in self.ranked]
         fastest = np.argsort(self.evaluation.step_seconds, kind="stable")[:num_others]
-        yield from map(self.evaluation.plans.plan, fastest.tolist())
+        yield from dict.fromkeys([*ranked, *map(self.evaluation.plans.plan, fastest.tolist())])
 
     @property
     def winner(self) -> RankedPlan:
