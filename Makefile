@@ -27,6 +27,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/plan_step.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/calculon.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

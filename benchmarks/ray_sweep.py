@@ -31,7 +31,7 @@ from typing import Any
 from perfcast.search.distributed import OpenPool, open_local_pool
 from perfcast.search.distributed_ray import ray_backend
 from perfcast.search.store import write_table
-from perfcast.search.sweep import Cell, Row, SearchCell, SweepJob, expand_grid
+from perfcast.search.sweep import Cell, Row, SearchCell, SweepJob, expand_grid, list_versions
 from perfcast.search.sweep_run import SweepProgress, SweepResult, run_sweep
 from perfcast.search.sweep_search import PLAN_COLUMNS, PlanSearch, open_plan_search, plan_sweep
 from perfcast.units import format_duration
@@ -77,7 +77,8 @@ def open_memory_search() -> SearchCell:
     from perfcast.core.training import Training
     from perfcast.memory.footprint.columns import footprint_columns
     from perfcast.prediction.plan_memory import read_model, to_transformer
-    from perfcast.search.space import Space, enumerate_plans
+    from perfcast.search.plans import enumerate_plans
+    from perfcast.search.space import Space
 
     @cache
     def sizes_of(model: str) -> Any:
@@ -155,12 +156,15 @@ class Bench:
     search: str
     cells: tuple[Cell, ...]
     failures: list[str]
+    versions: Mapping[str, str]
 
     def run(
         self, name: str, store: str, open_pool: OpenPool, act: Callable[[Path], None] | None = None
     ) -> SweepResult:
         notes = self.folder / f"{store}-notes"
         job = make_job(self.search, notes)
+        if job.versions != self.versions:
+            raise SystemExit("files of the package changed on the way: run it on a tree that nobody edits")
         began = time.perf_counter()
         trigger = Trigger(lambda: act(notes)) if act else None
         result = run_sweep(self.cells, job, self.folder / store, open_pool=open_pool, watch=trigger)
@@ -189,7 +193,7 @@ def main() -> int:
     from ray.cluster_utils import Cluster
 
     with tempfile.TemporaryDirectory(prefix="perfcast-ray-sweep-") as scratch:
-        bench = Bench(Path(scratch), options.search, make_cells(options.cells), [])
+        bench = Bench(Path(scratch), options.search, make_cells(options.cells), [], list_versions())
         print(f"{len(bench.cells)} cells, search {options.search}")
         print(
             f"{'':34} {'wall':>9} {'computed':>9} {'reused':>7} {'repeated':>9} {'searched':>9} {'twice':>6} "

@@ -1,8 +1,13 @@
 """Plans per second of the search, and the whole space of a model of 1T parameters.
 
 Run by hand: ``python benchmarks/search.py``. A plan is counted when it has its step time, the time by cause
-and its peak memory; plans that memory excludes are not. Rates are per second of processor time of one process
-(enumeration and memory included), the fastest of two; the last line is the wall time of two processes.
+and its peak memory; plans that memory excludes are not.
+
+* Rates are per second of processor time of one process (enumeration and memory included), the fastest of two.
+* The whole space of the largest case on two processes: wall seconds, and memory of both.
+* The fastest plans by formula, each of another step time, are played event by event: wall seconds on two
+  processes, the place by formula of the plan that is fastest by events, and how far both are apart.
+* ``perfcast search`` of the largest case as a command: wall and processor seconds, memory of its processes.
 """
 
 from __future__ import annotations
@@ -10,21 +15,31 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
+
+import numpy as np
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
+from perfcast.prediction.plan_timer import Timer
+from perfcast.prediction.step_constants import load_step_constants
 from perfcast.search.evaluate import Evaluation, evaluate_plans
 from perfcast.search.fitting import enumerate_fitting
+from perfcast.search.rank import Simulator
 from perfcast.search.space import Space
 from perfcast.units import GIGA, KIB
 
 #: A hundred times what a published calculator of such plans evaluates on one core of this machine.
 LEAST_PLANS_PER_SECOND = 21_800
 MOST_SECONDS, MOST_BYTES, LEAST_PLANS = 10.0, 2 * GIGA, 100_000
+#: Of the plans that are played: how many, for how long at most, and among how many the fastest is to be.
+NUM_PLAYED, MOST_PLAYED_SECONDS, TOP = 200, 20.0, 20
+NUM_PROCESSES = 2
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,9 @@ class Case:
     sequence_length: int = 2048
 
 
+#: Rates are measured of the first two.
 CASES = (Case("gpt3-175b", "dgx-h100:4096", 3072), Case("megatron-1t", "dgx-h100:16384", 3072))
+SMALL_CASES = (Case("gpt3-175b", "dgx-a100:512", 768), Case("llama2-13b", "dgx-h100:32", 128, 4096))
 
 
 def main() -> int:
@@ -54,15 +71,53 @@ def main() -> int:
         line = f"{case.model:12} {case.cluster:16} {num_plans:9,} {len(found):8,} {seconds:8.2f}"
         print(f"{line} {rate:9,.0f} {LEAST_PLANS_PER_SECOND:9,}")
     began = time.perf_counter()
-    _, found = search(CASES[-1], num_processes=2)
+    _, found = search(CASES[-1], num_processes=NUM_PROCESSES)
     wall, held = time.perf_counter() - began, held_bytes()
     failed |= wall > MOST_SECONDS or held > MOST_BYTES or len(found) < LEAST_PLANS
     print(
-        f"{CASES[-1].model} on two processes: {len(found):,} plans in {wall:.1f} s "
-        f"(at most {MOST_SECONDS:g}), "
-        f"{held / GIGA:.2f} GB (at most {MOST_BYTES / GIGA:g})"
+        f"{CASES[-1].model} on {NUM_PROCESSES} processes: {len(found):,} plans in {wall:.1f} s (at most "
+        f"{MOST_SECONDS:g}), {held / GIGA:.2f} GB (at most {MOST_BYTES / GIGA:g})"
     )
-    return int(failed)
+    failed |= not all([compare_events(CASES[-1], found), *(compare_events(case) for case in SMALL_CASES)])
+    return int(failed | (not run_command(CASES[-1])))
+
+
+def compare_events(case: Case, found: Evaluation | None = None) -> bool:
+    """Prints how formula and events agree on the fastest plans; whether it is well, and fast enough."""
+    found = search(case, num_processes=1)[1] if found is None else found
+    formula, places = np.unique(found.step_seconds, return_index=True)
+    formula, places = formula[:NUM_PLAYED], places[:NUM_PLAYED]
+    began = time.perf_counter()
+    played, _ = simulator(case).simulate(
+        places.tolist(), found.plans.plan, lambda place, before: False, NUM_PROCESSES
+    )
+    wall = time.perf_counter() - began
+    events = np.array([one.time.step_seconds for one in played])
+    place, apart = int(events.argmin()) + 1, formula / events - 1
+    print(
+        f"{case.model} on {case.cluster}: {len(events)} plans event by event in {wall:.1f} s (at most "
+        f"{MOST_PLAYED_SECONDS:g}); the fastest is number {place} by formula (at most {TOP}); formula over "
+        f"events: mean {100 * apart.mean():+.1f} %, {100 * apart.min():+.1f} to {100 * apart.max():+.1f} %"
+    )
+    return place <= TOP and wall <= MOST_PLAYED_SECONDS
+
+
+def run_command(case: Case) -> bool:
+    """Prints what the command takes; whether that is what it may."""
+    command = [
+        sys.executable, "-m", "perfcast", "search", case.model, "--cluster", case.cluster,
+        "--global-batch-size", str(case.global_batch_size), "--json", os.devnull,
+    ]  # fmt: skip
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall, spent = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
+    held = KIB * usage.ru_maxrss * NUM_PROCESSES
+    print(
+        f"perfcast search {case.model} --cluster {case.cluster}: {wall:.1f} s, {spent:.1f} s of processors, "
+        f"at most {held / GIGA:.2f} GB in {NUM_PROCESSES} processes"
+    )
+    return not status and wall <= MOST_SECONDS + MOST_PLAYED_SECONDS and held <= MOST_BYTES
 
 
 def timed(case: Case) -> tuple[float, int, Evaluation]:
@@ -72,19 +127,29 @@ def timed(case: Case) -> tuple[float, int, Evaluation]:
     return time.process_time() - began, num_plans, found
 
 
-def search(case: Case, num_processes: int) -> tuple[int, Evaluation]:
-    """All plans of the default space."""
+def simulator(case: Case) -> Simulator:
+    """Of a case's plans."""
     config, architecture, _ = read_model(case.model)
     model = to_transformer(config, architecture, case.model)
     cluster, training = load_cluster(case.cluster), Training(framework="megatron")
-    device = resolve_device(cluster.device)
+    device, constants = resolve_device(cluster.device), load_step_constants()
+    timer = Timer(
+        "simulated", "train", constants.launch_seconds[training.framework],
+        constants.fixed_seconds.get(training.framework, 0.0), constants.interval_widening,
+    )  # fmt: skip
     cost_model = resolve_cost_model(None, device)
+    return Simulator(model, training, case.sequence_length, cluster, device, cost_model, timer)
+
+
+def search(case: Case, num_processes: int) -> tuple[int, Evaluation]:
+    """All plans of the default space."""
+    of = simulator(case)
     fitting = enumerate_fitting(
-        model, cluster, device, training, case.global_batch_size, case.sequence_length, Space()
+        of.model, of.cluster, of.device, of.training, case.global_batch_size, of.sequence_length, Space()
     )
     found = evaluate_plans(
-        model, cluster, fitting.plans, training, case.sequence_length, device=device, cost_model=cost_model,
-        memory=fitting.memory, num_processes=num_processes,
+        of.model, of.cluster, fitting.plans, of.training, of.sequence_length, device=of.device,
+        cost_model=of.cost_model, memory=fitting.memory, num_processes=num_processes,
     )  # fmt: skip
     return fitting.num_plans, found
 

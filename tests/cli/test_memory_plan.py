@@ -12,15 +12,7 @@ import pytest
 from perfcast.cli.main import run
 from perfcast.report.plan_memory_json import plan_memory_schema
 
-TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
 COMMON = ("--device", "t4", "--dtype", "fp16", "--sequence-length", "32")
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(TINY), encoding="utf-8")
-    return str(path)
 
 
 def called(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> tuple[int, str, str]:

@@ -94,6 +94,12 @@ def test_keys_of_placement_and_overlap_reach_the_plan():
     )  # fmt: skip
 
 
+def test_some_layers_of_each_part_are_computed_again():
+    assert built("pp=2,recompute=full,recompute_layers=3").recompute_layers == 3
+    with pytest.raises(PlanError, match="take recompute=full"):
+        built("pp=2,recompute_layers=3")
+
+
 @pytest.mark.parametrize(("text", "num_bytes"), [("40MB", 40_000_000), ("1GiB", 2**30), ("4096", 4096)])
 def test_a_bucket_has_a_unit_or_is_in_bytes(text: str, num_bytes: int):
     assert built(f"bucket={text}").bucket_bytes == num_bytes

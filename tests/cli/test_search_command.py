@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 
 from perfcast.cli.main import run
 from perfcast.cli.search_options import parse_counts, parse_fixed, parse_time, split_names
 from perfcast.errors import InputError
 from perfcast.report.search_json import search_schema
+from perfcast.report.search_sweep import sweep_schema
 
-TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
 FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
-COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW)
+COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW, "--processes", "1")
 BATCH = ("--global-batch-size", "16")
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(TINY), encoding="utf-8")
-    return str(path)
 
 
 def called(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> tuple[int, str, str]:
@@ -94,11 +89,82 @@ def test_inference_is_searched_within_a_limit(tiny: str, capsys: pytest.CaptureF
     assert data["clusters"][0]["ranked"][0]["token"]["seconds"] <= 1
 
 
+def test_the_fewest_devices_for_a_deadline_are_found(tiny: str, capsys: pytest.CaptureFixture[str]):
+    needs = ("--objective", "devices", "--tokens", "1e6")
+    data = written(
+        capsys, tiny, "--cluster", "dgx-h100:8", *needs, "--deadline", "1d", "--num-simulated", "2"
+    )
+    jsonschema.validate(data, search_schema())
+    result = data["clusters"][0]["result"]
+    assert data["best_cluster"] == "dgx-h100:1"
+    assert (result["num_devices"], result["ranked"][0]["objective_value"]) == (1, 1)
+    assert result["num_steps"] == 1954  # 10⁶ tokens of 512 a step, whole steps
+    assert result["num_simulated"] <= 2
+
+
+def test_another_searchers_choice_stands_beside_the_winner(tiny: str, capsys: pytest.CaptureFixture[str]):
+    arguments = ("--sequence-length", "32", "--fix", FEW, *BATCH, "--cluster", "dgx-h100:4")
+    code = run(["search", tiny, *arguments, "--cost-model", "searcher-3d", "--processes", "1", "--json", "-"])
+    data = json.loads(capsys.readouterr().out)
+    assert code == 0
+    jsonschema.validate(data, search_schema())
+    # dp · tp · pp = 4: (1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1).
+    plans = data["rival"]["plans"]
+    assert data["rival"]["num_plans"] == len(plans) == 6
+    assert all(p["data_parallel"] * p["tensor_parallel"] * p["pipeline_parallel"] == 4 for p in plans)
+    seconds = [plan["rival_step_seconds"] for plan in plans]
+    assert seconds == sorted(seconds)
+    assert [e["label"] for e in data["explanations"]] == ["the winner", "searcher-3d's choice"]
+
+
+def test_a_sweep_passes_on_objective_tokens_prices_and_limits(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[dollars_per_device_hour]\ndgx-h100 = 3600\n", encoding="utf-8")
+    arguments = (
+        "--cluster", "dgx-h100:2", "--global-batch-size", "8,16", "--store", str(tmp_path / "store"),
+        "--objective", "dollars-per-token", "--prices", str(prices), "--num-simulated", "2", "--top", "1",
+        "--tokens", "1e6", "--deadline", "30d", "--min-mfu", "1e-9", "--max-memory-fraction", "0.9",
+    )  # fmt: skip
+    code = run(["search", tiny, *COMMON[:-2], *arguments, "--json", "-"])
+    data = json.loads(capsys.readouterr().out)
+    assert code == 0
+    Draft202012Validator(sweep_schema()).validate(data)
+    assert data["objective"] == "dollars-per-token"
+    for row in data["rows"]:
+        assert (row["method"], row["num_simulated"] <= 2) == ("simulated", True)
+        # A dollar a second and device: two dollars for each second of a step.
+        tokens = row["global_batch_size"] * 32
+        assert row["value"] == row["dollars_per_token"] == pytest.approx(2 * row["step_seconds"] / tokens)
+        assert row["step_seconds_low"] <= row["step_seconds"] <= row["step_seconds_high"]
+    settings = json.loads(next((tmp_path / "store").glob("*/job.json")).read_text())["settings"]
+    given = {
+        name: settings[name] for name in ("tokens", "deadline_seconds", "min_mfu", "max_memory_fraction")
+    }
+    assert given == {
+        "tokens": 1e6, "deadline_seconds": 30 * 86400, "min_mfu": 1e-9, "max_memory_fraction": 0.9
+    }  # fmt: skip
+
+
+def test_a_sweep_shows_the_objectives_figure(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = (
+        "--cluster", "dgx-h100:2", "--global-batch-size", "8,16", "--store", str(tmp_path / "store"),
+        "--objective", "time-to-train", "--tokens", "1e6", "--top", "1",
+    )  # fmt: skip
+    code = run(["search", tiny, *COMMON[:-2], *arguments])
+    out = capsys.readouterr().out
+    assert code == 0
+    assert re.search(r"^  [\d.]+ (s|min|h|d) · .* tokens/s · .*mbs=", out, re.MULTILINE)
+    assert "2 cells: 2 computed" in out
+
+
 def test_a_sweep_keeps_its_cells(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ("--cluster", "dgx-h100:2", "--global-batch-size", "8,16", "--store", str(tmp_path / "store"))
     runs = []
     for _ in range(2):
-        code, out, _ = called(capsys, tiny, *arguments, "--json", "-", "--top", "1")
+        code = run(["search", tiny, *COMMON[:-2], *arguments, "--json", "-", "--top", "1"])
+        out = capsys.readouterr().out
         assert code == 0
         runs.append(json.loads(out))
     assert [run["num_computed"] for run in runs] == [2, 0]
@@ -115,6 +181,30 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown objective": (("--objective", "speed"), "unknown objective 'speed'"),
     "an unknown key": (("--fix", "xp=2"), "unknown key of a plan 'xp'"),
     "a word that is none": (("--fix", "recompute=some"), "must be one of none, selective, full"),
+    "a key with two values": (("--fix", "tp=2", "--fix", "pp=1,tp=4"), "--fix: tp is both 2 and 4"),
+    "nothing fixed": (("--fix", ""), "--fix: '' is not KEY=VALUE"),
+    "a degree of nothing": (("--fix", "tp=0"), "tp=0: must be at least 1"),
+    "both ways not to simulate": (("--no-simulate", "--num-simulated", "5"), "contradict"),
+    "a negative number of simulations": (("--num-simulated", "-1"), "--num-simulated"),
+    "no process": (("--processes", "0"), "--processes"),
+    "devices without a deadline": (("--objective", "devices"), "needs --deadline and --tokens"),
+    "a deadline that nothing keeps": (
+        ("--objective", "devices", "--tokens", "1e15", "--deadline", "1s"),
+        "no size of dgx-h100 up to 4 devices",
+    ),
+    "an objective that is nearly one": (("--objective", "energy"), "Did you mean energy-per-token?"),
+    "a deadline without tokens": (("--deadline", "3d"), "--deadline needs --tokens"),
+    "no number of tokens": (("--tokens", "nan", "--objective", "time-to-train"), "--tokens nan"),
+    "an unknown cost model": (("--cost-model", "searcher-4d"), "unknown cost model"),
+    "another searcher in a sweep": (
+        ("--cost-model", "searcher-3d", "--backend", "ray"),
+        "searcher-3d is of a single search",
+    ),
+    "processes of a sweep on its own": (("--store", "sweeps", "--processes", "2"), "goes with --backend ray"),
+    "the fewest devices of a sweep": (
+        ("--objective", "devices", "--tokens", "1e9", "--deadline", "1d", "--sequence-length", "16,32"),
+        "a sweep's cells have their devices",
+    ),
     "no number": (("--fix", "tp=two"), "not a whole number"),
     "a named plan that cannot be": (("--compare", "tp=3"), "--compare tp=3: 4 devices are no multiple"),
     "dollars without prices": (("--objective", "dollars-per-token"), "needs --prices"),
@@ -130,13 +220,17 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_clear_line_and_exit_code_2(
-    name: str, tiny: str, capsys: pytest.CaptureFixture[str]
+    name: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     arguments, message = BAD[name]
-    code, out, err = called(capsys, tiny, *BATCH, "--cluster", "dgx-h100:4", *arguments)
+    report = tmp_path / "report.json"
+    code, out, err = called(
+        capsys, tiny, *BATCH, "--cluster", "dgx-h100:4", *arguments, "--json", str(report)
+    )
     assert (code, out) == (2, "")
-    assert message in err
+    assert message in " ".join(err.split())
     assert "Traceback" not in err
+    assert not report.exists()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +263,7 @@ def test_times_counts_and_names_are_read_from_their_texts():
     ]  # fmt: skip
     assert parse_counts("--x", "8, 64") == (8, 64)
     assert split_names("--cluster", ("a:8, b:8", "c", "a:8")) == ("a:8", "b:8", "c")
-    assert parse_fixed("tp=8,zero=0,recompute=full") == {"tp": 8, "zero": 0, "recompute": "full"}
+    assert parse_fixed(["tp=8,zero=0", "recompute=full", "tp=8"]) == {"tp": 8, "zero": 0, "recompute": "full"}
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "a", "8,", "1.5"])

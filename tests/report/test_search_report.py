@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,13 +17,20 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.cli.plan import build_plan, parse_plan
 from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, Plan
-from perfcast.core.plan_table import PlanTable, to_table
+from perfcast.core.plan_table import COLUMNS, to_table
 from perfcast.report.search_coordinates import list_axes, plot_coordinates
 from perfcast.report.search_figures import plot_pareto, sample_plans
 from perfcast.report.search_html import render_search_html
 from perfcast.report.search_json import search_schema, search_to_dict
-from perfcast.report.search_text import plan_option, plan_words, print_search
+from perfcast.report.search_text import (
+    describe_training,
+    format_value,
+    plan_option,
+    plan_words,
+    print_search,
+)
 from perfcast.search.findings import SearchFindings
+from perfcast.search.rival import RivalPlan, RivalRanking
 from perfcast.search.sensitivity import Condition, Sensitivity, SensitivityPoint
 from perfcast.units import GIB, MILLI
 from search_findings import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
@@ -98,7 +105,9 @@ def test_lines_stay_within_the_terminal(width: int):
     assert max(map(len, printed(varied(), width).splitlines())) <= width
 
 
-@pytest.mark.parametrize("make", [findings, compared_findings, varied])
+@pytest.mark.parametrize(
+    "make", [findings, compared_findings, varied, lambda: rivalled(), lambda: rivalled(None, "why")]
+)
 def test_the_json_keeps_to_its_schema(make):
     data = json.loads(json.dumps(search_to_dict(make()), allow_nan=False))
     Draft202012Validator(search_schema()).validate(data)
@@ -179,13 +188,17 @@ def test_a_plan_reads_back_from_its_option(plan: Plan):
     keys, _, micro = plan_option(plan).rpartition(",mbs=")
     batch = plan.global_batch_size
     back = build_plan(parse_plan(keys), plan.world_size, batch, int(micro))
-    for field in fields(PlanTable):
-        assert getattr(to_table([back]), field.name) == getattr(to_table([plan]), field.name), field.name
+    for name in COLUMNS:
+        assert getattr(to_table([back]), name) == getattr(to_table([plan]), name), name
     assert plan_words(plan).split(" ") == plan_option(plan).split(",")
 
 
-def test_interleaved_and_resharded_plans_read_back_too():
-    for plan in PLANS:
+def test_interleaved_resharded_uneven_and_partly_recomputed_plans_read_back_too():
+    others = (
+        Plan(data_parallel=8, num_micro_batches=2, recompute="full", recompute_layers=3),
+        Plan(data_parallel=2, pipeline_parallel=4, num_micro_batches=8, stage_layers=(7, 8, 8, 7)),
+    )
+    for plan in (*PLANS, *others):
         keys, _, micro = plan_option(plan).rpartition(",mbs=")
         assert build_plan(parse_plan(keys), 8, 16, int(micro)) == plan
 
@@ -201,7 +214,16 @@ def test_a_sample_keeps_the_fastest_and_reaches_the_slowest():
 def test_the_figures_draw_every_valid_plan_the_front_and_the_winner():
     figure = plot_pareto(search_result())
     drawn = {trace.name: len(trace.x) for trace in figure.data}
-    assert drawn == {"valid plans": 4, "Pareto front": 3, "best plans": 3, "winner": 1}
+    # Of the front, 70, 40 and 20 GiB at growing times: the line runs through all three.
+    assert drawn == {
+        "valid plans": 4, "Pareto front": 3, "front in time and memory": 3, "best plans": 3, "winner": 1
+    }  # fmt: skip
+
+
+def test_the_line_of_the_front_leaves_out_plans_that_only_cost_less():
+    front = (ranked_plan(0), ranked_plan(1, device_bytes=75 * GIB), ranked_plan(3))
+    figure = plot_pareto(search_result(front=front))
+    assert [len(t.x) for t in figure.data if "front" in t.name.lower()] == [3, 2]
 
 
 def test_axes_are_the_dimensions_that_differ_with_memory_and_time():
@@ -212,4 +234,77 @@ def test_axes_are_the_dimensions_that_differ_with_memory_and_time():
     assert all(axis.heights.min() == 0 and axis.heights.max() == 1 for axis in axes)
     # dp 4, 2, 8, 2 lies at log2: 1/2, 0, 1, 0.
     assert axes[0].heights.tolist() == [0.5, 0, 1, 0]
-    assert len(plot_coordinates(search_result()).data) == 7
+
+
+def test_layers_to_recompute_shards_and_stages_have_axes_where_they_vary():
+    usual = Plan(data_parallel=8, zero_stage=1, num_micro_batches=2)
+    full = replace(usual, recompute="full")
+    plans = to_table(
+        [usual, full, replace(full, recompute_layers=1), replace(usual, num_shards=2),
+         replace(usual, data_parallel=4, pipeline_parallel=2, stage_layers=(1, 3))]
+    )  # fmt: skip
+    ones = np.ones(len(plans))
+    weighed = replace(search_result().evaluation, plans=plans, step_seconds=ones, device_bytes=ones)
+    axes = {a.title: a for a in list_axes(replace(search_result(), evaluation=weighed), np.arange(5))}
+    layers, shards, stages = axes["recompute_layers"], axes["shards"], axes["stages"]
+    # None, one and all of the layers: 0, 1 and a step above.
+    assert layers.heights.tolist() == [0, 1, 0.5, 0, 0]
+    assert [text for _, text in layers.ticks] == ["0", "1", "all"]
+    # Over all 8 replicas, over 2 or over all 4.
+    assert shards.heights.tolist() == [1, 1, 1, 0, 0.5]
+    assert (stages.heights.tolist(), [t for _, t in stages.ticks]) == ([0, 0, 0, 0, 1], ["even", "uneven"])
+
+
+def test_the_green_line_of_the_dimensions_is_the_winners_not_the_fastest_formulas():
+    # The third plan wins by events; its line has dp = 8, the top of its axis, and comes last.
+    result = search_result(ranked=(ranked_plan(2),))
+    *_, green = plot_coordinates(result).data
+    assert green.y[0] == 1.0
+    assert len(plot_coordinates(result).data) == 7
+
+
+def test_a_named_plan_that_does_not_fit_is_said_not_to():
+    found = findings()
+    first, second = found.explanations[:2]
+    second = replace(second, bytes_by_category={"activation": 100 * GIB})
+    text = " ".join(printed(replace(found, explanations=(first, second))).split())
+    assert f"{second.label} does not fit: it needs 100 GiB of 8.00 GiB of a device" in text
+    assert text.count("does not fit") == 1
+
+
+def rivalled(plan: Plan | None = PLANS[1], reason: str = "") -> SearchFindings:
+    seconds = None if plan is None else 0.011
+    first = RivalPlan(2, 2, 2, 0.5, plan, seconds)
+    return findings(
+        rival=RivalRanking("searcher-3d", (first, RivalPlan(8, 1, 1, 0.7, None, None)), 10, reason)
+    )
+
+
+def test_another_searchers_choice_stands_beside_the_winner():
+    text = " ".join(printed(rivalled()).split())
+    assert "chooses dp=2,tp=2,pp=2, 500 ms by its own formulas" in text
+    assert "First of 10 plans by searcher-3d" in text
+    assert "not possible" in text
+    assert "Choice of searcher-3d" in render_search_html(rivalled())
+    refused = " ".join(printed(rivalled(None, "it does not fit"), 200).split())
+    assert "not possible: it does not fit" in refused
+
+
+def test_a_training_of_known_length_says_how_long_it_takes():
+    # 1,000 steps of 10 ms, 20 % either way.
+    result = search_result(objective="time-to-train", num_steps=1000)
+    assert describe_training(result) == "10.0 s (8.00 s to 12.0 s with 90 %) for 1,000 steps"
+    fewest = describe_training(search_result(objective="devices", num_steps=1000))
+    assert fewest.endswith("8 devices are the fewest that keep the deadline")
+
+
+@pytest.mark.parametrize(
+    ("objective", "value", "text"),
+    [
+        ("time", 0.25, "250 ms"), ("tokens-per-second", 2000.0, "2.00 k tokens/s"),
+        ("dollars-per-token", 3e-6, "$3 per million tokens"), ("energy-per-token", 0.7, "0.7 J per token"),
+        ("devices", 1024.0, "1,024 devices"), ("time-to-train", 7200.0, "2.00 h"),
+    ],
+)  # fmt: skip
+def test_values_carry_their_unit(objective: str, value: float, text: str):
+    assert format_value(value, objective) == text

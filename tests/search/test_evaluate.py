@@ -1,5 +1,7 @@
 """Columns of many plans equal the closed form of each plan."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,8 @@ from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.plan_step import predict_plan
 from perfcast.search.evaluate import evaluate_plans
-from perfcast.search.space import Space, enumerate_plans
+from perfcast.search.plans import enumerate_plans
+from perfcast.search.space import Space
 
 LENGTH = 1024
 DENSE = Transformer(
@@ -56,6 +59,25 @@ def random_plans(model, num_devices, batch, count, seed):
     return join(tables)
 
 
+def with_parts(plans, model, seed):
+    """Plans that compute some layers again, state the layers of their parts, or shard over some replicas."""
+    draw, found = np.random.default_rng(seed), []
+    for at in range(len(plans)):
+        plan, layers = plans.plan(at), model.num_layers
+        parts = plan.pipeline_parallel * plan.virtual_stages_per_rank
+        if plan.recompute == "full" or draw.random() < 0.5:
+            most = max(-(-layers // parts), 2)
+            plan = replace(plan, recompute="full", recompute_layers=int(draw.integers(1, most + 1)))
+        if parts <= layers and draw.random() < 0.5:
+            cuts = np.sort(draw.choice(np.arange(1, layers), parts - 1, replace=False))
+            plan = replace(plan, stage_layers=tuple(np.diff([0, *cuts, layers]).tolist()))
+        sizes = [size for size in range(2, plan.num_dense_replicas) if plan.num_dense_replicas % size == 0]
+        if plan.zero_stage and sizes:
+            plan = replace(plan, num_shards=int(draw.choice(sizes)))
+        found.append(plan)
+    return to_table(found)
+
+
 @pytest.mark.parametrize(
     ("model", "framework", "dtype", "seed"),
     [
@@ -72,6 +94,7 @@ def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, see
     cluster, training = load_cluster("dgx-h100:32"), Training(framework=framework, dtype=dtype)
     device, cost_model = resolve_device(cluster.device), Roofline()
     plans = random_plans(model, 32, 64, 24, seed)
+    plans = join([plans, with_parts(plans.take(np.arange(12)), model, seed)])
     found = evaluate_plans(model, cluster, plans, training, LENGTH, device=device, cost_model=cost_model)
     for at in range(len(plans)):
         plan = plans.plan(at)
@@ -92,6 +115,7 @@ def test_memory_is_that_of_each_plan_and_says_what_fits():
     cluster, training = load_cluster("dgx-h100:32"), Training(framework="megatron")
     device = resolve_device(cluster.device)
     plans = random_plans(DENSE, 32, 64, 10, 7)
+    plans = join([plans, with_parts(plans, DENSE, 7)])
     found = evaluate_plans(
         DENSE, cluster, plans, training, LENGTH, device=device, cost_model=Roofline(),
         max_memory_fraction=0.03,

@@ -20,7 +20,7 @@ _WORDS = {
 }  # fmt: skip
 _WHOLES = {
     "zero": "zero_stage", "prefetch": "num_prefetched", "shards": "num_shards",
-    "tp_inputs": "tensor_parallel_inputs",
+    "tp_inputs": "tensor_parallel_inputs", "recompute_layers": "recompute_layers",
 }  # fmt: skip
 _NUMBERS = {"capacity": "capacity_factor", "imbalance": "expert_imbalance"}
 _OVERLAPS = {

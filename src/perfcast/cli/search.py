@@ -19,9 +19,11 @@ from perfcast.cli.search_options import (
     search_options,
     split_names,
 )
+from perfcast.cli.search_rival import find_rival
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
+    from perfcast.core.plan import Plan
     from perfcast.search.findings import SearchFindings, Watch
     from perfcast.search.serving_search import ServingFindings
 
@@ -31,12 +33,16 @@ _BACKENDS = ("local", "ray")
 _OF_TRAINING = {
     "min_mfu": "--min-mfu", "tokens": "--tokens", "deadline": "--deadline", "compared": "--compare",
     "sensitivity": "--sensitivity", "target": "--hand-over", "output": "--output",
-    "no_simulate": "--no-simulate",
+    "no_simulate": "--no-simulate", "num_simulated": "--num-simulated", "processes": "--processes",
 }  # fmt: skip
 _OF_INFERENCE = {"max_ttft": "--max-ttft", "max_tpot": "--max-tpot"}
 _NOT_OF_SWEEPS = {
-    **_OF_TRAINING, **_OF_INFERENCE, "prices": "--prices", "objective": "--objective",
+    **_OF_INFERENCE, "compared": "--compare", "sensitivity": "--sensitivity", "target": "--hand-over",
+    "output": "--output",
 }  # fmt: skip
+
+#: Fastest plans by formula that are offered to a framework beside the ranked ones.
+_MOST_ASKED = 2000
 
 
 @click.command()
@@ -64,6 +70,8 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
         from perfcast.cli.search_sweep import run_search_sweep
 
         _refuse(options, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
+        if find_rival(options["cost_model"]) is not None:
+            raise click.UsageError(f"--cost-model {options['cost_model']} is of a single search")
         if html or options["mode"] != "train":
             raise click.UsageError("a sweep is of training, and written as a table or with --json")
         run_search_sweep(models, options, json_path)
@@ -75,6 +83,8 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
         _search_training(models[0], options, json_path, html)
     else:
         _refuse(options, _OF_TRAINING, "of training")
+        if find_rival(options["cost_model"]) is not None:
+            raise click.UsageError(f"--cost-model {options['cost_model']} is of training")
         _search_serving(models[0], options, json_path, html)
 
 
@@ -88,7 +98,7 @@ def _is_sweep(models: Sequence[str], options: dict[str, Any]) -> bool:
 
 
 def _refuse(options: dict[str, Any], names: dict[str, str], reason: str) -> None:
-    given = [option for name, option in names.items() if options[name]]
+    given = [option for name, option in names.items() if options[name] not in (None, False, ())]
     if given:
         raise click.UsageError(f"{', '.join(given)}: {reason}")
 
@@ -120,8 +130,9 @@ def _search_training(model: str, options: dict[str, Any], json_path: str | None,
     _check_hand_over(options)
     request = build_request(model, options)
     named = name_plans(options["compared"], request.global_batch_size)
+    rival = find_rival(options["cost_model"])
     with show_progress() as watch:
-        found = find_plans(request, named, with_sensitivity=options["sensitivity"], watch=watch)
+        found = find_plans(request, named, with_sensitivity=options["sensitivity"], rival=rival, watch=watch)
     said = _hand_over(found, options["target"], options["output"]) if options["target"] else ()
     _write_training(found, said, json_path, html)
 
@@ -142,7 +153,7 @@ def _check_hand_over(options: dict[str, Any]) -> None:
 
 
 def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ...]:
-    """Write the files of the first ranked plan that the target can run.
+    """Write the files of the first plan that the target can run.
 
     Returns:
         Lines to be said: which plan, where it is not the winner, and the files.
@@ -151,35 +162,49 @@ def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ..
         PlanError: It can run none of them; says what is in the winner's way.
     """
     from perfcast.files import write_text_atomically
+    from perfcast.report.search_text import plan_words
+    from perfcast.units import format_seconds
 
-    place, files, obstacle = _first_files(found, target)
+    plan, files, obstacle = _first_files(found, target)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output {folder}: {error.strerror}") from error
-    lines = [f"plan 1 is not handed over: {obstacle}", f"plan {place + 1} is"] if place else []
+    lines = []
+    if obstacle:
+        lines = [
+            f"plan 1 is not handed over: {obstacle}",
+            f"handed over is the next that {target} can run: {plan_words(plan)}; "
+            f"{format_seconds(found.best.formula_seconds(plan))} a step by formula",
+        ]
     for name, text in files.items():
         write_text_atomically(Path(folder) / name, text)
         lines.append(f"wrote {Path(folder) / name}")
     return tuple(lines)
 
 
-def _first_files(found: SearchFindings, target: str) -> tuple[int, Mapping[str, str], str]:
-    """Place and files of the first plan that a target can run, and what is in the way of the winner."""
+def _first_files(found: SearchFindings, target: str) -> tuple[Plan, Mapping[str, str], str]:
+    """The first plan that a target can run, its files, and what is in the way of the winner ('' if nothing).
+
+    The ranked plans are asked first, then the fastest others by formula.
+    """
     from perfcast.search.findings import best_cluster
     from perfcast.search.handover import hand_over
 
     result, cluster, obstacle = found.best, best_cluster(found.comparison), ""
-    for place, ranked in enumerate(result.ranked):
+    for plan in result.best_plans(_MOST_ASKED):
         try:
             files = hand_over(
-                ranked.plan, found.request.model, result.training, result.sequence_length, cluster, target
+                plan, found.request.model, result.training, result.sequence_length, cluster, target
             )
         except PlanError as error:
             obstacle = obstacle or str(error)
             continue
-        return place, files, obstacle
-    raise PlanError(f"none of the {len(result.ranked)} best plans can be handed over: {obstacle}")
+        return plan, files, obstacle
+    raise PlanError(
+        f"none of the {len(result.ranked)} ranked plans nor of the {_MOST_ASKED:,} fastest by formula can be "
+        f"handed over: {obstacle} A choice may be fixed, as with --fix schedule=1f1b."
+    )
 
 
 def _write_training(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.plan import build_plan, parse_plan
+from perfcast.cli.search_rival import find_rival
 from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -39,18 +40,26 @@ _OPTIONS = (
     click.option("--dtype", default=DEFAULT_DTYPE, show_default=True, help="bf16, fp16, fp32 or fp8."),
     click.option("--optimizer", default="adamw", show_default=True, help="Of training."),
     click.option("--framework", default=DEFAULT_FRAMEWORK, show_default=True, help="Whose habits apply."),
-    click.option("--cost-model", help="learned (default), roofline, or a published one."),
-    click.option("--fix", "fixed", default="", metavar="KEY=VALUE,…", help="Such as tp=8,zero=1."),
+    click.option("--cost-model", metavar="NAME",
+                 help="learned (default), roofline, a published one; searcher-3d: its choice beside ours."),
+    click.option("--fix", "fixed", multiple=True, metavar="KEY=VALUE,…",
+                 help="Dimensions that are decided: tp=8,zero=1,recompute_layers=2,shards=8,stages=7/8/8/7 "
+                 "(or even, balanced), …; may be repeated."),
     click.option("--max-memory-fraction", type=float, default=1.0, show_default=True, metavar="F",
                  help="Of a device's memory that a plan may take."),
     click.option("--min-mfu", type=float, metavar="F", help="Such as 0.4."),
     click.option("--objective", metavar="NAME",
-                 help="Step time (default), tokens-per-second (of inference), dollars-per-token, energy, …"),
+                 help="time (default), tokens-per-second (default of inference), dollars-per-token, "
+                 "energy-per-token, time-to-train, or devices: the fewest that keep --deadline."),
     click.option("--tokens", metavar="N", help="Of the whole training, such as 1e12."),
     click.option("--deadline", metavar="TIME", help="Of the whole training, such as 30d or 12h."),
     click.option("--prices", metavar="FILE", help="Dollars per device and hour: .toml, .json or .csv."),
     click.option("--top", type=click.IntRange(1, 1000), default=10, show_default=True, help="Plans shown."),
-    click.option("--no-simulate", is_flag=True, help="Closed forms only; default: the best are simulated."),
+    click.option("--num-simulated", type=click.IntRange(0, 10_000), metavar="N",
+                 help="Most plans that are simulated event by event; default: 200 (of a sweep: 0)."),
+    click.option("--no-simulate", is_flag=True, help="The same as --num-simulated 0."),
+    click.option("--processes", type=click.IntRange(1, 256), metavar="N",
+                 help="Default: two where there are two processors; of a sweep: with --backend ray."),
     click.option("--compare", "compared", multiple=True, metavar="PLAN",
                  help="tp=8,pp=4,mbs=1,…: explained beside the winner; may be repeated."),
     click.option("--sensitivity", is_flag=True, help="How the winner changes with network, memory, batch."),
@@ -90,43 +99,27 @@ def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def parse_fixed(text: str) -> dict[str, object]:
-    """``'tp=8,zero=1'`` → what a space is fixed to.
+def parse_fixed(texts: Sequence[str]) -> dict[str, object]:
+    """``('tp=8,zero=1', 'pp=4')`` → what a space is fixed to.
 
     Raises:
-        PlanError: Not KEY=VALUE, a key twice, or a value that its key cannot have.
+        PlanError: Not KEY=VALUE, a key with two values, or a value that its key cannot have.
         UnknownNameError: A key that is not one.
     """
-    from perfcast.core.plan_table import FLAGS, WORDS
-    from perfcast.search.space import KEYS
+    from perfcast.search.fixed import read_fixed
 
     fixed: dict[str, object] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or not value:
+    for item in (part.strip() for text in texts for part in text.split(",")):
+        key, equals, text = item.partition("=")
+        if not equals or not text:
             raise PlanError(f"--fix: '{item}' is not KEY=VALUE")
-        if key not in KEYS:
-            raise UnknownNameError("key of a plan", key, KEYS, f"Known: {', '.join(KEYS)}.")
-        if key in fixed:
-            raise PlanError(f"--fix: {key} is given twice")
-        words = WORDS.get(KEYS[key])
-        if words is None:
-            fixed[key] = _number(key, value, is_flag=KEYS[key] in FLAGS)
-        elif value in words:
-            fixed[key] = value
-        else:
-            raise PlanError(f"--fix {key}={value}: must be one of {', '.join(words)}")
+        try:
+            value = read_fixed(key, text)
+        except PlanError as error:
+            raise PlanError(f"--fix {error}") from error
+        if fixed.setdefault(key, value) != value:
+            raise PlanError(f"--fix: {key} is both {fixed[key]} and {value}")
     return fixed
-
-
-def _number(key: str, value: str, *, is_flag: bool) -> int:
-    if not (value.isascii() and value.isdecimal()):
-        raise PlanError(f"--fix {key}={value}: not a whole number")
-    if is_flag and value not in ("0", "1"):
-        raise PlanError(f"--fix {key}={value}: must be 0 or 1")
-    if key != "zero" and not is_flag and not int(value):
-        raise PlanError(f"--fix {key}={value}: must be at least 1")
-    return int(value)
 
 
 def parse_time(option: str, text: str | None) -> float | None:
@@ -208,6 +201,7 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
     from perfcast.search.findings import SearchRequest
     from perfcast.search.objectives import OBJECTIVES
     from perfcast.search.prices_file import read_prices
+    from perfcast.search.search import NUM_SIMULATED
     from perfcast.search.space import Space
 
     clusters = split_names("--cluster", options["clusters"])
@@ -215,8 +209,8 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
     if batch is None:
         raise click.UsageError("--global-batch-size N: how many sequences has a step?")
     objective = options["objective"] or next(iter(OBJECTIVES))
-    _check_objective(objective, options)
-    _check_fractions(options)
+    check_objective(objective, options)
+    check_fractions(options)
     return SearchRequest(
         model=model, clusters=clusters, global_batch_size=batch,
         sequence_length=one("--sequence-length", options["sequence_length"]),
@@ -229,7 +223,7 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
         deadline_seconds=parse_time("--deadline", options["deadline"]),
         prices=read_prices(options["prices"]) if options["prices"] else None,
         max_memory_fraction=options["max_memory_fraction"], min_mfu=options["min_mfu"], top=options["top"],
-        simulate=not options["no_simulate"],
+        num_simulated=count_simulated(options, NUM_SIMULATED), num_processes=count_processes(options),
     )  # fmt: skip
 
 
@@ -239,20 +233,53 @@ def one(option: str, text: str | None) -> int | None:
     return counts[0] if counts else None
 
 
-def _check_objective(objective: str, options: dict[str, Any]) -> None:
+def count_simulated(options: dict[str, Any], usual: int) -> int:
+    """Most plans that are simulated.
+
+    Raises:
+        UsageError: Both options that say it.
+    """
+    asked = options["num_simulated"]
+    if options["no_simulate"] and asked:
+        raise click.UsageError(f"--no-simulate and --num-simulated {asked} contradict")
+    return 0 if options["no_simulate"] else usual if asked is None else int(asked)
+
+
+def count_processes(options: dict[str, Any]) -> int:
+    """Those asked for; else two, where so many processors may be used."""
+    import os
+
+    if options["processes"] is not None:
+        return int(options["processes"])
+    return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def check_objective(objective: str, options: dict[str, Any]) -> None:
+    """Refuse an unknown objective, or one without what it needs.
+
+    Raises:
+        UnknownNameError: Lists close names.
+        UsageError: Says which option is missing.
+    """
     from perfcast.search.objectives import OBJECTIVES
 
     if objective not in OBJECTIVES:
         raise UnknownNameError("objective", objective, OBJECTIVES, f"Known: {', '.join(OBJECTIVES)}.")
-    if objective == "time-to-train" and options["tokens"] is None:
-        raise click.UsageError("--objective time-to-train needs --tokens")
+    missing = [
+        option for _, option in OBJECTIVES[objective].needs if options[option.removeprefix("--")] is None
+    ]
+    if missing:
+        raise click.UsageError(f"--objective {objective} needs {' and '.join(missing)}")
     if options["deadline"] is not None and options["tokens"] is None:
         raise click.UsageError("--deadline needs --tokens: how long is the training?")
-    if objective == "dollars-per-token" and options["prices"] is None:
-        raise click.UsageError("--objective dollars-per-token needs --prices")
 
 
-def _check_fractions(options: dict[str, Any]) -> None:
+def check_fractions(options: dict[str, Any]) -> None:
+    """Refuse shares that are none.
+
+    Raises:
+        PlanError: Names the option.
+    """
     for option, value in (
         ("--max-memory-fraction", options["max_memory_fraction"]),
         ("--min-mfu", options["min_mfu"]),
@@ -266,7 +293,7 @@ def choose_cost_models(name: str | None, clusters: Sequence[str]) -> dict[str, A
     from perfcast.catalog.clusters import load_cluster
     from perfcast.cli.cost_model import find_cost_model
 
-    if name is None:
+    if name is None or find_rival(name) is not None:
         return {}
     devices = dict.fromkeys(load_cluster(cluster).device for cluster in clusters)
     return {device: find_cost_model(name, device) for device in devices}
@@ -280,7 +307,7 @@ def build_serving_request(model: str, options: dict[str, Any]) -> ServingRequest
     """
     from perfcast.search.serving_search import ServingRequest
 
-    _check_fractions(options)
+    check_fractions(options)
     return ServingRequest(
         model=model, mode=options["mode"],
         context_length=one("--sequence-length", options["sequence_length"]), dtype=options["dtype"],

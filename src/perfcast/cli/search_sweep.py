@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.search_options import parse_counts, parse_fixed, split_names
+from perfcast.cli.search_options import (
+    check_fractions,
+    check_objective,
+    count_simulated,
+    parse_amount,
+    parse_counts,
+    parse_fixed,
+    parse_time,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from perfcast.search.distributed import OpenPool
@@ -30,15 +39,16 @@ def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: 
     from perfcast.search.sweep_run import run_sweep, show_progress
 
     cells, job = _cells(models, options), _job(options)
+    objective = str(job.settings["objective"])
     open_pool = _open_pool(options)
     folder = Path(options["store"]) if options["store"] else data_folder() / "sweeps"
     with show_progress(Console(stderr=True, highlight=False)) as watch:
         found = run_sweep(cells, job, folder, open_pool=open_pool, watch=watch)
     if json_path:
-        write_json(sweep_to_dict(found), json_path)
+        write_json(sweep_to_dict(found, objective), json_path)
     if json_path != "-":
         console = Console(highlight=False)
-        print_sweep(found, console)
+        print_sweep(found, objective, console)
         if json_path:
             console.print(f"wrote {json_path}", markup=False, soft_wrap=True)
 
@@ -75,24 +85,55 @@ def _own_length(model: str) -> int:
 
 def _job(options: dict[str, Any]) -> SweepJob:
     from perfcast.core.training import Training
+    from perfcast.search.objectives import OBJECTIVES
     from perfcast.search.sweep_search import PlanSearch, plan_sweep
 
+    objective = options["objective"] or next(iter(OBJECTIVES))
+    check_objective(objective, options)
+    check_fractions(options)
+    if objective == "devices":
+        raise click.UsageError("a sweep's cells have their devices: --cluster a:64,a:128 with time-to-train")
     Training(dtype=options["dtype"], optimizer=options["optimizer"], framework=options["framework"])
     search = PlanSearch(
         dtype=options["dtype"], optimizer=options["optimizer"], framework=options["framework"],
         cost_model=options["cost_model"] or "learned", fixed=parse_fixed(options["fixed"]),
-        num_best=options["top"], max_memory_fraction=options["max_memory_fraction"],
+        num_best=options["top"], num_simulated=count_simulated(options, 0), objective=objective,
+        tokens=parse_amount("--tokens", options["tokens"]),
+        deadline_seconds=parse_time("--deadline", options["deadline"]),
+        prices=_prices(options), max_memory_fraction=options["max_memory_fraction"],
+        min_mfu=options["min_mfu"],
     )  # fmt: skip
     return plan_sweep(search)
+
+
+def _prices(options: dict[str, Any]) -> Mapping[str, float] | None:
+    """Those of the file, once every cluster has one.
+
+    Raises:
+        InputError: The file cannot be read, or has no price of a cluster.
+    """
+    if not options["prices"]:
+        return None
+    from perfcast.catalog.clusters import load_cluster
+    from perfcast.search.prices_file import read_prices
+
+    prices = read_prices(options["prices"])
+    for name in split_names("--cluster", options["clusters"]):
+        prices.of_cluster(load_cluster(name), name)
+    return dict(prices.dollars_per_device_hour)
 
 
 def _open_pool(options: dict[str, Any]) -> OpenPool:
     if options["backend"] == "ray":
         from perfcast.search.distributed_ray import ray_backend
 
-        return ray_backend(options["address"])
+        if options["address"] and options["processes"] is not None:
+            raise click.UsageError("--processes is of a Ray that is started here, not of one at --address")
+        return ray_backend(options["address"], options["processes"])
     if options["address"]:
         raise click.UsageError("--address is of --backend ray")
+    if options["processes"] is not None:
+        raise click.UsageError("--processes of a sweep goes with --backend ray")
     from perfcast.search.distributed import open_local_pool
 
     return open_local_pool

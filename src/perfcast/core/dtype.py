@@ -6,7 +6,12 @@ from enum import Enum
 
 
 class DType(Enum):
-    """An element type; the value is (name, bits). ``TF32`` exists only as a compute precision."""
+    """An element type; the value is (label, bits). ``TF32`` exists only as a compute precision.
+
+    Attributes:
+        label: Short name as used in data files and on the command line.
+        bits: Of one element.
+    """
 
     FP64 = ("fp64", 64)
     FP32 = ("fp32", 32)
@@ -28,15 +33,9 @@ class DType(Enum):
     # Enum hashes by name, in Python; identity is as good and much faster, and types are hashed often.
     __hash__ = object.__hash__
 
-    @property
-    def label(self) -> str:
-        """Short name as used in data files and on the command line."""
-        return self.value[0]
-
-    @property
-    def bits(self) -> int:
-        """Bits of one element."""
-        return self.value[1]
+    def __init__(self, label: str, bits: int) -> None:
+        self.label = label
+        self.bits = bits
 
     def bytes_of(self, num_elements: int) -> int:
         """Bytes that ``num_elements`` packed elements take."""

@@ -35,6 +35,8 @@ class Plan:
             3 weights too (FSDP).
         sequence_parallel: Norms and dropout cut along the sequence over the tensor-parallel ranks.
         recompute: 'none', 'selective' (the core of attention) or 'full' (every layer).
+        recompute_layers: With 'full' recomputation, the first so many layers of every part of the model (a
+            stage or a virtual one) alone; the others keep all. None: every layer.
         schedule: Of the pipeline.
         reshard_after_forward: With ZeRO 3, whether weights are given up between forward and backward.
         num_prefetched: With ZeRO 3, layers whose weights are gathered ahead.
@@ -72,6 +74,7 @@ class Plan:
     zero_stage: int = 0
     sequence_parallel: bool = False
     recompute: str = "none"
+    recompute_layers: int | None = None
     schedule: str = "1f1b"
     reshard_after_forward: bool = True
     num_prefetched: int = 1
@@ -111,6 +114,7 @@ class Plan:
                 "and no other, has more than one virtual stage a rank"
             )
         self._check_cuts()
+        self._check_recomputation()
         expert_ranks = self.expert_parallel * self.tensor_parallel_of_experts
         if self.ranks_per_stage % expert_ranks:
             raise PlanError(
@@ -148,6 +152,17 @@ class Plan:
             raise PlanError(f"imbalance={self.expert_imbalance}: must be at least 1, and finite")
         if self.bucket_bytes is not None and self.bucket_bytes < 1:
             raise PlanError(f"bucket={self.bucket_bytes}: must be at least 1 byte")
+
+    def _check_recomputation(self) -> None:
+        if self.recompute_layers is None:
+            return
+        if self.recompute != "full":
+            raise PlanError(
+                f"recompute_layers={self.recompute_layers} with recompute={self.recompute}: it says how many "
+                "layers are computed again in full; take recompute=full"
+            )
+        if self.recompute_layers < 1:
+            raise PlanError(f"recompute_layers={self.recompute_layers}: must be at least 1")
 
     @property
     def ranks_per_stage(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 
 Column = NDArray[np.int64]
+#: Layers of each part of the model; empty: as the framework splits them.
+Split = tuple[int, ...]
 
 #: Columns that hold the place of a word in its list.
 WORDS = {
@@ -24,7 +26,13 @@ FLAGS = ("sequence_parallel", "reshard_after_forward", "overlaps_tensor", "overl
 
 @dataclass(frozen=True, eq=False)
 class PlanTable:
-    """n plans; every column has shape [n]. Words are places in their lists (``WORDS``), flags 0 or 1."""
+    """n plans; every column has shape [n]. Words are places in their lists (``WORDS``), flags 0 or 1.
+
+    Attributes:
+        recompute_layers, num_shards: 0 for all.
+        split: Place in ``splits`` of the layers of each part.
+        splits: The different ones; the first is the framework's own.
+    """
 
     data_parallel: Column
     tensor_parallel: Column
@@ -47,17 +55,21 @@ class PlanTable:
     overlaps_gradients: Column
     overlaps_weights: Column
     overlaps_experts: Column
+    recompute_layers: Column
+    num_shards: Column
+    split: Column
+    splits: tuple[Split, ...] = ((),)
 
     def __len__(self) -> int:
         return len(self.data_parallel)
 
     def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> PlanTable:
         """The plans that ``index`` selects."""
-        return PlanTable(*(getattr(self, field.name)[index] for field in fields(self)))
+        return _of_columns((getattr(self, name)[index] for name in COLUMNS), self.splits)
 
     def row(self, index: int) -> dict[str, int]:
         """One plan's columns."""
-        return {field.name: int(getattr(self, field.name)[index]) for field in fields(self)}
+        return {name: int(getattr(self, name)[index]) for name in COLUMNS}
 
     def plan(self, index: int) -> Plan:
         """One plan."""
@@ -66,6 +78,10 @@ class PlanTable:
             values[name] = words[int(getattr(self, name)[index])]
         for name in FLAGS:
             values[name] = bool(values[name])
+        for name in ("recompute_layers", "num_shards"):
+            values[name] = values[name] or None
+        values["stage_layers"] = self.splits[int(self.split[index])]
+        del values["split"]
         return Plan(**values)  # type: ignore[arg-type]
 
     @property
@@ -79,9 +95,18 @@ class PlanTable:
         return self.num_dense_replicas * self.tensor_parallel
 
     @property
+    def shard_size(self) -> Column:
+        """Ranks over which ZeRO shards."""
+        return np.where(self.num_shards > 0, self.num_shards, self.num_dense_replicas)
+
+    @property
     def num_expert_replicas(self) -> Column:
         """Ranks that hold the same experts."""
         return self.ranks_per_stage // (self.expert_parallel * self.expert_tensor_parallel)
+
+
+#: Names of the columns, in their order.
+COLUMNS = tuple(name for name in PlanTable.__dataclass_fields__ if name != "splits")
 
 
 def to_table(plans: Sequence[Plan]) -> PlanTable:
@@ -90,21 +115,39 @@ def to_table(plans: Sequence[Plan]) -> PlanTable:
     >>> to_table([Plan(tensor_parallel=2)]).plan(0) == Plan(tensor_parallel=2, expert_tensor_parallel=2)
     True
     """
-    rows = []
-    for plan in plans:
-        row = []
-        for field in fields(PlanTable):
-            value = getattr(plan, field.name)
-            if field.name == "expert_tensor_parallel":
-                value = plan.tensor_parallel_of_experts
-            elif field.name in WORDS:
-                value = WORDS[field.name].index(value)
-            row.append(int(value))
-        rows.append(row)
-    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(fields(PlanTable))).T
-    return PlanTable(*columns)
+    splits = tuple(dict.fromkeys([(), *(plan.stage_layers for plan in plans)]))
+    rows = [[_value(plan, name, splits) for name in COLUMNS] for plan in plans]
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(COLUMNS)).T
+    return _of_columns(columns, splits)
+
+
+def _of_columns(columns: Iterable[Column], splits: tuple[Split, ...]) -> PlanTable:
+    return PlanTable(**dict(zip(COLUMNS, columns, strict=True)), splits=splits)
+
+
+def _value(plan: Plan, name: str, splits: Sequence[Split]) -> int:
+    """A plan's value as its column holds it."""
+    if name == "split":
+        return splits.index(plan.stage_layers)
+    value = getattr(plan, name)
+    if name == "expert_tensor_parallel":
+        value = plan.tensor_parallel_of_experts
+    elif name in WORDS:
+        value = WORDS[name].index(value)
+    return int(value or 0)
 
 
 def join(tables: Sequence[PlanTable]) -> PlanTable:
     """The plans of several tables, one after another."""
-    return PlanTable(*(np.concatenate([getattr(t, f.name) for t in tables]) for f in fields(PlanTable)))
+    splits = tuple(dict.fromkeys([(), *(split for table in tables for split in table.splits)]))
+    alike = [with_splits(table, splits) for table in tables]
+    columns = (np.concatenate([getattr(table, name) for table in alike]) for name in COLUMNS)
+    return _of_columns(columns, splits)
+
+
+def with_splits(table: PlanTable, splits: tuple[Split, ...]) -> PlanTable:
+    """The same plans with other ``splits``, which hold all of the table's own."""
+    if table.splits == splits:
+        return table
+    places = np.array([splits.index(split) for split in table.splits], dtype=np.int64)
+    return replace(table, split=places[table.split], splits=splits)

@@ -28,16 +28,28 @@ def _figures() -> dict[str, Any]:
     return tomllib.loads((resources.files("perfcast.cost") / "host_link.toml").read_text(encoding="utf-8"))
 
 
+def has_host_link(device: Device) -> bool:
+    """Whether the rate of a device's link to its host is known, so that something can be offloaded."""
+    return _link(device) is not None
+
+
+def _link(device: Device) -> float | None:
+    figures = _figures()
+    found: float | None = figures["devices"].get(
+        device.name, figures["architectures"].get(device.architecture)
+    )
+    return found
+
+
 def host_bytes_per_second(device: Device) -> float:
     """Of the link to the host, in one direction.
 
     Raises:
         PlanError: No figure for this architecture.
     """
-    figures = _figures()
-    found = figures["devices"].get(device.name, figures["architectures"].get(device.architecture))
+    found = _link(device)
     if found is None:
-        known = ", ".join(figures["architectures"])
+        known = ", ".join(_figures()["architectures"])
         raise PlanError(
             f"no figure of the link between {device.name} ({device.architecture}) and its host, so "
             f"nothing can be offloaded there; known architectures: {known}"

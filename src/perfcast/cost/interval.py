@@ -28,6 +28,11 @@ _BOUND = 1.0
 STEP_ERROR = 0.15
 
 
+def common_part(provenance: str) -> float:
+    """ρ: of the variance of a price's error, what it has in common with others of its kind."""
+    return _COMMON.get(provenance, _BOUND)
+
+
 def join_intervals(
     estimates: Estimates, counts: NDArray[np.int64], groups: Sequence[str]
 ) -> tuple[float, float]:
@@ -36,7 +41,7 @@ def join_intervals(
     if not np.isfinite(seconds):
         return seconds, seconds
     _, kind = np.unique(np.array(groups, dtype=str), return_inverse=True)
-    common = np.array([_COMMON.get(tag, _BOUND) for tag in estimates.provenance], dtype=np.float64)
+    common = np.array([common_part(tag) for tag in estimates.provenance], dtype=np.float64)
     is_model = any(tag in _COMMON for tag in estimates.provenance)
     rest = STEP_ERROR * seconds if is_model else 0.0
     below = _half_width((estimates.seconds - estimates.seconds_low) * counts, common, kind, rest)

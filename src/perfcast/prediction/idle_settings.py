@@ -51,6 +51,7 @@ def _of_training(plan: Plan) -> Iterator[tuple[str, str]]:
 def _of_inference(plan: Plan) -> Iterator[tuple[str, str]]:
     for key, value, usual in (
         ("recompute", plan.recompute, _USUAL.recompute),
+        ("recompute_layers", plan.recompute_layers, None),
         ("offload", plan.offload, _USUAL.offload),
         ("schedule", plan.schedule, _USUAL.schedule),
         ("shards", plan.num_shards, None),

@@ -47,11 +47,13 @@ class Timer:
         *,
         stage_slowdowns: Sequence[float] | None = None,
         with_spans: bool = False,
+        with_path: bool = True,
     ) -> StepTime:
         """The step and where its time goes.
 
         Args:
             stage_slowdowns: Factor on each stage's compute; None: as priced.
+            with_path: Whether to give a simulated step's critical path, which takes most of the time.
         """
         from perfcast.simulate.closed_form.step import closed_form_step
         from perfcast.simulate.inference import simulate_serving
@@ -66,14 +68,14 @@ class Timer:
         elif self.mode == "train":
             time = simulate_step(
                 work, seconds, launch_seconds=launch_seconds, slowdown=slowdown,
-                rank_slowdowns=stage_slowdowns, with_spans=with_spans,
+                rank_slowdowns=stage_slowdowns, with_spans=with_spans, with_path=with_path,
             )  # fmt: skip
         else:
             time = simulate_serving(
                 work, seconds, is_decode=self.mode == "decode", launch_seconds=launch_seconds,
                 slowdown=slowdown, with_spans=with_spans,
             )  # fmt: skip
-        return _lengthened(time, self.fixed_seconds)
+        return lengthened(time, self.fixed_seconds)
 
     def stragglers(
         self, work: StepWork, seconds: Seconds, slowdowns: Slowdowns, step_seconds: float
@@ -105,7 +107,7 @@ def slowdown_beside() -> tuple[float, float]:
     return figures.compute_slowdown, figures.communication_slowdown
 
 
-def _lengthened(time: StepTime, seconds: float) -> StepTime:
+def lengthened(time: StepTime, seconds: float) -> StepTime:
     """The same step, later by so much on all ranks."""
     if not seconds:
         return time
@@ -118,7 +120,7 @@ def _lengthened(time: StepTime, seconds: float) -> StepTime:
         )
         for rank in time.ranks
     )  # fmt: skip
-    path = (*time.critical_path, ("fixed part of every step", seconds))
+    path = (*time.critical_path, ("fixed part of every step", seconds)) if time.critical_path else ()
     return replace(
         time,
         step_seconds=time.step_seconds + seconds,

@@ -97,7 +97,16 @@ def _product_seconds(
     attention = 4 * tokens * sequence_length * heads * layers  # forward, causal or not
     forward = 2 * elements * tokens + attention
     again = {"none": 0.0, "selective": attention, "full": forward}[plan.recompute]
+    again *= _recomputed_share(model, plan)
     return (3 * forward + again) / (_ACHIEVED * _peak(device, training.dtype))
+
+
+def _recomputed_share(model: Transformer, plan: Plan) -> float:
+    """Of the layers, what is computed again."""
+    if plan.recompute_layers is None:
+        return 1.0
+    num_parts = plan.pipeline_parallel * plan.virtual_stages_per_rank
+    return min(1.0, plan.recompute_layers * num_parts / model.num_layers)
 
 
 def _peak(device: Device, dtype: str) -> float:
@@ -113,7 +122,7 @@ def _tensor_exchange_seconds(model: Transformer, plan: Plan, device: Device, tok
     degree = plan.tensor_parallel
     if degree == 1:
         return 0.0
-    times = 12 if plan.recompute == "full" else 8
+    times = 8 + (4 * _recomputed_share(model, plan) if plan.recompute == "full" else 0)
     num_bytes = 2 * times * tokens * model.hidden_size * model.num_layers / plan.pipeline_parallel
     return num_bytes * (degree - 1) / degree / _link(device, degree)
 

@@ -78,6 +78,8 @@ def _plan_items(plan: Plan) -> Iterator[str]:
         yield f"schedule={plan.schedule}"
     if plan.recompute != "none":
         yield f"recompute={plan.recompute}"
+    if plan.recompute_layers is not None:
+        yield f"recompute_layers={plan.recompute_layers}"
     if plan.offload != "none":
         yield f"offload={plan.offload}"
     yield from _placement_items(plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from perfcast.report.tables import new_table, percent, print_table
 from perfcast.report.text import print_validation
 from perfcast.report.validation import error_row, print_skipped
 
@@ -21,7 +22,7 @@ _OTHER_GROUPS = {
 
 
 def print_published(summary: Sequence[Entry], console: Console) -> None:
-    """Errors by group, ranks of plans, how far repeats of one run differ; then the other tables."""
+    """Errors by group, ranks and choices of plans, how far repeats differ; then the other tables."""
     print_skipped([entry for entry in summary if entry["group"] == "skipped"], console)
     for group in _GROUPS:
         _print_group(summary, group, console)
@@ -42,6 +43,7 @@ def print_published(summary: Sequence[Entry], console: Console) -> None:
                 markup=False,
                 soft_wrap=True,
             )
+    _print_choices([entry for entry in summary if entry["group"] == "choice of plan"], console)
     for table, groups in _OTHER_GROUPS.items():
         entries = [
             {**entry, "group": entry["group"].removeprefix(f"{table}, ")}
@@ -53,6 +55,21 @@ def print_published(summary: Sequence[Entry], console: Console) -> None:
             print_skipped([entry for entry in entries if entry["group"] == "skipped"], console)
             for group in groups:
                 _print_group(entries, group, console)
+
+
+def _print_choices(entries: Sequence[Entry], console: Console) -> None:
+    """How good the first plan of each predictor is among the measured ones."""
+    if not entries:
+        return
+    table = new_table("Choice of plan among the measured ones of a job")
+    table.add_column("Groups")
+    table.add_column("Chosen by")
+    for heading in ("n", "Within 15 % of the best", "Best in first five", "Median loss"):
+        table.add_column(heading, justify="right")
+    for entry in entries:
+        shares = (entry[k] for k in ("share_within_15_percent", "share_best_in_first_five", "median_loss"))
+        table.add_row(entry["value"], entry["predictor"], f"{entry['n']}", *map(percent, shares))
+    print_table(console, table)
 
 
 def _print_group(summary: Sequence[Entry], group: str, console: Console) -> None:

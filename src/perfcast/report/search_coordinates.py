@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.plan_table import FLAGS, WORDS
+from perfcast.core.plan_table import FLAGS, WORDS, PlanTable
 from perfcast.report.figures import GREEN, INK, LINE, finish
 from perfcast.report.search_figures import sample_plans
+from perfcast.search.fixed import KEYS
 from perfcast.search.result import SearchResult
-from perfcast.search.space import KEYS
 from perfcast.units import GIB
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ MAX_LINES = 400
 _SHADES = ("#c9ced6", "#b4bfd0", "#92add0", "#6a99cc", "#3b82c4", "#1f4e7d")
 _DIMENSIONS = (
     "data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
-    "virtual_stages_per_rank", "micro_batch_size", "zero_stage", "sequence_parallel", "recompute",
-    "schedule", "offload", "order",
+    "virtual_stages_per_rank", "stage_layers", "micro_batch_size", "zero_stage", "num_shards",
+    "sequence_parallel", "recompute", "recompute_layers", "schedule", "offload", "order",
 )  # fmt: skip
-_LINEAR = ("zero_stage", *WORDS, *FLAGS)
+_LINEAR = ("zero_stage", "recompute_layers", "stage_layers", *WORDS, *FLAGS)
+_STAGES = ("even", "uneven")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def plot_coordinates(result: SearchResult) -> Figure:
     """Plans from the slowest, pale, to the fastest, dark; the winner on top."""
     from plotly import graph_objects as go
 
-    shown = sample_plans(result.evaluation.step_seconds, MAX_LINES)[::-1]  # the fastest are drawn last
+    shown = _drawn(result)
     axes = list_axes(result, shown)
     figure = go.Figure()
     bounds = np.linspace(0, len(shown), len(_SHADES) + 1).round().astype(np.int64)
@@ -67,7 +68,8 @@ def plot_coordinates(result: SearchResult) -> Figure:
     figure.add_scatter(x=x, y=y, mode="lines", line={"color": GREEN, "width": 3}, hoverinfo="skip")
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": INK, "width": 1})
-        figure.add_annotation(x=place, y=1.07, text=f"<b>{axis.title}</b>", showarrow=False)
+        title = axis.title.replace("_", "<br>")
+        figure.add_annotation(x=place, y=1.03, yanchor="bottom", text=f"<b>{title}</b>", showarrow=False)
         for height, text in axis.ticks:
             figure.add_annotation(
                 x=place, y=height, text=text, showarrow=False, xanchor="left", xshift=3, font={"size": 11},
@@ -79,31 +81,65 @@ def plot_coordinates(result: SearchResult) -> Figure:
     return figure
 
 
+def _drawn(result: SearchResult) -> NDArray[np.int64]:
+    """Places of plans in the order of drawing: from the slowest to the fastest, then the winner."""
+    shown = sample_plans(result.evaluation.step_seconds, MAX_LINES)[::-1]
+    winner = result.place_of(result.winner.plan)
+    return shown if winner is None else np.append(shown[shown != winner], winner)
+
+
 def list_axes(result: SearchResult, shown: NDArray[np.int64]) -> list[Axis]:
     """The dimensions that are not the same for all shown plans, then memory and time."""
     plans, evaluation = result.evaluation.plans, result.evaluation
     axes = []
     names = {name: key for key, name in KEYS.items()}
     for name in _DIMENSIONS:
-        values = getattr(plans, name)[shown].astype(np.float64)
-        if np.ptp(values) > 0:
+        values = _values(plans, name)[shown]
+        if len(np.unique(values)) > 1:
             axes.append(_dimension(name, names[name], values))
     axes.append(_figure_axis("GiB", evaluation.device_bytes[shown] / GIB, "{:.0f}"))
     axes.append(_figure_axis("step, s", np.log(evaluation.step_seconds[shown]), "{:.3g}", is_log=True))
     return axes
 
 
+def _values(plans: PlanTable, name: str) -> Values:
+    """A dimension as it is drawn; what a column holds as 0 for 'all' or 'as the framework does' is resolved.
+
+    Layers to recompute: infinite for all, 0 for none. Shards: of all replicas, unless no plan has fewer.
+    """
+    if name == "stage_layers":
+        return (plans.split > 0).astype(np.float64)
+    values: Values = getattr(plans, name).astype(np.float64)
+    if name == "recompute_layers":
+        is_whole = (values == 0) & (plans.recompute == WORDS["recompute"].index("full"))
+        return np.where(is_whole & bool(values.any()), np.inf, values)
+    if name == "num_shards" and values.any():
+        return np.where(values == 0, plans.data_parallel * plans.context_parallel, values)
+    return values
+
+
 def _dimension(name: str, title: str, values: Values) -> Axis:
-    """Degrees by their logarithm, words and flags evenly."""
+    """Degrees by their logarithm, words, flags and layers evenly; 'all' one step above the rest."""
     different = np.unique(values)
-    scaled = values if name in _LINEAR else np.log2(values)
-    low, high = scaled.min(), scaled.max()
-    ends = different if name in _LINEAR else np.log2(different)
-    heights = (ends - low) / (high - low)
-    texts = [
-        WORDS[name][int(value)].replace("_", " ") if name in WORDS else f"{value:g}" for value in different
-    ]
-    return Axis(title, (scaled - low) / (high - low), _spaced(heights.tolist(), texts))
+    finite = different[np.isfinite(different)]
+    top = finite.max() + 1
+    scaled, ends = (np.where(np.isinf(one), top, one) for one in (values, different))
+    if name not in _LINEAR:
+        scaled, ends = np.log2(scaled), np.log2(ends)
+    low, span = ends.min(), np.ptp(ends)
+    texts = [_value_text(name, value) for value in different.tolist()]
+    return Axis(title, (scaled - low) / span, _spaced(((ends - low) / span).tolist(), texts))
+
+
+def _value_text(name: str, value: float) -> str:
+    if name == "stage_layers":
+        return _STAGES[int(value)]
+    if name == "order":
+        first, second, *others = WORDS[name][int(value)].split("-")
+        return f"{first}-{second}-<br>{'-'.join(others)}"  # else it reaches the next axis
+    if name in WORDS:
+        return WORDS[name][int(value)].replace("_", " ")
+    return "all" if np.isinf(value) else f"{value:g}"
 
 
 def _spaced(heights: Sequence[float], texts: Sequence[str]) -> tuple[tuple[float, str], ...]:

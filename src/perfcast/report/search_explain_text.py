@@ -18,11 +18,21 @@ def print_explanations(found: SearchFindings, console: Console) -> None:
     """Time by cause and memory by category, side by side; then each difference in words."""
     print_table(console, cause_table(found.explanations))
     print_table(console, category_table(found.explanations))
+    print_list(console, (("·", note) for note in map(describe_overfull, found.explanations) if note))
     print_list(console, (("·", describe_skipped(*pair)) for pair in found.skipped))
     for difference in found.differences:
         console.print()
         console.print(Text(describe_difference(difference), style="bold"))
         print_list(console, (("·", sentence) for sentence in difference.sentences))
+
+
+def describe_overfull(explanation: Explanation) -> str:
+    """What a plan needs beyond its device's memory; '' where it fits."""
+    memory, needed = explanation.forecast.memory, sum(explanation.bytes_by_category.values())
+    if memory is None or needed <= memory.capacity_bytes:
+        return ""
+    sizes = f"{format_bytes(needed)} of {format_bytes(memory.capacity_bytes)}"
+    return f"{explanation.label} does not fit: it needs {sizes} of a device"
 
 
 def describe_skipped(label: str, reason: str) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Plans of a cloud of points; of more, the fastest half of these and others spread evenly over the rest.
 MAX_POINTS = 1500
+_RESERVE_COLOUR = "#5f6b7a"
 #: Bars of a comparison.
 MAX_BARS = 12
 
@@ -58,7 +59,8 @@ def plot_pareto(result: SearchResult) -> Figure:
             text=options, hovertemplate="%{text}<br>%{x:.4~s}s, %{y:.1f} GiB<extra></extra>",
         )
     )  # fmt: skip
-    _add_plans(figure, result.front, "Pareto front", ORANGE, mode="markers+lines", size=7)
+    _add_plans(figure, result.front, "Pareto front", ORANGE, mode="markers", size=7)
+    _add_plans(figure, _lower_edge(result.front), "front in time and memory", ORANGE, mode="lines", size=7)
     _add_plans(figure, result.ranked[1:], "best plans", BLUE, mode="markers", size=8)
     _add_plans(figure, result.ranked[:1], "winner", GREEN, mode="markers", size=15, symbol="star")
     figure.add_hline(
@@ -68,6 +70,15 @@ def plot_pareto(result: SearchResult) -> Figure:
     set_log_seconds(figure, evaluation.step_seconds[shown].tolist(), "step")
     figure.update_yaxes(title="GiB of a device", rangemode="tozero")
     return finish(figure, height=430, legend=True).update_layout(margin={"t": 40})
+
+
+def _lower_edge(front: Sequence[RankedPlan]) -> list[RankedPlan]:
+    """Of plans, the fastest first, those that need less memory than all faster ones."""
+    edge: list[RankedPlan] = []
+    for plan in sorted(front, key=lambda plan: (plan.step_seconds, plan.device_bytes)):
+        if not edge or plan.device_bytes < edge[-1].device_bytes:
+            edge.append(plan)
+    return edge
 
 
 def set_log_seconds(figure: Figure, seconds: Sequence[float], title: str) -> None:
@@ -133,7 +144,7 @@ def plot_categories(explanations: Sequence[Explanation]) -> Figure:
         if any(held):
             figure.add_bar(
                 y=names, x=[num_bytes / GIB for num_bytes in held], name=words(category), orientation="h",
-                marker_color=GREY if category == RESERVE else CATEGORY_COLOURS[category],
+                marker_color=_RESERVE_COLOUR if category == RESERVE else CATEGORY_COLOURS[category],
                 customdata=[format_bytes(num_bytes) for num_bytes in held],
                 hovertemplate="%{y}<br>%{customdata}<extra>" + words(category) + "</extra>",
             )  # fmt: skip

@@ -8,7 +8,12 @@ from html import escape
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.search_coordinates import plot_coordinates
-from perfcast.report.search_explain_text import describe_difference, describe_skipped, sensitivity_cells
+from perfcast.report.search_explain_text import (
+    describe_difference,
+    describe_overfull,
+    describe_skipped,
+    sensitivity_cells,
+)
 from perfcast.report.search_figures import (
     MAX_BARS,
     plot_categories,
@@ -22,6 +27,7 @@ from perfcast.report.search_text import (
     describe_effort,
     describe_interval,
     describe_job,
+    describe_rival,
     describe_search,
     describe_separation,
     describe_sure,
@@ -35,6 +41,7 @@ from perfcast.search.explain import Change, Difference
 from perfcast.search.findings import SearchFindings
 from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.search.rival import RivalRanking
 from perfcast.search.sensitivity import Sensitivity
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
@@ -60,6 +67,8 @@ def render_search_html(found: SearchFindings) -> str:
     ]
     if found.sensitivity is not None:
         sections.append(Section("How the winner changes", _sensitivity(found.sensitivity)))
+    if found.rival is not None:
+        sections.append(Section(f"Choice of {found.rival.name}", _rival(found.rival)))
     sections.append(Section("Pareto front", _plans(result.front)))
     sections.append(Section("What was searched", _effort(result)))
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.assumptions)
@@ -151,14 +160,17 @@ def _unsure(result: SearchResult) -> str:
 
 
 def _pareto(result: SearchResult) -> str:
-    note = "Every point is a plan; the line is the front of time, cost and memory headroom. Hover for plans."
+    note = (
+        "Every point is a plan; orange are those that none beats in time, cost and memory headroom at once, "
+        "the line those that none beats in time and memory. Hover for plans."
+    )
     return figure_html(plot_pareto(result), "pareto") + _note(note)
 
 
 def _coordinates(result: SearchResult) -> str:
     note = (
-        "A line for each plan, from the slowest (pale) to the fastest (dark); green is the fastest. "
-        "Dimensions in which the drawn plans do not differ are left out."
+        "A line for each plan, from the slowest (pale) to the fastest (dark) by formula; green is the "
+        "winner. Dimensions in which the drawn plans do not differ are left out."
     )
     return figure_html(plot_coordinates(result), "coordinates") + _note(note)
 
@@ -170,7 +182,8 @@ def _plans(plans: Sequence[RankedPlan]) -> str:
 
 def _explained(found: SearchFindings) -> str:
     explanations = found.explanations
-    skipped = "".join(_note(describe_skipped(*pair)) for pair in found.skipped)
+    overfull = "".join(_note(note) for note in map(describe_overfull, explanations) if note)
+    skipped = overfull + "".join(_note(describe_skipped(*pair)) for pair in found.skipped)
     labels = [explanation.label for explanation in explanations]
     first = explanations[0]
     causes = dict.fromkeys(cause for e in explanations for cause in e.seconds_by_cause)
@@ -204,14 +217,29 @@ def _difference(difference: Difference) -> str:
 
 
 def _change(change: Change) -> tuple[Cell, ...]:
-    sign = "+" if change.difference >= 0 else "−"
+    sign, amount = "+" if change.difference >= 0 else "−", format_seconds(abs(change.difference))
     return (
         Cell(CAUSE_WORDS[change.name]),
         _seconds(change.before),
         _seconds(change.after),
-        Cell(f"{sign}{format_seconds(abs(change.difference))}", change.difference),
+        Cell("–" if amount.startswith("0.00") else f"{sign}{amount}", change.difference),
         Cell(", ".join(change.because)),
     )
+
+
+def _rival(rival: RivalRanking) -> str:
+    rows = [
+        (
+            Cell(f"{place}", place),
+            Cell(format_seconds(one.rival_seconds), one.rival_seconds),
+            _seconds(one.step_seconds or 0.0),
+            Cell(one.degrees.replace(",", " ")),
+            Cell("not possible" if one.plan is None else plan_words(one.plan)),
+        )
+        for place, one in enumerate(rival.plans, start=1)
+    ]
+    headings = ("#", "By its formulas", "By ours", "Degrees", "Best plan with them")
+    return _note(f"{rival.name} {describe_rival(rival)}.") + table(headings, rows)
 
 
 def _sensitivity(found: Sensitivity) -> str:

@@ -16,6 +16,7 @@ from perfcast.search.compare import ClusterOutcome
 from perfcast.search.explain import Change, Difference, Explanation
 from perfcast.search.findings import SearchFindings
 from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.search.rival import RivalRanking
 from perfcast.search.sensitivity import Sensitivity, SensitivityPoint
 
 
@@ -38,6 +39,7 @@ def search_to_dict(found: SearchFindings) -> dict[str, Any]:
         "differences": [_difference_to_dict(difference) for difference in found.differences],
         "skipped": [{"label": label, "reason": reason} for label, reason in found.skipped],
         "sensitivity": None if found.sensitivity is None else _sensitivity_to_dict(found.sensitivity),
+        "rival": None if found.rival is None else _rival_to_dict(found.rival),
     }
 
 
@@ -59,6 +61,7 @@ def _result_to_dict(result: SearchResult) -> dict[str, Any]:
         "num_valid": result.num_valid,
         "num_simulated": result.num_simulated,
         "num_operations": result.num_operations,
+        "num_steps": result.num_steps,
         "excluded": dict(result.excluded),
         "seconds_by_part": dict(result.seconds_by_part),
         "ranked": [
@@ -152,6 +155,25 @@ def _sensitivity_to_dict(sensitivity: Sensitivity) -> dict[str, Any]:
         "network": sensitivity.network,
         "base": _plan_to_dict(sensitivity.base),
         "points": [_point_to_dict(point) for point in sensitivity.points],
+    }
+
+
+def _rival_to_dict(rival: RivalRanking) -> dict[str, Any]:
+    return {
+        "name": rival.name,
+        "num_plans": rival.num_plans,
+        "reason": rival.reason or None,
+        "plans": [
+            {
+                "data_parallel": one.data_parallel,
+                "tensor_parallel": one.tensor_parallel,
+                "pipeline_parallel": one.pipeline_parallel,
+                "rival_step_seconds": one.rival_seconds,
+                "option": None if one.plan is None else plan_option(one.plan),
+                "step_seconds": one.step_seconds,
+            }
+            for one in rival.plans
+        ],
     }
 
 

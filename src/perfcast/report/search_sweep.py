@@ -2,56 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
+from perfcast.core.plan import Plan
 from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
-from perfcast.report.tables import new_table, percent, print_list, print_table
+from perfcast.report.search_text import format_value, plan_words
+from perfcast.report.tables import new_table, percent, print_list
+from perfcast.search.fixed import KEYS
 from perfcast.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from perfcast.search.sweep_run import SweepResult
 
 _CELL = ("model", "cluster", "global_batch_size", "sequence_length")
-#: Keys of a plan that are shown where they are not these.
-_USUAL: Mapping[str, object] = {
-    "tp": 1, "pp": 1, "cp": 1, "ep": 1, "vp": 1, "zero": 0, "recompute": "none", "offload": "none",
-}  # fmt: skip
+#: Objectives whose figure no column shows.
+_WITH_VALUE = ("dollars-per-token", "energy-per-token", "time-to-train")
+#: Characters of a row beside the names of model and cluster.
+_FIGURES_WIDTH = 48
 MAX_ROWS = 200
 
 
-def print_sweep(found: SweepResult, console: Console) -> None:
-    """A row for each cell's best plan, then cells without one."""
+def print_sweep(found: SweepResult, objective: str, console: Console) -> None:
+    """Each cell's best plan by the objective on a line beneath its figures, then cells without one."""
     progress = found.progress
     title = f"{progress.num_cells:,} cells: {progress.num_computed:,} computed, {progress.num_reused:,} kept"
     console.print(Text(title, style="bold"))
     rows = list(found.table.iter_rows(named=True))
-    table = new_table("")
-    table.add_column("Model", overflow="fold")
-    table.add_column("Cluster", overflow="fold")
-    for heading in ("Batch", "Length", "Step", "MFU", "Tokens/s", "Memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Plan", overflow="fold")
     best = [row for row in rows if row["place"] == 1]
-    for row in best[:MAX_ROWS]:
-        table.add_row(*map(Text, _cells(row)))
-    print_table(console, table)
+    if best:
+        _print_cells(best[:MAX_ROWS], objective, console)
     if len(best) > MAX_ROWS:
         console.print(Text(f"The first {MAX_ROWS} of {len(best):,}; --json has all.", style="dim"))
     print_list(console, _failed(rows))
     console.print(Text(f"store: {found.folder}", style="dim"), soft_wrap=True)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    plan = ",".join(f"{key}={row[key]}" for key, usual in _USUAL.items() if row[key] != usual)
+def _print_cells(rows: Sequence[Mapping[str, Any]], objective: str, console: Console) -> None:
+    table = new_table("")
+    table.padding = (0, 0, 0, 0)
+    for heading in ("Model", "Cluster"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("Batch", "Length", "Step", "± 90 %", "MFU", "Memory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    longest = max(console.width - _FIGURES_WIDTH, 2) // 2
+    for row in rows:
+        table.add_row(*map(Text, _cells(row, longest)))
+    headings, rule, *lines = (
+        Text.assemble(*((part.text, part.style or "") for part in line))
+        for line in console.render_lines(table, pad=False)
+    )
+    console.print(headings, rule, sep="\n")
+    for row, line in zip(rows, lines, strict=True):
+        console.print(line)
+        console.print(Padding(Text(_plan_line(row, objective), style="dim"), (0, 0, 0, 2)))
+
+
+def _cells(row: Mapping[str, Any], longest: int) -> list[str]:
+    half = (row["step_seconds_high"] - row["step_seconds_low"]) / 2
+    model, cluster = _file_name(row["model"]), _file_name(row["cluster"])
     return [
-        row["model"], row["cluster"], f"{row['global_batch_size']:,}", f"{row['sequence_length']:,}",
-        format_seconds(row["step_seconds"]), percent(row["mfu"]), format_count(row["tokens_per_second"]),
-        format_bytes(row["device_memory_bytes"]), f"{plan},mbs={row['mbs']}".lstrip(","),
+        model if len(model) <= longest else f"{model[: longest - 1]}…",
+        cluster if len(cluster) <= longest else f"…{cluster[1 - longest :]}",  # its end is its devices
+        f"{row['global_batch_size']:,}", f"{row['sequence_length']:,}", format_seconds(row["step_seconds"]),
+        percent(half / row["step_seconds"]), percent(row["mfu"]), format_bytes(row["device_memory_bytes"]),
     ]  # fmt: skip
+
+
+def _file_name(name: str) -> str:
+    """A file without its folder, a model's config by its folder."""
+    return name.removesuffix("/config.json").rstrip("/").rpartition("/")[2]
+
+
+def _plan_line(row: Mapping[str, Any], objective: str) -> str:
+    """The objective's figure where no column has it, the rate, and the plan as ``--compare`` takes it."""
+    figures = [format_value(row["value"], objective)] if objective in _WITH_VALUE else []
+    rate = f"{format_count(row['tokens_per_second'])} tokens/s"
+    return " · ".join([*figures, rate, plan_words(_plan(row))])
+
+
+def _plan(row: Mapping[str, Any]) -> Plan:
+    values = {name: row[key] for key, name in KEYS.items()}
+    values["stage_layers"] = tuple(int(layers) for layers in row["stages"].split("/") if layers)
+    num_micro_batches = row["global_batch_size"] // (row["dp"] * row["mbs"])
+    return Plan(**values, num_micro_batches=num_micro_batches)
 
 
 def _failed(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -61,11 +102,12 @@ def _failed(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return lines[:MAX_ROWS] + more
 
 
-def sweep_to_dict(found: SweepResult) -> dict[str, Any]:
-    """Every row in SI units; a cell without a plan has nulls and says why."""
+def sweep_to_dict(found: SweepResult, objective: str) -> dict[str, Any]:
+    """Every row, in the keys of ``sweep_schema``; a cell without a plan has nulls and says why."""
     return {
         "schema_version": SCHEMA_VERSION,
         "perfcast_version": perfcast_version(),
+        "objective": objective,
         "num_cells": found.progress.num_cells,
         "num_computed": found.progress.num_computed,
         "num_reused": found.progress.num_reused,
@@ -73,3 +115,11 @@ def sweep_to_dict(found: SweepResult) -> dict[str, Any]:
         "store": str(found.folder),
         "rows": list(found.table.iter_rows(named=True)),
     }
+
+
+@cache
+def sweep_schema() -> dict[str, Any]:
+    """The published schema."""
+    folder = resources.files("perfcast.report").joinpath("schema")
+    schema: dict[str, Any] = json.loads(folder.joinpath("search_sweep.schema.json").read_text("utf-8"))
+    return schema

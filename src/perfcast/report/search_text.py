@@ -14,6 +14,7 @@ from perfcast.search.compare import ClusterComparison
 from perfcast.search.findings import SearchFindings
 from perfcast.search.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult, Separation
+from perfcast.search.rival import RivalRanking
 from perfcast.units import HOUR, MEGA, format_bytes, format_count, format_duration, format_seconds
 
 #: Plans of the front that a terminal shows.
@@ -34,6 +35,8 @@ def print_search(found: SearchFindings, console: Console) -> None:
         print_list(console, ((o.asked, o.reason) for o in found.comparison.outcomes if o.result is None))
     print_table(console, ranked_table(result))
     _print_separations(result, console)
+    if found.rival is not None:
+        print_table(console, rival_table(found.rival))
     print_table(console, front_table(result))
     print_explanations(found, console)
     if found.sensitivity is not None:
@@ -78,17 +81,55 @@ def _headline(found: SearchFindings) -> Table:
     grid.add_row("Throughput", f"{format_count(winner.tokens_per_second)} tokens/s, {each} of one device")
     grid.add_row("MFU", percent(winner.mfu))
     grid.add_row("Memory", describe_memory(winner))
-    if result.objective == "time-to-train":
-        grid.add_row("Time to train", describe_value(winner, result.objective))
+    if result.num_steps is not None:
+        grid.add_row("Training", describe_training(result))
     if winner.dollars_per_token is not None:
         grid.add_row("Cost", f"${MEGA * winner.dollars_per_token:.3g} per million tokens")
     if winner.joules_per_token is not None:
         grid.add_row("Energy", f"{MEGA * winner.joules_per_token / (1000 * HOUR):.3g} kWh per million tokens")
+    if found.rival is not None:
+        grid.add_row(found.rival.name, Text(describe_rival(found.rival)))
     grid.add_row("Searched", describe_effort(result))
     for words, count in result.excluded.items():
         if count:
             grid.add_row("", Text(f"{count:,} excluded: {words}", style="dim"))
     return grid
+
+
+def describe_training(result: SearchResult) -> str:
+    """How long the whole training takes with the winner, and that its devices are the fewest."""
+    steps, winner = result.num_steps or 0, result.winner
+    seconds = format_duration(steps * winner.step_seconds)
+    low, high = (format_duration(steps * s) for s in (winner.step_seconds_low, winner.step_seconds_high))
+    found = f"{seconds} ({low} to {high} with 90 %) for {steps:,} steps"
+    if result.objective == "devices":
+        return f"{found}; {winner.num_devices:,} devices are the fewest that keep the deadline"
+    return found
+
+
+def describe_rival(rival: RivalRanking) -> str:
+    """What another searcher chooses, and what that is worth."""
+    first = rival.plans[0]
+    own = f"chooses {first.degrees}, {format_seconds(first.rival_seconds)} by its own formulas; "
+    if first.plan is None or first.step_seconds is None:
+        return f"{own}not possible: {rival.reason}"
+    return f"{own}the best plan with these degrees takes {format_seconds(first.step_seconds)}"
+
+
+def rival_table(rival: RivalRanking) -> Table:
+    """Another searcher's first plans, beside the best of ours with the same degrees."""
+    table = new_table(f"First of {rival.num_plans:,} plans by {rival.name}")
+    for heading in ("#", "By its formulas", "By ours"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Degrees", no_wrap=True)
+    table.add_column("Best plan with them", overflow="fold")
+    for place, one in enumerate(rival.plans, start=1):
+        ours = "–" if one.step_seconds is None else format_seconds(one.step_seconds)
+        plan = "not possible" if one.plan is None else plan_words(one.plan)
+        table.add_row(
+            f"{place}", format_seconds(one.rival_seconds), ours, one.degrees.replace(",", " "), Text(plan)
+        )
+    return table
 
 
 def describe_interval(plan: RankedPlan) -> str:
@@ -103,16 +144,23 @@ def describe_memory(plan: RankedPlan) -> str:
 
 
 def describe_value(plan: RankedPlan, objective: str) -> str:
-    """The objective's figure with its unit."""
+    """The objective's figure of a plan with its unit."""
+    return format_value(plan.value, objective)
+
+
+def format_value(value: float, objective: str) -> str:
+    """A figure of an objective with its unit."""
     if objective == "tokens-per-second":
-        return f"{format_count(plan.value)} tokens/s"
+        return f"{format_count(value)} tokens/s"
     if objective == "dollars-per-token":
-        return f"${MEGA * plan.value:.3g} per million tokens"
+        return f"${MEGA * value:.3g} per million tokens"
     if OBJECTIVES[objective].needs_watts:
-        return f"{format_count(plan.value)} J per token"
+        return f"{value:.3g} J per token"
     if objective == "time-to-train":
-        return format_duration(plan.value)
-    return format_seconds(plan.value)
+        return format_duration(value)
+    if objective == "devices":
+        return f"{value:,.0f} devices"
+    return format_seconds(value)
 
 
 _WHOLES = (
@@ -121,7 +169,8 @@ _WHOLES = (
     ("zero_stage", "zero"),
 )  # fmt: skip
 _WORDS = (
-    ("schedule", "schedule"), ("recompute", "recompute"), ("offload", "offload"), ("order", "order"),
+    ("schedule", "schedule"), ("recompute", "recompute"),
+    ("recompute_layers", "recompute_layers"), ("offload", "offload"), ("order", "order"),
     ("context_exchange", "cp_type"), ("num_shards", "shards"), ("tensor_parallel_inputs", "tp_inputs"),
     ("num_prefetched", "prefetch"), ("bucket_bytes", "bucket"), ("capacity_factor", "capacity"),
     ("expert_imbalance", "imbalance"),
@@ -232,10 +281,11 @@ def describe_separation(separation: Separation) -> str:
     """A pair, the difference with its interval, and what to measure."""
     low, high = separation.difference_seconds_low, separation.difference_seconds_high
     measure = "; ".join(separation.measurements) or "a step of each"
+    difference = separation.difference_seconds
+    middle = format_seconds(difference) if difference else "no difference"
     return (
         f"plan {separation.second + 1} − plan {separation.first + 1}: "
-        f"{format_seconds(separation.difference_seconds)} ({format_seconds(low)} to {format_seconds(high)}); "
-        f"measure {measure}"
+        f"{middle} ({format_seconds(low)} to {format_seconds(high)}); measure {measure}"
     )
 
 

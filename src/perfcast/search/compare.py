@@ -68,6 +68,7 @@ def compare_clusters(clusters: Sequence[str], search: Callable[[str], SearchResu
 
 
 def _ranking(objective: str, outcomes: Sequence[ClusterOutcome]) -> tuple[int, ...]:
+    """Of equal values the faster step is better."""
     sign = -1.0 if OBJECTIVES[objective].larger_is_better else 1.0
-    values = {at: sign * o.result.winner.value for at, o in enumerate(outcomes) if o.result is not None}
-    return tuple(sorted(values, key=lambda at: (values[at], at)))
+    found = {at: o.result.winner for at, o in enumerate(outcomes) if o.result is not None}
+    return tuple(sorted(found, key=lambda at: (sign * found[at].value, found[at].step_seconds, at)))

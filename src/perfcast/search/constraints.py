@@ -58,7 +58,8 @@ def refuse(words: str, nearest: str, count: int, before: Mapping[str, int] | Non
     """
     removed = {name: number for name, number in (before or {}).items() if number}
     left = count - sum(removed.values())
-    whole = f"all {count:,} plans" if not removed else f"the last {left:,} of {count:,} plans"
+    every = "the only plan" if count == 1 else f"all {count:,} plans"
+    whole = every if not removed else f"the last {left:,} of {count:,} plans"
     others = f"; before it: {', '.join(f'{name} ({number:,})' for name, number in removed.items())}"
     raise PlanError(
         f"no plan is left: '{words}' excludes {whole}{': ' * bool(nearest)}{nearest}{others * bool(removed)}"

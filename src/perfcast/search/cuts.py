@@ -53,7 +53,15 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
         PlanError: Stages whose layers do not add up to the model's; fewer layers than parts.
     """
     mirrored = plans.schedule == SCHEDULES.index("dualpipe")
-    first, place = different_rows([plans.pipeline_parallel, plans.virtual_stages_per_rank, mirrored])
+    first, place = different_rows(
+        [
+            plans.pipeline_parallel,
+            plans.virtual_stages_per_rank,
+            mirrored,
+            plans.recompute_layers,
+            plans.split,
+        ]
+    )
     balances = kernel_habits(setting.training.framework).balances_stages
     split = [split_model(setting.model, plans.plan(at), balances=balances) for at in first.tolist()]
     sorts = dict.fromkeys(sort for parts in split for part in parts for sort, _ in part.layers)

@@ -19,7 +19,8 @@ SPOKEN = {
     "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
     "expert_parallel": "ep", "tensor_parallel_of_experts": "etp", "virtual_stages_per_rank": "vp",
     "micro_batch_size": "mbs", "num_micro_batches": "micro-batches", "zero_stage": "zero",
-    "sequence_parallel": "sp", "recompute": "recompute", "schedule": "schedule", "offload": "offload",
+    "sequence_parallel": "sp", "recompute": "recompute", "recompute_layers": "recompute_layers",
+    "schedule": "schedule", "offload": "offload",
     "order": "order", "stage_layers": "stages", "reshard_after_forward": "reshard",
     "num_prefetched": "prefetch", "context_exchange": "context", "num_shards": "shards",
     "tensor_parallel_inputs": "tp_inputs", "overlaps_tensor": "overlap_tp",
@@ -32,21 +33,22 @@ _BATCHES = ("micro_batch_size", "num_micro_batches")
 _CHUNKS = ("pipeline_parallel", "virtual_stages_per_rank", "schedule", "stage_layers")
 _SHARDS = ("data_parallel", "context_parallel", "zero_stage", "reshard_after_forward", "num_prefetched",
            "num_shards", "bucket_bytes", "overlaps_gradients", "overlaps_weights")  # fmt: skip
+_AGAIN = ("recompute", "recompute_layers")
 #: Dimensions that a cause of time depends on, the most direct first.
 _DEPENDS = {
     "compute": ("micro_batch_size", *_CUTS, "sequence_parallel", "data_parallel", "pipeline_parallel",
                 "expert_imbalance", "capacity_factor", "stage_layers", "overlaps_tensor"),
-    "recompute": ("recompute", "micro_batch_size", *_CUTS),
+    "recompute": (*_AGAIN, "micro_batch_size", *_CUTS),
     "optimizer": ("zero_stage", "data_parallel", "context_parallel", *_CUTS, "pipeline_parallel", "offload"),
-    "tensor": ("tensor_parallel", "sequence_parallel", "overlaps_tensor", *_BATCHES, "recompute", "order"),
-    "context": ("context_parallel", "context_exchange", *_BATCHES, "recompute", "order"),
+    "tensor": ("tensor_parallel", "sequence_parallel", "overlaps_tensor", *_BATCHES, *_AGAIN, "order"),
+    "context": ("context_parallel", "context_exchange", *_BATCHES, *_AGAIN, "order"),
     "expert": ("expert_parallel", "tensor_parallel_of_experts", "overlaps_experts", "capacity_factor",
-               *_BATCHES, "recompute", "order"),
+               *_BATCHES, *_AGAIN, "order"),
     "data": (*_SHARDS, "tensor_parallel", "pipeline_parallel", "num_micro_batches", "order"),
     "pipeline": (*_CHUNKS, *_BATCHES, "tensor_parallel", "context_parallel", "order"),
     "offload": ("offload", *_BATCHES),
-    "bubble": (*_CHUNKS, "num_micro_batches", "recompute"),
-    "host": (*_BATCHES, *_CHUNKS, *_CUTS, "recompute"),
+    "bubble": (*_CHUNKS, "num_micro_batches", *_AGAIN),
+    "host": (*_BATCHES, *_CHUNKS, *_CUTS, *_AGAIN),
     "straggler": ("expert_imbalance",),
     "other": (),
 }  # fmt: skip

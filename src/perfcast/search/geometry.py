@@ -72,6 +72,15 @@ def replica_columns(cluster: Cluster, plans: PlanTable, strides: Mapping[str, Co
     return dp * cp, span_codes(cluster, [(strides["dp"], dp), (strides["cp"], cp)])
 
 
+def shard_columns(plans: PlanTable) -> tuple[Column, ...]:
+    """What tells apart groups of some replicas that share a sharded copy: every order and degree."""
+    apart = (
+        plans.num_shards, plans.order, plans.data_parallel, plans.context_parallel, plans.tensor_parallel,
+        plans.pipeline_parallel,
+    )  # fmt: skip
+    return tuple(np.where(plans.num_shards > 0, column, 0) for column in apart)
+
+
 def expert_columns(
     plans: PlanTable, strides: Mapping[str, Column], *, has_experts: bool
 ) -> tuple[Column, ...]:

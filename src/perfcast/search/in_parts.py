@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from multiprocessing import get_all_start_methods, get_context
-from multiprocessing.connection import Connection
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +10,10 @@ from numpy.typing import NDArray
 from perfcast.core.hardware import Device
 from perfcast.core.plan_table import PlanTable
 from perfcast.cost.model import CostModel
-from perfcast.errors import PlanError
 from perfcast.prediction.step_constants import StepConstants
 from perfcast.search.different import different_rows
 from perfcast.search.layer_calls import Setting
+from perfcast.search.processes import run_in_processes
 from perfcast.search.step_columns import StepColumns
 from perfcast.search.steps import evaluate_steps
 
@@ -29,58 +28,22 @@ def evaluate_in_parts(
 ) -> tuple[StepColumns, int]:
     """``evaluate_steps`` on several processes, with the same result; operations are counted in each.
 
-    Where processes cannot be forked there is one.
-
     Raises:
-        PlanError: As ``evaluate_steps``; a process that was killed.
+        PlanError: As ``evaluate_steps``.
+        InputError: A process that was killed.
     """
     parts = [part for part in split_plans(plans, num_processes) if len(part)]
-    if len(parts) < 2 or "fork" not in get_all_start_methods():
+    if len(parts) < 2:
         return evaluate_steps(setting, plans, device, cost_model, constants)
-    context = get_context("fork")
-    running = []
-    for part in parts[1:]:
-        receiver, sender = context.Pipe(duplex=False)
-        arguments = (sender, setting, plans.take(part), device, cost_model, constants)
-        process = context.Process(target=_send_steps, args=arguments)
-        process.start()
-        sender.close()
-        running.append((process, receiver))
-    found = [evaluate_steps(setting, plans.take(parts[0]), device, cost_model, constants)]
-    for process, receiver in running:
-        found.append(_receive_steps(receiver))
-        process.join()
+    tasks = [
+        partial(evaluate_steps, setting, plans.take(part), device, cost_model, constants) for part in parts
+    ]
+    found = run_in_processes(tasks)
     step = np.zeros(len(plans))
     causes = np.zeros((len(found[0][0].seconds_by_cause), len(plans)))
     for part, (one, _) in zip(parts, found, strict=True):
         step[part], causes[:, part] = one.step_seconds, one.seconds_by_cause
     return StepColumns(step, causes), sum(count for _, count in found)
-
-
-def _send_steps(
-    sender: Connection,
-    setting: Setting,
-    plans: PlanTable,
-    device: Device,
-    cost_model: CostModel,
-    constants: StepConstants,
-) -> None:
-    """What a process does; its error is raised by the one that started it."""
-    try:
-        sender.send(evaluate_steps(setting, plans, device, cost_model, constants))
-    except PlanError as error:
-        sender.send(error)
-
-
-def _receive_steps(receiver: Connection) -> tuple[StepColumns, int]:
-    try:
-        found = receiver.recv()
-    except EOFError:
-        raise PlanError("a process of the search ended without a result; take fewer processes") from None
-    if isinstance(found, PlanError):
-        raise found
-    steps: tuple[StepColumns, int] = found
-    return steps
 
 
 def split_plans(plans: PlanTable, num_parts: int) -> list[NDArray[np.int64]]:

@@ -54,10 +54,23 @@ class KindCalls:
 
 
 def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
-    """Forward and backward of a kind of layer under every plan."""
+    """Forward and backward of a kind of layer under every plan; of plans that have none, any."""
+    if isinstance(kind, LayerSort) and kind.keeps_all:
+        return _kept_calls(setting, plans, kind)
     first, place = different_rows(_keys(setting, plans, kind))
     build = _layer if isinstance(kind, LayerSort) else _end
     return KindCalls(tuple(build(setting, plans.plan(at), kind) for at in first.tolist()), place)  # type: ignore[arg-type]
+
+
+def _kept_calls(setting: Setting, plans: PlanTable, sort: LayerSort) -> KindCalls:
+    """Of layers that keep all beside others that are computed again: as if no layer were."""
+    rows = np.flatnonzero(plans.recompute_layers)
+    zero = np.zeros(len(rows), dtype=np.int64)
+    kept = replace(plans.take(rows), recompute=zero, recompute_layers=zero)
+    found = kind_calls(setting, kept, replace(sort, keeps_all=False))
+    place = np.zeros(len(plans), dtype=np.int64)
+    place[rows] = found.place
+    return KindCalls(found.layers, place)
 
 
 def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
@@ -82,7 +95,7 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
 def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
     cut = _simplest(plan, has_experts=sort.has_experts)
     local = _local(setting, cut, has_window=sort.has_window)
-    plain = _local(setting, replace(cut, recompute="none"), has_window=sort.has_window)
+    plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), has_window=sort.has_window)
     forward, backward = with_activations_away(
         local,
         plan.offload,
@@ -97,7 +110,8 @@ def _end(setting: Setting, plan: Plan, name: str) -> Layer:
         launches = kernel_habits(setting.training.framework).message_launches
         empty = StepWork(Plan(pipeline_parallel=2), (), (StageWork(()), StageWork(())))
         return with_messages(empty, launches).layers[0]
-    local = _local(setting, replace(_simplest(plan, has_experts=False), recompute="none"))
+    simplest = _simplest(plan, has_experts=False)
+    local = _local(setting, replace(simplest, recompute="none", recompute_layers=None))
     forward, backward = {
         ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
         ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
@@ -113,7 +127,8 @@ def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
     innermost = replace(
         plan, data_parallel=plan.data_parallel * plan.pipeline_parallel, pipeline_parallel=1, schedule="1f1b",
         virtual_stages_per_rank=1, order=ORDERS[0], zero_stage=0,
-        num_micro_batches=min(plan.num_micro_batches, 2),
+        num_micro_batches=min(plan.num_micro_batches, 2), stage_layers=(), recompute_layers=None,
+        num_shards=None,
     )  # fmt: skip
     groups = ("tensor", "context", "expert", "expert_tensor")
     is_same = all(group_of(plan, name) == group_of(innermost, name) for name in groups)

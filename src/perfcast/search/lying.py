@@ -15,7 +15,7 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.search.different import different_rows
 
 #: Groups whose ranks exchange something in a training step; pairs and all ranks together are always even.
-_GROUPS = ("tensor", "context", "replica", "expert", "expert_tensor", "expert_replica")
+_GROUPS = ("tensor", "context", "replica", "expert", "expert_tensor", "expert_replica", "shard", "copy")
 #: The group over which a norm is summed where gradients are whole.
 _UNSHARDED = (*_GROUPS, "model")
 
@@ -28,7 +28,8 @@ def lie_evenly(cluster: Cluster, plans: PlanTable) -> NDArray[np.bool_]:
     """
     columns = [
         plans.order, plans.data_parallel, plans.tensor_parallel, plans.context_parallel,
-        plans.pipeline_parallel, plans.expert_parallel, plans.expert_tensor_parallel, plans.zero_stage == 0,
+        plans.pipeline_parallel, plans.expert_parallel, plans.expert_tensor_parallel, plans.num_shards,
+        plans.zero_stage == 0,
     ]  # fmt: skip
     first, place = different_rows(columns)
     inner = [level.size for level in cluster.levels[:-1]]

@@ -111,7 +111,13 @@ def _dualpipe(stages: StageColumns, m: Index, t: Array) -> Array:
     weight = np.zeros_like(stages.forward) if stages.weight is None else stages.weight
     joined = np.zeros_like(stages.forward) if stages.joined is None else stages.joined
     f, b, w, x = ((a + a[::-1]) / 2 for a in (stages.forward, stages.backward, weight, joined))
-    bubble = np.maximum((num_stages / 2 - 1) * (x + np.minimum(f, b) - 2 * w), 0.0)
+    p, (mean_f, mean_b, mean_w, mean_x) = num_stages, (a.mean(axis=0) for a in (f, b, w, x))
+    df, db, dw, dx = f - mean_f, b - mean_b, w - mean_w, x - mean_x
+    first = (p / 2 - 1) * (mean_x + np.minimum(mean_f, mean_b) - 2 * mean_w)
+    first = first - p * df - p / 2 * (db + dw) - (p - 2) * dx
+    second = (p / 2 - 1) * (mean_x + mean_b - 2 * mean_w) - mean_f
+    second = second - df - (p - 2) * (db + dx) - (p - 1) * dw
+    bubble = np.maximum(np.maximum(first, second), 0.0)
     longest = ((m - num_stages - 1) * x + (num_stages + 1) * (f + b + w) + bubble).max(axis=0)
     num_messages = 2 * m * (num_stages - 1) / num_stages + max(num_stages - 5, -1)
     found: Array = np.maximum(longest, 0.0) + num_messages * t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,13 +27,26 @@ class Job:
         num_devices: Of the cluster.
         num_tokens: Of a step, over all devices.
         tokens: Of the whole training; None where it is not known.
+        deadline_seconds: For the whole training; None without one.
         dollars_per_device_hour: None without a price.
     """
 
     num_devices: int
     num_tokens: int
     tokens: float | None = None
+    deadline_seconds: float | None = None
     dollars_per_device_hour: float | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Whole steps of the training.
+
+        Raises:
+            InputError: Its tokens are not known.
+        """
+        if self.tokens is None:
+            raise InputError("how long a training is needs its tokens (--tokens)")
+        return math.ceil(self.tokens / self.num_tokens)
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class Objective:
 
     Attributes:
         title: In words, with the unit of the values.
-        needs: A field of ``Job`` that must be given, and the option that gives it; empty where none must.
+        needs: Fields of ``Job`` that must be given, with the options that give them.
         needs_watts: Whether the device's rated power must be known.
         value: Job, step seconds and watts of a device, each [n] → values, [n].
     """
@@ -49,7 +63,7 @@ class Objective:
     title: str
     value: Callable[[Job, Array, Array], Array]
     larger_is_better: bool = False
-    needs: tuple[str, str] | None = None
+    needs: tuple[tuple[str, str], ...] = ()
     needs_watts: bool = False
 
 
@@ -66,19 +80,27 @@ def _joules_per_token(job: Job, seconds: Array, watts: Array) -> Array:
 
 
 def _time_to_train(job: Job, seconds: Array, watts: Array) -> Array:
-    """Whole steps."""
-    return np.asarray(np.ceil((job.tokens or 0.0) / job.num_tokens) * seconds, dtype=np.float64)
+    return job.num_steps * seconds
+
+
+def _devices(job: Job, seconds: Array, watts: Array) -> Array:
+    return np.full_like(seconds, job.num_devices)
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
-        "step-time": Objective("seconds of a step", lambda job, seconds, watts: seconds),
+        "time": Objective("seconds of a step", lambda job, seconds, watts: seconds),
         "tokens-per-second": Objective("tokens per second", _tokens_per_second, larger_is_better=True),
         "dollars-per-token": Objective(
-            "dollars per token", _dollars_per_token, needs=("dollars_per_device_hour", "--price")
+            "dollars per token", _dollars_per_token, needs=(("dollars_per_device_hour", "--prices"),)
         ),
-        "joules-per-token": Objective("joules per token", _joules_per_token, needs_watts=True),
-        "time-to-train": Objective("seconds to train", _time_to_train, needs=("tokens", "--tokens")),
+        "energy-per-token": Objective("joules per token", _joules_per_token, needs_watts=True),
+        "time-to-train": Objective("seconds to train", _time_to_train, needs=(("tokens", "--tokens"),)),
+        "devices": Objective(
+            "devices that keep the deadline",
+            _devices,
+            needs=(("deadline_seconds", "--deadline"), ("tokens", "--tokens")),
+        ),
     }
 )
 
@@ -93,8 +115,8 @@ def find_objective(name: str, job: Job, device: Device) -> Objective:
     if name not in OBJECTIVES:
         raise UnknownNameError("objective", name, tuple(OBJECTIVES), f"Known: {', '.join(OBJECTIVES)}.")
     found = OBJECTIVES[name]
-    if found.needs is not None and getattr(job, found.needs[0]) is None:
-        raise InputError(f"the objective {name} needs {found.needs[1]}")
+    if missing := [option for need, option in found.needs if getattr(job, need) is None]:
+        raise InputError(f"the objective {name} needs {' and '.join(missing)}")
     if found.needs_watts and device.power_watts is None:
         raise InputError(
             f"the objective {name} needs the rated power of {device.name}, which is not published"
@@ -115,6 +137,10 @@ def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Array], figu
     return found
 
 
-def order_of(objective: Objective, values: Array) -> NDArray[np.int64]:
-    """Places of plans, best first; equal values stay in the order of the space."""
-    return np.argsort(-values if objective.larger_is_better else values, kind="stable")
+def order_of(objective: Objective, values: Array, seconds: Array) -> NDArray[np.int64]:
+    """Places of plans, best first: of equal values the faster step, of equal steps the order of the space.
+
+    Args:
+        values, seconds: Of the objective and of a step, each [n].
+    """
+    return np.lexsort((seconds, -values if objective.larger_is_better else values))

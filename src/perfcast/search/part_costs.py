@@ -53,9 +53,11 @@ class PartCosts:
         has_sides: Whether there are such calls, [part, kind, combination].
         side_place: Shape [n].
         optimizers: [figure, different one].
+        optimizer_leads: For how long the host must have been issuing it before it starts, [different one].
         optimizer_exchanges: Whether ranks wait for one another in it, [different one].
         optimizer_place: [n, most different stages of a cut].
-        boundary_seconds: Of a message to the next stage, [n].
+        boundaries: Seconds of each different message to the next stage; ``boundary_place`` says which is each
+            plan's, [n].
         same_passes: A number that is equal where all layers and what stands beside them are, [n].
         num_operations: Different ones that were priced.
     """
@@ -67,9 +69,11 @@ class PartCosts:
     has_sides: NDArray[np.bool_]
     side_place: Index
     optimizers: Array
+    optimizer_leads: Array
     optimizer_exchanges: NDArray[np.bool_]
     optimizer_place: Index
-    boundary_seconds: Array
+    boundaries: Array
+    boundary_place: Index
     same_passes: Index
     num_operations: int
 
@@ -174,8 +178,9 @@ def cost_parts(
         calls.cuts, tuple(layers), places,
         sides, exists, calls.sides.place,
         np.array([_figures(time) for time in times.optimizers]).T,
+        np.array([time.lead_seconds for time in times.optimizers]),
         np.array([any(c.is_collective for c in found) for found in calls.optimizers.calls]),
-        calls.optimizers.place, messages[calls.message_place], same, len(seconds),
+        calls.optimizers.place, messages, calls.message_place, same, len(seconds),
     )  # fmt: skip
 
 

@@ -160,6 +160,19 @@ class Passes:
         unit = UnitColumns(time, 1, _sum(one.gather, two.gather), _sum(one.exchange, two.exchange))
         return self._play(_Row.of([unit], self._nothing), self._nothing)
 
+    def first_forwards(self, contents: Sequence[Content], between: int, wants: Wants) -> Array:
+        """Seconds of the first forward of a stage of several chunks whose weights are gathered once, and by
+        what the first ones of further chunks are longer, which follow ``between`` passes later; [n]."""
+        units: list[UnitColumns] = []
+        for at, content in enumerate(contents):
+            units += self._units(content, FORWARD, wants)
+            if between and at < len(contents) - 1:
+                plain = self._row(content, FORWARD, Wants()).figures
+                units.append(UnitColumns(between * plain))
+        usual = [self.of(content, FORWARD, Wants()).seconds for content in contents]
+        others = sum(usual[1:], self._nothing) + between * sum(usual[:-1], self._nothing)
+        return self._play(_Row.of(units, self._nothing), self._nothing).seconds - others
+
     # ---- units -------------------------------------------------------------------------------------------
 
     def _units(self, content: Content, part: int, wants: Wants) -> list[UnitColumns]:

@@ -18,7 +18,11 @@ from perfcast.cost.prices import Prices
 from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.plan_runs import count_runs, relative_interval
 from perfcast.prediction.plan_timer import Timer
+from perfcast.search.time_plans import PlanTimer
 from perfcast.workload.blocks import build_step_work
+
+#: Plans that one process plays before it is asked again whether to go on.
+_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
@@ -58,29 +62,39 @@ class Simulator:
         places: Sequence[int],
         plan_of: Callable[[int], Plan],
         stops: Callable[[int, Sequence[Simulated]], bool],
+        num_processes: int = 1,
     ) -> tuple[list[Simulated], Prices]:
         """Plans in order, until ``stops`` says that the next one cannot be best.
 
         Args:
             places: Of plans, most promising first.
             stops: Asked before each plan, with those before it.
+            num_processes: That share the work; the result is the same.
         """
         works = {place: self._build(plan_of(place)) for place in places}
         operations: dict[Operation, None] = {}
         for work in works.values():
             operations.update(dict.fromkeys(work.operations()))
         prices = price_step(list(operations), self.device, self.cluster, self.cost_model, self.training)
+        timer = PlanTimer(self.timer, prices.seconds, num_processes)
         found: list[Simulated] = []
-        for place, work in works.items():
-            if stops(place, found):
+        size = _AT_ONCE * num_processes
+        for first in range(0, len(places), size):
+            together = places[first : first + size]
+            if stops(together[0], found):
                 break
-            time = self.timer.time(work, prices.seconds)
-            busiest = time.ranks[0]
-            low, high = relative_interval(
-                count_runs(work, busiest.stage), prices, busiest, self.timer.interval_widening
-            )
-            found.append(Simulated(place, work.plan, work, time, low, high))
+            for place, time in zip(together, timer.time([works[one] for one in together]), strict=True):
+                if stops(place, found):
+                    return found, prices
+                found.append(self._simulated(place, works[place], time, prices))
         return found, prices
+
+    def _simulated(self, place: int, work: StepWork, time: StepTime, prices: Prices) -> Simulated:
+        busiest = time.ranks[0]
+        low, high = relative_interval(
+            count_runs(work, busiest.stage), prices, busiest, self.timer.interval_widening
+        )
+        return Simulated(place, work.plan, work, time, low, high)
 
     def _build(self, plan: Plan) -> StepWork:
         return build_step_work(self.model, plan, self.training, self.sequence_length)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perfcast.core.plan import Plan
+from perfcast.core.plan_table import COLUMNS, to_table, with_splits
 from perfcast.core.training import Training
+from perfcast.errors import PlanError
 from perfcast.units import HOUR
 
 if TYPE_CHECKING:
@@ -101,6 +105,7 @@ class SearchResult:
         ranked: Best first, as many as were asked for.
         front: Plans that none beats in time, cost and memory headroom at once, fastest first.
         separations: Of the first from each of the top that it cannot be told from.
+        num_steps: Of the whole training; None where its tokens are not known.
         excluded: Plans that each constraint removed, by its words, in the order in which they were applied.
         num_plans, num_valid, num_simulated: Enumerated; that meet all constraints; simulated event by event.
         num_operations: Different ones that were priced.
@@ -125,9 +130,37 @@ class SearchResult:
     num_valid: int
     num_simulated: int
     num_operations: int
+    num_steps: int | None = None
     seconds_by_part: Mapping[str, float] = field(default_factory=dict)
     evaluation: Evaluation
     assumptions: tuple[str, ...] = ()
+
+    def place_of(self, plan: Plan) -> int | None:
+        """Of a plan among the valid ones; None where it is not there."""
+        plans = self.evaluation.plans
+        if plan.stage_layers not in plans.splits:
+            return None
+        wanted = with_splits(to_table([plan]), plans.splits)
+        same = np.logical_and.reduce([getattr(plans, name) == getattr(wanted, name) for name in COLUMNS])
+        places = np.flatnonzero(same)
+        return int(places[0]) if len(places) else None
+
+    def formula_seconds(self, plan: Plan) -> float:
+        """Of a valid plan's step by the closed form.
+
+        Raises:
+            PlanError: The plan is not among the valid ones.
+        """
+        place = self.place_of(plan)
+        if place is None:
+            raise PlanError("the plan is not among those that the search left")
+        return float(self.evaluation.step_seconds[place])
+
+    def best_plans(self, num_others: int) -> Iterator[Plan]:
+        """The ranked plans, then those of the fastest by formula that are not among them."""
+        ranked = [one.plan for one in self.ranked]
+        fastest = np.argsort(self.evaluation.step_seconds, kind="stable")[:num_others]
+        yield from dict.fromkeys([*ranked, *map(self.evaluation.plans.plan, fastest.tolist())])
 
     @property
     def winner(self) -> RankedPlan:

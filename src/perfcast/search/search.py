@@ -2,74 +2,44 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.runs import load_run_figures
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
+from perfcast.core.plan_table import PlanTable
 from perfcast.core.step_forecast import CAUSES
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
-from perfcast.errors import InputError, ModelError
-from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
+from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
-from perfcast.search.constraints import Constraint, apply_constraints, check_limits
+from perfcast.search.constraints import Constraint, apply_constraints
 from perfcast.search.evaluate import Evaluation, evaluate_plans
+from perfcast.search.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.fitting import Fitting, enumerate_fitting
-from perfcast.search.objectives import Job, Objective, find_objective, order_of, watts_of_devices
+from perfcast.search.objectives import order_of, watts_of_devices
 from perfcast.search.pareto import pareto_front
+from perfcast.search.question import Progress, Question, resolve_question
 from perfcast.search.rank import Simulated, Simulator
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.search.separate import separate
+from perfcast.search.shortlist import Shortlist, make_shortlist
 from perfcast.search.space import Space
 from perfcast.units import format_duration
 
-#: Told of each part of a search: its name, what is done of it, and all of it.
-Progress = Callable[[str, int, int], None]
-#: Plans whose closed form is slower than the best simulated step by more than this are not simulated.
-_MARGIN = 0.05
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Search:
-    """What is searched, all names resolved."""
-
-    name: str
-    model: Transformer
-    cluster: Cluster
-    device: Device
-    cost_model: CostModel
-    training: Training
-    sequence_length: int
-    global_batch_size: int
-    objective: Objective
-    objective_name: str
-    job: Job
-    space: Space
-    constants: StepConstants
-    max_memory_fraction: float
-    min_mfu: float | None
-    deadline_seconds: float | None
-    on_progress: Progress
-    num_processes: int
-    seconds_by_part: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Time a part of the search."""
-        began = time.perf_counter()
-        yield
-        self.seconds_by_part[name] = self.seconds_by_part.get(name, 0.0) + time.perf_counter() - began
+#: The best few hundred by formula are simulated, as far as they can still turn out best.
+NUM_SIMULATED = 200
+#: Plans that compute some layers again are looked for up to so much slower than the fastest of the others.
+FEWEST_LAYERS_MARGIN = 0.05
+#: Fewer plans than this are evaluated by one process: starting another takes longer.
+_PLANS_WORTH_A_PROCESS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +68,14 @@ def search_plans(
     sequence_length: int | None = None,
     training: Training | None = None,
     space: Space | None = None,
-    objective: str = "step-time",
+    objective: str = "time",
     tokens: float | None = None,
     deadline_seconds: float | None = None,
     dollars_per_device_hour: float | None = None,
     max_memory_fraction: float = 1.0,
     min_mfu: float | None = None,
     top: int = 10,
-    num_simulated: int = 200,
+    num_simulated: int = NUM_SIMULATED,
     cost_model: str | CostModel | None = None,
     device: Device | None = None,
     constants: StepConstants | None = None,
@@ -125,24 +95,25 @@ def search_plans(
         max_memory_fraction: Of the device's memory that a plan may take.
         min_mfu: Plans with less are left out.
         top: Plans that the result ranks.
-        num_simulated: At most so many of the best are simulated; 0: the closed form's order stands.
+        num_simulated: At most so many of the best are simulated (see ``shortlist``); 0: the order of the
+            formulas stands.
         device: In place of the cluster's.
         on_progress: Told what is done: part, done, all of it.
-        num_processes: That evaluate plans; the result is the same.
+        num_processes: That evaluate and simulate plans; the result is the same.
 
     Raises:
         InputError: Unknown names, limits that mean nothing, an objective without what it needs.
         PlanError: No plan is left; names the demand that excludes everything.
     """
-    asked = _resolve(
+    asked = resolve_question(
         model, cluster, global_batch_size, sequence_length, training, space or Space(), objective, tokens,
         deadline_seconds, dollars_per_device_hour, max_memory_fraction, min_mfu, cost_model, device,
         constants or load_step_constants(), on_progress, num_processes,
     )  # fmt: skip
     found = _evaluate(asked)
-    simulated, separations = _rank(asked, found, top, num_simulated)
+    found, simulated, separations = _rank(asked, found, top, num_simulated)
     with asked.part("front"):
-        front = _detailed(asked, found, simulated, _front(found).tolist())
+        front = _front(asked, found, simulated)
     ranked = _detailed(asked, found, simulated, _best(asked, found, simulated, top))
     evaluation = found.evaluation
     return SearchResult(
@@ -152,72 +123,53 @@ def search_plans(
         cost_model=asked.cost_model.name, objective=objective, ranked=ranked, front=front,
         separations=separations, excluded=found.excluded, num_plans=found.num_plans,
         num_valid=len(evaluation), num_simulated=len(simulated), num_operations=evaluation.num_operations,
+        num_steps=None if tokens is None else asked.job.num_steps,
         seconds_by_part=asked.seconds_by_part, evaluation=evaluation,
-        assumptions=_assumptions(asked, len(simulated)),
+        assumptions=_assumptions(asked, simulated, evaluation),
     )  # fmt: skip
 
 
-def _resolve(
-    model: str | Transformer, cluster: str | Cluster, global_batch_size: int, sequence_length: int | None,
-    training: Training | None, space: Space, objective: str, tokens: float | None,
-    deadline_seconds: float | None, dollars_per_device_hour: float | None, max_memory_fraction: float,
-    min_mfu: float | None, cost_model: str | CostModel | None, device: Device | None,
-    constants: StepConstants, on_progress: Progress, num_processes: int,
-) -> _Search:  # fmt: skip
-    """Names to data, and what cannot be asked refused."""
-    check_limits(max_memory_fraction, min_mfu, dollars_per_device_hour)
-    if global_batch_size < 1:
-        raise InputError(f"a global batch of {global_batch_size} sequences; it must be at least 1")
-    target = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    die = device or resolve_device(target.device)
-    if isinstance(model, Transformer):
-        name, sizes, own_length = "transformer", model, None
-    else:
-        config, architecture, own_length = read_model(model)
-        name, sizes = model, to_transformer(config, architecture, model)
-    length = sequence_length or own_length
-    if length is None:
-        raise ModelError(f"{name} states no sequence length; give --sequence-length")
-    if deadline_seconds is not None and tokens is None:
-        raise InputError("a deadline needs the tokens of the training (--tokens)")
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, die)
-    job = Job(
-        num_devices=target.num_devices, num_tokens=global_batch_size * length, tokens=tokens,
-        dollars_per_device_hour=dollars_per_device_hour,
-    )  # fmt: skip
-    return _Search(
-        name=name, model=sizes, cluster=target, device=die, cost_model=cost_model,
-        training=training or Training(framework="megatron"), sequence_length=length,
-        global_batch_size=global_batch_size, objective=find_objective(objective, job, die),
-        objective_name=objective, job=job, space=space, constants=constants,
-        max_memory_fraction=max_memory_fraction, min_mfu=min_mfu, deadline_seconds=deadline_seconds,
-        on_progress=on_progress, num_processes=num_processes,
-    )  # fmt: skip
-
-
-def _evaluate(asked: _Search) -> _Evaluated:
+def _evaluate(asked: Question) -> _Evaluated:
     """Every plan: first whether it fits and its groups lie in the cluster, then its time."""
     found = _fitting(asked)
     asked.on_progress("evaluate", 0, len(found.plans))
     with asked.part("evaluate"):
-        evaluation = evaluate_plans(
-            asked.model, asked.cluster, found.plans, asked.training, asked.sequence_length,
-            device=asked.device, cost_model=asked.cost_model, constants=asked.constants,
-            max_memory_fraction=asked.max_memory_fraction, memory=found.memory,
-            num_processes=asked.num_processes,
-        )  # fmt: skip
+        evaluation = _evaluated(asked, found.plans, found.memory)
+    with asked.part("fewest layers"):
+        evaluation = with_fewest_layers(_weigher(asked), asked.space, evaluation, FEWEST_LAYERS_MARGIN)
+    num_plans = found.num_plans + len(evaluation) - len(found.plans)
     excluded = found.excluded
-    later = _later_constraints(asked, evaluation)
+    later = _later_constraints(asked, evaluation.step_seconds, evaluation.mfu)
     if later:
         left, more = apply_constraints(later, len(evaluation))
         evaluation, excluded = evaluation.take(left), {**excluded, **more}
     watts = watts_of_devices(asked.device, evaluation.seconds_by_cause, load_run_figures())
     values = asked.objective.value(asked.job, evaluation.step_seconds, watts)
-    return _Evaluated(evaluation, found.num_plans, excluded, watts, values)
+    return _Evaluated(evaluation, num_plans, excluded, watts, values)
 
 
-def _fitting(asked: _Search) -> Fitting:
+def _evaluated(asked: Question, plans: PlanTable, memory: FootprintColumns) -> Evaluation:
+    return evaluate_plans(
+        asked.model, asked.cluster, plans, asked.training, asked.sequence_length, device=asked.device,
+        cost_model=asked.cost_model, constants=asked.constants,
+        max_memory_fraction=asked.max_memory_fraction, memory=memory,
+        num_processes=asked.num_processes if len(plans) >= _PLANS_WORTH_A_PROCESS else 1,
+    )  # fmt: skip
+
+
+def _weigher(asked: Question) -> Weigher:
+    def memory_of(plans: PlanTable) -> FootprintColumns:
+        return footprint_columns(
+            asked.model, plans, asked.training, asked.sequence_length, device=asked.device
+        )
+
+    most = asked.max_memory_fraction * asked.device.memory_bytes
+    return Weigher(
+        asked.model.num_layers, most, memory_of, lambda plans, memory: _evaluated(asked, plans, memory)
+    )
+
+
+def _fitting(asked: Question) -> Fitting:
     with asked.part("memory"):
         return enumerate_fitting(
             asked.model, asked.cluster, asked.device, asked.training, asked.global_batch_size,
@@ -225,93 +177,128 @@ def _fitting(asked: _Search) -> Fitting:
         )  # fmt: skip
 
 
-def _later_constraints(asked: _Search, evaluation: Evaluation) -> list[Constraint]:
-    """Those that need the time of a step."""
+def _later_constraints(
+    asked: Question, seconds: NDArray[np.float64], mfu: NDArray[np.float64]
+) -> list[Constraint]:
+    """Those that need the time of a step; seconds and MFU of plans, [n]."""
     found = []
     if asked.min_mfu is not None:
-        best = f"the best plan reaches {100 * evaluation.mfu.max():.1f} %"
+        best = f"the best plan reaches {100 * mfu.max():.1f} %"
         words = f"an MFU of at least {100 * asked.min_mfu:g} %"
-        found.append(Constraint(words, evaluation.mfu >= asked.min_mfu, best))
-    if asked.deadline_seconds is not None:
-        steps = np.ceil((asked.job.tokens or 0.0) / asked.job.num_tokens)
-        whole = steps * evaluation.step_seconds
+        found.append(Constraint(words, mfu >= asked.min_mfu, best))
+    if asked.job.deadline_seconds is not None:
+        whole = asked.job.num_steps * seconds
         best = f"the fastest plan trains for {format_duration(float(whole.min()))}"
-        words = f"trained in {format_duration(asked.deadline_seconds)}"
-        found.append(Constraint(words, whole <= asked.deadline_seconds, best))
+        words = f"trained in {format_duration(asked.job.deadline_seconds)}"
+        found.append(Constraint(words, whole <= asked.job.deadline_seconds, best))
     return found
 
 
 def _rank(
-    asked: _Search, found: _Evaluated, top: int, num_simulated: int
-) -> tuple[list[Simulated], tuple[Separation, ...]]:
-    """Simulate the best plans of the closed form; best first."""
+    asked: Question, found: _Evaluated, top: int, num_simulated: int
+) -> tuple[_Evaluated, list[Simulated], tuple[Separation, ...]]:
+    """Simulate the best plans of the closed form; best first.
+
+    Returns:
+        The valid plans without those that miss a demand when simulated, the simulated ones, and which of
+        them the first cannot be told from.
+    """
     if num_simulated < 1:
-        return [], ()
-    fastest = np.argsort(
-        found.values if not asked.objective.larger_is_better else -found.values, kind="stable"
-    )
-    evaluation = found.evaluation
-    seconds = evaluation.step_seconds
-    near = fastest[seconds[fastest] <= (1 + _MARGIN) * seconds[fastest[0]]]
-    places = (
-        near[:num_simulated].tolist() if len(near) >= top else fastest[: min(top, num_simulated)].tolist()
-    )
-    asked.on_progress("simulate", 0, len(places))
+        return found, [], ()
+    listed = _shortlist(asked, found, top, num_simulated)
 
     def stops(place: int, before: Sequence[Simulated]) -> bool:
-        asked.on_progress("simulate", len(before), len(places))
-        if len(before) < top:
-            return False
-        best = min(one.time.step_seconds for one in before)
-        return bool(seconds[place] > (1 + _MARGIN) * best)
+        asked.on_progress("simulate", len(before), len(listed.places))
+        return listed.stops(place, before)
 
     with asked.part("simulate"):
-        simulated, prices = _simulator(asked).simulate(places, evaluation.plans.plan, stops)
-    values = _values(asked, simulated)
-    order = order_of(asked.objective, values).tolist()
+        simulated, prices = _simulator(asked).simulate(
+            listed.places, found.evaluation.plans.plan, stops, asked.num_processes
+        )
+    found, simulated = _drop_late(asked, found, simulated)
+    times = np.array([one.time.step_seconds for one in simulated])
+    order = order_of(asked.objective, _values(asked, simulated), times).tolist()
     best_first = [simulated[at] for at in order]
     with asked.part("separate"):
         apart = separate(best_first[:top], prices, asked.constants.interval_widening)
-    return best_first, apart
+    return found, best_first, apart
 
 
-def _simulator(asked: _Search, method: str = "simulated") -> Simulator:
+def _shortlist(asked: Question, found: _Evaluated, top: int, num_simulated: int) -> Shortlist:
+    """Plans that are simulated; all objectives but energy order plans of one cluster by time."""
+    evaluation, by_energy = found.evaluation, asked.objective.needs_watts
+
+    def cost_of(one: Simulated) -> float:
+        return float(_values(asked, [one])[0]) if by_energy else one.time.step_seconds
+
+    costs = found.values if by_energy else evaluation.step_seconds
+    return make_shortlist(
+        costs, evaluation.plans.schedule, least=top, most=num_simulated, cost_of=cost_of
+    )  # fmt: skip
+
+
+def _drop_late(
+    asked: Question, found: _Evaluated, simulated: list[Simulated]
+) -> tuple[_Evaluated, list[Simulated]]:
+    """Without plans that keep a demand by formula and miss it when simulated.
+
+    Raises:
+        PlanError: None of the simulated ones keeps it.
+    """
+    at = np.array([one.place for one in simulated])
+    evaluation = found.evaluation
+    seconds = np.array([one.time.step_seconds for one in simulated])
+    mfu = evaluation.mfu[at] * evaluation.step_seconds[at] / seconds
+    keeps, excluded = apply_constraints(_later_constraints(asked, seconds, mfu), len(at))
+    if keeps.all():
+        return found, simulated
+    left = np.setdiff1d(np.arange(len(evaluation)), at[~keeps])
+    excluded = {f"{words}, simulated": count for words, count in excluded.items()}
+    renumbered = np.searchsorted(left, at)
+    kept = [
+        replace(one, place=int(place))
+        for one, place, stays in zip(simulated, renumbered, keeps, strict=True) if stays
+    ]  # fmt: skip
+    fewer = _Evaluated(
+        evaluation.take(left), found.num_plans, {**found.excluded, **excluded}, found.watts[left],
+        found.values[left],
+    )  # fmt: skip
+    return fewer, kept
+
+
+def _simulator(asked: Question, method: str = "simulated") -> Simulator:
     framework = asked.training.framework
     timer = Timer(
         method, "train", asked.constants.launch_seconds[framework],
         asked.constants.fixed_seconds.get(framework, 0.0), asked.constants.interval_widening,
     )  # fmt: skip
     return Simulator(
-        asked.model,
-        asked.training,
-        asked.sequence_length,
-        asked.cluster,
-        asked.device,
-        asked.cost_model,
+        asked.model, asked.training, asked.sequence_length, asked.cluster, asked.device, asked.cost_model,
         timer,
-    )
+    )  # fmt: skip
 
 
-def _values(asked: _Search, simulated: Sequence[Simulated]) -> NDArray[np.float64]:
+def _values(asked: Question, simulated: Sequence[Simulated]) -> NDArray[np.float64]:
     seconds = np.array([one.time.step_seconds for one in simulated])
     watts = np.array([_watts(asked, one.time.seconds_by_cause) for one in simulated])
     return asked.objective.value(asked.job, seconds, watts)
 
 
-def _watts(asked: _Search, seconds_by_cause: Mapping[str, float]) -> float:
+def _watts(asked: Question, seconds_by_cause: Mapping[str, float]) -> float:
     columns = {cause: np.array([seconds_by_cause.get(cause, 0.0)]) for cause in CAUSES}
     return float(watts_of_devices(asked.device, columns, load_run_figures())[0])
 
 
-def _best(asked: _Search, found: _Evaluated, simulated: Sequence[Simulated], top: int) -> list[int]:
+def _best(asked: Question, found: _Evaluated, simulated: Sequence[Simulated], top: int) -> list[int]:
     """Places of the plans that are ranked: simulated ones first, then others by formula."""
     places = [one.place for one in simulated]
-    others = np.setdiff1d(order_of(asked.objective, found.values), places, assume_unique=True)
+    order = order_of(asked.objective, found.values, found.evaluation.step_seconds)
+    others = order[~np.isin(order, places)]
     return [*places, *others[: max(top - len(places), 0)].tolist()][:top]
 
 
 def _detailed(
-    asked: _Search, found: _Evaluated, simulated: Sequence[Simulated], places: Sequence[int]
+    asked: Question, found: _Evaluated, simulated: Sequence[Simulated], places: Sequence[int]
 ) -> tuple[RankedPlan, ...]:
     """Plans with their figures and intervals: by the simulation where there is one, else by formula."""
     known = {one.place: one for one in simulated}
@@ -327,7 +314,7 @@ def _detailed(
     )
 
 
-def _ranked(asked: _Search, found: _Evaluated, one: Simulated, method: str) -> RankedPlan:
+def _ranked(asked: Question, found: _Evaluated, one: Simulated, method: str) -> RankedPlan:
     """A plan with its figures."""
     evaluation, at = found.evaluation, one.place
     seconds, causes = one.time.step_seconds, one.time.seconds_by_cause
@@ -344,20 +331,37 @@ def _ranked(asked: _Search, found: _Evaluated, one: Simulated, method: str) -> R
     )  # fmt: skip
 
 
-def _front(found: _Evaluated) -> NDArray[np.int64]:
-    """Of time, energy and memory; on one cluster dollars go with time."""
+def _front(asked: Question, found: _Evaluated, simulated: Sequence[Simulated]) -> tuple[RankedPlan, ...]:
+    """Of time, energy and memory; on one cluster dollars go with time.
+
+    Of plans that none beats by formula and of the simulated ones: those that none beats by its figures.
+    """
     evaluation = found.evaluation
-    columns = [evaluation.step_seconds, evaluation.device_bytes]
-    if not np.isnan(found.watts).any():
-        columns.insert(1, found.watts * evaluation.step_seconds)
-    return pareto_front(np.stack(columns, axis=1))
+    watts = np.nan_to_num(found.watts)
+    costs = np.stack(
+        [evaluation.step_seconds, watts * evaluation.step_seconds, evaluation.device_bytes], axis=1
+    )
+    places = dict.fromkeys([*(one.place for one in simulated), *pareto_front(costs).tolist()])
+    plans = _detailed(asked, found, simulated, list(places))
+    figures = [(p.step_seconds, (p.device_watts or 0.0) * p.step_seconds, p.device_bytes) for p in plans]
+    return tuple(plans[at] for at in pareto_front(np.array(figures)).tolist())
 
 
-def _assumptions(asked: _Search, num_simulated: int) -> tuple[str, ...]:
+def _assumptions(asked: Question, simulated: Sequence[Simulated], evaluation: Evaluation) -> tuple[str, ...]:
     notes = [f"framework {asked.training.framework}, {asked.training.dtype}, {asked.training.optimizer}"]
-    if num_simulated:
+    if not has_host_link(asked.device):
+        notes.append(f"nothing offloaded: the rate of {asked.device.name}'s link to its host is not known")
+    if asked.space.recompute_layers is None and "recompute_layers" not in asked.space.fixed:
+        count = int((evaluation.plans.recompute_layers > 0).sum())
         notes.append(
-            f"all plans by formula; {num_simulated} simulated event by event: those whose closed form is at "
-            f"most {100 * _MARGIN:g} % slower than the fastest step"
+            "of plans that must compute layers again, the fewest layers that fit were tried where the step "
+            f"may be within {100 * FEWEST_LAYERS_MARGIN:g} % of the fastest of the others: {count:,} plans"
+        )
+    if simulated:
+        formula = evaluation.step_seconds[[one.place for one in simulated]]
+        apart = np.array([one.time.step_seconds for one in simulated]) / formula - 1
+        notes.append(
+            f"all plans by formula; {len(simulated):,} of them simulated event by event, best bounds first; "
+            f"their steps lie {100 * apart.min():+.1f} to {100 * apart.max():+.1f} % off their formulas"
         )
     return tuple(notes)

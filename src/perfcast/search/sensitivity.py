@@ -7,14 +7,11 @@ still win, still be possible but slower than another, or not be possible any mor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable, to_table
 from perfcast.errors import PlanError
 from perfcast.search.explain import differing_dimensions
 from perfcast.search.result import RankedPlan, SearchResult
@@ -167,13 +164,8 @@ def _with_batch(plan: Plan, global_batch_size: int) -> Plan | None:
 
 def find_step_seconds(found: SearchResult, plan: Plan | None) -> float | None:
     """The step of a plan among a search's valid ones; None where it is not there."""
-    if plan is None:
-        return None
-    plans, wanted = found.evaluation.plans, to_table([plan])
-    columns = [f.name for f in fields(PlanTable)]
-    same = np.logical_and.reduce([getattr(plans, name) == getattr(wanted, name) for name in columns])
-    places = np.flatnonzero(same)
-    return float(found.evaluation.step_seconds[places[0]]) if len(places) else None
+    place = None if plan is None else found.place_of(plan)
+    return None if place is None else float(found.evaluation.step_seconds[place])
 
 
 def _changes(base: RankedPlan, winner: RankedPlan) -> tuple[str, ...]:

@@ -21,7 +21,9 @@ from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_work import resolve_step
 from perfcast.prediction.serving import ServingPoint, serving_sweep, split_batch
-from perfcast.search.space import Space, enumerate_plans
+from perfcast.search.fixed import EVEN
+from perfcast.search.impossible import Job, explain_none
+from perfcast.search.space import Space, list_cores, map_plans
 from perfcast.units import HOUR, format_bytes, format_seconds
 
 PHASES = ("prefill", "decode")
@@ -29,6 +31,13 @@ PHASES = ("prefill", "decode")
 _LARGEST_SHARE = 4096
 #: Bisection ends when a batch is known to this part of itself.
 _PRECISION = 1 / 8
+#: What a user may fix of inference, and what other keys of a plan are there.
+_DEGREES = ("dp", "tp", "pp", "ep", "etp", "sp")
+_OF_INFERENCE: Mapping[str, object] = {
+    "cp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": "none", "recompute_layers": 0, "schedule": "1f1b",
+    "offload": "none", "order": ORDERS[0], "context": CONTEXT_EXCHANGES[0], "reshard": 1, "overlap_tp": 0,
+    "overlap_dp": 1, "overlap_gather": 1, "overlap_ep": 0, "stages": EVEN,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,16 +220,24 @@ def list_serving_plans(
     """Every dp · tp · pp · ep of the devices, without what only training has.
 
     Raises:
-        PlanError: The fixed degrees leave none.
+        PlanError: The fixed degrees leave none, or what is fixed is of a training.
     """
+    for key, value in fixed.items():
+        if key not in _DEGREES and value != _OF_INFERENCE.get(key, value):
+            raise PlanError(f"{key}={value}: it is of a training; inference has {key}={_OF_INFERENCE[key]}")
     space = Space(
         zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), offloads=("none",), orders=ORDERS[:1],
         context_exchanges=CONTEXT_EXCHANGES[:1], largest_context_parallel=1, largest_virtual_stages=1,
-        largest_micro_batch=1, fixed={"sp": 0, **fixed},
+        largest_micro_batch=1, recompute_layers=(0,), stage_splits=(EVEN,), overlaps_gradients=(1,),
+        fixed={"sp": 0, **fixed},
     )  # fmt: skip
-    table = enumerate_plans(model, num_devices, num_devices, context_length, space)
-    plans = (table.plan(at) for at in range(len(table)))
-    return [plan for plan in plans if plan.overlaps_gradients]  # of which inference has none to reduce
+    job = Job(model, num_devices, None, context_length, implied={"sp"} - fixed.keys())
+    table = map_plans(
+        list_cores(model, num_devices, job.least_batch, context_length, space), model, space
+    )[0]  # fmt: skip
+    if not len(table):
+        raise PlanError(explain_none(job, space))
+    return [table.plan(at) for at in range(len(table))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from perfcast.core.training import Training
 from perfcast.core.work import Calls, Layer
 from perfcast.search.cuts import Cuts
 from perfcast.search.different import Index, different_rows
-from perfcast.search.geometry import axis_strides, expert_columns, replica_columns, span_codes
+from perfcast.search.geometry import axis_strides, expert_columns, replica_columns, shard_columns, span_codes
 from perfcast.search.layer_calls import Kind, Setting
 from perfcast.search.layer_weights import DENSE, EXPERT, KindWeights
 from perfcast.workload.blocks import ends
@@ -85,6 +85,7 @@ def _side_keys(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_
         weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
         plans.offload * (plans.offload == OFFLOAD.index("parameters")),
         *replica_columns(setting.cluster, plans, strides),
+        *shard_columns(plans),
         *expert_columns(plans, strides, has_experts=has_experts),
     ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from perfcast.search.part_costs import (
     FORWARD,
     HOST,
     INPUT_GRADIENT,
+    OWN,
     SECONDS,
     WEIGHT_GRADIENT,
     Array,
@@ -62,8 +63,9 @@ class StageKind:
     Attributes:
         figures: Of one micro-batch's passes, those that are joined left out, [figure, u].
         exchange: Their seconds of exchanges.
-        first: By what its first forward is longer, for gathers that happen once.
-        last: By what its last gradients are longer, for exchanges beside them.
+        first: By what its first forwards are longer, for gathers that happen once.
+        last: By what its very last gradients are longer, for exchanges beside them.
+        earlier: By what the last gradients of its other chunks are longer.
         left: Of exchanges after its last backward.
     """
 
@@ -75,6 +77,7 @@ class StageKind:
     exchange: Array
     first: Array
     last: Array
+    earlier: Array
     left: Array
 
 
@@ -85,12 +88,14 @@ class Batches:
     Attributes:
         index: Which of the passes' columns each plan takes, [n].
         optimizers: Figures of each different stage's, [figure, n] each.
+        leads: For how long the host must have been issuing each of them before it starts, [n] each.
         message: Seconds of one to a neighbour, [n].
     """
 
     index: Index
     num_micro_batches: Index
     optimizers: Sequence[Array]
+    leads: Sequence[Array]
     message: Array
 
 
@@ -112,8 +117,11 @@ def time_steps(
 ) -> StepColumns:
     """Steps of plans of one schedule."""
     pipeline = _Pipeline(group, kinds, batches, slowdown)
-    tails = [np.maximum(optimizer[SECONDS], optimizer[HOST]) for optimizer in batches.optimizers]
-    step = (pipeline.done() + np.stack(tails)[pipeline.place]).max(axis=0)
+    seconds, leads = (
+        np.stack(rows)[pipeline.place]
+        for rows in ([one[SECONDS] for one in batches.optimizers], batches.leads)
+    )
+    step = (np.maximum(pipeline.done(), pipeline.hosts + leads) + seconds).max(axis=0)
     return StepColumns(step, pipeline.mean_causes(step))
 
 
@@ -129,18 +137,40 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     weights = tuple(passes.of(chunk, last, steady) for chunk in chunks) if group.splits else ()
     is_dual = group.schedule == "dualpipe"
     joined = passes.joined(chunks[0], chunks[1], steady) if is_dual else None
-    first = passes.of(chunks[0], FORWARD, Wants(group.has_gathers, steady.exchanges))
-    usual, queue = weights or backwards, np.zeros_like(left)
-    between, longer = (group.num_stages - 1) * usual[0].seconds, queue
-    for at in reversed(range(len(chunks))):
-        final = Wants(steady.gathers, group.has_exchanges)
-        ending = passes.of(chunks[at], last, final, np.maximum(queue - between, 0.0))
-        queue, longer = ending.left, ending.seconds - usual[at].seconds
+    longer_first = _first_forwards(group, passes, chunks, steady) - forwards[0].seconds
+    longer_last = _last_gradients(group, passes, chunks, weights or backwards, last, steady)
     every = (*forwards, *backwards, *weights)
     return StageKind(
         forwards, backwards, weights, joined, np.sum([one.figures for one in every], axis=0),
-        np.sum([one.exchange for one in every], axis=0), first.seconds - forwards[0].seconds, longer, queue,
+        np.sum([one.exchange for one in every], axis=0), longer_first, *longer_last,
     )  # fmt: skip
+
+
+def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], steady: Wants) -> Array:
+    """Seconds of the first forward, and by what those of further chunks are longer."""
+    wants = Wants(group.has_gathers, steady.exchanges)
+    if group.gathers_each or group.virtual == 1:
+        return passes.of(chunks[0], FORWARD, wants).seconds
+    return passes.first_forwards(chunks, group.num_stages - 1, wants)
+
+
+def _last_gradients(
+    group: Group, passes: Passes, chunks: Sequence[Content], usual: Sequence[PassColumns], part: int,
+    steady: Wants,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """By what the very last pass is longer, those of other chunks are, and what exchanges it leaves."""
+    structure = passes.structure
+    puts_off = not (structure.overlaps_exchange or structure.exchanges_each)
+    slowed = usual[0].seconds + (structure.slowdown[0] - 1.0) * usual[0].figures[OWN]
+    between = (group.num_stages - 1) * slowed / structure.slowdown[1]
+    left = longer = earlier = np.zeros_like(between)
+    final = Wants(steady.gathers, group.has_exchanges)
+    for at in reversed(range(len(chunks))):
+        beside = np.zeros_like(left) if puts_off else np.maximum(left - between, 0.0)
+        ending = passes.of(chunks[at], part, final, beside)
+        left = ending.left + left if puts_off else ending.left
+        earlier, longer = earlier + longer, ending.seconds - usual[at].seconds
+    return longer, earlier if group.schedule == "interleaved" else np.zeros_like(left), left
 
 
 class _Pipeline:
@@ -148,6 +178,7 @@ class _Pipeline:
 
     Attributes:
         place: Which of the different stages each one is.
+        hosts: For how long the host of each stage issues passes.
         waited: What the pipeline takes longer for its messages, [n].
     """
 
@@ -163,7 +194,7 @@ class _Pipeline:
         self._num_apart = (self._count - self._num_joined) * (0.5 if is_dual else 1.0)
         self._totals = [self._total(kind) for kind in kinds]
         self._seconds, self.waited = self._makespans()
-        self._hosts, self._busy = (
+        self.hosts, self._busy = (
             np.stack([total[row] for total in self._totals])[self.place] for row in (HOST, SECONDS)
         )
         self._first_delay = self._delay()
@@ -201,7 +232,7 @@ class _Pipeline:
         shares = np.bincount(self.place, minlength=len(own)) / len(self.place)
         found = np.array(sum(share * causes for share, causes in zip(shares, own, strict=True)))
         filled = np.stack([causes.sum(axis=0) for causes in own])[self.place]
-        late = self._hosts + np.stack([one[HOST] for one in self._optimizers])[self.place] - filled
+        late = self.hosts + np.stack([one[HOST] for one in self._optimizers])[self.place] - filled
         beside = (("data", self._exposed()), ("host", late), ("pipeline", self.waited), ("bubble", step))
         for cause, seconds in beside:
             added = np.maximum(np.minimum(seconds, step - filled), 0.0)
@@ -211,7 +242,7 @@ class _Pipeline:
 
     def _exposed(self) -> Array:
         """Seconds of each stage's gathers and exchanges beside the steady passes."""
-        exposed = self.spread(lambda kind: kind.last + kind.left)
+        exposed = self.spread(lambda kind: kind.last + kind.earlier + kind.left)
         exposed[0] += np.maximum(self._first_delay, 0.0)
         if self._exchanged is not None:
             return np.maximum(exposed, self._exchanged - self._end)
@@ -220,9 +251,12 @@ class _Pipeline:
     def _ends(self) -> Array:
         """Until each stage's last pass is over."""
         drain, last = self._drain(), self.spread(lambda kind: kind.last)
-        end = np.maximum(self._seconds, (self._hosts + drain).max(axis=0)) - drain
+        latest = (self.hosts + drain).max(axis=0)
+        end = np.maximum(self._seconds + self._first_delay, latest) - drain
         longer = last if self.group.splits else behind(last) + last
-        found: Array = np.maximum(end, self._busy) + self._first_delay + longer
+        if self.group.virtual > 1:
+            longer = longer + self.spread(lambda kind: kind.earlier).sum(axis=0)
+        found: Array = np.maximum(end, self._busy + self._first_delay) + longer
         return found
 
     def _delay(self) -> Array:

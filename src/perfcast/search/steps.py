@@ -121,7 +121,7 @@ def _groups(
 def _time_rows(
     costs: PartCosts, plans: PlanTable, rows: Index, group: Group, structure: Structure
 ) -> StepColumns:
-    """Steps of some plans; passes that are the same for several plans are added up once."""
+    """Steps of some plans; passes that are the same for several plans are added up once, and so are steps."""
     first, index = different_rows([costs.same_passes[rows]])
     different = rows[first]
     layers = [
@@ -130,15 +130,28 @@ def _time_rows(
     ]
     passes = Passes(structure, layers, costs.sides[:, :, :, costs.side_place[different]])
     kinds = [stage_passes(group, passes, chunks) for chunks in group.cut.stages]
-    step, causes = np.zeros(len(rows)), np.zeros((len(CAUSES), len(rows)))
-    for code in np.unique(plans.schedule[rows]).tolist():
-        mine = np.flatnonzero(plans.schedule[rows] == code)
-        own = rows[mine]
+    optimizers = costs.optimizer_place[rows, : len(kinds)]
+    once, same = different_rows(
+        [
+            index,
+            plans.schedule[rows],
+            plans.num_micro_batches[rows],
+            costs.boundary_place[rows],
+            *optimizers.T,
+        ]
+    )
+    step, causes = np.zeros(len(once)), np.zeros((len(CAUSES), len(once)))
+    schedules = plans.schedule[rows[once]]
+    for code in np.unique(schedules).tolist():
+        mine = np.flatnonzero(schedules == code)
+        at = once[mine]
+        own = rows[at]
         batches = Batches(
-            index[mine], plans.num_micro_batches[own],
-            [costs.optimizers[:, costs.optimizer_place[own, at]] for at in range(len(kinds))],
-            costs.boundary_seconds[own],
+            index[at], plans.num_micro_batches[own],
+            [costs.optimizers[:, place] for place in optimizers[at].T],
+            [costs.optimizer_leads[place] for place in optimizers[at].T],
+            costs.boundaries[costs.boundary_place[own]],
         )  # fmt: skip
         found = time_steps(replace(group, schedule=SCHEDULES[code]), kinds, batches, structure.slowdown)
         step[mine], causes[:, mine] = found.step_seconds, found.seconds_by_cause
-    return StepColumns(step, causes)
+    return StepColumns(step[same], causes[:, same])

@@ -115,10 +115,9 @@ class SweepStore:
         schema = part_schema(self.job)
         parts = [_read_part(path, None) for path in _list_parts(self.folder)]
         kept = pl.concat([pl.DataFrame(schema=schema), *parts]).unique([KEY, "place"], keep="any")
-        order = pl.DataFrame(
-            {KEY: keys, "order": range(len(keys))}, schema={KEY: pl.String, "order": pl.Int64}
-        )
-        return order.join(kept, on=KEY, how="inner").sort("order", "place").drop("order", KEY)
+        number = "number of the cell"  # no search has a column of this name
+        order = pl.DataFrame({KEY: keys, number: range(len(keys))}, schema={KEY: pl.String, number: pl.Int64})
+        return order.join(kept, on=KEY, how="inner").sort(number, "place").drop(number, KEY)
 
 
 @contextmanager

@@ -14,14 +14,19 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
+from perfcast.search.fixed import KEYS
+from perfcast.search.prices_file import PriceList
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans
-from perfcast.search.space import KEYS, Space
+from perfcast.search.space import Space
 from perfcast.search.sweep import Cell, Row, SearchCell, SweepJob
 
 #: What is known of a plan: its own dimensions by the keys of ``--plan``, then its figures and the search's.
 PLAN_COLUMNS: Mapping[str, type] = {
-    **{key: str if name in WORDS else bool if name in FLAGS else int for key, name in KEYS.items()},
+    **{
+        key: str if name in WORDS or key == "stages" else bool if name in FLAGS else int
+        for key, name in KEYS.items()
+    },
     "method": str,
     "value": float,
     "step_seconds": float,
@@ -35,6 +40,7 @@ PLAN_COLUMNS: Mapping[str, type] = {
     "device_memory_bytes": int,
     "num_plans": int,
     "num_valid": int,
+    "num_simulated": int,
 }
 
 
@@ -49,7 +55,7 @@ class PlanSearch:
         num_best: Plans that are kept of each cell.
         num_simulated: Plans of each cell that are ranked anew event by event; 0: by the closed form alone.
         objective, tokens, deadline_seconds, max_memory_fraction, min_mfu: See ``search_plans``.
-        dollars_per_device_hour: Prices, by the name of the device.
+        prices: Dollars of a device and hour, by the name of cluster or device (see ``prices_file``).
     """
 
     dtype: str = "bf16"
@@ -59,10 +65,10 @@ class PlanSearch:
     fixed: Mapping[str, object] = field(default_factory=dict)
     num_best: int = 1
     num_simulated: int = 0
-    objective: str = "step-time"
+    objective: str = "time"
     tokens: float | None = None
     deadline_seconds: float | None = None
-    dollars_per_device_hour: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] | None = None
     max_memory_fraction: float = 1.0
     min_mfu: float | None = None
 
@@ -81,6 +87,7 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
     search = PlanSearch(**settings)
     training = Training(dtype=search.dtype, optimizer=search.optimizer, framework=search.framework)
     space = Space(fixed=search.fixed)
+    prices = None if search.prices is None else PriceList("the sweep's list", search.prices)
     cluster_of = cache(load_cluster)
 
     @cache
@@ -94,13 +101,12 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
 
     def search_cell(cell: Cell) -> list[Row]:
         cluster = cluster_of(cell.cluster)
-        device = resolve_device(cluster.device)
         found = search_plans(
             sizes_of(cell.model), cluster,
             global_batch_size=cell.global_batch_size, sequence_length=cell.sequence_length,
             training=training, space=space, objective=search.objective, tokens=search.tokens,
             deadline_seconds=search.deadline_seconds,
-            dollars_per_device_hour=search.dollars_per_device_hour.get(device.name),
+            dollars_per_device_hour=prices.of_cluster(cluster, cell.cluster) if prices else None,
             max_memory_fraction=search.max_memory_fraction, min_mfu=search.min_mfu,
             top=search.num_best, num_simulated=search.num_simulated, cost_model=cost_of(cluster.device),
         )  # fmt: skip
@@ -112,6 +118,7 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
 def _row(ranked: RankedPlan, found: SearchResult) -> Row:
     return {
         **{key: getattr(ranked.plan, name) for key, name in KEYS.items()},
+        "stages": "/".join(map(str, ranked.plan.stage_layers)),
         "method": ranked.method,
         "value": ranked.value,
         "step_seconds": ranked.step_seconds,
@@ -125,4 +132,5 @@ def _row(ranked: RankedPlan, found: SearchResult) -> Row:
         "device_memory_bytes": ranked.device_bytes,
         "num_plans": found.num_plans,
         "num_valid": found.num_valid,
+        "num_simulated": found.num_simulated,
     }

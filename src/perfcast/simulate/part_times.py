@@ -143,7 +143,7 @@ def time_parts(
         return LayerTime(
             layer.name, timed(layer.forward), timed(layer.backward), *parts,
             beside(layer.gather), beside(layer.gather_again),
-            beside([replace(call, after=()) for call in layer.exchange]),
+            beside([behind(call, ()) for call in layer.exchange]),
         )  # fmt: skip
 
     different: dict[int, CallsTime] = {}
@@ -176,5 +176,15 @@ def apart(is_kept: Sequence[bool], calls: Sequence[Call]) -> tuple[Call, ...]:
         if is_kept[at]:
             number[at] = len(kept)
             after = tuple(number[other] for other in call.after if other in number)
-            kept.append(call if after == call.after else replace(call, after=after))
+            kept.append(behind(call, after))
     return tuple(kept)
+
+
+def behind(call: Call, after: tuple[int, ...]) -> Call:
+    """A call that waits for others than before (``dataclasses.replace`` takes several times as long)."""
+    if call.after == after:
+        return call
+    return Call(
+        call.operation, call.stream, after, call.module, call.count, call.share, call.num_launches,
+        call.is_recomputed, call.is_weight_gradient,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfcast.errors import PlanError
-from perfcast.simulate.schedule import Actions, Pass, num_parts, part_of
+from perfcast.simulate.schedule import Actions, Pass, num_parts, part_of, stage_of
 
 _Key = tuple[Pass, int, int]
 
@@ -17,13 +17,14 @@ class Move:
 
     Attributes:
         awaited: Slots of the messages that it needs; they are free afterwards.
-        given: Slots into which its own messages go.
+        given: Slots into which its own messages go; ``targets`` are the stages that take them.
     """
 
     stage: int
     actions: Actions
     awaited: tuple[int, ...]
     given: tuple[int, ...]
+    targets: tuple[int, ...]
 
 
 def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tuple[tuple[Move, ...], int]:
@@ -46,7 +47,7 @@ def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tupl
             if at[stage] == len(rows[stage]):
                 continue
             group = rows[stage][at[stage]]
-            needs, gives = _messages(schedule, len(rows), virtual, stage, group)
+            needs, gives, targets = _messages(schedule, len(rows), virtual, stage, group)
             if not all(key in slots for key in needs):
                 continue
             awaited = tuple(slots.pop(key) for key in needs)
@@ -56,7 +57,7 @@ def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tupl
                     free.append(num_slots)
                     num_slots += 1
                 slots[key] = free.pop()
-            moves.append(Move(stage, group, awaited, tuple(slots[key] for key in gives)))
+            moves.append(Move(stage, group, awaited, tuple(slots[key] for key in gives), targets))
             at[stage] += 1
         if len(moves) == before:
             stuck = next(s for s, position in enumerate(at) if position < len(rows[s]))
@@ -74,11 +75,12 @@ def _groups(row: Actions) -> Iterator[Actions]:
 
 def _messages(
     schedule: str, num_stages: int, virtual: int, stage: int, group: Actions
-) -> tuple[list[_Key], list[_Key]]:
-    """Which messages a move needs, and which it makes."""
+) -> tuple[list[_Key], list[_Key], tuple[int, ...]]:
+    """Which messages a move needs, which it makes, and the stages that take them."""
     parts = num_parts(schedule, num_stages, virtual)
     needs: list[_Key] = []
     gives: list[_Key] = []
+    targets: list[int] = []
     for action in group:
         if action.kind is Pass.WEIGHT_GRADIENT:
             continue
@@ -88,4 +90,5 @@ def _messages(
             needs.append((kind, part - step, action.micro_batch))
         if 0 <= part + step < parts:
             gives.append((kind, part, action.micro_batch))
-    return needs, gives
+            targets.append(stage_of(schedule, num_stages, part + step, action.chunk))
+    return needs, gives, tuple(targets)

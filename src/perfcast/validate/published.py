@@ -178,6 +178,10 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
         "left_out": ", ".join(leave_out) or "nothing",
         "interval": "5th and 95th percentile of measured over forecast on left-out sources, by class of run; "
         "sources whose own repeats differ by more than 10 % do not count",
+        "choice_of_plan": "groups of at least four plans of one model, sequence, cluster, batch and "
+        "precision; repeats count by their median. The plan with the least forecast is good when it was "
+        "measured within 15 % of the best measured plan. searcher_3d: the published searcher's formulas on "
+        "the same plans; any plan: the mean over random orders",
         "kernels": "the learned cost model, which learned from none of these tables",
         "mlperf": "our reading of published logs: unverified, not official MLPerf results",
         **published_inference.protocol(),

@@ -9,29 +9,43 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalog.devices import load_device
-from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.weights import count_parameters
 from perfcast.published.searcher_3d import price_plan
-from perfcast.published.searcher_3d_input import SearcherCluster, SearcherModel
-from perfcast.units import GIGA, MEGA, MILLI, TERA
+from perfcast.published.searcher_3d_job import describe_cluster, describe_model
+from perfcast.units import MILLI
 from perfcast.validate.published_cases import PublishedCase
 from perfcast.validate.published_summary import LEAST_PLANS
-from perfcast.workload.blocks.flops import flops_per_sequence
 
 #: How much slower than the best measured plan a good choice may be.
 TOLERANCE = 0.15
 #: Among so many of the first the best measured plan is looked for.
 FIRST = 5
-_SAME_JOB = (
+#: Columns that are equal for plans of one job.
+SAME_JOB = (
     "model", "layers", "hidden", "seq_len", "device", "num_gpus", "global_batch", "precision",
 )  # fmt: skip
-#: Bytes of a number that is exchanged.
-_HALF = 2
-#: Sums over a tensor-parallel group in forward and backward of a layer (Shoeybi et al., arXiv:1909.08053).
-_SUMS_OF_LAYER = 4
-_FORWARD_SHARE = 1 / 3
+#: The source whose repeats of one run differ by a median of a quarter.
+GRID, WITHOUT_GRID = "usp", "without usp"
+SEARCHER, RANDOM = "searcher_3d", "any plan"
+GROUP = "choice of plan"
 
 Seconds = Sequence[float | None]
+
+
+def choice_entries(cases: Sequence[PublishedCase], predicted: Mapping[str, Seconds]) -> list[dict[str, Any]]:
+    """``score_choices`` of predictors, of the published searcher and of a plan drawn at random, on one set.
+
+    Entries are of all groups and of those without the grid whose own repeats differ by a quarter. A case
+    counts where every predictor forecasts it.
+    """
+    columns = {**predicted, SEARCHER: searcher_seconds(cases)}
+    known = [all(column[at] is not None for column in columns.values()) for at in range(len(cases))]
+    entries = []
+    for value in ("all", WITHOUT_GRID):
+        taken = [at for at, case in enumerate(cases) if known[at] and (value == "all" or case.source != GRID)]
+        mine = [cases[at] for at in taken]
+        scores = score_choices(mine, {name: [c[at] for at in taken] for name, c in columns.items()})
+        entries += [{**entry, "value": value} for entry in (*scores, *_score_random(mine))]
+    return entries
 
 
 def score_choices(cases: Sequence[PublishedCase], predicted: Mapping[str, Seconds]) -> list[dict[str, Any]]:
@@ -39,7 +53,7 @@ def score_choices(cases: Sequence[PublishedCase], predicted: Mapping[str, Second
 
     Args:
         predicted: Seconds of each case by the name of the predictor, or anything that orders plans alike;
-            None where there is no forecast. ``searcher_seconds`` gives the published searcher's.
+            None where there is no forecast.
     """
     entries = []
     for name, seconds in predicted.items():
@@ -50,18 +64,36 @@ def score_choices(cases: Sequence[PublishedCase], predicted: Mapping[str, Second
             losses.append(float(measured[order[0]] / measured.min() - 1))
             found.append(int(measured.argmin()) in order[:FIRST])
         if losses:
+            good = np.array(losses) <= TOLERANCE
             entries.append(
-                {
-                    "predictor": name,
-                    "group": "choice of plan",
-                    "value": "all",
-                    "n": len(losses),
-                    "share_within_15_percent": float(np.mean(np.array(losses) <= TOLERANCE)),
-                    "share_best_in_first_five": float(np.mean(found)),
-                    "median_loss": float(np.median(losses)),
-                }
+                _entry(name, len(losses), float(good.mean()), float(np.mean(found)), float(np.median(losses)))
             )
     return entries
+
+
+def _score_random(cases: Sequence[PublishedCase]) -> list[dict[str, Any]]:
+    """What plans in random order would score: the mean over all orders."""
+    groups = [np.array([m for _, m in plans]) for plans in group_plans(cases, [0.0] * len(cases))]
+    if not groups:
+        return []
+    good = [float(np.mean(measured / measured.min() - 1 <= TOLERANCE)) for measured in groups]
+    found = [min(1.0, FIRST / len(measured)) for measured in groups]
+    losses = [float(np.median(measured) / measured.min() - 1) for measured in groups]
+    return [
+        _entry(RANDOM, len(groups), float(np.mean(good)), float(np.mean(found)), float(np.median(losses)))
+    ]
+
+
+def _entry(name: str, count: int, good: float, found: float, loss: float) -> dict[str, Any]:
+    return {
+        "predictor": name,
+        "group": GROUP,
+        "value": "all",
+        "n": count,
+        "share_within_15_percent": good,
+        "share_best_in_first_five": found,
+        "median_loss": loss,
+    }
 
 
 def group_plans(cases: Sequence[PublishedCase], seconds: Seconds) -> list[list[tuple[float, float]]]:
@@ -72,7 +104,7 @@ def group_plans(cases: Sequence[PublishedCase], seconds: Seconds) -> list[list[t
     for case, forecast in zip(cases, seconds, strict=True):
         if forecast is None or not case.measured_seconds or case.run is None:
             continue
-        key = (case.source, *(case.configuration.get(name) for name in _SAME_JOB))
+        key = (case.source, *(case.configuration.get(name) for name in SAME_JOB))
         groups[key][case.run.run.plan].append((forecast, case.measured_seconds))
     return [
         [(float(np.median([f for f, _ in rows])), float(np.median([m for _, m in rows])))
@@ -90,23 +122,9 @@ def searcher_seconds(cases: Sequence[PublishedCase]) -> list[float | None]:
 def _searched(case: PublishedCase) -> float:
     assert case.run is not None
     run, cluster = case.run.run, case.run.cluster
-    model, plan = run.model, run.plan
-    device = load_device(cluster.device)
-    nodes = max(1, cluster.num_devices // cluster.levels[0].size)
-    inner, outer = cluster.levels[0].link, cluster.levels[-1].link
-    tokens = plan.global_batch_size * run.sequence_length
-    activation = tokens * model.hidden_size * _HALF / MEGA
-    peak = device.peak_flops_per_second(DTYPES_BY_LABEL[run.training.dtype], matrix_units=True)
-    work = plan.global_batch_size * flops_per_sequence(model, run.sequence_length) * _FORWARD_SHARE / TERA
-    figures = SearcherCluster(
-        num_nodes=nodes, devices_per_node=cluster.levels[0].size, gpu_gigaflops_per_second=peak / GIGA,
-        node_link_gigabytes_per_second=inner.bytes_per_second / GIGA,
-        network_gigabytes_per_second=outer.bytes_per_second / GIGA,
-    )  # fmt: skip
-    job = SearcherModel(
-        num_layers=model.num_layers, layer_teraflops=(work,),
-        tensor_traffic_megabytes=_SUMS_OF_LAYER * model.num_layers * activation,
-        gradient_megabytes=count_parameters(model) * _HALF / MEGA, layer_activation_megabytes=(activation,),
-    )  # fmt: skip
-    degrees = (plan.data_parallel, plan.tensor_parallel, plan.pipeline_parallel)
-    return price_plan(figures, job, degrees).total_milliseconds * MILLI
+    plan = run.plan
+    return MILLI * price_plan(
+        describe_cluster(cluster, load_device(cluster.device), run.training.dtype),
+        describe_model(run.model, plan.global_batch_size, run.sequence_length),
+        (plan.data_parallel, plan.tensor_parallel, plan.pipeline_parallel),
+    ).total_milliseconds  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import InputError
 from perfcast.validate.published_cases import TABLE, PublishedCase
+from perfcast.validate.published_choice import choice_entries
 from perfcast.validate.published_constants import Scalable
 from perfcast.validate.published_forecast import forecast_seconds
 from perfcast.validate.published_scores import scores_of
@@ -41,7 +42,7 @@ class TrainingResult:
 
     Attributes:
         scores: One for each predictor.
-        more_summary: Ranks of plans, and how far repeats agree.
+        more_summary: Ranks of plans, what the first plan costs, and how far repeats agree.
     """
 
     rows: tuple[Row, ...]
@@ -90,7 +91,7 @@ def forecast_training(
     return TrainingResult(
         tuple(row for side_by_side in zip(*rows.values(), strict=True) for row in side_by_side),
         tuple(_scores(mine, column, name) for name, column in rows.items()),
-        (*rank_correlations(mine, predicted), *noise_floor(mine)),
+        (*rank_correlations(mine, predicted), *choice_entries(mine, predicted), *noise_floor(mine)),
     )
 
 

@@ -65,6 +65,7 @@ def test_when_a_process_dies_the_others_stop_and_what_is_finished_is_kept(tmp_pa
     plan = make_plan((), 2, "gloo", (), 1024, 2**22)
     path = tmp_path / "p.json"
     died: list[float] = []
+    before = set(workers())  # such as the tracker that another test's processes left
 
     def kill_one(owner: int) -> None:
         children = Path(f"/proc/self/task/{owner}/children")
@@ -79,7 +80,7 @@ def test_when_a_process_dies_the_others_stop_and_what_is_finished_is_kept(tmp_pa
     ):
         profile_here(plan, path)
     assert time.monotonic() - died[0] < 30
-    assert not workers()
+    assert set(workers()) <= before
     assert store.load_records(store.measurements_path(path), plan.setup())
     assert not path.exists()
 

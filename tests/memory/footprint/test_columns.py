@@ -12,6 +12,7 @@ from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
 from perfcast.core.plan_table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.memory.footprint.columns import footprint_columns
@@ -59,6 +60,35 @@ def test_columns_equal_the_footprint_of_each_plan_to_the_byte(model: Transformer
     np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
     np.testing.assert_array_equal(columns.device_bytes, [f.device_bytes for f in alone])
     assert (columns.state_bytes + columns.activation_bytes <= columns.peak_bytes).all()
+
+
+def plans_of_parts(num_layers: int) -> list[Plan]:
+    """Some layers of each part computed again, and layers dealt out by hand."""
+    found = []
+    kinds = [("1f1b", 1, 4), ("interleaved", 2, 2), ("dualpipe", 1, 2), ("gpipe", 1, 2), ("1f1b", 1, 1)]
+    for number, ((schedule, chunks, stages), layers, offload) in enumerate(
+        product(kinds, (None, 1, 2), OFFLOAD)
+    ):
+        parts = stages * chunks
+        split = split_evenly(num_layers - 1, parts)
+        found += [
+            Plan(
+                data_parallel=4, num_shards=2, pipeline_parallel=stages, schedule=schedule,
+                virtual_stages_per_rank=chunks,
+                recompute="full", recompute_layers=layers, offload=offload, zero_stage=number % 3,
+                num_micro_batches=4 * (1 + number % 2), stage_layers=stated,
+            )
+            for stated in ((), (*split[:-1], split[-1] + 1), (*split[1:], split[0] + 1))
+        ]  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("model", [gpt(), mixture()], ids=["gpt", "mixture"])
+def test_columns_of_parts_equal_the_footprint_of_each_plan_to_the_byte(model: Transformer):
+    plans, training = plans_of_parts(model.num_layers), Training(framework="megatron")
+    columns = footprint_columns(model, to_table(plans), training, LENGTH)
+    alone = [estimate_footprint(model, plan, training, LENGTH) for plan in plans]
+    np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
 
 
 def test_plain_pytorch_has_a_closed_form_of_its_own():

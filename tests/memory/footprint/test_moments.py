@@ -20,6 +20,7 @@ from perfcast.memory.footprint.moments import (
     moment,
     recomputed_term,
 )
+from perfcast.memory.footprint.recomputed import Recomputed
 from small_transformers import gpt, habits, llama, mixture, one_layer
 
 S, H = 128, 64
@@ -32,9 +33,13 @@ LAYERS = ((Saved("a", 20_000), Saved("b", 10_000)), (Saved("c", 50_000),))
 INPUT = 2 * S * H
 
 
-def waiting(plan: Plan, in_flight: float = 2.0) -> int:
-    (term,) = activation_terms(plan, STAGE, LAYERS, LAYOUT, H, in_flight)
-    return term.num_bytes
+ALL = Recomputed(3, 1)
+
+
+def waiting(plan: Plan, in_flight: float = 2.0, again: Recomputed | None = None) -> int:
+    again = again or (ALL if plan.recompute == "full" else Recomputed())
+    terms = activation_terms(plan, STAGE, LAYERS, LAYOUT, H, in_flight, again)
+    return sum(term.num_bytes for term in terms)
 
 
 def test_all_layers_of_all_micro_batches_in_flight_wait():
@@ -54,9 +59,19 @@ def test_selective_recomputation_makes_the_scores_of_one_layer_again():
     assert recomputed(Plan(recompute="selective"), math) == ("recomputed attention", 5 * 4 * S**2)
 
 
-def recomputed(plan: Plan, training: Training = BF16) -> tuple[str, int]:
-    term = recomputed_term(gpt(), plan, training, STAGE, LAYERS, LAYOUT)
+def recomputed(plan: Plan, training: Training = BF16, again: Recomputed | None = None) -> tuple[str, int]:
+    again = again or (ALL if plan.recompute == "full" else Recomputed())
+    term = recomputed_term(gpt(), plan, training, STAGE, LAYERS, LAYOUT, again)
     return term.name, term.num_bytes
+
+
+def test_layers_behind_those_computed_again_keep_all_and_are_gone_by_then():
+    some = Plan(recompute="full", recompute_layers=2)
+    again = Recomputed(2, 0)
+    assert waiting(some, again=again) == 2 * (2 * INPUT + 30_000 + 50_000)
+    assert recomputed(some, again=again)[1] == 0  # 80,000 bytes are free when 30,000 are made again
+    assert recomputed(some, again=Recomputed(3, 0))[1] == 0
+    assert recomputed(Plan(recompute="full"), again=Recomputed(2, 1))[1] == 50_000 - INPUT - 30_000
 
 
 def test_offloaded_activations_leave_one_layer():
@@ -66,7 +81,7 @@ def test_offloaded_activations_leave_one_layer():
 def test_a_stage_without_layers_keeps_none():
     empty = replace(STAGE, num_dense_layers=0, num_expert_layers=0)
     for plan in (Plan(), Plan(recompute="full"), Plan(offload="activations")):
-        assert activation_terms(plan, empty, LAYERS, LAYOUT, H, 1.0) == ()
+        assert activation_terms(plan, empty, LAYERS, LAYOUT, H, 1.0, Recomputed()) == ()
 
 
 def test_the_loss_reads_logits_in_two_bytes_and_makes_four_more_unless_it_is_fused():

@@ -46,6 +46,7 @@ from perfcast.memory.footprint.moments import (
 )
 from perfcast.memory.footprint.pipeline import chunks_in_flight, chunks_of_a_rank
 from perfcast.memory.footprint.pytorch import pytorch_stage
+from perfcast.memory.footprint.recomputed import Recomputed, recomputed_layers
 from perfcast.memory.footprint.serving import serving_stage
 from perfcast.memory.footprint.states import state_terms
 
@@ -180,14 +181,21 @@ def _stages(setting: _Setting) -> tuple[StageFootprint, ...]:
         )
         for stage in range(setting.plan.pipeline_parallel)
     ]
+    again = [_recomputed(setting, stage, weights) for stage, weights in enumerate(parts)]
     if setting.plan.schedule == "dualpipe":
+        again = [own.plus(other) for own, other in zip(again, reversed(again), strict=True)]
         parts = [both_directions(own, other) for own, other in zip(parts, reversed(parts), strict=True)]
     for stage, weights in enumerate(parts):
         kind = (weights.num_dense_layers, weights.num_expert_layers, stage == 0, weights.holds_head)
         if kind not in held:
             held[kind] = _held(setting, weights)
-        stages.append(_stage(setting, stage, weights, held[kind]))
+        stages.append(_stage(setting, stage, weights, held[kind], again[stage]))
     return tuple(stages)
+
+
+def _recomputed(setting: _Setting, stage: int, weights: StageWeights) -> Recomputed:
+    first = sum(setting.stage_layers[:stage])
+    return recomputed_layers(setting.model, setting.plan, weights, first, setting.stage_layers[stage])
 
 
 def _held(setting: _Setting, weights: StageWeights) -> tuple[Term, ...]:
@@ -202,20 +210,22 @@ def _held(setting: _Setting, weights: StageWeights) -> tuple[Term, ...]:
     )
 
 
-def _stage(setting: _Setting, stage: int, weights: StageWeights, held: tuple[Term, ...]) -> StageFootprint:
+def _stage(
+    setting: _Setting, stage: int, weights: StageWeights, held: tuple[Term, ...], again: Recomputed
+) -> StageFootprint:
     model, plan, training = setting.model, setting.plan, setting.training
     habits, layout, vocab = setting.habits, setting.layout, setting.vocab_size
     in_flight = chunks_in_flight(plan, stage) / chunks_of_a_rank(plan)
     kept = (
-        *activation_terms(plan, weights, setting.saved, layout, model.hidden_size, in_flight),
+        *activation_terms(plan, weights, setting.saved, layout, model.hidden_size, in_flight, again),
         exchange_term(layout, plan, model.hidden_size),
         issued_ahead_term(model, plan, layout, habits),
     )
     moments = [moment("optimizer", held)]
     if weights.num_layers:
         backward = layer_backward_terms(model, plan, training, layout, weights)
-        again = (recomputed_term(model, plan, training, weights, setting.saved, layout),)
-        moments.append(moment("layer backward", held, kept, again, backward))
+        made = (recomputed_term(model, plan, training, weights, setting.saved, layout, again),)
+        moments.append(moment("layer backward", held, kept, made, backward))
     if weights.holds_head:
         logits = layout.tokens * (vocab // plan.tensor_parallel)
         head = (head_activation_term(model, layout),)

@@ -24,6 +24,7 @@ from perfcast.memory.footprint.moments import (
     loss_terms,
     recomputed_term,
 )
+from perfcast.memory.footprint.recomputed import Recomputed
 
 Bytes = NDArray[np.float64]
 
@@ -107,8 +108,8 @@ def _figures_of(setting: ColumnSetting, plan: Plan) -> list[float]:
         return sum(t.num_bytes for t in layer_backward_terms(model, plan, training, layout, weights))
 
     logits = layout.tokens * (vocab // plan.tensor_parallel)
-    selective = replace(plan, recompute="selective")
-    core = recomputed_term(model, selective, training, first, saved, layout).num_bytes
+    selective = replace(plan, recompute="selective", recompute_layers=None)
+    core = recomputed_term(model, selective, training, first, saved, layout, Recomputed()).num_bytes
     shapes = [
         {(w.rows, w.columns) for w in layer if w.columns > 1 and w.name != "router"}
         for layer in (dense, expert)

@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.hardware import Device
-from perfcast.core.plan import SCHEDULES, Plan
+from perfcast.core.plan import SCHEDULES
 from perfcast.core.plan_table import Column, PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import (
-    layers_of_stages,
-)
 from perfcast.errors import PlanError
 from perfcast.memory.allocator.context import communicator, cublas_workspace_bytes, driver_context
 from perfcast.memory.footprint.buffers import workspace_terms
 from perfcast.memory.footprint.column_figures import Bytes, ColumnSetting, LayerFigures, layer_figures
+from perfcast.memory.footprint.column_layers import candidates_of_splits, layers_of, recomputed_of
 from perfcast.memory.footprint.fitted import load_spread
 from perfcast.memory.footprint.habits import habits_of
 from perfcast.memory.footprint.states import EIGHT_BIT_BYTES, MOMENT_BYTES
@@ -92,6 +90,8 @@ class _StageColumns:
     head_table: Bytes
     holds_head: NDArray[np.bool_]
     in_flight: Bytes
+    again_dense: Bytes
+    again_expert: Bytes
 
 
 def _candidates(setting: ColumnSetting) -> tuple[Column, ...]:
@@ -99,7 +99,8 @@ def _candidates(setting: ColumnSetting) -> tuple[Column, ...]:
     stages, experts = setting.plans.pipeline_parallel, setting.model.experts
     each = -(-setting.model.num_layers // stages)
     behind = -(-(experts.num_dense_layers if experts else 0) // each)
-    return np.zeros_like(stages), np.minimum(behind, stages - 1), (stages - 1) // 2, stages - 1
+    usual = (np.zeros_like(stages), np.minimum(behind, stages - 1), (stages - 1) // 2, stages - 1)
+    return (*usual, *candidates_of_splits(setting))
 
 
 def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _StageColumns:
@@ -111,6 +112,8 @@ def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _St
     mirrored = _stage_columns(setting, layers, setting.plans.pipeline_parallel - 1 - stage)
     summed = replace(
         own,
+        again_dense=own.again_dense + mirrored.again_dense,
+        again_expert=own.again_expert + mirrored.again_expert,
         num_dense=own.num_dense + mirrored.num_dense,
         num_expert=own.num_expert + mirrored.num_expert,
         embedding=own.embedding + mirrored.embedding,
@@ -125,7 +128,7 @@ def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _St
 
 def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _StageColumns:
     model, stages = setting.model, setting.plans.pipeline_parallel
-    before, count = _layers_of(setting, stage)
+    before, count = layers_of(setting, stage)
     num_dense = model.num_layers if model.experts is None else model.experts.num_dense_layers
     dense = np.maximum(0, np.minimum(before + count, num_dense) - before)
     alone, is_first, is_last = stages == 1, stage == 0, stage == stages - 1
@@ -134,6 +137,7 @@ def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Column) 
     dense = dense + (0 if model.experts else extra)
     owns = np.where(alone & model.ties_embeddings, 0.0, layers.head_table)
     table = np.where(is_first, layers.embedding_table, 0.0)
+    again_dense, again_expert = recomputed_of(setting, before, count, (dense, expert))
     return _StageColumns(
         num_dense=dense.astype(np.float64),
         num_expert=expert.astype(np.float64),
@@ -143,22 +147,9 @@ def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Column) 
         head_table=np.where(is_last & (owns > 0), owns, table),
         holds_head=is_last,
         in_flight=_in_flight(setting.plans, stage),
+        again_dense=again_dense,
+        again_expert=again_expert,
     )
-
-
-def _layers_of(setting: ColumnSetting, stage: Column) -> tuple[Column, Column]:
-    """Layers before a stage, and layers of it."""
-    stages, chunked = setting.plans.pipeline_parallel, setting.plans.virtual_stages_per_rank > 1
-    cells = (stages * (stages.max() + 1) + stage) * 2 + chunked
-    _, first, place = np.unique(cells, return_index=True, return_inverse=True)
-    rows = []
-    for at in first.tolist():
-        plan, number = Plan(pipeline_parallel=int(stages[at])), int(stage[at])
-        balances = setting.habits.balances_stages and not chunked[at]
-        parts = layers_of_stages(setting.model, plan, balances_head=balances)
-        rows.append((sum(parts[:number]), parts[number]))
-    table = np.array(rows, dtype=np.int64)[place.reshape(-1)]
-    return table[:, 0], table[:, 1]
 
 
 def _in_flight(plans: PlanTable, stage: Column) -> Bytes:
@@ -202,27 +193,35 @@ def _workspace_bytes(device: Device | None) -> int:
 
 def _waiting(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
     """``activation_terms``."""
-    count = stage.num_dense + stage.num_expert
-    kept = stage.num_dense * layers.kept_dense + stage.num_expert * layers.kept_expert
+    again = stage.again_dense + stage.again_expert
+    in_flight = np.where(setting.word("offload", "activations"), 1.0, stage.in_flight)
+    kept = _kept(setting, layers, stage)
+    return np.rint(in_flight * again * layers.input_rows) + np.rint(in_flight * kept)
+
+
+def _kept(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+    """Of a micro-batch, what layers keep that are not computed again."""
+    dense, expert = stage.num_dense - stage.again_dense, stage.num_expert - stage.again_expert
+    kept = dense * layers.kept_dense + expert * layers.kept_expert
     offloaded = setting.word("offload", "activations")
-    largest = np.maximum(
-        np.where(stage.num_dense > 0, layers.kept_dense, 0.0),
-        np.where(stage.num_expert > 0, layers.kept_expert, 0.0),
-    )
-    in_flight = np.where(offloaded, 1.0, stage.in_flight)
-    kept = np.where(offloaded, largest, kept)
-    full = setting.word("recompute", "full")
-    return np.rint(np.where(full, in_flight * count * layers.input_rows, in_flight * kept))
+    return np.where(offloaded, _larger(layers, dense, expert), kept)
+
+
+def _larger(layers: LayerFigures, num_dense: Bytes, num_expert: Bytes) -> Bytes:
+    """What the larger kind of layer keeps, of the kinds that there are."""
+    dense = np.where(num_dense > 0, layers.kept_dense, 0.0)
+    return np.maximum(dense, np.where(num_expert > 0, layers.kept_expert, 0.0))
 
 
 def _again(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
     """``recomputed_term``."""
-    largest = np.maximum(
-        np.where(stage.num_dense > 0, layers.kept_dense, 0.0),
-        np.where(stage.num_expert > 0, layers.kept_expert, 0.0),
-    )
-    full, selective = setting.word("recompute", "full"), setting.word("recompute", "selective")
-    return np.where(full, largest - layers.input_rows, np.where(selective, layers.core, 0.0))
+    selective = setting.word("recompute", "selective")
+    is_dual = setting.word("schedule", "dualpipe")
+    chunks = np.where(is_dual, 2, setting.plans.virtual_stages_per_rank)
+    gone = _kept(setting, layers, stage) // chunks
+    made = _larger(layers, stage.again_dense, stage.again_expert) - layers.input_rows - gone
+    recomputes = stage.again_dense + stage.again_expert > 0
+    return np.where(recomputes, np.maximum(made, 0.0), np.where(selective, layers.core, 0.0))
 
 
 def _backward(layers: LayerFigures, stage: _StageColumns) -> Bytes:
@@ -272,8 +271,8 @@ def _states(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) 
 def _per_parameter(
     plans: PlanTable, each: float, elements: tuple[Bytes, Bytes], sharded: NDArray[np.bool_]
 ) -> Bytes:
-    dense_shards = np.where(sharded, plans.num_dense_replicas, 1)
-    expert_shards = np.where(sharded, np.minimum(plans.num_dense_replicas, plans.num_expert_replicas), 1)
+    dense_shards = np.where(sharded, plans.shard_size, 1)
+    expert_shards = np.where(sharded, np.minimum(plans.shard_size, plans.num_expert_replicas), 1)
     return np.rint(each * (elements[0] / dense_shards + elements[1] / expert_shards))
 
 

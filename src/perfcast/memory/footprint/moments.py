@@ -24,46 +24,60 @@ from perfcast.memory.footprint.activations import (
     layer_bytes,
 )
 from perfcast.memory.footprint.habits import Habits
+from perfcast.memory.footprint.pipeline import chunks_of_a_rank
+from perfcast.memory.footprint.recomputed import Recomputed
 
 _KORTHIKANTI = "Korthikanti et al., MLSys 2023, sections 4 and 5"
+_Kinds = tuple[tuple[Saved, ...], tuple[Saved, ...]]
 _CROSS_ENTROPY = "Megatron-LM: tensor_parallel/cross_entropy.py"
 
 
 def activation_terms(
     plan: Plan,
     weights: StageWeights,
-    layers: tuple[tuple[Saved, ...], tuple[Saved, ...]],
+    layers: _Kinds,
     layout: Layout,
     hidden_size: int,
     in_flight: float,
+    again: Recomputed,
 ) -> tuple[Term, ...]:
-    """Activations that wait for their backward; with full recomputation the layers' inputs.
+    """Activations that wait for their backward; of layers that are computed again their inputs alone.
 
     Args:
         layers: What a dense layer and a layer with experts keep.
         in_flight: Micro-batches that wait, in units of the whole stage.
+        again: Layers that are computed again.
     """
-    if not weights.num_layers:
-        return ()
-    counts = (weights.num_dense_layers, weights.num_expert_layers)
-    kept = sum(count * layer_bytes(saved) for count, saved in zip(counts, layers, strict=True))
     if plan.offload == "activations":
-        kept = max(layer_bytes(saved) for count, saved in zip(counts, layers, strict=True) if count)
         in_flight = 1
-    if plan.recompute != "full":
-        return (
+    num_kept, terms = weights.num_layers - again.num_layers, []
+    if again.num_layers:
+        inputs = layout.norm_rows(hidden_size)
+        terms.append(
+            Term(
+                "inputs of checkpointed layers", Category.ACTIVATION,
+                round(in_flight * again.num_layers * inputs),
+                f"{_micro_batches(in_flight)} · {again.num_layers} layers · 2·s·b·h", _KORTHIKANTI,
+            )
+        )  # fmt: skip
+    if num_kept:
+        kept = _kept_bytes(plan, weights, layers, again)
+        terms.append(
             Term(
                 "layer activations", Category.ACTIVATION, round(in_flight * kept),
-                f"{_micro_batches(in_flight)} · {sum(counts)} layers", _KORTHIKANTI,
-            ),
+                f"{_micro_batches(in_flight)} · {num_kept} layers", _KORTHIKANTI,
+            )
         )  # fmt: skip
-    inputs = layout.norm_rows(hidden_size)
-    return (
-        Term(
-            "inputs of checkpointed layers", Category.ACTIVATION, round(in_flight * sum(counts) * inputs),
-            f"{_micro_batches(in_flight)} · {sum(counts)} layers · 2·s·b·h", _KORTHIKANTI,
-        ),
-    )  # fmt: skip
+    return tuple(terms)
+
+
+def _kept_bytes(plan: Plan, weights: StageWeights, layers: _Kinds, again: Recomputed) -> int:
+    """Of a micro-batch, what layers keep that are not computed again; one layer's where it moves away."""
+    counts = (weights.num_dense_layers - again.num_dense, weights.num_expert_layers - again.num_expert)
+    held = [(count, layer_bytes(saved)) for count, saved in zip(counts, layers, strict=True) if count]
+    if plan.offload == "activations":
+        return max((each for _, each in held), default=0)
+    return sum(count * each for count, each in held)
 
 
 def recomputed_term(
@@ -71,19 +85,25 @@ def recomputed_term(
     plan: Plan,
     training: Training,
     weights: StageWeights,
-    layers: tuple[tuple[Saved, ...], tuple[Saved, ...]],
+    layers: _Kinds,
     layout: Layout,
+    again: Recomputed,
 ) -> Term:
-    """What the layer whose backward runs has made again: all beside its input, or attention's core."""
-    name, again, formula = "recomputed layer", 0, ""
-    if plan.recompute == "full":
-        counts = (weights.num_dense_layers, weights.num_expert_layers)
+    """What the layer whose backward runs has made again: all beside its input, or attention's core.
+
+    Where only the first layers are computed again, what those behind them kept is free by then.
+    """
+    name, made, formula = "recomputed layer", 0, ""
+    if again.num_layers:
+        counts = (again.num_dense, again.num_expert)
         one = max(layer_bytes(saved) for count, saved in zip(counts, layers, strict=True) if count)
-        again, formula = one - layout.norm_rows(model.hidden_size), "one layer's activations"
+        gone = _kept_bytes(plan, weights, layers, again) // chunks_of_a_rank(plan)
+        made = max(one - layout.norm_rows(model.hidden_size) - gone, 0)
+        formula = "one layer's activations"
     elif plan.recompute == "selective":
-        again = layer_bytes(tuple(attention_core(model, training, layout)))
+        made = layer_bytes(tuple(attention_core(model, training, layout)))
         name, formula = "recomputed attention", "of one layer"
-    return Term(name, Category.ACTIVATION, again, formula, _KORTHIKANTI)
+    return Term(name, Category.ACTIVATION, made, formula, _KORTHIKANTI)
 
 
 def _micro_batches(count: float) -> str:

@@ -62,6 +62,8 @@ def _check(plan: Plan) -> None:
         )
     if plan.offload != "none":
         raise PlanError(f"framework pytorch does not offload ({plan.offload}); take --framework deepspeed")
+    if plan.recompute_layers is not None:
+        raise PlanError("framework pytorch computes every layer again, or none; leave out recompute_layers")
     if plan.recompute == "selective":
         raise PlanError("framework pytorch has no selective recomputation; take recompute=full")
 

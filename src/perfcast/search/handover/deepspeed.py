@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from perfcast.core.plan import Plan
 from perfcast.search.handover.job import Job, spoken
 from perfcast.search.handover.launch import write_launch_files
 
@@ -47,6 +48,10 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                 not plan.reshard_after_forward,
                 "weights that are kept between forward and backward (reshard=0)",
             ),
+            (
+                plan.zero_stage == 3 and plan.num_prefetched > 1,
+                f"prefetch={plan.num_prefetched}: it gathers ahead by a number of weights, not of layers",
+            ),
             (plan.recompute == "selective", "recompute=selective: it checkpoints whole layers"),
             (plan.offload == "activations" and plan.recompute != "full", _ACTIVATIONS),
             (plan.offload == "parameters" and plan.zero_stage != 3, "offload=parameters without zero=3"),
@@ -65,7 +70,21 @@ def write_files(job: Job) -> dict[str, str]:
     """The configuration, and how to start a program with it."""
     program = f"YOUR_PROGRAM.py --deepspeed --deepspeed_config {CONFIG_FILE}"
     files = {CONFIG_FILE: json.dumps(_config(job), indent=2) + "\n"}
-    return files | write_launch_files(job, program)
+    return files | write_launch_files(job, program, left_to_you=_left_to_you(job.plan))
+
+
+def _left_to_you(plan: Plan) -> tuple[str, ...]:
+    """The configuration says how layers are checkpointed; the model's code, which."""
+    count = plan.recompute_layers
+    which = "each layer" if count is None else f"each of the first {count} layers"
+    return spoken(
+        [
+            (
+                plan.recompute == "full",
+                f"recompute=full: call deepspeed.checkpointing.checkpoint on {which} in the model's code",
+            )
+        ]
+    )
 
 
 def _config(job: Job) -> dict[str, Any]:

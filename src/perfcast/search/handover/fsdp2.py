@@ -65,6 +65,7 @@ def _write_settings(job: Job) -> str:
         "reduces_always": plan.zero_stage >= 2,
         "num_prefetched": plan.num_prefetched,
         "recompute": plan.recompute,
+        "recompute_layers": plan.recompute_layers,
         "offload": plan.offload,
         "dtype": job.training.dtype,
         "optimizer": job.training.optimizer,

@@ -33,6 +33,7 @@ class Settings:
         reshards: Whether weights are given up between forward and backward.
         reduces_always: Whether gradients are reduced after every micro-batch, or after the last alone.
         num_prefetched: Layers whose weights are gathered ahead.
+        recompute_layers: With 'full' recomputation, of the first so many layers alone.
         dtype: Of compute; weights and gradients are kept in fp32.
     """
 
@@ -44,6 +45,7 @@ class Settings:
     reduces_always: bool = True
     num_prefetched: int = 1
     recompute: str = "none"
+    recompute_layers: int | None = None
     offload: str = "none"
     dtype: str = "bf16"
     optimizer: str = "adamw"
@@ -72,12 +74,12 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, settings: Settings) -> nn.Mo
     """Recomputation, then sharding of each layer, then of what is left."""
     layers = find_layers(model)
     if settings.recompute == "full":
-        wrapped = {layer: checkpoint_wrapper(layer) for layer in layers}
+        wrapped = {layer: checkpoint_wrapper(layer) for layer in layers[: settings.recompute_layers]}
         for part in list(model.modules()):
             for name, child in part.named_children():
                 if child in wrapped and part is not wrapped[child]:
                     setattr(part, name, wrapped[child])
-        layers = list(wrapped.values())
+        layers = [wrapped.get(layer, layer) for layer in layers]
     dtype = {"bf16": torch.bfloat16}.get(settings.dtype)
     options: dict[str, Any] = {
         "mesh": mesh,

@@ -13,7 +13,12 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.search.handover.job import Job, spoken
 from perfcast.search.handover.launch import write_launch_files
-from perfcast.search.handover.megatron_model import Arguments, find_model_obstacles, model_arguments
+from perfcast.search.handover.megatron_model import (
+    Arguments,
+    find_model_obstacles,
+    left_to_you,
+    model_arguments,
+)
 
 ARGUMENTS_FILE = "megatron_arguments.sh"
 _CONTEXT = {"ring": "p2p", "ulysses": "a2a", "all_gather": "allgather"}
@@ -77,6 +82,10 @@ def _sharding_obstacles(plan: Plan) -> tuple[str, ...]:
                 "weights that are kept between forward and backward (reshard=0)",
             ),
             (
+                zero == 3 and plan.num_prefetched != 1,
+                f"prefetch={plan.num_prefetched}: its FSDP gathers ahead by a size, not by layers",
+            ),
+            (
                 zero in _SHARDED and plan.pipeline_parallel > 1,
                 f"zero={zero} with pp={plan.pipeline_parallel}",
             ),
@@ -120,6 +129,7 @@ def write_files(job: Job) -> dict[str, str]:
         'pretrain_gpt.py "${ARGUMENTS[@]}"',
         environment={} if is_fsdp else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
         before=f"source {ARGUMENTS_FILE}\n",
+        left_to_you=left_to_you(job.model),
     )
 
 
@@ -211,9 +221,10 @@ def _recompute_arguments(plan: Plan) -> Arguments:
         return ()
     if plan.recompute == "selective":
         return (("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn"))
+    method = ("uniform", 1) if plan.recompute_layers is None else ("block", plan.recompute_layers)
     return (
-        ("--recompute-granularity", "full"), ("--recompute-method", "uniform"),
-        ("--recompute-num-layers", "1"),
+        ("--recompute-granularity", "full"), ("--recompute-method", method[0]),
+        ("--recompute-num-layers", str(method[1])),
     )  # fmt: skip
 
 

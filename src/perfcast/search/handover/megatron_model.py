@@ -62,6 +62,22 @@ def find_model_obstacles(model: Transformer, plan: Plan, training: Training) -> 
 _OVERLAP = "exchanges of experts beside shared experts, of which the model has none"
 
 
+def left_to_you(model: Transformer) -> tuple[str, ...]:
+    """What Megatron-LM has arguments for and a transformer's sizes do not state."""
+    return spoken(
+        [
+            (True, "--norm-epsilon and the initial weights (--init-method-std)"),
+            (model.positions == "rope", "--rotary-base and the scaling of rotary positions"),
+            (
+                model.experts is not None,
+                "the router (--moe-router-score-function, --moe-router-group-topk, "
+                "--moe-router-enable-expert-bias, --moe-aux-loss-coeff, which is 0 unless given): the "
+                "forecast takes experts as evenly loaded",
+            ),
+        ]
+    )
+
+
 def model_arguments(model: Transformer, plan: Plan, sequence_length: int, training: Training) -> Arguments:
     """The arguments that describe a model."""
     positions = max(sequence_length, model.max_positions)

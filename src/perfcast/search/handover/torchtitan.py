@@ -46,6 +46,10 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                     f"tp={plan.tensor_parallel} without sp",
                 ),
                 (plan.recompute == "selective", "recompute=selective (of attention's core alone)"),
+                (
+                    plan.recompute_layers is not None,
+                    f"recompute_layers={plan.recompute_layers}: it checkpoints all layers, or every n-th",
+                ),
                 (plan.offload in ("optimizer", "activations"), f"offload={plan.offload}"),
                 (plan.offload == "parameters" and plan.zero_stage < 2, "offload=parameters without FSDP"),
                 (plan.bucket_bytes is not None, "a bucket of gradients: it sends a layer at once"),

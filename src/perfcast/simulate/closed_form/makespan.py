@@ -143,10 +143,17 @@ def _interleaved(stages: StageSeconds, num_micro_batches: int, virtual: int) -> 
 def _dualpipe(stages: StageSeconds, num_micro_batches: int) -> float:
     """Every rank runs m micro-batches, half of them in each direction, through two parts of the model.
 
-    m - p - 1 forwards of the middle ranks are joined to a backward (x seconds the pair), p + 1 are not; the
-    bubble is (p / 2 - 1)(x + min(f, b) - 2 w). Stages are taken as equal to the slowest rank, whose parts
-    are the mean of its two. As a pair sends when it has ended, messages hold up most of them: the simulation
-    waits for 2 m (p - 1) / p + max(p - 5, -1) of them on its longest way.
+    m - p - 1 forwards of the middle ranks are joined to a backward (x seconds the pair), p + 1 are not. With
+    equal ranks the bubble is the longer of two ways:
+
+        (p / 2 - 1)(x + min(f, b) - 2 w)        (p / 2 - 1)(x + b - 2 w) - f
+
+    A rank that is slower than the mean by f', b', w', x' is less idle by its work beside the others' way:
+
+        p f' + p / 2 (b' + w') + (p - 2) x'     f' + (p - 2)(b' + x') + (p - 1) w'
+
+    The parts of a rank are the mean of its two. As a pair sends when it has ended, messages hold up most of
+    them: the simulation waits for 2 m (p - 1) / p + max(p - 5, -1) of them on its longest way.
 
     Raises:
         PlanError: The schedule does not exist for these numbers.
@@ -158,10 +165,20 @@ def _dualpipe(stages: StageSeconds, num_micro_batches: int) -> float:
     def of_rank(seconds: Sequence[float]) -> list[float]:
         return [(a + b) / 2 for a, b in zip(seconds, reversed(seconds), strict=True)]
 
+    columns = [of_rank(c) for c in (stages.forward, stages.backward, weight, stages.joined)]
+    means = [sum(column) / num_stages for column in columns]
     longest = 0.0
-    columns = (of_rank(c) for c in (stages.forward, stages.backward, weight, stages.joined))
-    for f, b, w, x in zip(*columns, strict=True):
-        bubble = max((num_stages / 2 - 1) * (x + min(f, b) - 2 * w), 0.0)
+    for rank in zip(*columns, strict=True):
+        f, b, w, x = rank
+        bubble = _dual_bubble(num_stages, means, [own - mean for own, mean in zip(rank, means, strict=True)])
         longest = max(longest, (m - num_stages - 1) * x + (num_stages + 1) * (f + b + w) + bubble)
     num_messages = 2 * m * (num_stages - 1) / num_stages + max(num_stages - 5, -1)
     return longest + num_messages * stages.message
+
+
+def _dual_bubble(num_stages: int, means: Sequence[float], slower: Sequence[float]) -> float:
+    """Of a rank; ``means`` are f, b, w and x of all ranks, ``slower`` by what its own are longer."""
+    (f, b, w, x), (df, db, dw, dx), p = means, slower, num_stages
+    first = (p / 2 - 1) * (x + min(f, b) - 2 * w) - p * df - p / 2 * (db + dw) - (p - 2) * dx
+    second = (p / 2 - 1) * (x + b - 2 * w) - f - df - (p - 2) * (db + dx) - (p - 1) * dw
+    return max(first, second, 0.0)

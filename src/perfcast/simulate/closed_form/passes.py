@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcast.core.work import StepWork
+from perfcast.simulate.combine import in_a_row
+from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.pipeline.build import gathers_ahead
 from perfcast.simulate.pipeline.units import Unit, Wants, units_of
@@ -73,6 +75,28 @@ class Passes:
             )
             found = self._found[key] = self._play(units, left_seconds)
         return found
+
+    def first_forwards(self, stage: int, wants: Wants) -> float:
+        """Seconds of the first forward of a stage of several chunks whose weights are gathered once, and by
+        what the first ones of further chunks are longer."""
+        between = self.work.plan.pipeline_parallel - 1
+        chunks = range(len(self.work.stages[stage].chunks))
+        units: list[Unit] = []
+        for chunk in chunks:
+            action, factor = [Action(Pass.FORWARD, 0, chunk)], self._slowdowns[stage]
+            units += units_of(self.work, self._times, stage, action, [wants], factor)
+            plain = units_of(self.work, self._times, stage, action, [Wants()], factor)
+            if between and chunk != chunks[-1]:
+                units.append(Unit((), in_a_row((unit.time, between) for unit in plain)))
+        usual = [self.of(stage, chunk, (Pass.FORWARD,), Wants()).seconds for chunk in chunks]
+        others = sum(usual[1:]) + between * sum(usual[:-1])
+        return self._play(units, 0.0).seconds - others
+
+    def drained_seconds(self, one: PassTime) -> float:
+        """Of exchanges that run beside a pass."""
+        factor, exchange_factor = self._times.slowdown
+        own = sum(one.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
+        return (one.seconds + (factor - 1.0) * own) / exchange_factor
 
     def _play(self, units: Sequence[Unit], left_seconds: float) -> PassTime:
         """Compute unit by unit beside the data stream's queue, both slower while both run.

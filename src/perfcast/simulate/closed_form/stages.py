@@ -22,8 +22,9 @@ class StageTime:
             of inputs and of weights apart.
         joined: A forward and a whole backward side by side, where the schedule joins them.
         num_micro_batches: That pass each chunk, those that are joined left out; ``num_joined`` are joined.
-        first_seconds: By what its first forward is longer, for gathers that happen once.
-        last_seconds: By what its last gradients are longer, for exchanges beside them.
+        first_seconds: By what its first forwards are longer, for gathers that happen once.
+        last_seconds: By what its very last gradients are longer, for exchanges beside them.
+        earlier_seconds: By what the last gradients of its other chunks are longer.
         left_seconds: Of exchanges after its last backward.
     """
 
@@ -35,6 +36,7 @@ class StageTime:
     num_joined: int
     first_seconds: float
     last_seconds: float
+    earlier_seconds: float
     left_seconds: float
 
     def passes(self) -> tuple[PassTime, ...]:
@@ -84,8 +86,7 @@ def _stage(passes: Passes, times: PartTimes, stage: int) -> StageTime:
     weights = tuple(passes.of(stage, c, (last,), steady) for c in chunks) if splits else ()
     joined = passes.of(stage, 0, (Pass.FORWARD, Pass.BACKWARD), steady) if is_dual else None
     num_joined = max(plan.num_micro_batches - plan.pipeline_parallel - 1, 0) if is_dual else 0
-    first = passes.of(stage, 0, (Pass.FORWARD,), Wants(times.has_gathers, steady.exchanges))
-    longer, left = _last_gradients(passes, times, stage, weights or backwards, last, steady)
+    last_seconds, earlier, left = _last_gradients(passes, times, stage, weights or backwards, last, steady)
     return StageTime(
         forwards,
         backwards,
@@ -93,26 +94,45 @@ def _stage(passes: Passes, times: PartTimes, stage: int) -> StageTime:
         joined,
         (plan.num_micro_batches - num_joined) * (0.5 if is_dual else 1.0),
         num_joined,
-        first.seconds - forwards[0].seconds,
-        longer,
+        _first_forwards(passes, times, stage, steady) - forwards[0].seconds,
+        last_seconds,
+        earlier,
         left,
     )
 
 
+def _first_forwards(passes: Passes, times: PartTimes, stage: int, steady: Wants) -> float:
+    """Seconds of the first forward, and by what those of further chunks are longer.
+
+    Weights that are kept come in from the start on, those of one chunk behind those of another, beside the
+    forwards of the other micro-batches of a group that stand between the chunks' first ones.
+    """
+    work = passes.work
+    wants = Wants(times.has_gathers, steady.exchanges)
+    if work.gathers_each_micro_batch or work.plan.virtual_stages_per_rank == 1:
+        return passes.of(stage, 0, (Pass.FORWARD,), wants).seconds
+    return passes.first_forwards(stage, wants)
+
+
 def _last_gradients(
     passes: Passes, times: PartTimes, stage: int, usual: Sequence[PassTime], last: Pass, steady: Wants
-) -> tuple[float, float]:
-    """By what the very last pass is longer than usual, and what exchanges it leaves.
+) -> tuple[float, float, float]:
+    """By what the very last pass is longer than usual, those of other chunks are, and what is left over.
 
-    A chunk's exchanges run on beside the passes between its last one and that of the chunk before it.
+    A chunk's exchanges run on beside the passes between its last one and that of the chunk before it, unless
+    they are put off.
     """
+    work = passes.work
     final = Wants(steady.gathers, times.has_exchanges)
-    between = (passes.work.plan.pipeline_parallel - 1) * usual[0].seconds
-    left = longer = 0.0
+    puts_off = not (work.overlaps_exchange or work.exchanges_each_micro_batch)
+    between = (work.plan.pipeline_parallel - 1) * passes.drained_seconds(usual[0])
+    left = longer = earlier = 0.0
     for chunk in reversed(range(len(usual))):
-        ending = passes.of(stage, chunk, (last,), final, max(left - between, 0.0))
-        left, longer = ending.left_seconds, ending.seconds - usual[chunk].seconds
-    return longer, left
+        beside = 0.0 if puts_off else max(left - between, 0.0)
+        ending = passes.of(stage, chunk, (last,), final, beside)
+        left = ending.left_seconds + (left if puts_off else 0.0)
+        earlier, longer = earlier + longer, ending.seconds - usual[chunk].seconds
+    return longer, earlier if work.plan.schedule == "interleaved" else 0.0, left
 
 
 def _of_cause(name: str, one: PassTime) -> float:

@@ -39,8 +39,10 @@ def closed_form_step(
     pipeline = _Pipeline(work, times, stage_times(work, times, factors))
     done = pipeline.done_seconds()
     optimizers = [slower(time, factor) for time, factor in zip(times.optimizers, factors, strict=True)]
-    tails = [max(time.seconds, time.host_seconds) for time in optimizers]
-    step = max(end + tail for end, tail in zip(done, tails, strict=True))
+    step = max(
+        max(end, host + time.lead_seconds) + time.seconds
+        for end, host, time in zip(done, pipeline.hosts, optimizers, strict=True)
+    )
     causes = []
     for stage, optimizer in enumerate(optimizers):
         found = pipeline.stages[stage].seconds_by_cause()
@@ -93,7 +95,8 @@ class _Pipeline:
     def exposed_seconds(self, stage: int) -> float:
         """Of a stage's gathers and exchanges beside the steady passes."""
         own = self.stages[stage]
-        exposed = own.last_seconds + own.left_seconds + (max(self._first_delay, 0.0) if stage == 0 else 0.0)
+        longer = own.last_seconds + own.earlier_seconds
+        exposed = longer + own.left_seconds + (max(self._first_delay, 0.0) if stage == 0 else 0.0)
         if self._work.exchanges_each_micro_batch:
             return max(exposed, self._exchanged(stage) - self._end(stage))
         return exposed
@@ -102,13 +105,15 @@ class _Pipeline:
         """Until a stage's last pass is over.
 
         The pipeline's end less the way from this stage's last pass to it; later by longer first and last
-        passes on the way. A host that cannot keep up ends no earlier, wherever it stands.
+        passes on the way. A host that cannot keep up ends no earlier, wherever it stands; it does not wait
+        for gathers.
         """
         behind = self.stages[stage:] if not self.stages[stage].weights else self.stages[stage : stage + 1]
         latest: float = max(map(add, self.hosts, self._drains))
-        end = max(self._seconds, latest) - self._drains[stage]
-        busy = self.stages[stage].total(lambda one: one.seconds)
-        return max(end, busy) + self._first_delay + sum(one.last_seconds for one in behind)
+        end = max(self._seconds + self._first_delay, latest) - self._drains[stage]
+        busy = self.stages[stage].total(lambda one: one.seconds) + self._first_delay
+        longer = sum(one.last_seconds for one in behind) + sum(one.earlier_seconds for one in self.stages)
+        return max(end, busy) + longer
 
     def _delay_seconds(self) -> float:
         """By what gathers that happen once hold up the first micro-batch.

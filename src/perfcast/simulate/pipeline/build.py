@@ -159,7 +159,7 @@ class _Row:
 
     def add_actions(self, actions: Actions) -> None:
         """All passes of the stage."""
-        first, last = _first_passes(actions), _last_gradients(actions)
+        first, last = first_passes(actions), last_gradients(actions)
         at = 0
         while at < len(actions):
             width = 2 if actions[at].joins_next else 1
@@ -327,7 +327,7 @@ def gathers_ahead(work: StepWork, num_units: int) -> int:
     return work.plan.num_prefetched if work.overlaps_gather else 0
 
 
-def _first_passes(actions: Actions) -> set[int]:
+def first_passes(actions: Actions) -> set[int]:
     """Positions of the first pass of each kind in each chunk: those that find no weights gathered."""
     first: dict[tuple[bool, int], int] = {}
     for at, action in enumerate(actions):
@@ -335,7 +335,7 @@ def _first_passes(actions: Actions) -> set[int]:
     return set(first.values())
 
 
-def _last_gradients(actions: Actions) -> set[int]:
+def last_gradients(actions: Actions) -> set[int]:
     """Positions of the last pass of each chunk that makes gradients of weights."""
     last: dict[int, int] = {}
     for at, action in enumerate(actions):

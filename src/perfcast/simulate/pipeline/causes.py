@@ -8,14 +8,14 @@ from perfcast.simulate.engine import Played
 from perfcast.simulate.pipeline.build import Built, Piece
 
 #: What waiting for the end of a task counts as, while that task runs and before.
-_WAITS = {
+WAITS = {
     "send": ("pipeline", "bubble"),
     "gather": ("data", "data"),
     "exchange": ("data", "data"),
     "host": ("host", "host"),
 }
 #: Times closer than this share differ by rounding alone.
-_SAME = 1e-12
+SAME = 1e-12
 
 
 def seconds_by_cause(built: Built, played: Played) -> list[dict[str, float]]:
@@ -60,7 +60,7 @@ def _of_stage(
         start, end = starts[piece.task], ends[piece.task]
         if start > clock:
             for task in sorted(awaited.get(piece.task, ()), key=lambda t: (ends[t], t)):
-                while_running, before = _WAITS.get(kinds.get(task, ""), ("bubble", "bubble"))
+                while_running, before = WAITS.get(kinds.get(task, ""), ("bubble", "bubble"))
                 add(before, min(starts[task], start))
                 add(while_running, min(ends[task], start))
             add("bubble", start)
@@ -75,5 +75,5 @@ def _share_out(piece: Piece, seconds: float, found: dict[str, float]) -> None:
     for cause, value in piece.time.seconds_by_cause.items():
         found[cause] = found.get(cause, 0.0) + value
     longer = seconds - piece.time.seconds
-    if longer > _SAME * seconds and piece.time.seconds:
+    if longer > SAME * seconds and piece.time.seconds:
         found["data"] = found.get("data", 0.0) + longer

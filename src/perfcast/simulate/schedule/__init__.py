@@ -19,10 +19,19 @@ from perfcast.simulate.schedule.one_by_one import (
     zero_bubble,
 )
 
-__all__ = ["Action", "Actions", "Pass", "inference_actions", "num_parts", "part_of", "stage_actions"]
+__all__ = [
+    "Action",
+    "Actions",
+    "Pass",
+    "inference_actions",
+    "num_parts",
+    "part_of",
+    "stage_actions",
+    "stage_of",
+]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def stage_actions(
     schedule: str, num_stages: int, num_micro_batches: int, virtual: int = 1
 ) -> tuple[Actions, ...]:
@@ -59,6 +68,11 @@ def part_of(schedule: str, num_stages: int, stage: int, chunk: int) -> int:
     if schedule == "dualpipe":
         return num_stages - 1 - stage if chunk else stage
     return chunk * num_stages + stage
+
+
+def stage_of(schedule: str, num_stages: int, part: int, chunk: int) -> int:
+    """The stage that runs a part of the model, for micro-batches that pass through a chunk of this number."""
+    return num_stages - 1 - part if schedule == "dualpipe" and chunk else part % num_stages
 
 
 def num_parts(schedule: str, num_stages: int, virtual: int = 1) -> int:

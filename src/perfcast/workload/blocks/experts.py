@@ -224,7 +224,7 @@ def _product(tape: Tape, local: Local, n: int, k: int, layout: str, module: str)
 
 def _weight_gradient(tape: Tape, local: Local, outputs: int, inputs: int, module: str) -> None:
     """outputs × inputs of each expert, added to what earlier micro-batches left."""
-    load, fuses = load_of(local), local.habits.fuses_accumulation
+    load, fuses = load_of(local), local.fuses_accumulation
     operation = grouped_weight_gradient(
         load.num_local_experts, load.rows, outputs, inputs, local.element, local.precision,
         out=gradient_type(local), accumulates=fuses,

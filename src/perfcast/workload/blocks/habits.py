@@ -21,7 +21,8 @@ class KernelHabits:
             and a cast back) or 'halves' (products with cosine and sine, a swap of halves and a sum).
         fuses_scores: Whether scale, mask and softmax of unfused attention are one kernel.
         fuses_norm: Whether an RMS norm is one kernel (a layer norm always is).
-        fuses_accumulation: Whether the product that makes a weight's gradient adds to the buffer.
+        fuses_accumulation: Whether the product that makes a weight's gradient adds to the buffer;
+            ``fuses_narrow_accumulation``: also where gradients are summed in half precision.
         has_gradient_buffer: Whether gradients are summed in a buffer beside those of autograd.
         copies_heads: Whether queries, keys and values are copied out of their joint projection, and keys
             and values joined and laid out anew behind that.
@@ -53,6 +54,7 @@ class KernelHabits:
     fuses_scores: bool = False
     fuses_norm: bool = True
     fuses_accumulation: bool = False
+    fuses_narrow_accumulation: bool = True
     has_gradient_buffer: bool = False
     copies_heads: bool = False
     keeps_residual_in_fp32: bool = False
@@ -93,10 +95,11 @@ def _table() -> Mapping[str, KernelHabits]:
     return {
         "megatron": megatron,
         "megatron_local": replace(
-            megatron, rope="halves", fuses_accumulation=False, overlaps_gradients=False,
+            megatron, rope="halves", fuses_narrow_accumulation=False, overlaps_gradients=False,
             overlaps_weights=False, gathers_again=True,
-            source="Megatron-LM v2 and v3: megatron/model/transformer.py, fused_kernels, "
-            "model/distributed.py (gradients are added to a buffer by hooks and reduced after the pipeline)",
+            source="Megatron-LM v3: megatron/model/transformer.py, fused_kernels, mpu/layers.py and "
+            "arguments.py (products add to fp32 gradients, never to narrower ones), model/distributed.py "
+            "(others are added to a buffer by hooks; all are reduced after the pipeline)",
         ),
         "nanotron": KernelHabits(
             joins_projections=True, cuts_vocabulary=True, has_gradient_buffer=True, copies_heads=True,

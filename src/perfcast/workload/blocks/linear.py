@@ -213,13 +213,13 @@ def _product(tape: Tape, local: Local, linear: Linear, shape: tuple[int, int, in
 
 def _weight_gradient(tape: Tape, local: Local, linear: Linear, outputs: int, inputs: int) -> None:
     """outputs × inputs, summed over the tokens and added to what earlier micro-batches left."""
-    habits, element = local.habits, local.element
+    fuses, element = local.fuses_accumulation, local.element
     operation = kernels.product(
         outputs, inputs, local.tokens, "tn", element, _precision(local, linear),
-        out=local.gradient if habits.fuses_accumulation else element, accumulates=habits.fuses_accumulation,
+        out=local.gradient if fuses else element, accumulates=fuses,
     )  # fmt: skip
     tape.run(operation, linear.module, is_weight_gradient=True)
-    if not habits.fuses_accumulation:
+    if not fuses:
         accumulate(tape, local, outputs * inputs, linear.module)
 
 

@@ -67,6 +67,12 @@ class Local:
         return kernel_habits(self.training.framework)
 
     @property
+    def fuses_accumulation(self) -> bool:
+        """Whether the product that makes a weight's gradient adds to what earlier micro-batches left."""
+        fuses_narrow = self.habits.fuses_narrow_accumulation
+        return self.habits.fuses_accumulation and (fuses_narrow or self.gradient is DType.FP32)
+
+    @property
     def sequence(self) -> int:
         """Tokens of one sequence on this rank, before tensor parallelism: s / cp."""
         return -(-self.sequence_length // self.plan.context_parallel)
@@ -160,4 +166,5 @@ def local_part(plan: Plan) -> Plan:
         plan, virtual_stages_per_rank=1, schedule="1f1b", zero_stage=0, stage_layers=(), num_shards=None,
         num_micro_batches=min(plan.num_micro_batches, 2), reshard_after_forward=True, num_prefetched=1,
         bucket_bytes=None, overlaps_gradients=True, overlaps_weights=True, offload="none",
+        recompute_layers=None,
     )  # fmt: skip

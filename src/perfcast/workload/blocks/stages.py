@@ -16,6 +16,8 @@ class LayerSort:
 
     has_experts: bool
     has_window: bool
+    #: Whether it keeps all for its backward, in a plan that computes other layers again.
+    keeps_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +41,26 @@ def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part
     counts = layers_of_parts(model, plan, balances_head=balances)
     parts, first = [], 0
     for place, count in enumerate(counts):
-        sorts = Counter(_sort_of(model, layer) for layer in range(first, first + count))
+        again = count if plan.recompute_layers is None else plan.recompute_layers
+        sorts = Counter(
+            _sort_of(model, first + at, keeps_all=at >= again and plan.recompute == "full")
+            for at in range(count)
+        )
         is_last = place == len(counts) - 1
         if is_last and model.num_prediction_layers:
-            sorts[_sort_of(model, model.num_layers - 1)] += model.num_prediction_layers
+            keeps_all = plan.recompute_layers is not None
+            sorts[_sort_of(model, model.num_layers - 1, keeps_all=keeps_all)] += model.num_prediction_layers
         parts.append(Part(tuple(sorts.items()), has_embedding=place == 0, has_head=is_last))
         first += count
     return tuple(parts)
 
 
-def _sort_of(model: Transformer, layer: int) -> LayerSort:
+def _sort_of(model: Transformer, layer: int, *, keeps_all: bool) -> LayerSort:
     """Experts follow the dense layers; windows are spread evenly over all."""
     num_windows = model.num_window_layers
     has_window = (layer + 1) * num_windows // model.num_layers > layer * num_windows // model.num_layers
     return LayerSort(
         has_experts=model.experts is not None and layer >= model.experts.num_dense_layers,
         has_window=has_window,
+        keeps_all=keeps_all,
     )

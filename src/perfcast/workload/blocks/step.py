@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perfcast.core.collective import collective_operation
@@ -86,11 +86,12 @@ class _Whole:
     training: Training
     sequence_length: int
 
-    def local(self, *, has_window: bool = False) -> Local:
+    def local(self, *, has_window: bool = False, keeps_all: bool = False) -> Local:
         """A layer's part of it."""
-        return Local(
-            self.model, local_part(self.plan), self.training, self.sequence_length, has_window=has_window
-        )
+        plan = local_part(self.plan)
+        if keeps_all:
+            plan = replace(plan, recompute="none")
+        return Local(self.model, plan, self.training, self.sequence_length, has_window=has_window)
 
     @property
     def vocab_size(self) -> int:
@@ -137,7 +138,7 @@ def _collect_layers(whole: _Whole, parts: tuple[Part, ...]) -> dict[_Key, Layer]
 
 
 def _layer(whole: _Whole, sort: LayerSort) -> Layer:
-    local = whole.local(has_window=sort.has_window)
+    local = whole.local(has_window=sort.has_window, keeps_all=sort.keeps_all)
     dense, expert = kinds_of_layer(whole.model, local.plan)
     weights = expert if sort.has_experts else dense
     name = "expert layer" if sort.has_experts else "layer"
@@ -147,7 +148,7 @@ def _layer(whole: _Whole, sort: LayerSort) -> Layer:
         layers.layer_forward(local, sort.has_experts),
         layers.layer_backward(local, sort.has_experts),
     )
-    full_name = f"windowed {name}" if sort.has_window else name
+    full_name = f"{'kept ' * sort.keeps_all}{'windowed ' * sort.has_window}{name}"
     of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
     return _with_exchanges(whole, full_name, *calls, _exchanged(weights), of_stage)
 

@@ -74,7 +74,7 @@ class Tape:
         """A call on another stream behind the last kernel and what that would wait for; the next waits."""
         before = () if self._last_kernel is None else (self._last_kernel,)
         earlier = tuple(at for at in self._awaited if self._calls[at].stream is not call.stream)
-        self._awaited.append(self._append(replace(call, after=tuple(sorted((*before, *earlier))))))
+        self._awaited.append(self._append(call.behind(tuple(sorted((*before, *earlier))))))
 
     def wait(self, index: int | None) -> None:
         """The next kernel waits for this exchange."""
@@ -90,7 +90,7 @@ class Tape:
             if not after:
                 before = () if self._last_kernel is None else (self._last_kernel,)
                 after = tuple(self._awaited) if call.stream is Stream.COMPUTE else before
-            self._append(replace(call, after=after))
+            self._append(call.behind(after))
             if call.stream is not Stream.COMPUTE and place not in waited:
                 self._awaited.append(by + place)
 

@@ -25,7 +25,7 @@ def weight_gradient(
     tape: Tape, local: Local, rows: int, n: int, k: int, module: str, precision: DType | None = None
 ) -> None:
     """n × k, summed over the rows and added to what earlier micro-batches left."""
-    fuses = local.habits.fuses_accumulation
+    fuses = local.fuses_accumulation
     operation = kernels.product(
         n, k, rows, "tn", local.element, precision or local.precision, out=gradient_type(local),
         accumulates=fuses,
@@ -37,7 +37,7 @@ def weight_gradient(
 
 def gradient_type(local: Local) -> DType:
     """Type in which a product leaves a weight's gradient."""
-    return DType.FP32 if local.habits.fuses_accumulation else local.element
+    return DType.FP32 if local.fuses_accumulation else local.element
 
 
 def quantise(tape: Tape, local: Local, rows: int, width: int, module: str) -> None:

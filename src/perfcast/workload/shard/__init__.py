@@ -83,6 +83,10 @@ def _check(graph: Graph, plan: Plan) -> None:
         raise PlanError(
             f"offload={plan.offload}: {_CAN}; offloading is for a transformer by its configuration"
         )
+    if plan.recompute_layers is not None:
+        raise PlanError(
+            f"recompute_layers={plan.recompute_layers}: a captured graph computes every layer again, or none"
+        )
     if plan.recompute != "none" and not any(node.recomputed for node in graph.nodes):
         raise PlanError(f"recompute={plan.recompute}: the graph was captured without recomputation")
     phases = [node.phase for node in graph.nodes if node.phase is not Phase.OPTIMIZER]
