@@ -23,8 +23,8 @@ from perfcast.cost.embedding.learned import (
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
-from perfcast.measure.embedding import EmbeddingSample
 from perfcast.measure.embedding_cases import GROUPS
+from perfcast.measure.embedding_samples import EmbeddingSample
 from perfcast.train.embedding import fit_weights, train_embedding
 from perfcast.validate.embedding import score, validate_embedding
 from perfcast.validate.suite import Row
@@ -33,7 +33,7 @@ CPU: Device = replace(load_device("t4"), name="cpu", vendor="cpu")
 
 
 def _samples(count: int, seed: int) -> tuple[EmbeddingSample, ...]:
-    """Cases that take 1 µs a bag, 20 ns a lookup and 200 ns a different row."""
+    """Cases that take 100 µs, and 1 µs a bag, 20 ns a lookup and 200 ns a different row."""
     rng = np.random.default_rng(seed)
     samples = []
     for _ in range(count):
@@ -44,13 +44,13 @@ def _samples(count: int, seed: int) -> tuple[EmbeddingSample, ...]:
             drawn = round(batch * pooling)
             reuse = uniform_reuse(rows, drawn) if rng.random() < 0.5 else zipf_reuse(rows, drawn, 1.2)
             lookups.append(EmbeddingLookup(rows, 32, batch, pooling, reuse=reuse))
-        seconds = sum(
+        seconds = 1e-4 + sum(
             1e-6 * at.batch_size + 20e-9 * at.num_lookups + 200e-9 * at.reuse.num_rows
             for at in lookups
             if at.reuse
         )
         names = tuple("t" for _ in lookups)
-        samples.append(EmbeddingSample(tuple(lookups), names, names, "sgd", seconds, 2 * seconds, 1e-4))
+        samples.append(EmbeddingSample(tuple(lookups), names, names, "sgd", seconds, 2 * seconds))
     return tuple(samples)
 
 
@@ -72,6 +72,8 @@ def test_a_law_that_adds_up_is_found_again(pricer: LearnedEmbeddingPricer):
         ]
         assert np.median(errors) < 0.08
     assert pricer.relative_spread < 0.15
+    steps = [net.step_seconds for net in pricer.weights.members["forward"]]
+    assert steps == pytest.approx([1e-4], rel=0.3)
     assert pricer.provenance == "interpolated"
 
 
@@ -115,8 +117,8 @@ def _write(path: Path) -> Path:
             ]  # fmt: skip
             record = {"machine": "made up", "pass": 0, "group": group, "seed": seed, "optimizer": "sgd",
                       "names": sample.names, "distributions": sample.distributions, "lookups": lookups,
-                      "forward_seconds": sample.forward_seconds, "probe_seconds": 1e-4,
-                      "backward_seconds": sample.backward_seconds}  # fmt: skip
+                      "forward": [sample.forward_seconds] * 2, "backward": [sample.backward_seconds] * 2,
+                      "probes": [[1e-4, 2e-4, 1e-4]] * 2}  # fmt: skip
             lines.append(json.dumps(record))
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -4,20 +4,19 @@ A case's tables are looked up one after the other, as a recommendation model doe
 ``torch.nn.EmbeddingBag`` with sparse gradients on one thread. Batches take turns, all with the same popular
 rows.
 
-Times are of the processor, not of the wall, and still other programs stretch them, since they share its
-caches and its memory: by half for milliseconds, by a fifth for seconds. So each repeat is followed by a
-probe, a pass over 4 MiB, which also drops from the nearer caches what the rest of a step would drop.
-Means over some twenty repeats of a lookup and of the probe beside it rise and fall together (correlation
-0.95), so that a case's time is stated for a machine on which the probe takes a given time.
+Cases take turns too: each is visited several times, for a few steps of which the first is not counted. What
+other programs, or other guests of the host, do to a machine lasts from a millisecond to some tenths of a
+second; steps one after the other would all see the same of it. The probes of ``embedding_probes`` run before
+and after each step, and say what it was.
 """
 
 from __future__ import annotations
 
-import statistics
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,52 +28,40 @@ from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ReuseHistog
 from perfcast.core.embedding_reuse import count_reuse, joined_reuse, part_of_reuse
 from perfcast.errors import UnknownNameError
 from perfcast.measure.embedding_cases import EmbeddingCase, draw_indices
-from perfcast.units import MIB
+from perfcast.measure.embedding_probes import Clock, Probes
+from perfcast.units import GIB, MIB
 from perfcast.workload.recommender_indices import draw_bag_lengths
 
 OPTIMIZERS = ("sgd", "adagrad")
+VISITS = 12
 
 _NUM_BATCHES = 3
-_WARM_UPS = 2
-_REPEATS = 20
 #: A learning rate at which weights stay as they are; zero might be special.
 _LEARNING_RATE = 1e-6
-_PROBE_ELEMENTS = MIB
+#: Tables of all cases lie in one block: filling new memory would take longer than the lookups.
+_ARENA_BYTES = GIB
+#: The allocator keeps freed blocks up to this size from here on, as it does after a model's first steps.
+_KEPT_BYTES = 31 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingSample:
-    """One measured case.
+@dataclass(frozen=True, eq=False)
+class EmbeddingRun:
+    """Counted steps of one case.
 
     Attributes:
         lookups: Of each table, with the reuse that was counted (mean of the batches).
         names, distributions: Of each table.
-        forward_seconds, backward_seconds: Of all tables together, geometric means over repeats; backward with
-            the update.
-        probe_seconds: Of the probe beside them, likewise.
+        forward, backward: Seconds of all tables together, backward with the update; shape [steps].
+        probes: Seconds of each probe beside the step, shape [steps, 3].
     """
 
     lookups: tuple[EmbeddingLookup, ...]
     names: tuple[str, ...]
     distributions: tuple[str, ...]
     optimizer: str
-    forward_seconds: float
-    backward_seconds: float
-    probe_seconds: float
-
-    def seconds(self, phase: str) -> float:
-        """Of 'forward' or 'backward'."""
-        return self.forward_seconds if phase == "forward" else self.backward_seconds
-
-    def at_probe(self, probe_seconds: float) -> EmbeddingSample:
-        """What would have been measured where the probe takes so long."""
-        factor = probe_seconds / self.probe_seconds
-        return replace(
-            self,
-            forward_seconds=self.forward_seconds * factor,
-            backward_seconds=self.backward_seconds * factor,
-            probe_seconds=probe_seconds,
-        )
+    forward: NDArray[np.float64]
+    backward: NDArray[np.float64]
+    probes: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,65 +73,85 @@ class _Batch:
     reuse: tuple[ReuseHistogram, ...]
 
 
-def measure_cases(
-    cases: Sequence[EmbeddingCase],
-    optimizer: str = "sgd",
-    repeats: int = _REPEATS,
-    clock: Callable[[], float] = time.thread_time,
-) -> Iterator[EmbeddingSample]:
-    """Measure cases one after the other, on one thread.
+class EmbeddingRunner:
+    """Runs cases of one optimizer in turns.
 
     Raises:
         UnknownNameError: Not one of ``OPTIMIZERS``.
     """
-    if optimizer not in OPTIMIZERS:
-        raise UnknownNameError("optimizer", optimizer, OPTIMIZERS, f"Known: {', '.join(OPTIMIZERS)}.")
-    probe = make_probe()
-    for case in cases:
+
+    def __init__(
+        self,
+        optimizer: str = "sgd",
+        visits: int = VISITS,
+        clock: Clock = time.thread_time,
+        arena_bytes: int | None = None,
+    ) -> None:
+        if optimizer not in OPTIMIZERS:
+            raise UnknownNameError("optimizer", optimizer, OPTIMIZERS, f"Known: {', '.join(OPTIMIZERS)}.")
+        self._optimizer, self._visits, self._clock = optimizer, visits, clock
+        # Filled, since pages never written are all one page.
+        self._arena = torch.full(((arena_bytes or _ARENA_BYTES) // 4,), 0.5)
+        self._probes = Probes(clock)
+        torch.empty(_KEPT_BYTES // 4)
+
+    def run(self, cases: Sequence[EmbeddingCase]) -> tuple[EmbeddingRun, ...]:
+        """Visit every case in turn, in another order each time."""
+        rng = random.Random(cases[0].seed if cases else 0)
         with _one_thread():
-            sample = _measure(case, optimizer, repeats, clock, probe)
-        yield sample
+            ready = [_ReadyCase(case, self._optimizer, self._arena, rng) for case in cases]
+            for _ in range(self._visits):
+                for one in rng.sample(ready, len(ready)):
+                    one.visit(self._clock, self._probes)
+        return tuple(one.result() for one in ready)
 
 
-def make_probe() -> Callable[[], Tensor]:
-    """A pass over 4 MiB: more than a core's own caches hold."""
-    values = torch.ones(_PROBE_ELEMENTS)
-    return lambda: values.add_(1.0)
+class _ReadyCase:
+    """A case with its tables, batches and what was measured so far."""
 
+    def __init__(self, case: EmbeddingCase, optimizer: str, arena: Tensor, rng: random.Random) -> None:
+        drawn = np.random.default_rng(case.seed)
+        self.case, self.optimizer = case, optimizer
+        self.batches = [_draw_batch(case, drawn) for _ in range(_NUM_BATCHES)]
+        self.bags = bags_in_arena(case.tables, arena, rng)
+        self.update = _updater(optimizer, self.bags)
+        self.gradients = [torch.ones(case.batch_size, table.dim) for table in case.tables]
+        self.steps: list[tuple[float, ...]] = []
 
-def _measure(
-    case: EmbeddingCase, optimizer: str, repeats: int, clock: Callable[[], float], probe: Callable[[], Tensor]
-) -> EmbeddingSample:
-    rng = np.random.default_rng(case.seed)
-    batches = [_draw_batch(case, rng) for _ in range(_NUM_BATCHES)]
-    bags = [_bag(table) for table in case.tables]
-    update = _updater(optimizer, bags)
-    gradients = [torch.ones(case.batch_size, table.dim) for table in case.tables]
-    times: list[tuple[float, float, float]] = []
-    for turn in range(_WARM_UPS + repeats):
-        batch = batches[turn % len(batches)]
+    def visit(self, clock: Clock, probes: Probes) -> None:
+        """A step with each batch, the first of which only brings back what a step before leaves in caches."""
+        self._step(self.batches[0], clock)
+        before = probes.seconds()
+        for batch in self.batches[1:]:
+            taken = self._step(batch, clock)
+            after = probes.seconds()
+            self.steps.append((*taken, *np.sqrt(before * after).tolist()))
+            before = after
+
+    def _step(self, batch: _Batch, clock: Clock) -> tuple[float, float]:
         start = clock()
-        pooled = [bag(i, o) for bag, i, o in zip(bags, batch.indices, batch.offsets, strict=True)]
+        pooled = [bag(i, o) for bag, i, o in zip(self.bags, batch.indices, batch.offsets, strict=True)]
         middle = clock()
-        torch.autograd.backward(pooled, gradients)
-        update.step()
+        torch.autograd.backward(pooled, self.gradients)
+        self.update.step()
         end = clock()
-        update.zero_grad(set_to_none=True)
-        before = clock()
-        probe()
-        times.append((middle - start, end - middle, clock() - before))
-    forward, backward, probed = zip(*times[_WARM_UPS:], strict=True)
-    return EmbeddingSample(
-        lookups=tuple(
-            _lookup(table, case, [batch.reuse[i] for batch in batches]) for i, table in enumerate(case.tables)
-        ),
-        names=tuple(table.name for table in case.tables),
-        distributions=case.distributions,
-        optimizer=optimizer,
-        forward_seconds=statistics.geometric_mean(forward),
-        backward_seconds=statistics.geometric_mean(backward),
-        probe_seconds=statistics.geometric_mean(probed),
-    )
+        self.update.zero_grad(set_to_none=True)
+        return middle - start, end - middle
+
+    def result(self) -> EmbeddingRun:
+        case, steps = self.case, np.array(self.steps)
+        return EmbeddingRun(
+            lookups=tuple(
+                _lookup(table, case, [batch.reuse[i] for batch in self.batches])
+                for i, table in enumerate(case.tables)
+            ),
+            names=tuple(table.name for table in case.tables),
+            distributions=case.distributions,
+            optimizer=self.optimizer,
+            forward=steps[:, 0],
+            backward=steps[:, 1],
+            probes=steps[:, 2:],
+        )
 
 
 def _draw_batch(case: EmbeddingCase, rng: np.random.Generator) -> _Batch:
@@ -167,10 +174,19 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)[:-1]))
 
 
-def _bag(table: EmbeddingTable) -> nn.EmbeddingBag:
-    """Weights are filled, since pages never written are all one page."""
-    weights = torch.full((table.num_rows, table.dim), 0.5)
-    return nn.EmbeddingBag(table.num_rows, table.dim, mode="sum", sparse=True, _weight=weights)
+def bags_in_arena(
+    tables: Sequence[EmbeddingTable], arena: Tensor, rng: random.Random
+) -> list[nn.EmbeddingBag]:
+    """Tables one after the other from a random place of the arena, which holds them all; no shared pages."""
+    page = 1024  # elements of 4 KiB
+    sizes = [-(-table.num_rows * table.dim // page) * page for table in tables]
+    start = rng.randrange((len(arena) - sum(sizes)) // page + 1) * page
+    bags = []
+    for table, size in zip(tables, sizes, strict=True):
+        weights = arena[start : start + table.num_rows * table.dim].view(table.num_rows, table.dim)
+        bags.append(nn.EmbeddingBag(table.num_rows, table.dim, mode="sum", sparse=True, _weight=weights))
+        start += size
+    return bags
 
 
 def _updater(optimizer: str, bags: Sequence[nn.EmbeddingBag]) -> Any:

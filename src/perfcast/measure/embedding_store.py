@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.embedding import EmbeddingLookup, ReuseHistogram
 from perfcast.errors import CalibrationError, InputError
-from perfcast.measure.embedding import OPTIMIZERS, EmbeddingSample, measure_cases
+from perfcast.measure.embedding import OPTIMIZERS, VISITS, EmbeddingRun, EmbeddingRunner
 from perfcast.measure.embedding_cases import GROUPS, EmbeddingCase, design_cases
+from perfcast.measure.embedding_samples import (
+    EmbeddingSample,
+    Repeatability,
+    join_runs,
+    measure_repeatability,
+)
 from perfcast.measure.store import append_record, data_folder, load_records
 
 #: What measures and appends.
 _COMMAND = "perfcast train embedding --passes 2"
+#: Some five seconds.
+_CASES_OF_TURN = 50
 
 
 def embedding_path(folder: Path | None = None) -> Path:
@@ -55,53 +67,89 @@ def measure_design(
     design: Mapping[str, tuple[EmbeddingCase, ...]] | None = None,
     optimizers: tuple[str, ...] = OPTIMIZERS,
     report: Callable[[int, int], None] = lambda done, wanted: None,
+    visits: int = VISITS,
 ) -> None:
     """Measure what is missing of a design, and append it; an interrupted run goes on where it stopped.
 
     Args:
         passes: How often every case is measured, all cases in turn, in another order each time.
         design: Cases by group; ``design_cases()`` by default.
-        report: Called after each case with how many are done and wanted.
+        report: Called after each turn of cases with how many are done and wanted.
+        visits: Of each case in a pass.
     """
     cases = design_cases() if design is None else design
     machine = describe_processor()
     done = {_key(record) for record in load_records(path) if record.get("machine") == machine}
-    every = [(o, group, case) for o in optimizers for group, members in cases.items() for case in members]
     rng = random.Random(0)
-    wanted = [
-        (turn, optimizer, group, case)
-        for turn in range(passes)
-        for optimizer, group, case in rng.sample(every, len(every))
-        if (turn, optimizer, group, case.seed) not in done
-    ]
-    for number, (turn, optimizer, group, case) in enumerate(wanted, start=1):
-        (sample,) = measure_cases((case,), optimizer)
-        record = {"machine": machine, "pass": turn, "group": group, "seed": case.seed, **_to_json(sample)}
-        append_record(path, record)
-        report(number, len(wanted))
+    wanted: list[_Wanted] = []
+    for turn in range(passes):
+        for optimizer in optimizers:
+            every = [_Wanted(turn, optimizer, group, case) for group, some in cases.items() for case in some]
+            wanted += [one for one in rng.sample(every, len(every)) if one.key not in done]
+    runner = functools.cache(lambda optimizer: EmbeddingRunner(optimizer, visits))
+    finished = 0
+    for optimizer, together in _turns(wanted):
+        runs = runner(optimizer).run([one.case for one in together])
+        for one, run in zip(together, runs, strict=True):
+            append_record(path, one.label(machine) | _to_json(run))
+        finished += len(together)
+        report(finished, len(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    turn: int
+    optimizer: str
+    group: str
+    case: EmbeddingCase
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.turn, self.optimizer, self.group, self.case.seed
+
+    def label(self, machine: str) -> dict[str, Any]:
+        return {"machine": machine, "pass": self.turn, "group": self.group, "seed": self.case.seed}
+
+
+def _turns(wanted: Sequence[_Wanted]) -> Iterator[tuple[str, list[_Wanted]]]:
+    """Cases that are measured in turns: of one pass and optimizer, so many that a turn takes some seconds."""
+    for (_, optimizer), some in groupby(wanted, key=lambda one: (one.turn, one.optimizer)):
+        mine = list(some)
+        for start in range(0, len(mine), _CASES_OF_TURN):
+            yield optimizer, mine[start : start + _CASES_OF_TURN]
 
 
 def load_samples(path: Path) -> dict[str, tuple[EmbeddingSample, ...]]:
-    """Measured cases by group, all for the state in which one record in ten found the machine, or better.
-
-    Passes of one case are joined by their geometric mean.
+    """Measured cases by group, all for one state of the machine.
 
     Raises:
         CalibrationError: Nothing is measured, on several machines, or a line is not one of ours.
     """
+    joined = join_runs(_load_runs(path))
+    return {group: tuple(s for key, s in joined.items() if key[1] == group) for group in GROUPS}
+
+
+def load_repeatability(path: Path) -> tuple[Repeatability, ...]:
+    """How far first and second passes are apart; nothing where there is one pass.
+
+    Raises:
+        CalibrationError: As ``load_samples``.
+    """
+    return measure_repeatability(list(_load_runs(path).values()))
+
+
+def _load_runs(path: Path) -> dict[tuple[Any, ...], list[EmbeddingRun]]:
+    """Passes of each (optimizer, group, seed)."""
     records = load_records(path)
     if not records:
         raise CalibrationError(f"{path} holds no measured embedding lookups; measure some: {_COMMAND}")
     machines = sorted({str(record.get("machine")) for record in records})
     if len(machines) > 1:
         raise CalibrationError(f"{path} holds measurements of several machines: {'; '.join(machines)}")
-    passes: defaultdict[tuple[Any, ...], list[EmbeddingSample]] = defaultdict(list)
+    passes: defaultdict[tuple[Any, ...], list[EmbeddingRun]] = defaultdict(list)
     for record in records:
         passes[_key(record)[1:]].append(_from_json(record, path))
-    probes = sorted(sample.probe_seconds for samples in passes.values() for sample in samples)
-    reference = probes[len(probes) // 10]
-    joined = {key: _joined([s.at_probe(reference) for s in samples]) for key, samples in passes.items()}
-    return {group: tuple(s for key, s in joined.items() if key[1] == group) for group in GROUPS}
+    return passes
 
 
 def machine_of(path: Path) -> str:
@@ -116,26 +164,18 @@ def machine_of(path: Path) -> str:
     return str(records[0].get("machine"))
 
 
-def _joined(samples: Sequence[EmbeddingSample]) -> EmbeddingSample:
-    return replace(
-        samples[0],
-        forward_seconds=geometric_mean(sample.forward_seconds for sample in samples),
-        backward_seconds=geometric_mean(sample.backward_seconds for sample in samples),
-    )
-
-
 def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
     return record.get("pass"), record.get("optimizer"), record.get("group"), record.get("seed")
 
 
-def _to_json(sample: EmbeddingSample) -> dict[str, Any]:
+def _to_json(run: EmbeddingRun) -> dict[str, Any]:
     return {
-        "optimizer": sample.optimizer,
-        "names": sample.names,
-        "distributions": sample.distributions,
-        "forward_seconds": sample.forward_seconds,
-        "backward_seconds": sample.backward_seconds,
-        "probe_seconds": sample.probe_seconds,
+        "optimizer": run.optimizer,
+        "names": run.names,
+        "distributions": run.distributions,
+        "forward": _short(run.forward),
+        "backward": _short(run.backward),
+        "probes": _short(run.probes),
         "lookups": [
             {
                 "num_rows": at.num_rows,
@@ -146,24 +186,34 @@ def _to_json(sample: EmbeddingSample) -> dict[str, Any]:
                 "rows": [round(value, 9) for value in at.reuse.rows] if at.reuse else None,
                 "lookups": [round(value, 9) for value in at.reuse.lookups] if at.reuse else None,
             }
-            for at in sample.lookups
+            for at in run.lookups
         ],
     }
 
 
-def _from_json(record: Mapping[str, Any], path: Path) -> EmbeddingSample:
+def _short(seconds: NDArray[np.float64]) -> Any:
+    """To a nanosecond."""
+    return np.round(seconds, 9).tolist()
+
+
+def _from_json(record: Mapping[str, Any], path: Path) -> EmbeddingRun:
     try:
-        return EmbeddingSample(
+        run = EmbeddingRun(
             lookups=tuple(_lookup(at) for at in record["lookups"]),
             names=tuple(map(str, record["names"])),
             distributions=tuple(map(str, record["distributions"])),
             optimizer=str(record["optimizer"]),
-            forward_seconds=float(record["forward_seconds"]),
-            backward_seconds=float(record["backward_seconds"]),
-            probe_seconds=float(record["probe_seconds"]),
+            forward=np.array(record["forward"], dtype=np.float64),
+            backward=np.array(record["backward"], dtype=np.float64),
+            probes=np.array(record["probes"], dtype=np.float64),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        if not run.forward.shape == run.backward.shape == run.probes[:, 0].shape != (0,):
+            raise ValueError(f"{len(run.forward)} steps forward, {len(run.backward)} backward")
+        if min(run.forward.min(), run.backward.min(), run.probes.min()) <= 0:
+            raise ValueError("a step or a probe that takes no time")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
         raise CalibrationError(f"{path}: not a measured embedding lookup ({error!r})") from None
+    return run
 
 
 def _lookup(entry: Mapping[str, Any]) -> EmbeddingLookup:

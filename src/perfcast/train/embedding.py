@@ -18,8 +18,8 @@ from perfcast.cost.embedding.learned import (
 )
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import CalibrationError
-from perfcast.measure.embedding import EmbeddingSample
 from perfcast.measure.embedding_cases import GROUPS
+from perfcast.measure.embedding_samples import EmbeddingSample
 from perfcast.measure.embedding_store import load_samples, machine_of, measure_design, measurements_in
 
 #: Median of |x| of a normal distribution, in standard deviations.

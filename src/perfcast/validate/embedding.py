@@ -19,9 +19,14 @@ from perfcast.cost.embedding.fit import NUM_MEMBERS
 from perfcast.cost.embedding.learned import LearnedEmbeddingPricer
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import UnknownNameError
-from perfcast.measure.embedding import EmbeddingSample
 from perfcast.measure.embedding_cases import GROUPS, HELD_OUT_DISTRIBUTIONS
-from perfcast.measure.embedding_store import load_samples, machine_of, measurements_in
+from perfcast.measure.embedding_samples import EmbeddingSample
+from perfcast.measure.embedding_store import (
+    load_repeatability,
+    load_samples,
+    machine_of,
+    measurements_in,
+)
 from perfcast.train.embedding import fit_weights
 from perfcast.validate.suite import Row, SuiteResult
 
@@ -80,7 +85,7 @@ def validate_embedding(
         for name in names:
             say(f"fitting {name}, {optimizer}")
             rows += _rows(samples, optimizer, name, machine, num_members)
-    result = SuiteResult("embedding", _protocol(names, machine, samples), tuple(rows))
+    result = SuiteResult("embedding", _protocol(names, machine, samples) | _passes(path), tuple(rows))
     return result, score(rows)
 
 
@@ -157,10 +162,10 @@ def _configuration(sample: EmbeddingSample) -> dict[str, Any]:
 
 def _protocol(
     names: Sequence[str], machine: str, samples: Mapping[str, Sequence[EmbeddingSample]]
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     return {
         "measured": "torch.nn.EmbeddingBag with sparse gradients, one to eight tables one after the other, "
-        f"processor time, on {machine}; geometric means over repeats, stated for one speed of a probe beside",
+        f"processor time, on {machine}; geometric means over steps, stated for one speed of probes beside",
         "predictors": list(names),
         "fitted_on": "the group 'fit'",
         "left_out": "whole tables, and the distributions " + ", ".join(HELD_OUT_DISTRIBUTIONS),
@@ -168,3 +173,15 @@ def _protocol(
         "cases": {group: len(mine) for group, mine in samples.items()},
         "gmae": f"exp(mean ln(|error| + {GMAE_FLOOR}))",
     }
+
+
+def _passes(path: Path) -> dict[str, Any]:
+    """How far two passes over the same cases are apart: the least error that a model can show."""
+    return {
+        "second_pass_against_first": {
+            f"{one.optimizer}, {one.phase}": {
+                "cases": one.num_cases, "deviation": one.deviation, "shift": one.shift,
+            }
+            for one in load_repeatability(path)
+        }
+    }  # fmt: skip
