@@ -1,0 +1,31 @@
+"""The one file that a replay runs: the user's own, which registers operators."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from perfcast.errors import TraceError
+
+
+def load_module(path: str) -> frozenset[str]:
+    """Run a Python file that the user named; returns the namespaces of the operators that it registers.
+
+    Raises:
+        TraceError: There is no such file, or it raises an error.
+    """
+    if not Path(path).is_file():
+        raise TraceError(f"no such file: {path}")
+    before = _namespaces()
+    try:
+        runpy.run_path(path, run_name="perfcast_user_module")
+    except Exception as error:  # the user's own code
+        raise TraceError(f"'{path}' failed: {type(error).__name__}: {error}") from error
+    return _namespaces() - before
+
+
+def _namespaces() -> frozenset[str]:
+    """Of all operators that are registered."""
+    import torch
+
+    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())

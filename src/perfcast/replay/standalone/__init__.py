@@ -1,0 +1,1 @@
+"""Files that a generated benchmark is shipped with; they need PyTorch alone and are copied as they are."""

@@ -1,0 +1,42 @@
+"""Which nodes of an execution trace are needed for some of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfcast.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The entries of a file that are kept, as they stood in it."""
+
+    entries: list[Any]
+
+
+def nodes_of_steps(nodes: list[Any], steps: tuple[int, int] | None) -> Kept:
+    """The nodes of the steps with these places, from the first one's mark to the end of the last.
+
+    Nodes with no part in any step (process, threads, groups) stay, so that callers are there.
+
+    Raises:
+        TraceError: The trace marks no such steps.
+    """
+    found = [node for node in nodes if isinstance(node, dict) and type(node.get("id")) is int]
+    if len(found) < len(nodes):
+        raise TraceError("a node that is not an object with a number")
+    if steps is None:
+        return Kept(found)
+    marks = sorted(node["id"] for node in found if str(node.get("name", "")).startswith("ProfilerStep#"))
+    first, last = steps
+    if not 0 <= first <= last < len(marks):
+        raise TraceError(f"steps {first} to {last} are asked for; {len(marks)} are marked, counted from 0")
+    start = marks[first]
+    end = marks[last + 1] if last + 1 < len(marks) else max(node["id"] for node in found) + 1
+    return Kept([node for node in found if start <= node["id"] < end or _is_frame(node)])
+
+
+def _is_frame(node: dict[str, Any]) -> bool:
+    name = str(node.get("name", ""))
+    return name.startswith("[pytorch|profiler|execution_") or "process_group:init" in name

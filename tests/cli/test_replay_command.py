@@ -1,0 +1,61 @@
+"""``perfcast replay`` from a recording of a small training step to its reports."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+
+from perfcast.cli.main import run
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Execution trace and timeline of one step of a classifier."""
+    folder = tmp_path_factory.mktemp("recorded")
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    observer = ExecutionTraceObserver().register_callback(str(folder / "et.json"))
+    with profile(activities=[ProfilerActivity.CPU], execution_trace_observer=observer) as profiler:
+        loss = torch.nn.functional.cross_entropy(model(torch.rand(4, 8)), torch.tensor([0, 1, 0, 1]))
+        loss.backward()
+        optimizer.step()
+    profiler.export_chrome_trace(str(folder / "kineto.json"))
+    observer.unregister_callback()
+    return folder
+
+
+def test_a_step_is_replayed_whole(recorded: Path, tmp_path: Path) -> None:
+    out = {name: str(tmp_path / name) for name in ("r.json", "r.html", "profile.json")}
+    arguments = [
+        "replay", str(recorded / "et.json"), "--timeline", str(recorded / "kineto.json"), "--host-gaps",
+        "--repeat", "3", "--warm-up", "1", "--json", out["r.json"], "--html", out["r.html"],
+        "--profile", out["profile.json"],
+    ]  # fmt: skip
+    assert run(arguments) == 0
+    (rank,) = json.loads(Path(out["r.json"]).read_text())["ranks"]
+    assert rank["operation_coverage"] == 1.0
+    assert rank["num_repetitions"] == 3
+    assert rank["host_gaps"] == "scaled"
+    assert rank["processor_seconds"]["median"] > 0
+    assert "traceEvents" in json.loads(Path(out["profile.json"]).read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.json"], "nowhere.json"),
+        (["{et}", "--steps", "2:1"], "no range of steps"),
+        (["{et}", "--host-gaps", "--repeat", "1"], "timeline"),
+        (["{et}", "--repeat", "0"], "--generate"),
+        (["{et}", "--module", "nowhere.py"], "no such file"),
+        (["{et}", "--max-tensor-bytes", "lots"], "no size"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    recorded: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    filled = [word.format(et=recorded / "et.json") for word in arguments]
+    assert run(["replay", *filled]) == 2
+    assert message in capsys.readouterr().err

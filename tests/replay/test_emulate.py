@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from math import isnan
+
+import pytest
+
+from made_up_exchanges import ProgramWriter
+from perfcast.catalog.clusters import load_cluster
+from perfcast.errors import TraceError
+from perfcast.replay.emulate import emulated, recorded_seconds, with_fastest
+from perfcast.replay.exchanges import Exchanger
+from perfcast.replay.fit_ranks import fit_to_ranks
+from perfcast.replay.program import ReplayProgram
+from perfcast.traces.events import ProcessGroup
+
+
+def reducing(seconds: float = 0.02, *, is_asynchronous: bool = False, times: int = 1) -> ReplayProgram:
+    writer = ProgramWriter(4)
+    bucket = writer.tensor(1000)
+    for _ in range(times):
+        index = writer.exchange("allreduce", [bucket], is_asynchronous=is_asynchronous, seconds=seconds)
+        if is_asynchronous:
+            writer.wait(index)
+    return writer.program()
+
+
+def test_exchanges_take_their_recorded_time():
+    assert emulated(reducing(0.02), 1).calls[0].emulated_seconds == 0.02
+
+
+def test_groups_of_ranks_that_are_there_exchange_for_real():
+    writer = ProgramWriter(4)
+    writer.groups.append(ProcessGroup("pair", "", "", (0, 1)))
+    bucket = writer.tensor(1000)
+    writer.exchange("allreduce", [bucket], group="pair", seconds=0.01)
+    writer.exchange("allreduce", [bucket], seconds=0.02)
+    first, second = emulated(writer.program(), 2).calls
+    assert isnan(first.emulated_seconds)
+    assert second.emulated_seconds == 0.02
+
+
+def test_the_shortest_time_of_all_ranks_is_the_exchanges_own():
+    ranks = [reducing(seconds, times=2) for seconds in (0.03, 0.01, float("nan"))]
+    found = with_fastest(ranks[0], [recorded_seconds(program) for program in ranks])
+    assert [call.exchange_seconds for call in found.calls] == [0.01, 0.01]
+
+
+def test_a_cluster_prices_what_was_not_recorded_and_more_ranks_take_longer():
+    cluster = load_cluster("dgx-h100:16")
+    four = emulated(reducing(float("nan")), 1, cluster).calls[0].emulated_seconds
+    sixteen = fit_to_ranks(reducing(), None, world_size=16, cluster=cluster).calls[0].emulated_seconds
+    assert 0 < four < sixteen < 1e-3
+
+
+def test_a_time_that_nobody_knows_is_told():
+    with pytest.raises(TraceError, match="does not say how long it took"):
+        emulated(reducing(float("nan")), 1)
+
+
+def test_one_alone_waits_as_long_as_it_is_told():
+    exchanger = Exchanger(fit_to_ranks(reducing(0.02), None), None)
+    play = exchanger.prepare(0)
+    start = time.perf_counter()
+    play([], [])
+    assert time.perf_counter() - start >= 0.02
+    (latency,) = exchanger.latencies()
+    assert latency.is_emulated
+    assert latency.median_seconds >= 0.02
+    assert latency.bus_bytes == 4000 * 1.5
+
+
+def test_what_is_done_meanwhile_shortens_the_wait_and_a_group_does_one_thing_at_a_time():
+    program = fit_to_ranks(reducing(0.02, is_asynchronous=True, times=2), None)
+    exchanger = Exchanger(program, None)
+    first, second = exchanger.prepare(0), exchanger.prepare(2)
+    start = time.perf_counter()
+    first([], [])
+    second([], [])
+    assert time.perf_counter() - start < 0.02
+    exchanger.finish_step()
+    assert time.perf_counter() - start >= 0.04
+
+
+def test_an_exchange_of_unknown_time_cannot_be_played_alone():
+    program = replace(reducing(float("nan")), rank=0)
+    with pytest.raises(TraceError, match="has nobody to exchange with here"):
+        Exchanger(program, None).prepare(0)

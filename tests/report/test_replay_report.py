@@ -1,0 +1,86 @@
+"""A replay's report: text, JSON by its schema, a page that needs nothing else."""
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+from tests.small_replays import small_program
+
+from perfcast.replay.call_times import CallTimes
+from perfcast.replay.fidelity import Fidelity, judge
+from perfcast.replay.player import PlayedSteps, Preparation, Rehearsal
+from perfcast.replay.program import Skipped
+from perfcast.replay.session import Played
+from perfcast.report.replay_html import render_replay_html
+from perfcast.report.replay_json import replay_schema, replay_to_dict
+from perfcast.report.replay_text import print_fidelity
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def fidelity() -> Fidelity:
+    program = small_program()
+    calls = tuple(replace(call, recorded_seconds=2e-3, gap_seconds=1e-5) for call in program.calls)
+    skipped = (
+        Skipped(8, "aten::<script>alert(1)</script>", "nobody has it", 2e-3),
+        Skipped(9, "aten::record_stream", "there are no streams", 1e-3, is_harmless=True),
+    )
+    steps = PlayedSteps((4.0, 2.0, 3.0), (3.0, 1.0, 2.0))
+    rehearsal = Rehearsal({2: "no such index"}, {})
+    times = CallTimes((NAN,) * 3, (1e-3, 1e-3, NAN))
+    played = Played(steps, rehearsal, Preparation.AHEAD, times, peak_bytes=240)
+    return judge(replace(program, calls=calls, skipped=skipped), played, plain_processor_seconds=1.6)
+
+
+def test_coverage_counts_what_is_lost(fidelity: Fidelity):
+    assert fidelity.operation_coverage == pytest.approx(2 / 4)
+    assert fidelity.time_coverage == pytest.approx(4 / 8)
+    assert [one.operator for one in fidelity.left_out][-1] == "aten::record_stream"
+
+
+def test_quartiles_and_errors_are_of_a_step(fidelity: Fidelity):
+    assert (fidelity.processor.low, fidelity.processor.median, fidelity.processor.high) == (1.5, 2.0, 2.5)
+    assert fidelity.step[0].relative_error == pytest.approx(0.25)
+    assert fidelity.kinds[0].label == "matmul"
+    assert fidelity.kinds[0].relative_error == pytest.approx(-0.5)
+
+
+def test_the_data_follow_the_published_schema(fidelity: Fidelity):
+    data = replay_to_dict([fidelity])
+    assert list(Draft202012Validator(replay_schema()).iter_errors(data)) == []
+    assert data["ranks"][0]["utilisation"]["processor_watts"] is None
+
+
+def objects(schema: Any) -> list[Any]:
+    found = [schema] if isinstance(schema, dict) and "properties" in schema else []
+    values = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return found + [node for value in values for node in objects(value)]
+
+
+def test_the_schema_requires_and_describes_every_key():
+    Draft202012Validator.check_schema(replay_schema())
+    for node in objects(replay_schema()):
+        assert node["required"] == list(node["properties"])
+        assert node["additionalProperties"] is False
+        assert all("description" in value or "$ref" in value for value in node["properties"].values())
+
+
+def test_the_text_says_what_was_left_out_and_why(fidelity: Fidelity):
+    stream = io.StringIO()
+    print_fidelity(fidelity, Console(file=stream, width=120))
+    text = stream.getvalue()
+    assert "50.0 % of calls" in text
+    assert "no such index" in text
+    assert "nothing is lost" in text
+    assert "+25.0 %" in text
+
+
+def test_the_page_needs_nothing_else_and_escapes_names(fidelity: Fidelity):
+    page = render_replay_html([fidelity])
+    assert "<script>alert(1)" not in page
+    assert "default-src 'none'" in page
+    assert "Left out" in page
