@@ -12,7 +12,9 @@ Errors are of the predicted against the recorded step, negative when too short:
   scored. The strength that draws rare gaps to common ones is chosen by leaving out within ranks 0-3.
 * published recipe: the same with the trimmed means of Lin et al. (2024).
 * steps left out: overheads fitted on the other marked steps, and the other steps' kernels, played in steady
-  state; the step that is left out gives nothing but its measured time.
+  state; the step that is left out gives nothing but its measured time. What the first recorded step pays
+  for the profiler's start is left out of what is fitted; where that step is the one left out, nothing
+  forecasts it, and the error without it stands behind.
 * critical paths: of the whole recording; nodes in order, each the start or end of an event of the file.
 """
 
@@ -39,6 +41,7 @@ from perfcast.traces.timeline import play_ranks
 from perfcast.traces.timeline_program import RankProgram
 from perfcast.traces.timeline_ranks import build_ranks
 from perfcast.traces.timeline_repeat import play_steadily
+from perfcast.traces.timeline_startup import without_startup
 
 RANKS = "param/dlrm_kineto.tar.gz"
 OF_SEVERAL_STEPS = ("hta/nccl_2rank_a100.json.gz", "tracelens/mi300_resnet_act_checkpoint.json.gz")
@@ -111,19 +114,32 @@ def show(name: str, played: Sequence[RankProgram], recorded: Sequence[RankProgra
 
 
 def leave_steps_out(path: Path) -> None:
-    """Errors of each step, forecast from the others."""
+    """Errors of each step, forecast from the others; of the first also without the profiler's start."""
     traces = read_ranks([path])
     steps = {step.number: build_ranks(traces, [step.number]) for step in traces[0].steps}
-    errors = []
+    errors, started = [], 0.0
     for left, programs in steps.items():
         others = [step for number, step in steps.items() if number != left]
-        fitted = fit_overheads([program for step in others for program in step])
+        plain = [
+            [
+                without_startup(trace, program, [other[rank] for other in others if other is not step])
+                for rank, (trace, program) in enumerate(zip(traces, step, strict=True))
+            ]
+            for step in others
+        ]
+        fitted = fit_overheads([program for step in plain for program in step])
         forecast = mean(
-            play_steadily([apply_overheads(fitted, program) for program in step])[0] for step in others
+            play_steadily([apply_overheads(fitted, program) for program in step])[0] for step in plain
         )
-        errors.append(forecast / programs[0].measured_seconds[0] - 1)
+        measured = programs[0].measured_seconds[0]
+        errors.append(forecast / measured - 1)
+        own = without_startup(traces[0], programs[0], [other[0] for other in others])
+        start = sum(p.seconds for p in programs[0].pieces) - sum(p.seconds for p in own.pieces)
+        started += forecast / (measured - start) - 1 if start else 0.0
     texts = " ".join(f"{error:+.2%}" for error in errors)
-    print(f"{path.name}\n  {'steps left out':22} {texts}")
+    print(
+        f"{path.name}\n  {'steps left out':22} {texts}; the first without the profiler's start {started:+.2%}"
+    )
 
 
 def compare_paths(path: Path, python: str) -> bool:

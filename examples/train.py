@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-BATCH_SIZE, LENGTH, WIDTH, NUM_STEPS = 16, 64, 256, 40
+BATCH_SIZE, LENGTH, WIDTH, NUM_STEPS = 16, 64, 256, 60
 
 
 def main() -> None:

@@ -34,6 +34,13 @@ def test_a_placement_is_printed_and_written(tables, tmp_path, capsys):
     assert data["global_batch_size"] == 4096
 
 
+def test_a_page_is_written_and_named(tables, tmp_path, capsys):
+    page = tmp_path / "plan.html"
+    called(tables, "--cluster", "dgx-a100:4", "--batch-size", "4096", "--html", str(page))
+    assert f"wrote {page}" in capsys.readouterr().out.replace("\n", "")
+    assert "3 tables on 4 × a100-sxm-80gb" in page.read_text(encoding="utf-8")
+
+
 def test_json_on_standard_output_stands_alone(tables, capsys):
     called(tables, "--cluster", "dgx-a100:2", "--json", "-")
     assert {one["name"] for one in json.loads(capsys.readouterr().out)["tables"]} == {"user", "item", "ad"}
@@ -64,6 +71,7 @@ def test_ways_of_sharding_can_be_withheld(tables, capsys):
         (("--cluster", "dgx-a100:4", "--indices", "none.npz"), "cannot be read"),
         (("--cluster", "dgx-a1000:4"), "dgx-a100"),
         (("--cluster", "dgx-a100:4", "--json", "/nowhere/plan.json"), "cannot write"),
+        (("--cluster", "dgx-a100:4", "--html", "/nowhere/plan.html"), "cannot write"),
     ],
 )
 def test_what_cannot_be_done_is_said(tables, arguments, said):

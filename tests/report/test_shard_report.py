@@ -10,6 +10,8 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from made_up_sharding import problem, random_tables, table
+from perfcast.report.shard_figures import plot_rules
+from perfcast.report.shard_html import render_sharding_html
 from perfcast.report.shard_json import shard_schema, sharding_to_dict
 from perfcast.report.shard_text import MAX_TABLES, print_sharding
 from perfcast.search.sharding.choose import choose_sharding
@@ -76,6 +78,36 @@ def test_json_keeps_the_published_schema_and_has_every_table(memory_bytes):
     assert [one["name"] for one in data["tables"]] == [one.name for one in tables]
     assert data["num_devices"] == len(data["devices"]) == 4
     assert data["time"]["exchange_seconds"] == pytest.approx(found.choice.time.exchange_seconds)
+
+
+def test_the_page_needs_nothing_else_and_has_all_sections():
+    html = render_sharding_html(findings())
+    for heading in ("Published rules beside it", "Where the step goes", "Devices", "Tables", "Assumptions"):
+        assert f"<h2>{heading}</h2>" in html
+    assert html.count('id="figure-') == 2
+    assert "this placement" in html
+    assert 'src="http' not in html
+    assert "size_lookup_greedy" in html
+
+
+def test_names_in_the_page_are_text():
+    html = render_sharding_html(findings(tables=(table("<script>alert(1)</script>"), table("b"))))
+    assert "<script>alert(1)" not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_the_page_says_which_rule_does_not_fit():
+    tables = tuple(table(f"t{i}", num_rows=1000 if i % 4 else 3000, pooling=10) for i in range(8))
+    html = render_sharding_html(findings(tables=tables, memory_bytes=1.6e6))
+    assert "no memory" in html
+
+
+def test_bars_of_rules_are_as_long_as_their_steps():
+    choice = findings().choice
+    figure = plot_rules(choice)
+    lengths = [sum(bars) for bars in zip(*(trace.x for trace in figure.data), strict=True)]
+    fitting = sorted(one.time.step_seconds for one in choice.baselines if one.time)
+    assert lengths == pytest.approx([choice.time.step_seconds, *fitting])
 
 
 def test_every_figure_of_the_schema_is_described_with_its_unit():

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
+from perfcast.report.trace_figures import plot_changes
 from perfcast.report.trace_forecast import (
     print_trace_forecast,
     trace_forecast_schema,
@@ -21,7 +22,7 @@ from perfcast.report.trace_html import render_explanation_html
 from perfcast.report.trace_json import explanation_schema, explanation_to_dict
 from perfcast.report.trace_text import print_comparison, print_explanation
 from perfcast.report.trace_timeline import explanation_to_trace_events
-from perfcast.traces.compare import compare_explanations
+from perfcast.traces.compare import Change, compare_explanations
 from perfcast.traces.events import Trace
 from perfcast.traces.explain import Explanation, explain
 from perfcast.traces.forecast import ForecastRequest, forecast_from_traces
@@ -143,3 +144,15 @@ def test_a_recording_without_a_device_is_explained(tmp_path: Path):
     explanation = explain([recording.read(tmp_path)])
     assert "no operator runs" in printed(print_explanation, explanation)
     assert render_explanation_html(explanation)
+
+
+def test_long_paths_show_their_end_and_other_labels_their_start():
+    path = "Model_0." + "Encoder_0." * 8 + "Linear_25"
+    figures = [
+        plot_changes([Change(path, 1.0, 2.0, 1, 1)], are_paths=are_paths) for are_paths in (True, False)
+    ]
+    shown = [figure.layout.yaxis.ticktext[0] for figure in figures]
+    assert shown[0].startswith("…")
+    assert shown[0].endswith("Linear_25")
+    assert shown[1].startswith("Model_0.")
+    assert shown[1].endswith("…")

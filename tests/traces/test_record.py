@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -45,7 +46,7 @@ def main(rank, place):
         optimizer.step()
     dist.destroy_process_group()
 if __name__ == "__main__":
-    mp.spawn(main, (sys.argv[1],), nprocs=2)
+    mp.start_processes(main, (sys.argv[1],), nprocs=2, start_method="fork")
 """
 
 
@@ -108,7 +109,32 @@ def test_a_timeline_that_was_whole_when_the_program_ended_is_kept(tmp_path: Path
     recorder.close()
     (rank,) = ranks_in(tmp_path)
     assert sorted(rank.files) == ["kineto"]
-    assert "in the phase 'readied again'" in rank.problem
+    assert "after 9 steps, in the phase 'after'; all of this takes 12" in rank.problem
+
+
+def test_a_program_that_ends_among_its_last_timed_steps_has_recorded_all(tmp_path: Path):
+    recorder = Recorder(Request(str(tmp_path), 2, 2, 2, has_execution_trace=False))
+    recorded(recorder, 11)
+    recorder.close()
+    (rank,) = ranks_in(tmp_path)
+    assert (sorted(rank.files), rank.problem) == (["kineto"], "")
+
+
+def test_a_drift_of_the_machine_is_no_slow_down(tmp_path: Path):
+    seconds = {
+        "before": {"wall": [1.0, 1.0, 1.0], "processor": [1.0, 1.0, 9.0]},
+        "timeline": {"wall": [1.6, 1.5, 1.5], "processor": [1.5, 1.5]},
+        "after": {"wall": [2.0], "processor": [2.0]},
+        "execution trace": {"wall": [], "processor": []},
+    }
+    written = {
+        "rank": 0, "world_size": 1, "files": {}, "num_steps": 2, "problem": "", "steps_by": "optimizer",
+        "seconds": seconds,
+    }  # fmt: skip
+    (tmp_path / "rank0.record.json").write_text(json.dumps(written))
+    (rank,) = ranks_in(tmp_path)
+    assert (rank.slow_down, rank.wall_slow_down) == (0.0, 0.0)
+    assert rank.execution_trace_step_seconds is None
 
 
 def test_a_program_without_steps_is_told_what_to_do(tmp_path: Path):
@@ -136,6 +162,7 @@ def test_two_gloo_ranks_are_recorded_matched_and_mended(tmp_path: Path):
     assert exchanges[0].members[0].collective.in_elements == 64 * 8 + 8
     for rank in found.ranks:
         execution_trace, linked = read_execution_trace(rank.files["et"]), read_kineto(rank.files["linked"])
+        assert [group.ranks for group in execution_trace.process_groups] == [(0, 1)]  # begun after they were
         joined = link(execution_trace, linked)
         assert joined.node_rate == 1.0
         assert containment_violations(repaired(execution_trace, linked, joined), linked, joined) == ()
@@ -170,13 +197,13 @@ def test_the_phases_of_a_recording_follow_each_other():
     recorder = Recorder(Request(".", num_skipped=2, num_steps=3, num_timed=1))
     assert [recorder._phase(step) for step in range(15)] == [
         *["skipped"] * 2,
-        "before",
         "readied first",
         *["rehearsal"] * 3,
+        "before",
         "readied",
         *["timeline"] * 3,
+        "after",
         "readied again",
         "execution trace",
-        "after",
         "done",
     ]

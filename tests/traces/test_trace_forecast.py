@@ -15,7 +15,7 @@ from perfcast.errors import PlanError
 from perfcast.traces.events import OperatorInputs, Trace
 from perfcast.traces.forecast import ForecastRequest, forecast_from_traces
 from perfcast.traces.forecast_batch import scaled_sizes
-from perfcast.traces.recorded_operations import operation_of_call
+from perfcast.traces.recorded_operations import Reshape, operation_of_call
 from perfcast.traces.repricing import Side
 from perfcast.traces.what_if import Changes, parse_what_if
 from perfcast.units import MICRO
@@ -55,10 +55,6 @@ def test_a_host_twice_as_fast_leaves_the_device(tmp_path: Path):
     trace = two_kernels().read(tmp_path)
     # The first launch comes at 7.5 instead of 15, kernels follow 7 µs later and end 40 µs after that.
     assert step_of(trace, "host=2") == pytest.approx(7.5 + 7 + 40 + 1.5 + 12.5 + 5)
-
-
-def test_cuda_graphs_leave_the_device_alone(tmp_path: Path):
-    assert step_of(two_kernels().read(tmp_path), "graphs") == pytest.approx(40)
 
 
 def test_a_faster_operator_of_a_processor_shortens_what_it_is_part_of(tmp_path: Path):
@@ -222,7 +218,7 @@ def test_sizes_in_arguments_follow_those_of_shapes():
         "aten::native_layer_norm",
         inputs(((8, 64), (), (64,), (64,), ()), ("c10::Half", "ScalarList", "c10::Half", "c10::Half", ""),
                ("", "[64]", "", "", "1e-05")),
-        {8: 32},
+        Reshape({8: 32}),
     )  # fmt: skip
     assert viewed is not None
     assert viewed.inputs[0].shape == (32, 64)
@@ -261,6 +257,25 @@ def test_ranks_are_forecast_together(tmp_path: Path):
     assert found.num_ranks == 2
 
 
+def test_what_is_played_again_keeps_the_late_start_of_a_rank_and_the_long_run_does_not(tmp_path: Path):
+    traces = []
+    for rank, late in ((0, 0), (1, 30)):
+        recording = Recording(rank, 2)
+        recording.step(1, late, 90 - late)
+        recording.operator("aten::mm", late, 15)
+        recording.operator("c10d::allreduce_", late + 20, 15)
+        recording.call("cudaLaunchKernel", late + 25, 5, 1)
+        recording.kernel("ncclKernel_AllReduce", late + 30, 50 - late, 1, stream=20)
+        recording.call("cudaStreamSynchronize", late + 36, 46 - late, 2)
+        traces.append(recording.read(tmp_path))
+    found = forecast_from_traces(traces, ForecastRequest())
+    assert found.measured_seconds == pytest.approx(90 * MICRO)
+    assert found.replayed_seconds == pytest.approx(found.measured_seconds, rel=0.03)
+    assert found.steady_seconds == pytest.approx(60 * MICRO, rel=0.05)
+    assert found.step_seconds == found.steady_seconds
+    assert found.speedup == 1
+
+
 def test_flags_in_lists_are_no_sizes():
     backward = operation_of_call(
         "aten::convolution_backward",
@@ -269,7 +284,7 @@ def test_flags_in_lists_are_no_sizes():
             ("float",) * 3 + ("ScalarList",) * 4 + ("Scalar", "ScalarList", "Scalar", "ScalarList"),
             ("", "", "", "[4]", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[False, True, True]"),
         ),
-        {2: 6},
+        Reshape({2: 6}),
     )
     assert backward is not None
     assert backward.kind is OperationKind.CONVOLUTION

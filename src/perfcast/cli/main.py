@@ -15,7 +15,7 @@ from perfcast import __version__
 from perfcast.errors import InputError, PerfcastError
 
 _VERBS = (
-    "predict", "search", "shard", "memory", "mesh", "scale", "trace", "calibrate", "train", "data",
+    "predict", "search", "shard", "memory", "mesh", "scale", "trace", "replay", "calibrate", "train", "data",
     "validate", "catalog",
 )  # fmt: skip
 

@@ -38,6 +38,7 @@ _OF_A_RUN = (
 @click.option("--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's.")
 @click.option("--closed-form", is_flag=True, help="Under a plan: formulas of the pipeline, not its events.")
 @click.option("--stragglers", metavar="SPEC", help="Under a plan: how ranks differ, such as lognormal:0.02.")
+@click.option("--chakra", metavar="DIR", help="Chakra traces of the step; under a plan, for ASTRA-sim.")
 @run_options
 @output_options(html=True, timeline=True)
 def predict(
@@ -47,6 +48,7 @@ def predict(
     world_size: int | None,
     closed_form: bool,
     stragglers: str | None,
+    chakra: str | None,
     json_path: str | None,
     html: str | None,
     timeline: str | None,
@@ -58,7 +60,7 @@ def predict(
     function returns a module and its example inputs. A plan (--cluster, or --devices with --plan) says how it
     is spread. A function that is itself parallel (FSDP2, tensor parallelism, pipeline stages) takes
     --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end. A
-    recommendation model (DLRM) on a --cluster is trained with its embedding tables sharded over the devices.
+    recommendation model (DLRM) on several devices is trained with its embedding tables sharded over them.
     """
     from perfcast.files import check_writable
 
@@ -75,21 +77,23 @@ def predict(
     if world_size is not None:
         from perfcast.cli.predict_program import forecast_program
 
-        _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan, not of --world-size")
+        given = {"--closed-form": closed_form, "--stragglers": stragglers, "--chakra": chakra}
+        _refuse(given, "of a plan, not of --world-size")
         program = forecast_program(model, device, cluster, world_size, with_spans=with_spans, **options)
         _write(program, of_run, paths)
-    elif cluster is not None and _is_recommender(model):
+    elif (cluster is not None or not is_one_device(keys, options["devices"])) and _is_recommender(model):
         from perfcast.cli.predict_recommender import forecast_recommender, write_recommender_forecast
 
-        _refuse({f"--{name.replace('_', '-')}": value for name, value in of_run.items()}, "of a plan")
-        options |= {"closed_form": closed_form, "stragglers": stragglers, "html": html, "timeline": timeline}
-        write_recommender_forecast(forecast_recommender(model, cluster, device, keys, **options), json_path)
+        given = {f"--{name.replace('_', '-')}": value for name, value in of_run.items()}
+        _refuse({**given, "--chakra": chakra}, "of a plan")
+        options |= {"closed_form": closed_form, "stragglers": stragglers}
+        write_recommender_forecast(forecast_recommender(model, cluster, device, keys, **options), *paths)
     elif cluster is not None or not is_one_device(keys, options["devices"]):
         from perfcast.cli.predict_plan import forecast_plan
 
         forecast = forecast_plan(
             model, device, cluster, keys,
-            closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, **options,
+            closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, chakra=chakra, **options,
         )  # fmt: skip
         _write(forecast, of_run, paths)
     else:
@@ -98,7 +102,7 @@ def predict(
         _refuse(given, "of a plan; one device is --cluster NAME:1")
         if device is None:
             raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
-        _predict_one_device(model, device, paths, **options)
+        _predict_one_device(model, device, paths, chakra, **options)
 
 
 def _has_sizes(model: str) -> bool:
@@ -136,6 +140,7 @@ def _predict_one_device(
     model: str,
     device: str,
     paths: Paths,
+    chakra: str | None,
     *,
     cost_model: str | None,
     framework: str | None,
@@ -163,6 +168,11 @@ def _predict_one_device(
         from perfcast.traces.perfetto import forecast_to_trace_events
 
         write_json(forecast_to_trace_events(forecast), timeline)
+    if chakra:
+        from perfcast.traces.astra_sim import write_folder
+        from perfcast.traces.chakra_from_graph import chakra_from_forecast
+
+        write_folder(chakra_from_forecast(forecast), chakra)
     if json_path != "-":
         from rich.console import Console
 
@@ -170,5 +180,5 @@ def _predict_one_device(
 
         console = Console(highlight=False)
         print_forecast(forecast, console)
-        for path in filter(None, paths):
+        for path in filter(None, (*paths, chakra)):
             console.print(f"wrote {path}", markup=False)

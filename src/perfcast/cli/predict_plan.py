@@ -30,9 +30,10 @@ def forecast_plan(
     closed_form: bool,
     stragglers: str | None,
     with_spans: bool,
+    chakra: str | None = None,
     **options: Any,
 ) -> PlanForecast:
-    """The forecast that the command line asks for.
+    """The forecast that the command line asks for; Chakra traces of it in a folder, if one is named.
 
     Raises:
         InputError: Contradictions, unknown names, an impossible plan.
@@ -53,20 +54,41 @@ def forecast_plan(
     if options["mode"] == "train":
         training = _training(plan, framework, has_sizes, options)
         framework = None
-    return predict_plan(
+    asked: dict[str, Any] = {
+        "mode": options["mode"],
+        "training": training,
+        "dtype": options["dtype"] or PLAN_DTYPE,
+        "sequence_length": options["sequence_length"],
+        "cost_model": choose_cost_model(cost_model, target.device, framework, weights),
+    }
+    forecast = predict_plan(
         model,
         target,
         plan,
-        mode=options["mode"],
-        training=training,
-        dtype=options["dtype"] or PLAN_DTYPE,
-        sequence_length=options["sequence_length"],
-        cost_model=choose_cost_model(cost_model, target.device, framework, weights),
         method="closed_form" if closed_form else "simulated",
         stragglers=parse_slowdowns(stragglers) if stragglers else None,
         with_spans=with_spans and not closed_form,
         notes=(*notes, *more),
+        **asked,
     )
+    if chakra is not None:
+        _write_chakra(model, target, plan, chakra, asked)
+    return forecast
+
+
+def _write_chakra(model: str, cluster: Cluster, plan: Plan, folder: str, asked: dict[str, Any]) -> None:
+    """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many."""
+    from perfcast.traces.astra_sim import dimensions_of, write_astra_sim, write_folder
+    from perfcast.traces.chakra_from_plan import chakra_from_plan
+
+    workload = chakra_from_plan(model, cluster, plan, with_waits=False, **asked)
+    if len(workload.traces) == cluster.num_devices:
+        write_astra_sim(workload, folder, dimensions_of(cluster))
+    else:
+        write_folder(workload, folder)
+    for note in workload.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"wrote {folder}", err=True)
 
 
 def _refuse_what_plans_ignore(options: dict[str, Any]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from perfcast.cli.options import output_options
+
+if TYPE_CHECKING:
+    from perfcast.search.sharding.on_cluster import ShardingFindings
 
 
 @click.command()
@@ -30,7 +35,7 @@ from perfcast.cli.options import output_options
     "--cost-model", help="heuristic (GPUs) or learned (processors); default: what suits the device."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random baseline and intervals.")
-@output_options(html=False, timeline=False)
+@output_options(html=True, timeline=False)
 def shard(
     tables: str,
     cluster_name: str,
@@ -42,29 +47,26 @@ def shard(
     cost_model: str | None,
     seed: int,
     json_path: str | None,
+    html: str | None,
 ) -> None:
     """Place the embedding tables of a recommendation model on a cluster.
 
     \b
-    perfcast shard tables.csv --cluster dgx-h100:16
+    perfcast shard tables.csv --cluster dgx-h100:16 --html plan.html
     perfcast shard tables.toml --cluster dgx-a100:8 --batch-size 32768 --indices day.npz --json plan.json
 
     TABLES is a .csv, .json or .toml file with name, num_rows, dim and pooling (mean lookups a sample) of each
     table; dtype, pooling_deviation, reuse_rows and reuse_lookups are optional. An .npz of samples has arrays
     NAME.indices and NAME.offsets, a .parquet columns table, bag and index.
     """
-    from rich.console import Console
-
     from perfcast.catalog.clusters import load_cluster
     from perfcast.files import check_writable
-    from perfcast.report.json_format import write_json
-    from perfcast.report.shard_json import sharding_to_dict
-    from perfcast.report.shard_text import print_sharding
     from perfcast.search.sharding.index_samples import apply_samples, load_samples
     from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
     from perfcast.search.sharding.table_files import load_tables
 
-    check_writable(json_path)
+    for path in (json_path, html):
+        check_writable(path)
     loaded = load_tables(tables)
     if indices is not None:
         loaded = apply_samples(loaded, load_samples(indices))
@@ -78,7 +80,26 @@ def shard(
         cost_model=cost_model,
         seed=seed,
     )
+    _write(found, json_path, html)
+
+
+def _write(found: ShardingFindings, json_path: str | None, html: str | None) -> None:
     if json_path:
+        from perfcast.report.json_format import write_json
+        from perfcast.report.shard_json import sharding_to_dict
+
         write_json(sharding_to_dict(found), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.shard_html import render_sharding_html
+
+        write_text_atomically(html, render_sharding_html(found))
     if json_path != "-":
-        print_sharding(found, Console(highlight=False))
+        from rich.console import Console
+
+        from perfcast.report.shard_text import print_sharding
+
+        console = Console(highlight=False)
+        print_sharding(found, console)
+        for path in filter(None, (json_path, html)):
+            console.print(f"wrote {path}", markup=False)

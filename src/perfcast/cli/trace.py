@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-_COMMANDS = ("record", "info", "link", "explain", "forecast", "overheads")
+_COMMANDS = ("record", "info", "link", "explain", "forecast", "overheads", "chakra", "anonymise")
 
 
 class _LazyGroup(click.Group):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options import output_options
-from perfcast.cli.trace_options import limit_option
+from perfcast.cli.trace_options import limit_option, parse_steps
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.traces.events import Trace
     from perfcast.traces.forecast import ForecastRequest
+    from perfcast.traces.forecast_lines import SecondRecording
     from perfcast.traces.overheads import OverheadProfile
     from perfcast.traces.repricing import Side
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 @click.option("--dtype", metavar="tf32", help="tf32: products of fp32 tensors run in TF32.")
 @click.option("--batch-size", type=int, help="Another batch, of one rank; needs --recorded-batch-size.")
 @click.option("--recorded-batch-size", type=int, help="First dim of the recorded inputs.")
+@click.option("--second", "seconds", multiple=True, metavar="TRACE", help=(
+    "The same program recorded with another batch (repeat for every rank), on a processor: each operator "
+    "on a line through both; needs --second-batch-size."
+))  # fmt: skip
+@click.option("--second-batch-size", type=int, help="Of --second.")
 @click.option("--cluster", metavar="NAME:N", help="Price exchanges on this cluster.")
 @click.option("--world-size", type=int, help="Ranks of exchanges on the cluster; default: as recorded.")
 @click.option("--overheads", metavar="FILE", help="Host overheads of another host, from 'trace overheads'.")
@@ -42,6 +48,8 @@ def forecast(
     dtype: str | None,
     batch_size: int | None,
     recorded_batch_size: int | None,
+    seconds: tuple[str, ...],
+    second_batch_size: int | None,
     cluster: str | None,
     world_size: int | None,
     overheads: str | None,
@@ -55,6 +63,8 @@ def forecast(
     \b
     perfcast trace forecast step.json --device h200
     perfcast trace forecast rank*.json --what-if speed:gemm=2 --what-if overlap
+    perfcast trace forecast a.json --recorded-batch-size 8 --second b.json --second-batch-size 24 \
+        --batch-size 16
 
     TRACE is a recording of PyTorch's profiler, one for each rank, or an archive of all ranks. Another device
     or batch needs the shapes of operators' arguments: recorded with them (record_shapes=True), or by
@@ -63,11 +73,14 @@ def forecast(
     from perfcast.files import check_writable
     from perfcast.traces.borrow_inputs import read_ranks_with_inputs
     from perfcast.traces.forecast import ForecastRequest
+    from perfcast.traces.forecast_plain import plain_step_seconds
     from perfcast.traces.what_if import parse_what_if
 
     check_writable(json_path)
     if (batch_size is None) != (recorded_batch_size is None):
         raise click.UsageError("--batch-size and --recorded-batch-size belong together")
+    if bool(seconds) != (second_batch_size is not None):
+        raise click.UsageError("--second and --second-batch-size belong together")
     changes = parse_what_if(what_ifs)
     recorded = read_ranks_with_inputs(traces, max_bytes=max_bytes)
     before, after = _sides(recorded[0], device, recorded_device, cost_model, dtype, batch_size is not None)
@@ -79,8 +92,21 @@ def forecast(
         world_size,
         _load_overheads(overheads),
         changes,
+        plain_step_seconds(traces),
+        _second(seconds, second_batch_size, max_bytes),
     )
-    _write(recorded, request, _step_numbers(steps), json_path)
+    _write(recorded, request, parse_steps(steps), json_path)
+
+
+def _second(paths: tuple[str, ...], batch_size: int | None, max_bytes: int) -> SecondRecording | None:
+    if batch_size is None:
+        return None
+    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
+    from perfcast.traces.forecast_lines import SecondRecording
+    from perfcast.traces.forecast_plain import plain_step_seconds
+
+    traces = read_ranks_with_inputs(paths, max_bytes=max_bytes)
+    return SecondRecording(traces, batch_size, plain_step_seconds(paths))
 
 
 def _write(
@@ -151,12 +177,3 @@ def _load_overheads(path: str | None) -> OverheadProfile | None:
     from perfcast.traces.overheads_store import load_overheads
 
     return load_overheads(path)
-
-
-def _step_numbers(text: str | None) -> range | None:
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and (last or first).isdecimal()):
-        raise click.UsageError(f"--steps '{text}': write A-B, such as 3-5")
-    return range(int(first), int(last or first) + 1)

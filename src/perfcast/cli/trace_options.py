@@ -11,7 +11,7 @@ from perfcast.units import GIB, KIB, MIB, TIB
 _UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
 
 
-def _bytes_of(_: click.Context, __: click.Parameter, value: str) -> int:
+def bytes_of(_: click.Context, __: click.Parameter, value: str) -> int:
     """A number of bytes, with a unit: 500MiB, 8GiB, 8G."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]*)", value.strip())
     unit = match[2].lower() if match else ""
@@ -23,9 +23,19 @@ def _bytes_of(_: click.Context, __: click.Parameter, value: str) -> int:
 
 limit_option = click.option(
     "--max-bytes",
-    callback=_bytes_of,
+    callback=bytes_of,
     default="2GiB",
     show_default=True,
     metavar="SIZE",
     help="Unpacked bytes of one file beyond which reading is given up.",
 )
+
+
+def parse_steps(text: str | None) -> range | None:
+    """Numbers of steps written ``A-B`` or ``A``; None where nothing is."""
+    if text is None:
+        return None
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise click.UsageError(f"--steps '{text}': write A-B, such as 3-5")
+    return range(int(first), int(last or first) + 1)

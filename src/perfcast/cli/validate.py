@@ -63,8 +63,9 @@ def validate(suite: str, **options: object) -> None:
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
     collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
     peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems),
-    'published' (step times of published training runs) or 'embedding' (embedding lookups measured here by
-    'perfcast train embedding --passes').
+    'published' (step times of published training runs), 'embedding' (embedding lookups measured here by
+    'perfcast train embedding --passes') or 'traces' (eight models recorded here, forecast at other batches
+    and really run; --data DIR keeps finished parts, so that a stopped run goes on).
     """
     from perfcast.files import check_writable
 
@@ -229,8 +230,31 @@ def _embedding(options: Options) -> None:
             console.print(f"wrote {options.json_path}", markup=False)
 
 
+def _traces(options: Options) -> None:
+    if options.leave_out or options.train_data or options.weights or options.write_spread:
+        raise InputError(
+            "suite 'traces' fits nothing: no --leave-out, --train-data, --weights, --write-spread"
+        )
+    if len(options.data) != 1:
+        raise InputError("suite 'traces' records and runs models here: --data DIR, once, keeps what is done")
+    from rich.console import Console
+
+    from perfcast.report.trace_scores import print_trace_scores
+    from perfcast.validate.traces import validate_traces
+
+    result, scores = validate_traces(
+        Path(options.data[0]), options.predictors, max_rows=options.max_rows, say=_say
+    )
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_trace_scores(result.rows, scores, console)
+    if options.json_path:
+        from perfcast.report.json_format import write_json
+
+        write_json(result.to_json(), options.json_path)
+
+
 #: Suites whose measurements are made on this machine; they need no --data.
-_MEASURED_HERE = ("local", "embedding")
+_MEASURED_HERE = ("local", "embedding", "traces")
 _SUITES: Mapping[str, Callable[[Options], None]] = {
     "local": _local,
     "kernels": _kernels,
@@ -239,6 +263,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "memory": _memory,
     "published": _published,
     "embedding": _embedding,
+    "traces": _traces,
 }
 
 

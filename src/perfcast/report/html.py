@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfcast.core.forecast import Forecast, KindTime
 from perfcast.report import figures
-from perfcast.report.json_format import perfcast_version, tokens_per_second
+from perfcast.report.json_format import tokens_per_second
 from perfcast.report.memory_figures import plot_memory
 from perfcast.report.text import (
     bound_by_kind,
@@ -17,6 +17,7 @@ from perfcast.report.text import (
     describe_workload,
 )
 from perfcast.units import format_bytes, format_count, format_seconds
+from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -62,7 +63,7 @@ th button { all: unset; cursor: pointer; color: var(--soft); font-weight: 600; w
 th button:focus-visible { outline: 2px solid currentColor; outline-offset: 2px }
 th[aria-sort=ascending] button::after { content: " ↑" }
 th[aria-sort=descending] button::after { content: " ↓" }
-.xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .bartext-outside { fill: var(--ink) !important }
+.xtick text, .x2tick text, .ytick text, .xtitle, .x2title, .ytitle, .legendtext, .bartext-outside { fill: var(--ink) !important }
 .scatterlayer .textpoint text, .annotation-text { fill: var(--ink) !important }
 @media (max-width: 600px) {
   main { padding: 16px 12px 32px }

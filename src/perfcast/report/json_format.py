@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, ReservedMemory, TensorInterval
 from perfcast.core.largest import Largest
 from perfcast.files import write_text_atomically
+from perfcast.version import perfcast_version
 
 SCHEMA_VERSION = "1"
 MAX_INTERVALS = 100
@@ -167,14 +168,6 @@ def write_json(data: Mapping[str, Any], path: str | Path, *, indent: int | None 
         sys.stdout.flush()
     else:
         write_text_atomically(path, text)
-
-
-def perfcast_version() -> str:
-    """Version of the installed package; ``unknown`` when run from a bare source tree."""
-    try:
-        return metadata.version("perfcast")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _header(forecast: Forecast) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from importlib import resources
 from typing import Any
 
 from perfcast.core.footprint import PlanMemory, StageFootprint
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
+from perfcast.version import perfcast_version
 
 
 def plan_memory_to_dict(result: PlanMemory) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime
 from perfcast.prediction.run import RunForecast
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.plan_memory_json import plan_memory_to_dict
 from perfcast.report.plan_step_text import num_sequences
 from perfcast.report.run_json import run_to_dict
+from perfcast.version import perfcast_version
 
 
 def plan_forecast_to_dict(forecast: PlanForecast, run: RunForecast | None = None) -> dict[str, Any]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from perfcast.core.recommender_forecast import RECOMMENDER_CAUSES, RecommenderForecast
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.units import format_bytes, format_count, format_seconds
+from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,9 +56,11 @@ def _spent(seconds: float) -> str:
 
 
 def recommender_to_dict(forecast: RecommenderForecast) -> dict[str, Any]:
-    """Plain data, with units in the names."""
+    """Everything but the timeline, in the keys of ``recommender_schema``."""
     names = [table.name for table in forecast.model.tables]
     return {
+        "schema_version": SCHEMA_VERSION,
+        "perfcast_version": perfcast_version(),
         "model": forecast.model.name,
         "cluster": forecast.cluster,
         "device": forecast.device,
@@ -86,3 +93,11 @@ def recommender_to_dict(forecast: RecommenderForecast) -> dict[str, Any]:
         ],
         "assumptions": list(forecast.assumptions),
     }
+
+
+@cache
+def recommender_schema() -> dict[str, Any]:
+    """The published schema."""
+    text = resources.files("perfcast.report").joinpath("schema", "recommender.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.units import format_bytes, format_seconds
+from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,11 @@ def recording_to_dict(recording: Recording) -> dict[str, Any]:
         "is_interrupted": recording.is_interrupted,
         "ranks": [
             asdict(rank)
-            | {"files": {kind: str(path) for kind, path in rank.files.items()}, "slow_down": rank.slow_down}
+            | {
+                "files": {kind: str(path) for kind, path in rank.files.items()},
+                "slow_down": rank.slow_down,
+                "wall_slow_down": rank.wall_slow_down,
+            }
             for rank in recording.ranks
         ],
     }
@@ -67,9 +72,10 @@ _FILE_KINDS = {
 def _slow_down(rank: RankRecording) -> str:
     if rank.slow_down is None or rank.step_seconds is None or rank.plain_step_seconds is None:
         return "slow-down: not measured (no steps without recording)"
+    wall = "" if rank.wall_slow_down is None else f", {rank.wall_slow_down:+.1%} by the clock on the wall"
     text = (
         f"slow-down: {rank.slow_down:+.1%} of processor time "
-        f"({format_seconds(rank.plain_step_seconds)} → {format_seconds(rank.step_seconds)} a step)"
+        f"({format_seconds(rank.plain_step_seconds)} → {format_seconds(rank.step_seconds)} a step){wall}"
     )
     if rank.execution_trace_step_seconds is not None:
         text += f"; the step with the execution trace: {format_seconds(rank.execution_trace_step_seconds)}"

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from perfcast.core.step_forecast import CAUSES
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_text import plan_option
 from perfcast.search.compare import ClusterOutcome
 from perfcast.search.explain import Change, Difference, Explanation
@@ -18,6 +18,7 @@ from perfcast.search.findings import SearchFindings
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.rival import RivalRanking
 from perfcast.search.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.version import perfcast_version
 
 
 def search_to_dict(found: SearchFindings) -> dict[str, Any]:

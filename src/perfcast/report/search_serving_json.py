@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from perfcast.prediction.serving import Phase
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_serving_text import plan_degrees
 from perfcast.search.serving_search import ServingChoice, ServingFindings, ServingResult
+from perfcast.version import perfcast_version
 
 
 def serving_search_to_dict(found: ServingFindings) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from perfcast.core.plan import Plan
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_text import format_value, plan_words
 from perfcast.report.tables import new_table, percent, print_list
 from perfcast.search.fixed import KEYS
 from perfcast.units import format_bytes, format_count, format_seconds
+from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from perfcast.search.sweep_run import SweepResult

@@ -9,9 +9,10 @@ from importlib import resources
 from typing import Any
 
 from perfcast.core.embedding import EmbeddingTable, TablePlacement
-from perfcast.report.json_format import SCHEMA_VERSION, perfcast_version
+from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.search.sharding.on_cluster import ShardingFindings
 from perfcast.search.sharding.result import BaselineTime, ShardingTime
+from perfcast.version import perfcast_version
 
 
 def sharding_to_dict(found: ShardingFindings) -> dict[str, Any]:

@@ -67,8 +67,11 @@ def _hover(part: TimeShare, total: float) -> str:
     return f"{part.label}: {format_seconds(part.seconds)}, {percent(part.seconds / total if total else 0)}"
 
 
-def plot_shares(shares: Sequence[TimeShare], *, by_kind: bool = False) -> Figure:
-    """Labels with their seconds, longest on top; coloured by family where they are kinds or have one."""
+def plot_shares(shares: Sequence[TimeShare], *, by_kind: bool = False, are_paths: bool = False) -> Figure:
+    """Labels with their seconds, longest on top; coloured by family where they are kinds or have one.
+
+    Of long paths the end is shown, of other labels the start.
+    """
     shown = [item for item in shares if item.seconds > 0][:MAX_BARS]
     total = sum(item.seconds for item in shares)
     colours = [
@@ -86,6 +89,7 @@ def plot_shares(shares: Sequence[TimeShare], *, by_kind: bool = False) -> Figure
         colours,
         [f"{format_seconds(i.seconds)} · {percent(i.seconds / total if total else 0)}" for i in shown],
         [f"{item.count:,} times" for item in shown],
+        are_paths=are_paths,
     )
 
 
@@ -101,8 +105,8 @@ def plot_path(seconds_by_bound: dict[str, float]) -> Figure:
     )
 
 
-def plot_changes(changes: Sequence[Change]) -> Figure:
-    """What got slower (right) and faster (left), largest on top."""
+def plot_changes(changes: Sequence[Change], *, are_paths: bool = False) -> Figure:
+    """What got slower (right) and faster (left), largest on top; of long paths the end."""
     shown = [change for change in changes if change.seconds][:MAX_BARS]
     return _bars(
         [short_name(change.label) or "(none)" for change in shown],
@@ -110,6 +114,7 @@ def plot_changes(changes: Sequence[Change]) -> Figure:
         [RED if change.seconds > 0 else GREEN for change in shown],
         [f"{'+' if c.seconds > 0 else '−'}{format_seconds(abs(c.seconds))}" for c in shown],
         [f"{format_seconds(c.before_seconds)} → {format_seconds(c.after_seconds)}" for c in shown],
+        are_paths=are_paths,
     )
 
 
@@ -119,6 +124,8 @@ def _bars(
     colours: Sequence[str],
     texts: Sequence[str],
     notes: Sequence[str],
+    *,
+    are_paths: bool = False,
 ) -> Figure:
     from plotly import graph_objects as go
 
@@ -135,8 +142,14 @@ def _bars(
     figure.update_xaxes(
         range=[low - (room if low < 0 else 0), high + room], tickformat="~s", ticksuffix="s", nticks=5
     )
-    short = [escape(label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…") for label in labels]
+    short = [escape(_shortened(label, are_paths)) for label in labels]
     figure.update_yaxes(
         autorange="reversed", showgrid=False, tickvals=list(range(len(labels))), ticktext=short
     )
     return finish(figure, height=90 + 26 * max(len(labels), 1))
+
+
+def _shortened(label: str, is_path: bool) -> str:
+    if len(label) <= MAX_LABEL:
+        return label
+    return "…" + label[1 - MAX_LABEL :] if is_path else label[: MAX_LABEL - 1] + "…"

@@ -36,7 +36,7 @@ def render_explanation_html(explanation: Explanation, comparison: Comparison | N
         *(_compared(comparison) if comparison else ()),
         Section("Work by kind", _plot(own.kinds, "kinds", by_kind=True)),
         Section("By phase", _plot(own.phases, "phases")),
-        Section("By module", _plot(own.modules, "modules") + _shares(own.modules, "Module")),
+        Section("By module", _plot(own.modules, "modules", are_paths=True) + _shares(own.modules, "Module")),
         Section("By marked range", _plot(own.ranges, "ranges")),
         Section("Critical path", _path(first)),
         Section("Host overheads", _overheads(first)),
@@ -90,20 +90,21 @@ def _device_time(explanation: Explanation) -> str:
     return figure_html(trace_figures.plot_device_time(explanation), "device") + f'<p class="note">{note}</p>'
 
 
-def _plot(shares: Sequence[TimeShare], name: str, *, by_kind: bool = False) -> str:
+def _plot(shares: Sequence[TimeShare], name: str, *, by_kind: bool = False, are_paths: bool = False) -> str:
     if not any(item.seconds > 0 for item in shares):
         return ""
-    return figure_html(trace_figures.plot_shares(shares, by_kind=by_kind), name)
+    return figure_html(trace_figures.plot_shares(shares, by_kind=by_kind, are_paths=are_paths), name)
 
 
 def _shares(shares: Sequence[TimeShare], label: str) -> str:
     if not shares:
         return ""
     total = sum(item.seconds for item in shares)
+    has_kinds = any(item.kind for item in shares)
     rows = [
         (
             Cell(item.label or "(none)"),
-            Cell(words(item.kind)),
+            *([Cell(words(item.kind))] if has_kinds else []),
             Cell(format_seconds(item.seconds), item.seconds),
             share(item.seconds, total),
             Cell(f"{item.count:,}", item.count),
@@ -111,7 +112,8 @@ def _shares(shares: Sequence[TimeShare], label: str) -> str:
         )
         for item in shares[:MAX_ROWS]
     ]
-    shown = table((label, "Kind", "Time", "Share", "Count", "Mean"), rows)
+    headings = (label, *(["Kind"] if has_kinds else []), "Time", "Share", "Count", "Mean")
+    shown = table(headings, rows)
     return shown + left_out(len(shares), f"{label.lower()}s")
 
 
@@ -207,7 +209,8 @@ def _compared(comparison: Comparison) -> list[Section]:
     )  # fmt: skip
     for index, (name, changes) in enumerate(groups):
         if any(change.seconds for change in changes):
-            figure = figure_html(trace_figures.plot_changes(changes), f"change-{index}")
+            plot = trace_figures.plot_changes(changes, are_paths=name == "modules")
+            figure = figure_html(plot, f"change-{index}")
             body += f"<h3>{escape(name)}</h3>{figure}"
     return [Section("What changed, a step", body + _changes(comparison.operators))]
 
@@ -216,10 +219,14 @@ def _changes(changes: Sequence[Change]) -> str:
     rows = [
         (
             Cell(c.label or "(none)"),
-            Cell(format_seconds(c.before_seconds), c.before_seconds),
-            Cell(format_seconds(c.after_seconds), c.after_seconds),
-            Cell(format_seconds(c.seconds), c.seconds),
+            Cell(_seconds(c.before_seconds), c.before_seconds),
+            Cell(_seconds(c.after_seconds), c.after_seconds),
+            Cell(f"{'+' if c.seconds > 0 else '−'}{format_seconds(abs(c.seconds))}", c.seconds),
         )
         for c in changes[:MAX_ROWS]
     ]
     return table(("Operator", "Before", "After", "Change"), rows)
+
+
+def _seconds(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "–"

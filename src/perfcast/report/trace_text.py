@@ -118,7 +118,9 @@ def short_name(name: str) -> str:
 def _print_shares(console: Console, title: str, label: str, shares: Sequence[TimeShare]) -> None:
     table = shares_table(title, label, "Time")
     table.columns[0].max_width, table.columns[0].no_wrap = MAX_LABEL, False  # it alone gives way
-    table.add_column("Count", justify="right", no_wrap=True)
+    is_counted = any(item.count > 1 for item in shares)
+    if is_counted:
+        table.add_column("Count", justify="right", no_wrap=True)
     total = sum(item.seconds for item in shares)
     for item in [item for item in shares if item.seconds > 0][:MAX_ROWS]:
         name = (
@@ -126,7 +128,9 @@ def _print_shares(console: Console, title: str, label: str, shares: Sequence[Tim
             if label == "Kind"
             else (short_name(item.label) if item.kind else item.label) or "(none)"
         )
-        numbers = (format_seconds(item.seconds), *share(item.seconds, total, console), f"{item.count:,}")
+        numbers = [format_seconds(item.seconds), *share(item.seconds, total, console)]
+        if is_counted:
+            numbers.append(f"{item.count:,}")
         table.add_row(_label(name, label == "Module", console), *plain(*numbers))
     print_table(console, table)
 
@@ -217,6 +221,10 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         _print_changes(console, title, changes)
 
 
+def _seconds(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "–"
+
+
 def _print_changes(console: Console, title: str, changes: Sequence[Change]) -> None:
     table = new_table(f"{title}: largest changes, a step")
     table.add_column("", overflow="ellipsis", min_width=_LEAST_LABEL, max_width=MAX_LABEL)
@@ -229,8 +237,8 @@ def _print_changes(console: Console, title: str, changes: Sequence[Change]) -> N
         table.add_row(
             _label(name, title == "By module", console),
             *plain(
-                format_seconds(change.before_seconds),
-                format_seconds(change.after_seconds), f"{sign}{format_seconds(abs(change.seconds))}",
+                _seconds(change.before_seconds), _seconds(change.after_seconds),
+                f"{sign}{format_seconds(abs(change.seconds))}",
                 f"{change.ratio:.3g}" if change.ratio is not None else "new", counts,
             )
         )  # fmt: skip

@@ -14,7 +14,7 @@ from perfcast.traces.timeline_calls import is_operator
 _MODULE = re.compile(r"^nn\.Module: (.+)$")
 _BACKWARD = re.compile(r"autograd::engine|Backward\d*$|## ?backward|torch::autograd::AccumulateGrad")
 _OPTIMIZER = re.compile(r"^Optimizer\.|## ?optimizer|## ?zero_grad")
-_DATA = re.compile(r"enumerate\(DataLoader\)|DataLoader|## ?copy_batch|## ?wait_for_batch", re.IGNORECASE)
+_DATA = re.compile(r"DataLoader|## ?copy_batch|## ?wait_for_batch", re.IGNORECASE)
 #: Marks that are no ranges of the program: steps, nodes of autograd, exchanges, generated kernels.
 _NO_RANGE = re.compile(r"^ProfilerStep|Backward\d*$|^(nccl|gloo|c10d):|^triton_|^record_param_comms$")
 _NUMBER = re.compile(r"#\d+")
@@ -32,6 +32,11 @@ class TracePhase(IntEnum):
     def label(self) -> str:
         """As it is read."""
         return self.name.lower()
+
+
+def is_data_loading(name: str) -> bool:
+    """Whether an event, or a marked range, loads or copies the next batch."""
+    return _DATA.search(name) is not None
 
 
 @dataclass(frozen=True)

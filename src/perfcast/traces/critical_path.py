@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from perfcast.traces.breakdown_context import is_data_loading
 from perfcast.traces.critical_path_device import connect_device
 from perfcast.traces.critical_path_graph import Edge, EdgeKind, PathGraph, find_window, place_nodes
 from perfcast.traces.critical_path_host import connect_lock, connect_threads
@@ -16,8 +16,6 @@ from perfcast.traces.link import KernelLinks
 from perfcast.traces.timeline_exchanges import is_exchange
 from perfcast.traces.timeline_structure import Structure, find_structure
 from perfcast.units import GIGA
-
-_DATA = re.compile(r"DataLoader|## ?copy_batch|## ?wait_for_batch", re.IGNORECASE)
 
 
 class BoundBy(Enum):
@@ -172,7 +170,7 @@ class _Spent:
     def __init__(self, trace: Trace) -> None:
         names = trace.events.names
         self._device = [BoundBy.COMMUNICATION if is_exchange(name) else BoundBy.COMPUTE for name in names]
-        self._host = [BoundBy.DATA if _DATA.search(name) else BoundBy.HOST for name in names]
+        self._host = [BoundBy.DATA if is_data_loading(name) else BoundBy.HOST for name in names]
 
     def on(self, edge: Edge, code: int, is_device: bool) -> BoundBy:
         """Of an edge whose event has a name's code and runs on a device or not."""

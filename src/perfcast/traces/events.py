@@ -107,7 +107,8 @@ class Collective:
 
     ``name`` in the file's words, lower case (``allreduce``, ``all_to_allv``, …). ``sequence`` counts the
     exchanges of a group where the file says it, else ``NONE``. ``ranks`` may be empty where only
-    ``group_size`` is known. Splits are element counts, empty for even ones.
+    ``group_size`` is known. Splits are element counts, empty for even ones. Of a send or receive, ``peer``
+    is the other rank, among all ranks, where the file says it, and ``tag`` tells messages apart.
     """
 
     row: int
@@ -121,6 +122,19 @@ class Collective:
     in_splits: tuple[int, ...] = ()
     out_splits: tuple[int, ...] = ()
     sequence: int = NONE
+    peer: int = NONE
+    tag: int = 0
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is between two ranks: a send or a receive."""
+        return self.name in ("send", "recv")
+
+    def message(self, rank: int) -> tuple[int, int, int] | None:
+        """Sender, receiver and tag of what ``rank`` sends or receives; None where it is none, or not told."""
+        if self.peer == NONE:
+            return None
+        return (rank, self.peer, self.tag) if self.name == "send" else (self.peer, rank, self.tag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class TensorUse:
         """Whether there is a tensor at all."""
         return self.storage_id != 0 or self.num_elements > 0
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether its elements lie in other tensors: indices and values, which operators ask it for."""
+        return self.dtype != "" and self.storage_id == 0 and 0 not in self.shape
+
 
 Value: TypeAlias = "TensorUse | int | float | bool | str | Opaque | tuple[Value, ...] | None"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from perfcast.errors import TraceError
 from perfcast.traces.archive import DEFAULT_MAX_BYTES, Member, open_members
+from perfcast.traces.completion import with_callers
 from perfcast.traces.execution_trace import ExecutionTrace, Node, Value
 from perfcast.traces.execution_trace_storages import with_storages
 from perfcast.traces.execution_trace_values import ranges_of, values_of
@@ -79,8 +80,10 @@ def _read(member: Member, max_bytes: int, is_truncated_allowed: bool) -> Executi
         raise TraceError(f"'{name}' is no execution trace: it has no 'nodes'")
     warnings = tuple(stream.warnings)
     version = _version(header, name, bool(warnings))
+    ended = [node.id for node in nodes]
     nodes.sort(key=lambda node: node.id)
     nodes, more = _checked(nodes, name)
+    nodes = with_callers(nodes, ended)
     tracked, storages = with_storages(nodes)
     asked = [node.collective for node in tracked if node.collective is not None]
     groups = groups_of(_groups(tracked), asked)

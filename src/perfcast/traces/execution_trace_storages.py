@@ -6,7 +6,9 @@ that: an operator hands out memory that it was not given. So a life begins
 * where an operator that called no other returns a storage that is none of its arguments' (every
   allocation ends in such an operator: ``aten::empty``, or a kernel that makes its own output),
 * where an operator that called others returns one that neither its arguments nor any operator below it
-  touched, and
+  touched,
+* where an operator is handed one by its caller that the caller was not given and that no operator below it
+  touched before: the caller made it, and
 * where a use cannot mean the life before it: another device, another element size with more bytes than
   there were.
 
@@ -117,13 +119,26 @@ class _Tracker:
 
     def enter(self, node_id: int) -> None:
         node = self._nodes[node_id]
+        self._begin_callers(node)
         self._inputs[node_id] = [self._use(use, node, NONE) for use in tensors_in(node.inputs)]
+
+    def _begin_callers(self, node: Node) -> None:
+        """Lives of what a node is handed by an operator that made it."""
+        caller = self._nodes.get(node.parent)
+        if caller is None or caller.id == node.id or not _makes(caller):
+            return
+        touched = self._touched.setdefault(caller.id, set())
+        given = {use.storage_id for use in tensors_in(caller.inputs)}
+        for use in tensors_in(node.inputs):
+            if use.storage_id and use.storage_id not in given and use.storage_id not in touched:
+                touched.add(use.storage_id)
+                self._begin(use, caller.id, node.id)
 
     def leave(self, node_id: int) -> None:
         node = self._nodes[node_id]
         given = {use.storage_id for use in tensors_in(node.inputs)}
         touched = self._touched.pop(node_id, set())
-        makes = node.is_operator and not node.name.startswith("c10d")
+        makes = _makes(node)
         made: dict[int, int] = {}
         lives = []
         for use in tensors_in(node.outputs):
@@ -167,6 +182,11 @@ class _Tracker:
             inputs=tuple(_numbered(value, inputs) for value in node.inputs),
             outputs=tuple(_numbered(value, outputs) for value in node.outputs),
         )
+
+
+def _makes(node: Node) -> bool:
+    """Whether a node can allocate: labels and exchanges do not."""
+    return node.is_operator and not node.name.startswith("c10d")
 
 
 def _numbered(value: Value, lives: Iterable[int]) -> Value:

@@ -7,7 +7,7 @@ slowed by the full queue of its device, as in the long run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,17 +16,21 @@ from perfcast.core.cluster import Cluster
 from perfcast.errors import PlanError
 from perfcast.traces.events import Numbers, Trace
 from perfcast.traces.exchange_sizes import find_exchanges
-from perfcast.traces.forecast_batch import scaled_sizes
+from perfcast.traces.forecast_batch import BatchChange, change_of_batch
 from perfcast.traces.forecast_exchanges import exchange_seconds
-from perfcast.traces.forecast_host import reprice_host
+from perfcast.traces.forecast_host import reprice_host, runs_on_host
+from perfcast.traces.forecast_lines import SecondRecording, check_second, on_lines
+from perfcast.traces.forecast_plain import RecordingCost, cost_of_recording, without_cost
 from perfcast.traces.link import link_kernels, nest
 from perfcast.traces.overheads import OverheadProfile, apply_overheads
 from perfcast.traces.recorded_operations import RecordedOperations
 from perfcast.traces.repricing import BOUNDED, KEPT, PRICED, Ratios, Side, price_ratios
+from perfcast.traces.timeline import play_ranks
 from perfcast.traces.timeline_program import RankProgram
 from perfcast.traces.timeline_ranks import build_ranks
 from perfcast.traces.timeline_repeat import play_steadily
-from perfcast.traces.what_if import Changes, apply_changes
+from perfcast.traces.timeline_startup import without_startup
+from perfcast.traces.what_if import Changes, apply_changes, describe_changes
 from perfcast.units import format_seconds
 
 
@@ -41,6 +45,9 @@ class ForecastRequest:
         world_size: Ranks of exchanges on it; None: as recorded.
         profile: Another host's overheads; None: the recorded ones.
         changes: See ``what_if``.
+        plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what
+            recording costs a processor.
+        second: The same program on a processor with another batch: no prices, but lines through both.
     """
 
     before: Side | None = None
@@ -50,6 +57,8 @@ class ForecastRequest:
     world_size: int | None = None
     profile: OverheadProfile | None = None
     changes: Changes = field(default_factory=Changes)
+    plain_seconds: Mapping[int, float] = field(default_factory=dict)
+    second: SecondRecording | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,10 @@ class TraceForecast:
 
     Attributes:
         measured_seconds: Mean of the recorded steps.
-        replayed_seconds: The recorded program, run again unchanged: how far to trust the structure.
+        replayed_seconds: The recorded program, run again once from where its ranks began: how far to trust
+            the structure.
+        steady_seconds: The recorded program in the long run, as the forecast is: ranks that began apart keep
+            in step, and a host that ran ahead waits for its full queue.
         step_seconds, step_seconds_low, step_seconds_high: The forecast.
         device_seconds_before, device_seconds_after: Of all works of the first rank, a step, exchanges aside.
         host_seconds_before, host_seconds_after: Of all host pieces likewise.
@@ -72,6 +84,7 @@ class TraceForecast:
     num_ranks: int
     measured_seconds: float
     replayed_seconds: float
+    steady_seconds: float
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
@@ -84,8 +97,8 @@ class TraceForecast:
 
     @property
     def speedup(self) -> float:
-        """Recorded program over forecast, both run by the engine."""
-        return self.replayed_seconds / self.step_seconds if self.step_seconds else float("inf")
+        """Recorded program over forecast, both run by the engine, in the long run."""
+        return self.steady_seconds / self.step_seconds if self.step_seconds else float("inf")
 
 
 @dataclass(frozen=True)
@@ -112,13 +125,17 @@ def forecast_from_traces(
             nothing.
     """
     programs = build_ranks(traces, step_numbers)
-    replayed = _mean(play_steadily(programs))
-    notes: list[str] = []
+    others: Sequence[RankProgram | None] = [None] * len(programs)
+    if request.second is not None:
+        check_second(traces, request.second, request.batch)
+        others = _plain_programs(request.second)
+    replayed = _mean(play_ranks(programs).step_seconds)
+    programs, notes = _without_startup(traces, programs)
     by_provenance: dict[str, float] = {}
     variants = []
     met = 0
-    for trace, program in zip(traces, programs, strict=True):
-        variant = _reprice(trace, program, request, by_provenance)
+    for trace, program, other in zip(traces, programs, others, strict=True):
+        variant = _reprice(trace, program, request, by_provenance, other)
         variant, own = _change(trace, variant, request)
         met += own
         variants.append(variant)
@@ -128,7 +145,7 @@ def forecast_from_traces(
     middle, low, high = (
         _mean(play_steadily([getattr(v, end) for v in variants])) for end in ("middle", "low", "high")
     )
-    notes += _assumptions(traces, request, by_provenance)
+    notes += [*_assumptions(traces, request, by_provenance), *describe_changes(request.changes, programs[0])]
     latest = max(program.offset_seconds for program in programs)
     if latest:
         notes.append(f"ranks began up to {format_seconds(latest)} apart; in the long run they keep in step")
@@ -141,6 +158,7 @@ def forecast_from_traces(
         len(traces),
         max(float(np.mean(p.measured_seconds)) for p in programs),
         replayed,
+        _mean(play_steadily(programs)),
         middle,
         min(low, middle),
         max(high, middle),
@@ -153,6 +171,21 @@ def forecast_from_traces(
     )
 
 
+def _without_startup(
+    traces: Sequence[Trace], programs: Sequence[RankProgram]
+) -> tuple[tuple[RankProgram, ...], list[str]]:
+    """The programs as steps run that no profiler begins with, and what that leaves out."""
+    plain = tuple(map(without_startup, traces, programs))
+    saved = max(
+        sum(piece.seconds for piece in recorded.pieces) - sum(piece.seconds for piece in left.pieces)
+        for recorded, left in zip(programs, plain, strict=True)
+    )
+    if not saved:
+        return plain, []
+    text = f"the profiler's start, {format_seconds(saved)} of the first recorded step, is left out"
+    return plain, [text]
+
+
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else 0.0
 
@@ -161,19 +194,44 @@ def _device_seconds(program: RankProgram) -> float:
     return sum(w.seconds for w in program.works if not w.exchange)
 
 
+def _plain_programs(second: SecondRecording) -> list[RankProgram]:
+    """Programs of the second recording, without what recording them cost."""
+    found = []
+    for trace, program in zip(second.traces, build_ranks(second.traces), strict=True):
+        if not runs_on_host(program):
+            raise PlanError(f"{trace.source}: a second recording serves programs of a processor alone")
+        cost = cost_of_recording(trace, program, second.plain_seconds.get(trace.rank))
+        found.append(without_cost(trace, program, cost))
+    return found
+
+
 def _reprice(
-    trace: Trace, program: RankProgram, request: ForecastRequest, by_provenance: dict[str, float]
+    trace: Trace,
+    program: RankProgram,
+    request: ForecastRequest,
+    by_provenance: dict[str, float],
+    other: RankProgram | None,
 ) -> _Variant:
     """Works on the wanted device with the wanted batch; exchanges on the wanted cluster; another host."""
     nesting = nest(trace.events)
-    sizes = scaled_sizes(trace, *request.batch) if request.batch else {}
+    change = change_of_batch(trace, *request.batch) if request.batch and other is None else None
+    cost = RecordingCost()
+    if runs_on_host(program):
+        cost = cost_of_recording(trace, program, request.plain_seconds.get(trace.rank))
+        program = without_cost(trace, program, cost)
     if request.profile:
         program = apply_overheads(request.profile, program)
+    if other is not None and request.second is not None and request.batch is not None:
+        recorded, wanted = request.batch
+        program = on_lines(program, other, (wanted - recorded) / (request.second.batch - recorded))
     variant = _Variant.of(program)
-    if request.after and request.before and program.works and (sizes or request.after != request.before):
-        ratios = _work_ratios(
-            trace, program, (request.before, request.after), request.batch, sizes, nesting.parents
-        )
+    if (
+        request.after
+        and request.before
+        and not runs_on_host(program)
+        and (change or request.after != request.before)
+    ):
+        ratios = _work_ratios(trace, program, (request.before, request.after), change, nesting.parents)
         _count(program, ratios, by_provenance)
         seconds = np.array([w.seconds for w in program.works])
         fixed = np.array([bool(w.exchange) for w in program.works])
@@ -183,12 +241,10 @@ def _reprice(
                 for r in (ratios.ratio, ratios.low, ratios.high)
             )
         )
-    elif not program.works and sizes and request.batch:
-        ends = reprice_host(
-            trace, program, nesting.parents, sizes, request.batch, by_provenance, request.after
-        )
+    elif change and runs_on_host(program):
+        ends = reprice_host(trace, program, nesting.parents, change, cost, by_provenance, request.after)
         variant = _Variant(*ends)
-    if request.cluster is not None or sizes:
+    if request.cluster is not None or change:
         links = link_kernels(trace.events, nesting)
         exchanges = {e.row: e for e in find_exchanges(trace, links, nesting.parents)}
         variant = _Variant(
@@ -206,15 +262,14 @@ def _work_ratios(
     trace: Trace,
     program: RankProgram,
     sides: tuple[Side, Side],
-    batch: tuple[int, int] | None,
-    sizes: dict[int, int],
+    change: BatchChange | None,
     parents: Numbers,
 ) -> Ratios:
-    recorded, wanted = RecordedOperations(trace, parents), RecordedOperations(trace, parents, sizes)
+    recorded = RecordedOperations(trace, parents)
+    wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded
     rows = [work.operator for work in program.works]
-    growth = batch[1] / batch[0] if batch else 1.0
     before, after = [recorded.of(row) for row in rows], [wanted.of(row) for row in rows]
-    return price_ratios(before, after, *sides, growth)
+    return price_ratios(before, after, *sides, change.ratio if change else 1.0)
 
 
 def _count(program: RankProgram, ratios: Ratios, by_provenance: dict[str, float]) -> None:
@@ -238,6 +293,12 @@ def _assumptions(
     traces: Sequence[Trace], request: ForecastRequest, by_provenance: dict[str, float]
 ) -> list[str]:
     notes = ["host times are as recorded" if request.profile is None else f"host of {request.profile.host}"]
+    if request.second is not None:
+        notes.append(
+            f"each operator is on a line through a second recording, of batch {request.second.batch}"
+        )
+    if request.plain_seconds and traces[0].platform == "cpu":
+        notes.append("without what recording cost, by the steps that were timed without it")
     total = sum(by_provenance.values())
     if by_provenance.get(BOUNDED):
         share = 100 * by_provenance[BOUNDED] / total

@@ -85,6 +85,8 @@ class JsonStream:
         self._finish()
 
     def _feed(self, block: bytes) -> Iterator[Batch]:
+        if not self._offset and block.strip():
+            _check_start(block, self._name)
         marks = self._marks(block)
         start = 0
         if self._key is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import Category, Collective, Events, Numbers, OperatorInputs
-from perfcast.traces.process_groups import C10D_NAMES, collective_of, numbers_in
+from perfcast.traces.process_groups import C10D_NAMES, collective_of, numbers_in, peer_and_tag
 
 _BOOKKEEPING = {"wait", "init", ""}
 _MARKS = ("nccl:", "gloo:")
@@ -84,6 +84,7 @@ def _of_operator(events: Events, row: int) -> Collective:
         group_size=0,
         in_splits=splits[1] if is_split else (),
         out_splits=splits[0] if is_split else (),
+        **peer_and_tag(name, [n for text in inputs.values[2:4] for n in numbers_in(text)] if inputs else []),
     )
 
 

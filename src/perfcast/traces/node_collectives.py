@@ -13,7 +13,7 @@ from typing import Any
 from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import NONE, Collective
 from perfcast.traces.execution_trace import TensorUse, Value, tensors_in
-from perfcast.traces.process_groups import C10D_NAMES, numbers_in, ranks_in
+from perfcast.traces.process_groups import C10D_NAMES, numbers_in, peer_and_tag, ranks_in
 
 _RECORD = "record_param_comms"
 #: Records that exchange nothing themselves.
@@ -62,7 +62,15 @@ def _recorded(
         in_splits=_split(after, 0),
         out_splits=_split(after, 1),
         sequence=_whole(sequence[0] if isinstance(sequence, tuple) and sequence else sequence, NONE),
+        peer=_peer(str(rest[place]).lower(), rest[place - 1], ranks),
     )
+
+
+def _peer(name: str, place: Value, ranks: tuple[int, ...]) -> int:
+    """The other rank of a message, which is told by its place in the group."""
+    if name not in ("send", "recv") or type(place) is not int or not 0 <= place < len(ranks):
+        return NONE
+    return ranks[place]
 
 
 def _asked(node_id: int, name: str, inputs: tuple[Value, ...]) -> Collective:
@@ -85,6 +93,7 @@ def _asked(node_id: int, name: str, inputs: tuple[Value, ...]) -> Collective:
         group_size=0,
         in_splits=numbers_in(list(splits[1])) if is_split else (),
         out_splits=numbers_in(list(splits[0])) if is_split else (),
+        **peer_and_tag(name, [value for value in inputs if type(value) is int]),
     )
 
 

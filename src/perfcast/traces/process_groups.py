@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -78,22 +78,45 @@ def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
         in_splits=_splits(arguments.get("In split size")),
         out_splits=_splits(arguments.get("Out split size")),
         sequence=_count(arguments["Seq"]) if "Seq" in arguments else NONE,
+        peer=_peer(arguments),
     )
+
+
+def _peer(arguments: Mapping[str, Any]) -> int:
+    """The other rank of a message, among all ranks."""
+    told = arguments.get({"send": "Dst Rank", "recv": "Src Rank"}.get(str(arguments["Collective name"]), ""))
+    return _count(told) if told is not None else NONE
 
 
 def with_only_group(
     collectives: Iterable[Collective], groups: tuple[ProcessGroup, ...]
 ) -> tuple[Collective, ...]:
-    """Exchanges that do not say their group are in the only one there is; with several, nobody can say."""
-    if len(groups) != 1:
+    """Exchanges that do not say their group are in the only one there is; with several, nobody can say.
+
+    The other ranks of their messages, counted within the group, become those among all ranks.
+    """
+    if not groups:
         return tuple(collectives)
-    only = groups[0]
+    only = groups[0] if len(groups) == 1 else None
     return tuple(
-        collective
-        if collective.group or collective.group_size
-        else replace(collective, group=only.name, group_size=only.size, ranks=only.ranks)
+        collective if collective.group or collective.group_size else _in_group(collective, only)
         for collective in collectives
     )
+
+
+def _in_group(collective: Collective, group: ProcessGroup | None) -> Collective:
+    if group is None:
+        return replace(collective, peer=NONE)
+    is_member = 0 <= collective.peer < group.size
+    peer = group.ranks[collective.peer] if is_member else NONE
+    return replace(collective, group=group.name, group_size=group.size, ranks=group.ranks, peer=peer)
+
+
+def peer_and_tag(name: str, numbers: Sequence[int]) -> dict[str, int]:
+    """Of ``c10d::send`` and ``recv_``, by the whole numbers among their arguments: peer, then tag."""
+    if name not in ("c10d::send", "c10d::recv_") or not numbers:
+        return {}
+    return {"peer": numbers[0], "tag": numbers[1] if len(numbers) > 1 else 0}
 
 
 def _splits(value: object) -> tuple[int, ...]:

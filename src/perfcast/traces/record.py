@@ -25,8 +25,9 @@ class RankRecording:
     """What one process recorded.
 
     ``files`` by kind: ``kineto`` (the timeline of all steps), ``linked`` and ``et`` (timeline and execution
-    trace of one more step). Seconds are medians of steps as the process's clock counts them; ``None``
-    where there was no such step.
+    trace of one more step). Seconds are medians of steps as the process's clock counts them, or the wall's;
+    ``None`` where there was no such step. Of plain steps, those without a timeline, the medians before and
+    after the timeline count the same.
     """
 
     rank: int
@@ -34,6 +35,7 @@ class RankRecording:
     files: dict[str, Path]
     num_steps: int
     step_seconds: float | None
+    step_wall_seconds: float | None
     plain_step_seconds: float | None
     plain_step_wall_seconds: float | None
     execution_trace_step_seconds: float | None
@@ -42,10 +44,17 @@ class RankRecording:
 
     @property
     def slow_down(self) -> float | None:
-        """How much longer a step with a timeline took than one without: 0.05 is 5 %."""
-        if not self.step_seconds or not self.plain_step_seconds:
-            return None
-        return self.step_seconds / self.plain_step_seconds - 1
+        """How much longer a step with a timeline took, by the process's clock: 0.05 is 5 %."""
+        return _longer(self.step_seconds, self.plain_step_seconds)
+
+    @property
+    def wall_slow_down(self) -> float | None:
+        """The same by the wall's clock."""
+        return _longer(self.step_wall_seconds, self.plain_step_wall_seconds)
+
+
+def _longer(seconds: float | None, than: float | None) -> float | None:
+    return seconds / than - 1 if seconds and than else None
 
 
 @dataclass(frozen=True)
@@ -136,19 +145,26 @@ def ranks_in(folder: str | Path) -> tuple[RankRecording, ...]:
 def _rank_of(path: Path) -> RankRecording:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     seconds = found["seconds"]
-    plain = seconds["before"]["processor"] + seconds["after"]["processor"]
     return RankRecording(
         rank=found["rank"],
         world_size=found["world_size"],
         files={kind: path.parent / name for kind, name in found["files"].items()},
         num_steps=found["num_steps"],
         step_seconds=_median(seconds["timeline"]["processor"]),
-        plain_step_seconds=_median(plain),
-        plain_step_wall_seconds=_median(seconds["before"]["wall"] + seconds["after"]["wall"]),
+        step_wall_seconds=_median(seconds["timeline"]["wall"]),
+        plain_step_seconds=_plain(seconds, "processor"),
+        plain_step_wall_seconds=_plain(seconds, "wall"),
         execution_trace_step_seconds=_median(seconds["execution trace"]["processor"]),
         steps_by=found["steps_by"],
         problem=found["problem"],
     )
+
+
+def _plain(seconds: dict[str, Any], clock: str) -> float | None:
+    """Mean of the medians of both sides: what a machine drifts from one to the other cancels."""
+    sides = [_median(seconds[side][clock]) for side in ("before", "after")]
+    known = [side for side in sides if side is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _median(values: Sequence[float]) -> float | None:

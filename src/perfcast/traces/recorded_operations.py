@@ -32,8 +32,29 @@ _DTYPES: Mapping[str, DType] = {
 _NAME = re.compile(r"aten::(_?[a-z][a-z0-9_]{0,80})")
 _MAX_DIMS, _MAX_TENSORS, _MAX_ELEMENTS = 12, 512, 2**48
 
-#: A recorded shape with another size in some places: what a batch of another size makes of it.
-Reshape = Mapping[int, int]
+
+@dataclass(frozen=True)
+class Reshape:
+    """What another batch makes of recorded shapes.
+
+    Attributes:
+        sizes: Sizes of dims that follow the batch, each with what it becomes. Of a shape's dims the first
+            such follows; a later one of the same size is something else that happens to be as large.
+        kept: Shapes that stay, since parameters have them.
+    """
+
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    kept: frozenset[tuple[int, ...]] = frozenset()
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the other batch."""
+        place = next((i for i, size in enumerate(shape) if size in self.sizes), None)
+        if place is None or shape in self.kept:
+            return shape
+        return (*shape[:place], self.sizes[shape[place]], *shape[place + 1 :])
+
+
+AS_RECORDED = Reshape()
 
 
 @dataclass
@@ -41,12 +62,12 @@ class RecordedOperations:
     """Operations of a trace's operators, made once for each different call.
 
     Attributes:
-        sizes: Sizes of dims that stand for others, such as a batch of 8 that becomes 32; empty: as recorded.
+        reshape: What becomes of shapes; default: they stay as recorded.
     """
 
     trace: Trace
     parents: Numbers
-    sizes: Reshape = field(default_factory=dict)
+    reshape: Reshape = AS_RECORDED
     _known: dict[tuple[int, int], Operation | None] = field(default_factory=dict)
 
     def of(self, row: int) -> Operation | None:
@@ -66,11 +87,11 @@ class RecordedOperations:
         key = (int(events.name_codes[row]), int(events.inputs[row]))
         if key not in self._known:
             inputs = events.inputs_of(row)
-            self._known[key] = operation_of_call(events.name(row), inputs, self.sizes) if inputs else None
+            self._known[key] = operation_of_call(events.name(row), inputs, self.reshape) if inputs else None
         return self._known[key]
 
 
-def operation_of_call(name: str, inputs: OperatorInputs, sizes: Reshape | None = None) -> Operation | None:
+def operation_of_call(name: str, inputs: OperatorInputs, reshape: Reshape = AS_RECORDED) -> Operation | None:
     """A recorded call as an operation; None for an operator without a rule, or with impossible arguments."""
     from perfcast.workload.rules import RULES, Call, operation_of
 
@@ -78,7 +99,7 @@ def operation_of_call(name: str, inputs: OperatorInputs, sizes: Reshape | None =
     if match is None or not ({match.group(1), match.group(1).removesuffix("_")} & RULES.keys()):
         return None
     try:
-        args = tuple(_arguments(inputs, sizes or {}))
+        args = tuple(_arguments(inputs, reshape))
     except ValueError:
         return None
     tensors = [a for a in _flat(args) if isinstance(a, TensorType)]
@@ -96,7 +117,7 @@ def lower_for(operations: Sequence[Operation], device: Device, dtype: str) -> li
     return list(lower(Graph((), tuple(operations), (), ()), device, dtype).operations)
 
 
-def _arguments(inputs: OperatorInputs, sizes: Reshape) -> list[Any]:
+def _arguments(inputs: OperatorInputs, reshape: Reshape) -> list[Any]:
     """Types for tensors, tuples of them for lists, plain values for the rest."""
     found: list[Any] = []
     for index, type_ in enumerate(inputs.types):
@@ -105,18 +126,18 @@ def _arguments(inputs: OperatorInputs, sizes: Reshape) -> list[Any]:
         value = inputs.values[index] if index < len(inputs.values) else ""
         dtype = _DTYPES.get(type_.lower())
         if dtype is not None:
-            found.append(_tensor(shape, stride, dtype, sizes))
+            found.append(_tensor(shape, stride, dtype, reshape))
         elif type_ == "TensorList":
-            found.append(_tensor_list(shape, sizes))
+            found.append(_tensor_list(shape, reshape))
         else:
-            found.append(_scaled(_value(value), sizes))
+            found.append(_scaled(_value(value), reshape))
     return found
 
 
-def _tensor(shape: object, stride: object, dtype: DType, sizes: Reshape) -> TensorType:
+def _tensor(shape: object, stride: object, dtype: DType, reshape: Reshape) -> TensorType:
     if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"shape {shape}")
-    scaled = tuple(sizes.get(size, size) for size in shape)
+    scaled = reshape.shape(shape)
     if len(shape) > _MAX_DIMS or math.prod(scaled) > _MAX_ELEMENTS:
         raise ValueError(f"shape {shape}")
     kept = stride if isinstance(stride, tuple) and len(stride) == len(shape) else ()
@@ -137,10 +158,10 @@ def _strides(shape: tuple[int, ...], scaled: tuple[int, ...], stride: tuple[Any,
     return tuple(result)
 
 
-def _tensor_list(shape: object, sizes: Reshape) -> tuple[TensorType, ...]:
+def _tensor_list(shape: object, reshape: Reshape) -> tuple[TensorType, ...]:
     if not isinstance(shape, tuple) or len(shape) > _MAX_TENSORS:
         raise ValueError("a list of tensors")
-    return tuple(_tensor(part, (), DType.FP32, sizes) for part in shape)
+    return tuple(_tensor(part, (), DType.FP32, reshape) for part in shape)
 
 
 def _value(text: str) -> Any:
@@ -158,10 +179,10 @@ def _value(text: str) -> Any:
     return value if isinstance(value, int | float | bool) else None
 
 
-def _scaled(value: Any, sizes: Reshape) -> Any:
+def _scaled(value: Any, reshape: Reshape) -> Any:
     """Sizes in a list of numbers follow those of the shapes; single numbers mean other things."""
-    if isinstance(value, tuple):
-        return tuple(sizes.get(item, item) if type(item) is int else item for item in value)
+    if isinstance(value, tuple) and all(type(item) is int for item in value):
+        return reshape.shape(value)
     return value
 
 

@@ -1,12 +1,13 @@
 """Inside a recorded program: counts steps, and records some of them.
 
 A step ends where the program says so (``trace_step``) or, unless it ever does, where the first optimizer
-that steps has stepped. The steps of a run, in this order: some to warm up; some that are only timed; a
-rehearsal; some with a timeline; one with a timeline and an execution trace; some that are only timed.
-Before each recording, the profiler is readied during a step of its own. The rehearsal is a timeline that
-is thrown away: most of what the first one costs is memory that is touched for the first time. The
-execution trace costs so much that its step would give a wrong picture of time, which is why it has one to
-itself.
+that steps has stepped. The steps of a run, in this order: some to warm up; a rehearsal; some that are only
+timed; some with a timeline; some that are only timed; one with a timeline and an execution trace. Before
+each recording, the profiler is readied during a step of its own. The rehearsal is a timeline that is thrown
+away: most of what the first one costs is memory that is touched for the first time. Steps that are only
+timed stand on both sides of the timeline, so that a machine that grows slower or faster meanwhile is not
+taken for what recording costs. The execution trace costs so much that its step would give a wrong picture
+of time, which is why it has one to itself.
 
 Everything needed of the outside is an environment variable (``PERFCAST_RECORD``), so that programs that
 start others, such as launchers of ranks, need to know nothing.
@@ -23,6 +24,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, wraps
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +135,14 @@ class Recorder:
         request = self._request
         lengths = {
             "skipped": request.num_skipped,
-            "before": request.num_timed,
             "readied first": 1,
             "rehearsal": request.num_steps,
+            "before": request.num_timed,
             "readied": 1,
             "timeline": request.num_steps,
+            "after": request.num_timed,
             "readied again": 1 if request.has_execution_trace else 0,
             "execution trace": 1 if request.has_execution_trace else 0,
-            "after": request.num_timed,
         }
         for name, length in lengths.items():
             if step < length:
@@ -264,14 +266,21 @@ class Recorder:
         if self._is_done or os.getpid() != self._process or not self._num_ended:
             return
         phase = self._phase(self._num_ended)
-        if phase != "after":
-            is_whole = phase in ("readied again", "execution trace")
+        if phase != "after" or self._request.has_execution_trace:
+            is_whole = phase in ("after", "readied again", "execution trace")
             kept = {kind: place for kind, place in self._temporary.items() if kind == "kineto" and is_whole}
             self._temporary = {k: v for k, v in self._temporary.items() if k not in kept}
             self._discard()
             self._temporary = kept
-            self._problem = f"the program ended after {self._num_ended} steps, in the phase '{phase}'"
+            self._problem = (
+                f"the program ended after {self._num_ended} steps, in the phase '{phase}'; "
+                f"all of this takes {self._num_needed()}"
+            )
         self._finish()
+
+    def _num_needed(self) -> int:
+        """Steps of a whole recording."""
+        return next(step for step in count() if self._phase(step) == "done")
 
 
 def _rank() -> tuple[int, int]:
@@ -306,14 +315,30 @@ def _recorder() -> Recorder | None:
 
 
 def install() -> None:
-    """Count the steps of this process's optimizers; called once ``torch.optim`` is there."""
-    recorder = _recorder()
-    if recorder is None:
+    """Count the steps of this process's optimizers; called once ``torch.optim`` is there.
+
+    A fork of the process, such as a rank of its own, counts anew.
+    """
+    if _recorder() is None:
         return
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    register_optimizer_step_post_hook(recorder.on_optimizer)
-    atexit.register(recorder.close)
+    register_optimizer_step_post_hook(_on_optimizer)
+    atexit.register(_close)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_recorder.cache_clear)
+
+
+def _on_optimizer(optimizer: Any, *arguments: object) -> None:
+    recorder = _recorder()
+    if recorder is not None:
+        recorder.on_optimizer(optimizer, *arguments)
+
+
+def _close() -> None:
+    recorder = _recorder()
+    if recorder is not None:
+        recorder.close()
 
 
 def trace_step() -> None:

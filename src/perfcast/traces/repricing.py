@@ -86,32 +86,76 @@ def price_ratios(
     return Ratios(ratio, low, high, tuple(provenance))
 
 
+@dataclass(frozen=True)
+class Rates:
+    """What a processor reached in a recording: flops and bytes per second."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+    def seconds(self, operation: Operation) -> float:
+        """Of an operation at these rates: its traffic, and the arithmetic of a product on top.
+
+        A product on one thread packs its operands before it computes, so that the two add up.
+        """
+        busy = operation.memory_traffic_bytes / self.bytes_per_second
+        if operation.uses_matrix_units:
+            busy += operation.executed_flops / self.flops_per_second
+        return busy
+
+
+def recorded_rates(operations: Sequence[Operation | None], seconds: Floats) -> Rates | None:
+    """Rates that half of a recording's time reached: of products in flops, of the rest in bytes.
+
+    None where nothing that a rule knows took time; where there are only products, traffic is for free.
+    """
+    flops, traffic = [], []
+    for operation, own in zip(operations, seconds.tolist(), strict=True):
+        if operation is None or own <= 0 or operation.is_free:
+            continue
+        if operation.uses_matrix_units and operation.executed_flops:
+            flops.append((operation.executed_flops / own, own))
+        elif operation.memory_traffic_bytes:
+            traffic.append((operation.memory_traffic_bytes / own, own))
+    if not flops and not traffic:
+        return None
+    return Rates(_weighted_median(flops), _weighted_median(traffic))
+
+
+def _weighted_median(pairs: list[tuple[float, float]]) -> float:
+    """Of values with weights; infinite where there are none."""
+    half, total = sum(weight for _, weight in pairs) / 2, 0.0
+    for value, weight in sorted(pairs):
+        total += weight
+        if total >= half:
+            return value
+    return float("inf")
+
+
 def work_ratios(
     recorded: Sequence[Operation | None],
     wanted: Sequence[Operation | None],
     seconds: Floats,
     overhead_seconds: float,
-    default: float,
+    default: Floats,
 ) -> Ratios:
     """Ratios on the same processor without a cost model: time beyond the overhead follows the work.
 
-    t' = a + (t − a) · w'/w, with the work w in flops where the operation has any, else in bytes. Such ratios
-    may be a third off.
+    t' = a + (t − a) · w'/w, with the work w in seconds at the rates of the recording itself: a product of few
+    rows spends much on the traffic of its weights, which stays. Such ratios may be a third off.
 
     Args:
         seconds: Recorded, of each.
         overhead_seconds: a, what an operator takes that does nothing.
-        default: Of works that no rule knows: their time follows the batch.
+        default: w'/w of works that no rule knows.
     """
-    count = len(recorded)
-    growth = np.full(count, default)
-    provenance = [BOUNDED] * count
+    growth = default.copy()
+    provenance = [BOUNDED] * len(recorded)
+    rates = recorded_rates(recorded, seconds)
     for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
-        if old is not None and new is not None:
-            was, will = (old.executed_flops, new.executed_flops)
-            if not (was and will and old.uses_matrix_units):
-                was, will = old.memory_traffic_bytes, new.memory_traffic_bytes
-            growth[index] = will / was if was else 1.0
+        if old is not None and new is not None and rates is not None:
+            was = rates.seconds(old)
+            growth[index] = rates.seconds(new) / was if was else 1.0
             provenance[index] = PRICED
     beyond = np.maximum(seconds - overhead_seconds, 0.0) / np.where(seconds > 0, seconds, 1.0)
     ratio = 1 + beyond * (growth - 1)

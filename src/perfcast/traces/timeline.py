@@ -15,9 +15,6 @@ from perfcast.simulate.engine import Played, play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
 from perfcast.traces.timeline_program import RankProgram
 
-#: Launches of one stream that are on their way to the device at one time.
-LAUNCH_SLOTS = 16
-
 
 @dataclass(frozen=True)
 class RankTimeline:
@@ -104,10 +101,7 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges)
     name = f"rank {rank.rank}"
     chains = [builder.add_lane(Lane(f"{name} {chain}")) for chain in rank.chains]
     streams = [builder.add_lane(Lane(f"{name} {stream}")) for stream in rank.streams]
-    slots = [
-        [builder.add_lane(Lane(f"{name} launch {slot} of {stream}")) for slot in range(LAUNCH_SLOTS)]
-        for stream in rank.streams
-    ]
+    way = Lane(f"{name} launch")  # each launch has its own: any number are under way at one time
     last = [builder.add(chain, rank.offset_seconds, label="start") for chain in chains]
     issued: dict[int, int] = {}
     pieces = []
@@ -123,9 +117,8 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges)
     for index, work in enumerate(rank.works):
         after = []
         if index in issued:
-            slot = slots[work.stream][index % LAUNCH_SLOTS]
             lead = max(0.0, work.delay_seconds - work.gap_seconds)
-            after.append(builder.add(slot, lead, (issued[index],), "launch"))
+            after.append(builder.add(builder.add_lane(way), lead, (issued[index],), "launch"))
         exchange, seconds = exchanges.of(work.exchange, work.seconds)
         task = builder.add(
             streams[work.stream], work.gap_seconds + seconds, after, work.name, exchange=exchange

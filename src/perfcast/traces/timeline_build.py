@@ -14,6 +14,7 @@ from perfcast.traces.events import NONE, Category, Step, Trace
 from perfcast.traces.link import KernelLinks
 from perfcast.traces.timeline_calls import WAITS, call_kind, is_operator
 from perfcast.traces.timeline_device import CUDA_QUEUE_LENGTH, Launched, build_works
+from perfcast.traces.timeline_gloo import Moment, find_gloo
 from perfcast.traces.timeline_host import Chain, Unit
 from perfcast.traces.timeline_program import DeviceWork, HostPiece, Overhead, RankProgram, StepSpan
 from perfcast.traces.timeline_structure import Structure, find_structure
@@ -50,8 +51,12 @@ def build_program(
     chains, launched, waits = structure.chains, structure.launched, structure.waits
     if not chains:
         raise TraceError(f"{trace.source}: no operator runs on the host between {start:g} s and {end:g} s")
+    moments: tuple[Moment, ...] = ()
+    if not launched.rows:
+        launched, moments = find_gloo(trace, chains, start, end)
+        waits = Waits(((),) * len(launched.rows), {})
     works = build_works(trace, launched, waits.of_works, start)
-    builder = _Builder(trace, launched, waits, marked, _ranges(trace))
+    builder = _Builder(trace, launched, waits, marked, _ranges(trace), list(moments))
     for index, chain in enumerate(chains):
         builder.add_chain(index, chain)
     pieces, spans = builder.finish()
@@ -88,6 +93,7 @@ class _Builder:
     waits: Waits
     steps: Sequence[Step]
     ranges: Mapping[int, tuple[list[float], list[str]]]
+    moments: list[Moment]
     pieces: list[HostPiece] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -99,7 +105,10 @@ class _Builder:
     works: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        launching = {work for moment in self.moments for work in moment.launches}
         for work, call in enumerate(self.launched.calls):
+            if work in launching:
+                continue
             self.works.setdefault(call, []).append(work)
 
     def add_chain(self, index: int, chain: Chain) -> None:
@@ -195,6 +204,25 @@ class _Builder:
         awaits: tuple[int, ...] = (),
         after: int = NONE,
     ) -> None:
+        """The host's time up to a moment, in parts where it launches or awaits exchanges meanwhile."""
+        while chain == 0 and self.moments and self.moments[0].start < until:
+            moment = self.moments.pop(0)
+            self._emit_part(chain, overhead, key, moment.start, launches, awaits, after)
+            launches, awaits, after = moment.launches, moment.awaits, NONE
+            self.cursor = max(self.cursor, min(moment.end, until))
+        self._emit_part(chain, overhead, key, until, launches, awaits, after)
+
+    def _emit_part(
+        self,
+        chain: int,
+        overhead: Overhead,
+        key: tuple[str, ...],
+        until: float,
+        launches: tuple[int, ...],
+        awaits: tuple[int, ...],
+        after: int,
+    ) -> None:
+        begin, end = self.cursor, max(self.cursor, until)
         seconds = max(0.0, until - self.cursor)
         self.cursor = max(self.cursor, until)
         place = (chain, self.step)
@@ -213,6 +241,7 @@ class _Builder:
                 position,
                 self.where,
                 self.row,
+                (begin, end),
             )
         )
         if chain == 0:

@@ -11,7 +11,13 @@ from functools import lru_cache
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.timeline_program import DeviceWork, RankProgram
 
-_EXCHANGE = re.compile(r"(?:nccl|rccl|msccl|oneccl|hccl).*(?:kernel|allreduce|allgather)", re.IGNORECASE)
+#: Beginning of the names of what gloo's threads carry out.
+GLOO = "gloo:"
+#: Beginning of the names of instances that two ranks hand each other.
+MESSAGE = "message"
+_EXCHANGE = re.compile(
+    r"^gloo:|(?:nccl|rccl|msccl|oneccl|hccl).*(?:kernel|allreduce|allgather)", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=65536)
@@ -24,8 +30,9 @@ def name_exchanges(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> 
     """The programs with each exchange named by its instance, where all members were recorded.
 
     Instances are matched by group and place among the group's exchanges since the first recorded step; where
-    kernels do not tell their group, by stream and place. An exchange that not all ranks with its group
-    recorded equally often stays a kernel of its own.
+    kernels do not tell their group, by stream and place. A send and a receive are matched by sender, receiver,
+    tag and place. An exchange that not all ranks with its group recorded equally often stays a kernel of its
+    own.
     """
     named = [_names(trace, program) for trace, program in zip(traces, programs, strict=True)]
     counts = Counter(name for names in named for name in names if name)
@@ -33,7 +40,7 @@ def name_exchanges(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> 
         name: size
         for trace, program, names in zip(traces, programs, named, strict=True)
         for work, name in zip(program.works, names, strict=True)
-        if name and (size := _group_size(trace, work, len(programs)))
+        if name and (size := 2 if name.startswith(MESSAGE) else _group_size(trace, work, len(programs)))
     }
     result = []
     for program, names in zip(programs, named, strict=True):
@@ -53,7 +60,8 @@ def _group_size(trace: Trace, work: DeviceWork, num_recorded: int) -> int:
 def _names(trace: Trace, program: RankProgram) -> list[str]:
     """Of each work, the instance that it is part of; '' for others."""
     places: Counter[tuple[str, ...]] = Counter()
-    order = sorted(range(len(program.works)), key=lambda w: program.works[w].row)
+    key: tuple[str, ...]
+    order = sorted(range(len(program.works)), key=lambda w: _asked(program.works[w]))
     names = [""] * len(program.works)
     streams: dict[int, int] = {}
     for index in order:
@@ -61,8 +69,18 @@ def _names(trace: Trace, program: RankProgram) -> list[str]:
         collective = trace.collective_by_row.get(work.row)
         if collective is None and not is_exchange(work.name):
             continue
-        if collective is not None and collective.group:
-            key: tuple[str, ...] = ("group", collective.group, ",".join(map(str, collective.ranks)))
+        asked = trace.collective_by_row.get(work.operator, collective)
+        if asked is not None and asked.is_message:
+            message = asked.message(trace.rank)
+            if message is not None:
+                key = (MESSAGE, *map(str, message))
+                names[index] = " ".join((*key, str(places[key])))
+                places[key] += 1
+            continue
+        if work.name.startswith(GLOO):
+            key = (work.name, asked.group if asked else "")
+        elif collective is not None and collective.group:
+            key = ("group", collective.group, ",".join(map(str, collective.ranks)))
         else:
             key = ("stream", str(streams.setdefault(work.stream, len(streams))))
         place = places[key]
@@ -71,3 +89,8 @@ def _names(trace: Trace, program: RankProgram) -> list[str]:
             place = collective.sequence
         names[index] = " ".join((*key, str(place)))
     return names
+
+
+def _asked(work: DeviceWork) -> int:
+    """Where a work stands among the rank's: a kernel itself; what gloo does, where it was asked for."""
+    return work.operator if work.name.startswith(GLOO) else work.row

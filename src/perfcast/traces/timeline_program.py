@@ -39,6 +39,7 @@ class HostPiece:
         position: Place in its step; equal programs on other ranks or in other steps have equal places.
         where: Innermost marked range ('## forward ##') around it; '' if there is none.
         row: The outermost operator that it is part of, in the trace's events; -1 between operators.
+        span: From when to when it was recorded, on the trace's clock.
     """
 
     chain: int
@@ -52,6 +53,7 @@ class HostPiece:
     position: int = 0
     where: str = ""
     row: int = -1
+    span: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

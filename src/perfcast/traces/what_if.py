@@ -10,6 +10,7 @@ import numpy as np
 from perfcast.errors import PlanError
 from perfcast.traces.events import NONE, Category, Numbers, Trace
 from perfcast.traces.timeline_program import HostPiece, Overhead, RankProgram
+from perfcast.traces.what_if_graphs import count_graphs, loading_seconds, with_graphs
 
 #: Words for ``parse_what_if`` with what they do.
 WORDS = (
@@ -17,7 +18,7 @@ WORDS = (
     ("host=K", "the host K times faster"),
     ("exchanges=K", "exchanges transfer K times faster"),
     ("overlap", "nothing waits for exchanges"),
-    ("graphs", "launches vanish (CUDA graphs)"),
+    ("graphs", "what the host launches between waits is one launch (CUDA graphs)"),
 )
 
 
@@ -29,7 +30,7 @@ class Changes:
         speedups: (part of a name, factor) pairs.
         host_factor, exchange_factor: How many times faster.
         overlap: Whether what waited for exchanges goes on without.
-        graphs: Whether steps are launched as one.
+        graphs: Whether what is launched between two waits is one graph.
     """
 
     speedups: tuple[tuple[str, float], ...] = ()
@@ -78,7 +79,11 @@ def _factor(text: str, factor: str) -> float:
 def apply_changes(
     changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
 ) -> tuple[RankProgram, int]:
-    """The changed program, and how many works and pieces a speed-up met."""
+    """The changed program, and how many works and pieces a speed-up met.
+
+    Raises:
+        PlanError: Graphs of a recording that launches nothing.
+    """
     factors, met = _speed_factors(changes, trace, parents, program)
     program = program.with_work_seconds([w.seconds / f for w, f in zip(program.works, factors, strict=True)])
     if changes.exchange_factor != 1:
@@ -94,8 +99,23 @@ def apply_changes(
     if changes.overlap:
         program = _without_exchange_waits(program)
     if changes.graphs:
-        program = _launched_at_once(program)
+        program = with_graphs(program, loading_seconds(trace, program))
     return program, met + sped
+
+
+def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
+    """What the changes take for granted, of a recorded program."""
+    notes = []
+    if changes.overlap:
+        notes.append("overlap: whatever waited for an exchange goes on without it, to the end of the step")
+    if changes.graphs:
+        steps = max(len(program.steps), 1)
+        waits = count_graphs(program) / steps
+        notes.append(
+            f"CUDA graphs: {waits:.3g} a step, one for what each thread launches between two waits of the "
+            "host; operators, gaps and launches in between cost the host nothing"
+        )
+    return notes
 
 
 def _speed_factors(
@@ -170,10 +190,3 @@ def _without_exchange_waits(program: RankProgram) -> RankProgram:
         for p in program.pieces
     )
     return replace(program, works=works, pieces=pieces)
-
-
-def _launched_at_once(program: RankProgram) -> RankProgram:
-    """Host time within steps vanishes with the launches; what awaits the device still does."""
-    pieces = tuple(replace(piece, seconds=0.0) for piece in program.pieces)
-    works = tuple(replace(work, delay_seconds=0.0) for work in program.works)
-    return replace(program, pieces=pieces, works=works, queue_length=0)
