@@ -1,17 +1,17 @@
 """How well does a replay behave like what was recorded? Originals and replays in turns, on this processor.
 
-Run by hand: ``python benchmarks/replay.py --out FOLDER [--models NAMES] [--rounds 40] [--steps 3]``; half a
-minute a model on idle cores. What is done is kept in the folder, and only the rest is done by another run.
+Run by hand: ``python benchmarks/replay.py --out FOLDER [--models NAMES] [--seconds 50]``; two minutes a model
+on idle cores. What is done is kept in the folder, and only the rest is done by another run.
 
 Each model is recorded by ``perfcast trace record``, its host gaps are found by a replay (``--host-gaps``),
-and a program is generated from it. Then processes that hold the original, a second original (the noise floor),
-the replay without and with host gaps, and the generated program take turns: in every round each of them, in
-an order drawn anew, plays some steps while the others wait. The first of these steps is left out, since
-others have filled the caches. One thread; measured is the processor's time of a step, of all threads of a
-process; of two ranks the mean. The figure is fixed beforehand: the median over rounds of (median step of the
-one / median step of the original in that round), less 1; beside it the interval that holds the median of
-so many rounds with 95 % probability, by order statistics. On a shared machine whose speed changes within
-seconds only such ratios mean something.
+and a program is generated from it. Then processes that hold the original, a second original (the noise
+floor), the replay without and with host gaps, and the generated program take turns: in every round each of
+them, in an order drawn anew, plays some steps on the same core while the others wait. The first of these
+steps is left out, since others have filled the caches. One thread; measured is the processor's time of a
+step, of all threads of a process; of two ranks the mean. The figure is fixed beforehand: the median over
+rounds of (median step of the one / median step of the original in that round), less 1; beside it the interval
+that holds the median of so many rounds with 95 % probability, by order statistics. On a shared machine whose
+speed changes within seconds only such ratios mean something.
 
 Gaps come from the recording alone: its steps without profiler, taken before the comparison.
 """
@@ -32,6 +32,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from replay_models import MODELS
@@ -53,6 +54,10 @@ class Processes:
             )
             for command, environment in zip(commands, environments, strict=True)
         ]
+        if hasattr(os, "sched_setaffinity"):
+            cores = sorted(os.sched_getaffinity(0))
+            for rank, process in enumerate(self._processes):
+                os.sched_setaffinity(process.pid, {cores[rank % len(cores)]})
 
     def wait_until_ready(self) -> None:
         """Models are made, recordings read."""
@@ -105,10 +110,10 @@ def prepare_model(recording: Path, programs: Path, generated: Path) -> None:
     prepared = [prepare_source(source) for source in read_sources(recording)]
     options = PlayOptions(repeats=5, threads=1)
     if len(prepared) == 1:
-        found = (replay(prepared[0], options, host_gaps=SCALED),)
+        found = [replay(prepared[0], options, host_gaps=SCALED)]
     else:
         ranks = RankOptions(host_gaps=SCALED)
-        found = replay_ranks(prepared, options, num_ranks=len(prepared), ranks=ranks)
+        found = [*replay_ranks(prepared, options, num_ranks=len(prepared), ranks=ranks)]
     made = [(one.program, one.played.gaps_seconds) for one in found]
     generate([with_gaps(program, gaps) for program, gaps in made], generated)
     with programs.open("wb") as file:
@@ -137,7 +142,7 @@ def started(role: str, name: str, programs: Path, generated: Path, meeting: Path
 
 
 def compare(
-    name: str, programs: Path, generated: Path, num_rounds: int, num_steps: int
+    name: str, programs: Path, generated: Path, budget_seconds: float, num_steps: int
 ) -> dict[str, list[float]]:
     """Processor seconds of a step by role, one figure a round."""
     with ExitStack() as stack:
@@ -150,7 +155,8 @@ def compare(
         for processes in roles.values():
             processes.step_seconds(5)
         order, seconds = random.Random(0), {role: list[float]() for role in ROLES}
-        for _ in range(num_rounds):
+        end = monotonic() + budget_seconds
+        while monotonic() < end:
             for role in order.sample(ROLES, len(ROLES)):
                 seconds[role].append(roles[role].step_seconds(num_steps))
         return seconds
@@ -173,8 +179,8 @@ def judged(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     return rows
 
 
-def run_model(name: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All of one model; finished parts are taken from the folder."""
+def run_model(name: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """All of one model; finished parts are taken from the folder. ``None`` where nothing is compared."""
     recording, programs, generated = folder / "recording", folder / "programs.pickle", folder / "generated"
     result = folder / "result.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -182,11 +188,11 @@ def run_model(name: str, folder: Path, arguments: argparse.Namespace) -> dict[st
         record_model(name, recording)
     if not programs.exists():
         prepare_model(recording, programs, generated)
+    if arguments.only_prepare:
+        return None
     if not result.exists():
-        seconds = compare(name, programs, generated, arguments.rounds, arguments.steps)
-        text = json.dumps(
-            {"seconds": seconds, "rounds": arguments.rounds, "steps": arguments.steps}, indent=1
-        )
+        seconds = compare(name, programs, generated, arguments.seconds, arguments.steps)
+        text = json.dumps({"seconds": seconds, "steps": arguments.steps}, indent=1)
         temporary = result.with_suffix(".part")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(result)
@@ -197,7 +203,7 @@ def run_model(name: str, folder: Path, arguments: argparse.Namespace) -> dict[st
 def print_table(found: dict[str, dict[str, Any]]) -> None:
     """One line a model and role."""
     for name, one in found.items():
-        print(f"{name}: {one['rounds']} rounds of {one['steps']} steps")
+        print(f"{name}: {len(one['seconds']['original'])} rounds of {one['steps']} steps")
         for role, row in judged(one["seconds"]).items():
             print(
                 f"  {role:10s} {row['step_seconds'] * 1e3:8.3f} ms   {row['error']:+7.1%}   "
@@ -210,8 +216,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Originals and replays in turns.")
     parser.add_argument("--out", type=Path, required=True, help="folder of recordings and results")
     parser.add_argument("--models", default=",".join([*MODELS, *RANK_MODELS]), help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=40, help="default: %(default)s")
-    parser.add_argument("--steps", type=int, default=3, help="of each process in a round; default: 3")
+    parser.add_argument("--seconds", type=float, default=50.0, help="of comparing a model; default: 50")
+    parser.add_argument("--only-prepare", action="store_true", help="record and generate, compare nothing")
+    parser.add_argument("--steps", type=int, default=3, help="of a process in a round; default: 3")
     arguments = parser.parse_args()
     names = arguments.models.split(",")
     if unknown := [name for name in names if name not in {**MODELS, **RANK_MODELS}]:
@@ -219,7 +226,9 @@ def main() -> int:
     found: dict[str, dict[str, Any]] = {}
     try:
         for name in names:
-            found[name] = run_model(name, arguments.out / name, arguments)
+            one = run_model(name, arguments.out / name, arguments)
+            if one is not None:
+                found[name] = one
     except KeyboardInterrupt:
         print("interrupted; what is finished is kept", file=sys.stderr)
         return 130

@@ -71,6 +71,9 @@ class AllToAll(torch.autograd.Function):
 class Dense(nn.Module):
     """Bottom network, products of all pairs of vectors, top network."""
 
+    rows: torch.Tensor
+    columns: torch.Tensor
+
     def __init__(self, width: int, num_tables: int) -> None:
         super().__init__()
         num_vectors = num_tables + 1
@@ -95,7 +98,7 @@ def ddp_dlrm(rank: int) -> Step:
     batch, width, num_tables, rows, pooling = 512, 32, 4, 20_000, 10
     own = num_tables // NUM_RANKS
     tables = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="sum") for _ in range(own))
-    dense = DistributedDataParallel(Dense(width, num_tables), broadcast_buffers=False)
+    dense = DistributedDataParallel(Dense(width, num_tables))
     optimizer = torch.optim.SGD([*tables.parameters(), *dense.parameters()], 0.1)
     torch.manual_seed(1 + rank)
     features, targets = torch.randn(batch, 13), (torch.rand(batch) < 0.3).float()

@@ -7,6 +7,7 @@ seconds as JSON.
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import sys
@@ -53,6 +54,7 @@ def replayed(programs: Path, rank: int, init_method: str, *, has_gaps: bool) -> 
     player = Player(program, exchanger=exchanger)
     player.rehearse()
     player.set_gaps(gaps if has_gaps else ())
+    gc.freeze()  # a replay looks for garbage before each run: not among what the program itself is
 
     def play(num_steps: int) -> list[float]:
         return list(player.run(num_steps, warm_up=0).processor_seconds)

@@ -1,9 +1,10 @@
 """Is the placement with the least predicted time the fastest one? Measured on two processes that exchange.
 
-Run by hand: ``python benchmarks/sharding_measured.py [--tasks 24] [--cost learned] [--json FILE]``; ten
-minutes and 4 GB on two idle cores. Prints for each task and each placement (six published rules and the
-search's choice) the predicted and the measured step, then in how many tasks the predicted best is the
-measured best.
+Run by hand: ``python benchmarks/sharding_measured.py [--tasks 20] [--store FILE] [--seconds 60]``; ten
+minutes and 4 GB on two idle cores. With a store it stops after so many seconds, and the same command goes on.
+Prints for each task and each placement (six published rules and the search's choice) the predicted and the
+measured step, then in how many tasks the predicted best is the measured best. Placements of several rules
+that are the same, up to the names of the two ranks, are one.
 
 A task is drawn as published (``search/sharding/tasks``), for two ranks, from a made-up pool whose tables are
 small enough for such a machine; half of the tasks are heavy. Indices are drawn uniform, Zipf, or with a
@@ -11,121 +12,114 @@ published reuse histogram; the histograms that the prediction knows are counted 
 are run are others.
 
 A step: all-to-all of indices, lookups of ``torch.nn.EmbeddingBag``, all-to-all of sums, all-to-all of their
-gradients, backward with sparse SGD. Ranks are two processes with one thread each, joined by gloo. Timed is
-the processors' time of every exchange and of every table's lookup, forward and backward (other programs share
-the machine; waiting is not counted). The time of each is the least of its repeats, since others can only
-slow it; a part is the sum over a rank's tables, a step the sum over parts of the slower rank's. Placements
-take turns step by step, in a random order, and so do the processes in the place of the ranks; the spread is
-that of quarters of the repeats.
+gradients, backward with sparse SGD, packing and unpacking between them. Ranks are two processes with one
+thread each, joined by gloo. Exchanges are timed by the clock, both ranks at once, from a barrier to the last
+one's end; lookups by the processor's, one rank after the other: together they would share the memory of one
+machine, as devices with memories of their own do not (a step that is run so, timed as a whole, is shown
+beside it). A makespan is the sharders' objective: the sum of exchanges, slowest forward, slowest backward.
 
-Before the tasks the same processes measure the curve that prices exchanges and, unless the cost is the
-shipped one (``--cost learned``), lookups in tables of another pool, to which a cost with a handful of
-constants is fitted.
+Placements take turns step by step, in a random order, and so do the processes in the place of the ranks. Of
+every table of a placement the median counts, of steps stated for one speed of the machine
+(``perfcast.measure.embedding_probes``), less what all placements of the task share in a turn. The spread is
+how far quartiles of the makespans of eight parts of the repeats are apart.
+
+Before the tasks the same processes measure the exchange of packed pieces of many sizes, and the steps of
+other tasks (tables of another pool, placed at random), to whose tables the package's learned cost is fitted.
+Every prediction is made before the first task is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
-from sharding_ranks import NUM_RANKS, Case, Job, Ranks, Samples, draw_batch
+from sharding_outcomes import OURS, print_summary, print_task, read_steps, read_task, table_seconds
+from sharding_ranks import NUM_RANKS, SIZES, Job, Ranks, draw_batch
 
 from perfcast.core.embedding import (
     EmbeddingLookup,
     EmbeddingTable,
     ShardingKind,
+    TablePlacement,
 )
-from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
 from perfcast.core.embedding_reuse import count_reuse
-from perfcast.cost.embedding.select import embedding_pricer
+from perfcast.cost.embedding.fit import fit_nets, gather_cases
+from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, LearnedEmbeddingPricer
+from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.measure.embedding_cases import DISTRIBUTIONS
-from perfcast.prediction.names import memory_device
 from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.exchange import CurveExchange
-from perfcast.search.sharding.problem import LookupCost, ShardingProblem
-from perfcast.search.sharding.result import ShardingTime
-from perfcast.search.sharding.tasks import WIDTHS, draw_tasks, with_drawn_widths
-from perfcast.units import GIB, MIB
+from perfcast.search.sharding.exchange import Curve, CurveExchange
+from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.search.sharding.tasks import ShardingTask, draw_tasks, with_drawn_widths
+from perfcast.units import GIB
 
-OURS = "perfcast"
-
-
-#: Bytes beyond which a byte read, or a byte of rows in use, has another price.
-CACHES = (0.25 * MIB, 1.0 * MIB, 4.0 * MIB)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Parts are those of ``PARTS``; measured ones for every rank."""
-
-    task: str
-    placement: str
-    predicted_seconds: float
-    measured_seconds: float
-    quartile_spread: float
-    predicted_parts: tuple[float, ...]
-    measured_parts: tuple[tuple[float, ...], ...]
+#: Seconds that the turns of a calibration task take.
+CASE_SECONDS = 1.0
+#: Random placements of a calibration task, which take turns.
+CASE_PLANS = 3
+#: Of a calibration task's tables are split by columns.
+SPLIT_SHARE = 0.2
 
 
-@dataclass(frozen=True)
-class CalibratedCost:
-    """Sums of seconds: by table, bag, lookup, row in use; by byte beyond what caches hold; by width."""
+class Store:
+    """Answers of the ranks by name, one JSON line each; kept in memory alone without a file."""
 
-    seconds: dict[str, np.ndarray]
-    relative_spread: float
+    def __init__(self, path: str | None) -> None:
+        self.path = Path(path) if path else None
+        self.kept: dict[str, Any] = {}
+        if self.path and self.path.exists():
+            for line in self.path.read_text().splitlines():
+                name, content = json.loads(line)
+                self.kept[name] = content
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> np.ndarray:
-        lookups, rows, width = columns.num_lookups, columns.unique_rows, columns.row_bytes
-        sizes = (lookups * width, rows * width)
-        beyond = [np.maximum(size - cache, 0.0) for size in sizes for cache in CACHES]
-        widest = np.searchsorted(WIDTHS[:-1], columns.dim)
-        by_width = [
-            np.where(widest == at, count, 0.0) for count in (lookups, rows) for at in range(len(WIDTHS))
-        ]
-        spread = lookups * columns.num_rows * width
-        return np.stack(
-            [
-                np.ones(len(columns)), columns.batch_size * width, lookups, rows, lookups * width,
-                rows * width, spread, *beyond, *by_width,
-            ],
-            axis=1,
-        )  # fmt: skip
+    def put(self, name: str, content: Any) -> None:
+        self.kept[name] = content
+        if self.path:
+            with self.path.open("a") as file:
+                file.write(json.dumps([name, content], default=as_json) + "\n")
 
-    def device_seconds(self, summed: np.ndarray, phase: str) -> np.ndarray:
-        return summed @ self.seconds[phase]
+
+def as_json(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return np.round(value.astype(float), 7).tolist()
+    raise TypeError(type(value))
 
 
 def main() -> int:
     options = parsed_options()
-    pool = make_pool(options.seed)
-    half = options.tasks // 2
-    tasks = draw_tasks(
-        pool, NUM_RANKS, options.memory_gib / 2 / 0.8 * GIB, num_heavy=half, num_others=options.tasks - half,
-        seed=options.seed,
-    )  # fmt: skip
+    store = Store(options.store)
+    until = time.monotonic() + options.seconds
+    cases, tasks = make_cases(options), make_tasks(options)
     with Ranks() as ranks:
-        exchange = ranks.measure_exchange()
-        cost = shipped_cost() if options.cost == "learned" else calibrate(ranks, options)
-        print(
-            f"lookups are expected to err by {100 * cost.relative_spread:.0f} % (one standard deviation)",
-            flush=True,
-        )
-        outcomes: list[Outcome] = []
+        if "exchange" not in store.kept:
+            store.put("exchange", np.max(ranks.ask("exchange", None), axis=0))
+        for case in cases:
+            if case.name not in store.kept and time.monotonic() < until:
+                store.put(case.name, ranks.ask("job", case))
+        if all(case.name in store.kept for case in cases) and "plans" not in store.kept:
+            store.put("plans", plan_tasks(store, cases, tasks, options))
         for index, task in enumerate(tasks):
-            outcomes += measure_task(
-                ranks, cost, exchange, task.name, task.tables, options, options.seed + 100 + index
-            )
-            print_task(outcomes[-7:])
-    print_summary(outcomes)
+            if "plans" in store.kept and task.name not in store.kept and time.monotonic() < until:
+                store.put(task.name, measure_task(ranks, task, store.kept["plans"], options, index))
+    done = [task.name for task in tasks if task.name in store.kept]
+    outcomes = [read_task(name, store.kept[name], store.kept["plans"][name]) for name in done]
+    for some in outcomes:
+        print_task(some)
+    if outcomes:
+        print_summary(outcomes, store.kept["plans"]["spread"])
     if options.json:
-        Path(options.json).write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
+        Path(options.json).write_text(
+            json.dumps([[asdict(one) for one in some] for some in outcomes], indent=1)
+        )
+    if len(done) < len(tasks):
+        print(f"{len(done)} of {len(tasks)} tasks are measured; the same command goes on")
     return 0
 
 
@@ -133,17 +127,27 @@ def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tasks", type=int, default=24)
+    parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument(
-        "--cases", type=int, default=150, help="measured before the tasks for --cost calibrated"
-    )
-    parser.add_argument("--cost", choices=("calibrated", "learned"), default="calibrated")
+    parser.add_argument("--turns-seconds", type=float, default=9.0, help="of a task's placements")
+    parser.add_argument("--cases", type=int, default=32, help="calibration tasks, measured before the others")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="of all tables of a task together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--case-seed", type=int, default=103, help="of the calibration tasks and their tables"
+    )
+    parser.add_argument("--store", help="where what was measured is kept, so that another run goes on")
+    parser.add_argument("--seconds", type=float, default=1e6, help="begin no task later than this")
     parser.add_argument("--json", help="where the outcomes are written")
     return parser.parse_args()
+
+
+def make_tasks(options: argparse.Namespace) -> tuple[ShardingTask, ...]:
+    half = options.tasks // 2
+    return draw_tasks(
+        make_pool(options.seed), NUM_RANKS, options.memory_gib / 2 / 0.8 * GIB, num_heavy=half,
+        num_others=options.tasks - half, seed=options.seed,
+    )  # fmt: skip
 
 
 def make_pool(seed: int, count: int = 400) -> tuple[EmbeddingTable, ...]:
@@ -155,141 +159,187 @@ def make_pool(seed: int, count: int = 400) -> tuple[EmbeddingTable, ...]:
     return with_drawn_widths(tables)
 
 
-def shipped_cost() -> LookupCost:
-    return embedding_pricer(memory_device("cpu"), optimizer="sgd")
+def make_cases(options: argparse.Namespace) -> list[Job]:
+    """Tasks from another pool, placed at random."""
+    pool = make_pool(options.case_seed)
+    half = options.cases // 2
+    tasks = draw_tasks(
+        pool, NUM_RANKS, options.memory_gib / 2 / 0.8 * GIB, num_heavy=half,
+        num_others=options.cases - half, seed=options.case_seed,
+    )  # fmt: skip
+    return [make_case(task, options, options.case_seed + 999 + index) for index, task in enumerate(tasks)]
 
 
-def calibrate(ranks: Ranks, options: argparse.Namespace) -> CalibratedCost:
-    """Fit on two thirds of the cases, and say how far off the rest is."""
-    rng = np.random.default_rng(options.seed + 1)
-    pool = make_pool(options.seed + 1)
-    cases = []
-    for index in range(options.cases):
-        tables = tuple(pool[i] for i in rng.choice(len(pool), int(rng.integers(8, 18)), replace=False))
-        names = tuple(str(rng.choice(DISTRIBUTIONS)) for _ in tables)
-        cases.append(Case(tables, names, options.batch_size, options.seed + 1000 + index))
-    answers = ranks.ask(("cases", cases))
-    measured = [answers[index % NUM_RANKS][index] for index in range(len(cases))]
-    columns = embedding_columns(
+def make_case(task: ShardingTask, options: argparse.Namespace, seed: int) -> Job:
+    rng = np.random.default_rng(seed)
+    distributions = tuple(map(str, rng.choice(DISTRIBUTIONS, len(task.tables))))
+    plans = tuple((str(at), random_placements(len(task.tables), rng)) for at in range(CASE_PLANS))
+    return Job(
+        f"case {task.name}",
+        task.tables,
+        distributions,
+        plans,
+        options.batch_size,
+        seed,
+        CASE_SECONDS,
+        sides=1,
+    )
+
+
+def random_placements(count: int, rng: np.random.Generator) -> tuple[TablePlacement, ...]:
+    return tuple(
+        TablePlacement(ShardingKind.COLUMN_WISE, tuple(range(NUM_RANKS)))
+        if rng.random() < SPLIT_SHARE
+        else TablePlacement(ShardingKind.TABLE_WISE, (int(rng.integers(NUM_RANKS)),))
+        for _ in range(count)
+    )
+
+
+def case_lookups(case: Job) -> list[list[EmbeddingLookup]]:
+    """Of each rank's pieces, with the reuse of the batch that the prediction sees."""
+    seen = draw_batch(case.tables, case.distributions, case.batch_size, np.random.default_rng(case.seed))
+    reuse = [count_reuse(indices) for indices in seen]
+    return [
         [
-            EmbeddingLookup(table.num_rows, table.dim, case.batch_size, table.pooling, reuse=reuse)
-            for case, found in zip(cases, measured, strict=True)
-            for table, reuse in zip(case.tables, found["reuse"], strict=True)
+            EmbeddingLookup(
+                table.num_rows, table.dim // len(placement.ranks), case.batch_size, table.pooling, reuse=mine
+            )
+            for table, placement, mine in zip(case.tables, placements, reuse, strict=True)
+            if rank in placement.ranks
+        ]
+        for _, placements in case.plans
+        for rank in range(NUM_RANKS)
+    ]
+
+
+def fit_cost(store: Store, cases: Sequence[Job]) -> LearnedEmbeddingPricer:
+    """The learned cost of all cases, with the spread of one that was fitted to two thirds on the others."""
+    lookups = [mine for case in cases for mine in case_lookups(case)]
+    measured = table_seconds(
+        [
+            read_steps(rank[name][0])
+            for case in cases
+            for name, _ in case.plans
+            for rank in store.kept[case.name]
         ]
     )
-    case_of = np.repeat(np.arange(len(cases)), [len(case.tables) for case in cases])
-    fit = case_of % 3 < 2
-    constants, errors = {}, []
-    for phase in ("forward", "backward"):
-        vectors = CalibratedCost({}, 0.0).table_vectors(columns, phase)
-        seconds = np.concatenate([found[phase] for found in measured])
-        scale = np.maximum(vectors[fit].max(axis=0), 1.0)
-        weights = 1 / np.sqrt(seconds * seconds.mean())
-        constants[phase] = (
-            nnls((vectors / scale * weights[:, None])[fit], (seconds * weights)[fit])[0] / scale
-        )
-        sums = [np.bincount(case_of[~fit], values[~fit]) for values in (vectors @ constants[phase], seconds)]
-        held = sums[1] > 0
-        errors.append(np.log(sums[0][held] / sums[1][held]))
-    return CalibratedCost(constants, float(np.std(np.concatenate(errors))))
+    members, spread = {}, {}
+    for phase in PHASES:
+        seconds = [one[phase] for one in measured]
+        fit = [at for at in range(len(lookups)) if at // (NUM_RANKS * CASE_PLANS) % 3 < 2]
+        trial = fit_tables(lookups, seconds, fit)
+        pricer = LearnedEmbeddingPricer(EmbeddingWeights({phase: trial}, {phase: 0.0}), is_measured_here=True)
+        errors = [
+            np.log(price_lookups(pricer, lookups[at], phase).seconds / seconds[at].sum())
+            for at in range(len(lookups))
+            if at not in fit and lookups[at]
+        ]
+        spread[phase] = float(np.std(errors))
+        members[phase] = fit_tables(lookups, seconds, range(len(lookups)))
+    return LearnedEmbeddingPricer(EmbeddingWeights(members, spread), is_measured_here=True)
+
+
+def fit_tables(
+    lookups: Sequence[Sequence[EmbeddingLookup]], seconds: Sequence[np.ndarray], taken: Sequence[int]
+) -> tuple[EmbeddingNet, ...]:
+    """Fitted to single tables."""
+    single = [[lookup] for at in taken for lookup in lookups[at]]
+    times = np.concatenate([seconds[at] for at in taken]).tolist()
+    return fit_nets(gather_cases(single, times), has_step=False)
+
+
+def exchange_curve(seconds: np.ndarray) -> CurveExchange:
+    """Of packing and exchanging, by the bytes that a rank holds; ``seconds`` [visits, sizes]."""
+    middle = np.median(seconds, axis=0)
+    curve = Curve(np.array([0.0, *SIZES]), np.maximum.accumulate([middle[0], *middle]))
+    return CurveExchange(curve, curve)
+
+
+def plan_tasks(
+    store: Store, cases: Sequence[Job], tasks: Sequence[ShardingTask], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Placements of every task with what is predicted, before any of them is measured."""
+    cost, exchange = fit_cost(store, cases), exchange_curve(np.array(store.kept["exchange"]))
+    found: dict[str, Any] = {"spread": cost.relative_spread}
+    for index, task in enumerate(tasks):
+        found[task.name] = choose_plans(task, cost, exchange, options, index)
+    return found
 
 
 def measure_task(
-    ranks: Ranks,
-    cost: LookupCost,
+    ranks: Ranks, task: ShardingTask, plans: Any, options: argparse.Namespace, index: int
+) -> list[Any]:
+    """Of each rank, steps of each plan as it is and with the ranks exchanged."""
+    distributions, _ = drawn(task, options, index)
+    named = tuple((str(at), as_placements(plan["pieces"])) for at, plan in enumerate(plans[task.name]))
+    job = Job(
+        task.name, task.tables, distributions, named, options.batch_size, task_seed(options, index),
+        options.turns_seconds,
+    )  # fmt: skip
+    return ranks.ask("job", job)
+
+
+def as_placements(pieces: Sequence[Any]) -> tuple[TablePlacement, ...]:
+    return tuple(TablePlacement(ShardingKind(kind), tuple(ranks)) for kind, ranks in pieces)
+
+
+def task_seed(options: argparse.Namespace, index: int) -> int:
+    return int(options.seed) + 100 + index
+
+
+def drawn(
+    task: ShardingTask, options: argparse.Namespace, index: int
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The distribution of each table, and the batch that the prediction sees."""
+    seed = task_seed(options, index)
+    names = np.random.default_rng(seed).choice(DISTRIBUTIONS, len(task.tables))
+    distributions = tuple(map(str, names))
+    batch = draw_batch(task.tables, distributions, options.batch_size, np.random.default_rng(seed))
+    return distributions, batch
+
+
+def choose_plans(
+    task: ShardingTask,
+    cost: LearnedEmbeddingPricer,
     exchange: CurveExchange,
-    name: str,
-    tables: Sequence[EmbeddingTable],
     options: argparse.Namespace,
-    seed: int,
-) -> list[Outcome]:
-    rng = np.random.default_rng(seed)
-    distributions = tuple(str(rng.choice(DISTRIBUTIONS)) for _ in tables)
-    seen = draw_batch(tables, distributions, options.batch_size, rng)
+    index: int,
+) -> list[dict[str, Any]]:
+    """The search's choice and the published rules' with what is predicted; the same placement once."""
+    _, seen = drawn(task, options, index)
     known = tuple(
-        replace(table, reuse=count_reuse(indices)) for table, indices in zip(tables, seen, strict=True)
+        replace(table, reuse=count_reuse(indices)) for table, indices in zip(task.tables, seen, strict=True)
     )
     problem = ShardingProblem(
         known, NUM_RANKS, options.batch_size, 8.0 * GIB, cost, exchange, "sgd",
         (ShardingKind.TABLE_WISE, ShardingKind.COLUMN_WISE),
     )  # fmt: skip
-    choice = choose_sharding(problem, seed=seed)
-    predicted = {OURS: choice.time}
-    plans = [(OURS, choice.placements)]
-    for baseline in choice.baselines:
-        assert baseline.time is not None
-        assert baseline.placements is not None
-        predicted[baseline.name] = baseline.time
-        plans.append((baseline.name, baseline.placements))
-    job = Job(
-        name,
-        tuple(tables),
-        distributions,
-        tuple(plans),
-        options.batch_size,
-        seed,
-        options.repeats,
-    )
-    samples = ranks.run(job)
-    return [outcome(name, plan, predicted[plan], samples[plan]) for plan, _ in plans]
-
-
-def outcome(task: str, plan: str, predicted: ShardingTime, samples: Sequence[Samples]) -> Outcome:
-    """Samples: of each rank."""
-    least = np.array([one.by_part() for one in samples])
-    quarters = [np.array([one.by_part(quarter) for one in samples]) for quarter in range(4)]
-    steps = [parts.max(axis=0).sum() for parts in quarters]
-    low, middle, high = np.quantile(steps, (0.25, 0.5, 0.75))
-    return Outcome(
-        task, plan, predicted.step_seconds, float(least.max(axis=0).sum()), float((high - low) / middle),
-        (
-            predicted.index_seconds, predicted.forward_seconds, predicted.output_seconds,
-            predicted.gradient_seconds, predicted.backward_seconds,
-        ),
-        tuple(map(tuple, least.T.tolist())),
-    )  # fmt: skip
-
-
-def by_task(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    names = dict.fromkeys(outcome.task for outcome in outcomes)
-    return [[outcome for outcome in outcomes if outcome.task == name] for name in names]
-
-
-def print_task(outcomes: Sequence[Outcome]) -> None:
-    print(f"\n{outcomes[0].task}")
-    best = min(outcome.measured_seconds for outcome in outcomes)
-    for one in sorted(outcomes, key=lambda one: one.predicted_seconds):
-        print(
-            f"  {one.placement:20} predicted {one.predicted_seconds * 1e3:8.2f} ms  measured "
-            f"{one.measured_seconds * 1e3:8.2f} ms  +{100 * (one.measured_seconds / best - 1):5.1f} %  "
-            f"quartiles {100 * one.quartile_spread:4.1f} %"
+    choice = choose_sharding(problem, seed=task_seed(options, index))
+    found = [(OURS, choice.placements, choice.time)]
+    found += [(one.name, one.placements, one.time) for one in choice.baselines if one.placements and one.time]
+    plans: dict[Any, dict[str, Any]] = {}
+    for name, placements, predicted in found:
+        entry = plans.setdefault(
+            min(placements, mirrored(placements), key=repr),
+            {
+                "names": [],
+                "pieces": [(one.kind.value, one.ranks) for one in placements],
+                "predicted": predicted.step_seconds,
+                "parts": (
+                    predicted.index_seconds,
+                    predicted.output_seconds + predicted.gradient_seconds,
+                    predicted.forward_seconds,
+                    predicted.backward_seconds,
+                ),
+            },
         )
-    sys.stdout.flush()
+        entry["names"].append(name)
+    return list(plans.values())
 
 
-def print_summary(outcomes: Sequence[Outcome]) -> None:
-    groups = by_task(outcomes)
-    right, close, near = 0, 0, 0
-    errors = [one.predicted_seconds / one.measured_seconds - 1 for one in outcomes]
-    gains = []
-    for group in groups:
-        chosen = min(group, key=lambda one: one.predicted_seconds)
-        best = min(group, key=lambda one: one.measured_seconds)
-        excess = chosen.measured_seconds / best.measured_seconds - 1
-        right += chosen is best
-        close += excess <= 0.03
-        near += excess <= max(0.03, chosen.quartile_spread)
-        others = [one.measured_seconds for one in group if one.placement != OURS]
-        mine = next(one.measured_seconds for one in group if one.placement == OURS)
-        gains.append(min(others) / mine - 1)
-    total = len(groups)
-    print(f"\npredicted best is the measured best: {right} of {total} ({100 * right / total:.0f} %)")
-    print(f"within 3 % of it: {close} of {total} ({100 * close / total:.0f} %)")
-    print(f"within 3 % (or the quartile spread) of it: {near} of {total} ({100 * near / total:.0f} %)")
-    print(f"error of a step: mean {100 * statistics.mean(map(abs, errors)):.1f} %")
-    print(
-        f"the fastest published rule takes longer than the choice by {100 * statistics.median(gains):.1f} %"
-    )
+def mirrored(placements: Sequence[TablePlacement]) -> tuple[TablePlacement, ...]:
+    """With the ranks' names exchanged: the same to a measurement that runs both sides."""
+    return tuple(replace(one, ranks=tuple(1 - rank for rank in one.ranks)) for one in placements)
 
 
 if __name__ == "__main__":

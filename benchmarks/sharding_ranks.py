@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import resource
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -15,25 +17,28 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 from torch import nn
 
-from perfcast.core.embedding import (
-    EmbeddingTable,
-    ShardingKind,
-    TablePlacement,
-)
-from perfcast.core.embedding_reuse import count_reuse
+from perfcast.core.embedding import EmbeddingTable, TablePlacement
 from perfcast.measure.embedding_cases import draw_indices
-from perfcast.search.sharding.exchange import Curve, CurveExchange
+from perfcast.measure.embedding_probes import Probes
+from perfcast.units import GIB, MIB
 
 NUM_RANKS = 2
-
-PARTS = ("indices", "forward", "outputs", "gradients", "backward")
 
 #: Batches that are run in turn; the one before them is what the prediction has seen.
 NUM_BATCHES = 2
 
-SIZES = tuple(int(4096 * 2 ** (k / 2)) for k in range(25))
-
-CASE_REPEATS = 10
+#: Bytes that a rank holds before an exchange.
+SIZES = tuple(int(16_384 * 2 ** (k / 2)) for k in range(21))
+EXCHANGE_VISITS = 20
+#: Columns of a piece that is packed for an exchange.
+PIECE_COLUMNS = 64
+#: Every so many turns a step is run a second time with both ranks at once.
+TOGETHER = 6
+#: Times that an exchange is repeated within a step: it is over soon, and unsteady.
+EXCHANGES = 3
+LEAST_TURNS, MOST_TURNS = 6, 60
+#: The allocator keeps what is freed for the next step, as training jobs tell it to.
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(4 * GIB)}
 
 
 @dataclass(frozen=True)
@@ -46,41 +51,25 @@ class Job:
     plans: tuple[tuple[str, tuple[TablePlacement, ...]], ...]
     batch_size: int
     seed: int
-    repeats: int
+    seconds: float
+    sides: int = NUM_RANKS
 
 
 @dataclass(frozen=True)
-class Case:
-    """Tables that one rank looks up one after the other."""
+class Timed:
+    """What a piece of work gave, and its seconds (shape [n]), the probes beside it, the pages new to it."""
 
-    tables: tuple[EmbeddingTable, ...]
-    distributions: tuple[str, ...]
-    batch_size: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Samples:
-    """What one rank measured under one placement.
-
-    Attributes:
-        parts: Index into ``PARTS`` of each item: an exchange, or one table's lookup one way.
-        seconds: Shape [repeats, items].
-    """
-
-    parts: np.ndarray
+    result: Any
     seconds: np.ndarray
-
-    def by_part(self, quarter: int | None = None) -> np.ndarray:
-        """Least of the repeats (of one quarter of them), added up by part."""
-        taken = self.seconds if quarter is None else np.array_split(self.seconds, 4)[quarter]
-        return np.bincount(self.parts, weights=taken.min(axis=0), minlength=len(PARTS))
+    probes: np.ndarray | None = None
+    faults: int = 0
 
 
 class Ranks:
     """Two processes that run jobs together."""
 
     def __enter__(self) -> Ranks:
+        os.environ.update(ALLOCATOR)
         context = multiprocessing.get_context("spawn")
         self.orders = [context.Queue() for _ in range(NUM_RANKS)]
         self.answers = [context.Queue() for _ in range(NUM_RANKS)]
@@ -102,37 +91,15 @@ class Ranks:
             process.join(timeout=20)
             process.kill()
 
-    def ask(self, order: object) -> list[Any]:
+    def ask(self, action: str, order: object) -> list[Any]:
+        """What each rank answers."""
         for queue in self.orders:
-            queue.put(order)
+            queue.put((action, order))
         found = [queue.get(timeout=600) for queue in self.answers]
         for one in found:
             if isinstance(one, Exception):
                 raise one
         return found
-
-    def measure_exchange(self) -> CurveExchange:
-        """Slower rank's processor time of an all-to-all, by the bytes that a rank holds."""
-        seconds = np.max(self.ask(("exchange", None)), axis=0)
-        curve = Curve(np.array([0.0, *SIZES]), np.maximum.accumulate([seconds[0], *seconds]))
-        return CurveExchange(curve, curve)
-
-    def run(self, job: Job) -> dict[str, list[Samples]]:
-        """Of each placement, by rank; a rank's are those of both processes that took its place."""
-        answers = self.ask(("job", job))
-        return {
-            plan: [
-                joined([answers[(rank + side) % NUM_RANKS][plan][side] for side in range(NUM_RANKS)])
-                for rank in range(NUM_RANKS)
-            ]
-            for plan, _ in job.plans
-        }
-
-
-def joined(samples: Sequence[Samples]) -> Samples:
-    """Repeats of the same items in turns."""
-    seconds = np.stack([one.seconds for one in samples], axis=1)
-    return Samples(samples[0].parts, seconds.reshape(-1, seconds.shape[2]))
 
 
 def free_port() -> int:
@@ -145,33 +112,36 @@ def work(rank: int, port: int, orders: Any, answers: Any) -> None:
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=NUM_RANKS)
+    probes = Probes()
     with torch.sparse.check_sparse_tensor_invariants(enable=False):
         while (order := orders.get()) is not None:
             try:
-                answers.put(ACTIONS[order[0]](order[1], rank))
+                answers.put(ACTIONS[order[0]](order[1], rank, probes))
             except Exception as error:
                 answers.put(error)
                 raise
     dist.destroy_process_group()
 
 
-def sweep(_: None, rank: int) -> list[float]:
-    seconds = []
-    for size in SIZES:
-        sent = torch.ones(size // 4)
-        received = torch.empty_like(sent)
-        times = []
-        for _ in range(25):
+def sweep(_: None, rank: int, probes: Probes) -> np.ndarray:
+    """Seconds of packing and exchanging each of ``SIZES``, shape [visits, sizes]."""
+    rng = random.Random(0)
+    seconds = np.zeros((EXCHANGE_VISITS, len(SIZES)))
+    for visit in range(EXCHANGE_VISITS):
+        for at in rng.sample(range(len(SIZES)), len(SIZES)):
+            rows = 64
+            pieces = [torch.ones(rows, PIECE_COLUMNS)] * max(SIZES[at] // (4 * rows * PIECE_COLUMNS), 1)
             dist.barrier()
-            start = time.process_time()
+            begun = time.perf_counter()
+            sent = torch.cat(pieces, dim=1).view(-1)
+            received = torch.empty_like(sent)
             dist.all_to_all_single(received, sent)
-            times.append(time.process_time() - start)
-        seconds.append(min(times))
+            seconds[visit, at] = time.perf_counter() - begun
     return seconds
 
 
-def run_job(job: Job, rank: int) -> dict[str, list[Samples]]:
-    """Of every placement, as it is and with both ranks exchanged."""
+def run_job(job: Job, rank: int, probes: Probes) -> dict[str, list[dict[str, np.ndarray]]]:
+    """Of every placement, its steps as it is and with both ranks exchanged (``Steps``)."""
     rng = np.random.default_rng(job.seed)
     draw_batch(job.tables, job.distributions, job.batch_size, rng)  # what the prediction has seen
     batches = [draw_batch(job.tables, job.distributions, job.batch_size, rng) for _ in range(NUM_BATCHES)]
@@ -179,48 +149,40 @@ def run_job(job: Job, rank: int) -> dict[str, list[Samples]]:
     held = {
         (name, side): Held(job, rank, exchanged(plan, side), batches, bags)
         for name, plan in job.plans
-        for side in range(NUM_RANKS)
+        for side in range(job.sides)
     }
-    timers: dict[tuple[str, int], list[Timer]] = {key: [] for key in held}
-    for one in held.values():
-        one.step(0)
     keys = list(held)
-    for turn in range(job.repeats // NUM_RANKS):
+    for one in held.values():
+        one.step(0, probes)  # touches new memory
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {key: [] for key in keys}
+    turn, turns, begun = 0, LEAST_TURNS, time.perf_counter()
+    while turn < turns:
         for at in rng.permutation(len(keys)):
-            timers[keys[at]].append(held[keys[at]].step(turn))
-    samples = {
-        key: Samples(np.array(found[0].parts), np.array([timer.seconds for timer in found]))
-        for key, found in timers.items()
+            taken = held[keys[at]].step(turn, probes)
+            taken["together"] = held[keys[at]].step_together(turn) if turn % TOGETHER == 0 else np.nan
+            found[keys[at]].append(taken)
+        turn += 1
+        if turn == LEAST_TURNS // 2:
+            turns = agreed(job.seconds * turn / (time.perf_counter() - begun))
+    return {
+        name: [
+            {part: np.array([step[part] for step in found[name, side]]) for part in found[name, side][0]}
+            for side in range(job.sides)
+        ]
+        for name, _ in job.plans
     }
-    return {name: [samples[name, side] for side in range(NUM_RANKS)] for name, _ in job.plans}
+
+
+def agreed(turns: float) -> int:
+    """What the first rank says, within limits."""
+    told = torch.tensor([turns])
+    dist.broadcast(told, 0)
+    return int(np.clip(float(told), LEAST_TURNS, MOST_TURNS))
 
 
 def exchanged(plan: Sequence[TablePlacement], side: int) -> tuple[TablePlacement, ...]:
     """Rank r holds what rank r + side held."""
     return tuple(replace(one, ranks=tuple((rank + side) % NUM_RANKS for rank in one.ranks)) for one in plan)
-
-
-def run_cases(cases: Sequence[Case], rank: int) -> dict[int, dict[str, Any]]:
-    """Every second case: least processor seconds of each table forward and backward, and the reuse in it."""
-    found = {}
-    for index in range(rank, len(cases), NUM_RANKS):
-        case = cases[index]
-        everything = tuple(TablePlacement(ShardingKind.TABLE_WISE, (rank,)) for _ in case.tables)
-        job = Job("", case.tables, case.distributions, (), case.batch_size, case.seed, CASE_REPEATS)
-        rng = np.random.default_rng(case.seed)
-        batch = draw_batch(case.tables, case.distributions, case.batch_size, rng)
-        held = Held(job, rank, everything, [batch], {})
-        inputs = [torch.from_numpy(indices) for indices in batch]
-        gradients = [torch.ones(case.batch_size, table.dim) for table in case.tables]
-        timers = []
-        for _ in range(job.repeats):
-            timers.append(Timer())
-            held.backward(timers[-1], held.forward(timers[-1], inputs), gradients)
-        least = np.min([timer.seconds for timer in timers[1:]], axis=0)
-        half = len(case.tables)
-        reuse = [count_reuse(indices) for indices in batch]
-        found[index] = {"forward": least[:half], "backward": least[half:], "reuse": reuse}
-    return found
 
 
 class Held:
@@ -268,41 +230,99 @@ class Held:
                     parts.append(batch[table][self.rank * count : (self.rank + 1) * count])
         return torch.from_numpy(np.concatenate(parts))
 
-    def step(self, turn: int) -> Timer:
-        timer = Timer()
-        received = torch.empty(NUM_RANKS * self.counts[self.rank], dtype=torch.int64)
-        splits = [self.counts[self.rank]] * NUM_RANKS
-        sent = self.sent[turn % NUM_BATCHES]
-        timer.run("indices", dist.all_to_all_single, received, sent, splits, self.counts)
-        pooled = self.forward(timer, self.merge(received))
-        widths, mine = self.widths, self.widths[self.rank]
-        sums = torch.cat([*pooled, torch.empty(NUM_RANKS * self.local, 0)], dim=1).detach().contiguous()
-        outputs = torch.empty(self.local * sum(widths))
-        to_others, from_others = [self.local * mine] * NUM_RANKS, [self.local * width for width in widths]
-        timer.run("outputs", dist.all_to_all_single, outputs, sums.view(-1), from_others, to_others)
-        gradients = torch.empty(NUM_RANKS * self.local * mine)
-        timer.run("gradients", dist.all_to_all_single, gradients, outputs, to_others, from_others)
-        split = (
-            gradients.view(-1, mine).split([bag.embedding_dim for bag in self.bags], dim=1) if pooled else []
-        )
-        self.backward(timer, pooled, [part.contiguous() for part in split])
-        return timer
+    def step(self, turn: int, probes: Probes) -> dict[str, Any]:
+        """Lookups alone, one rank after the other; exchanges together.
 
-    def merge(self, received: torch.Tensor) -> list[torch.Tensor]:
+        Seconds by the clock of the exchange before the lookups and of those after them, each k times,
+        ``exchange`` [2, k]; of the processor for each table, ``forward`` and ``backward`` [tables]; of the
+        probes beside either, ``probes`` [2, 3]; and pages that were new in the lookups, ``faults``.
+        """
+        first = self.exchange(lambda: self.receive_indices(self.sent[turn % NUM_BATCHES]))
+        forward = self.alone(probes, self.look_up, self.bags, first.result, self.offsets)
+        second = self.exchange(lambda: self.return_gradients(self.send_outputs(forward.result)))
+        backward = self.alone(probes, learn, forward.result, second.result, self.updates)
+        return {
+            "exchange": np.stack([first.seconds, second.seconds]),
+            "forward": forward.seconds,
+            "backward": backward.seconds,
+            "probes": np.stack([forward.probes, backward.probes]),
+            "faults": forward.faults + backward.faults,
+        }
+
+    def step_together(self, turn: int) -> float:
+        """Seconds by the clock of a whole step with both ranks at once."""
+        dist.barrier()
+        begun = time.perf_counter()
+        inputs = self.receive_indices(self.sent[turn % NUM_BATCHES])
+        pooled = [
+            self.look_up(bag, *both) for bag, *both in zip(self.bags, inputs, self.offsets, strict=True)
+        ]
+        gradients = self.return_gradients(self.send_outputs(pooled))
+        for one in zip(pooled, gradients, self.updates, strict=True):
+            learn(*one)
+        dist.barrier()
+        return time.perf_counter() - begun
+
+    def exchange(self, work: Callable[[], Any]) -> Timed:
+        seconds = []
+        for _ in range(EXCHANGES):
+            dist.barrier()
+            begun = time.perf_counter()
+            result = work()
+            seconds.append(time.perf_counter() - begun)
+        return Timed(result, np.array(seconds))
+
+    def alone(self, probes: Probes, work: Callable[..., Any], *columns: Sequence[Any]) -> Timed:
+        """What this rank does for each table while the other one waits."""
+        for rank in range(NUM_RANKS):
+            dist.barrier()
+            if rank == self.rank:
+                before, pages = probes.seconds(), page_faults()
+                marks, result = [time.thread_time()], []
+                for one in zip(*columns, strict=True):
+                    result.append(work(*one))
+                    marks.append(time.thread_time())
+                pages = page_faults() - pages
+                found = Timed(result, np.diff(marks), np.sqrt(before * probes.seconds()), pages)
+        return found
+
+    def receive_indices(self, sent: torch.Tensor) -> list[torch.Tensor]:
         """Indices of each piece for the whole batch: those of every rank's samples after another."""
+        received = torch.empty(NUM_RANKS * self.counts[self.rank], dtype=torch.int64)
+        dist.all_to_all_single(received, sent, [self.counts[self.rank]] * NUM_RANKS, self.counts)
         sizes = [pooling * self.local for pooling in self.poolings]
         by_rank = [part.split(sizes) for part in received.split(sum(sizes))] if sizes else []
         return [torch.cat(parts) for parts in zip(*by_rank, strict=True)]
 
-    def forward(self, timer: Timer, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return [
-            timer.run("forward", bag, indices, offsets)
-            for bag, indices, offsets in zip(self.bags, inputs, self.offsets, strict=True)
-        ]
+    def send_outputs(self, pooled: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Sums of this rank's samples from every rank's tables."""
+        sums = torch.cat([*pooled, torch.empty(NUM_RANKS * self.local, 0)], dim=1).detach().contiguous()
+        outputs = torch.empty(self.local * sum(self.widths))
+        dist.all_to_all_single(outputs, sums.view(-1), *reversed(self.splits()))
+        return outputs
 
-    def backward(self, timer: Timer, pooled: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
-        for one, gradient, update in zip(pooled, gradients, self.updates, strict=True):
-            timer.run("backward", learn, one, gradient, update)
+    def return_gradients(self, outputs: torch.Tensor) -> list[torch.Tensor]:
+        """Gradients of each of this rank's pieces, whole batch."""
+        mine = self.widths[self.rank]
+        gradients = torch.empty(NUM_RANKS * self.local * mine)
+        dist.all_to_all_single(gradients, outputs, *self.splits())
+        if not mine:
+            return []
+        parts = gradients.view(-1, mine).split([bag.embedding_dim for bag in self.bags], dim=1)
+        return [part.contiguous() for part in parts]
+
+    def splits(self) -> tuple[list[int], list[int]]:
+        """Elements of this rank's tables for every rank, and of every rank's tables for this one."""
+        mine = self.widths[self.rank]
+        return [self.local * mine] * NUM_RANKS, [self.local * width for width in self.widths]
+
+    @staticmethod
+    def look_up(bag: nn.EmbeddingBag, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        return bag(indices, offsets)
+
+
+def page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def learn(pooled: torch.Tensor, gradient: torch.Tensor, update: torch.optim.Optimizer) -> None:
@@ -316,21 +336,6 @@ def new_bag(table: EmbeddingTable, parts: int) -> nn.EmbeddingBag:
     return nn.EmbeddingBag(*weights.shape, mode="sum", sparse=True, _weight=weights)
 
 
-class Timer:
-    """Processor time of all threads of a process, item by item; the exchanges keep the ranks together."""
-
-    def __init__(self) -> None:
-        self.parts: list[int] = []
-        self.seconds: list[float] = []
-
-    def run(self, part: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        start = time.process_time()
-        result = function(*arguments)
-        self.seconds.append(time.process_time() - start)
-        self.parts.append(PARTS.index(part))
-        return result
-
-
 def draw_batch(
     tables: Sequence[EmbeddingTable], distributions: Sequence[str], batch_size: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
@@ -342,4 +347,7 @@ def draw_batch(
     ]
 
 
-ACTIONS: dict[str, Callable[[Any, int], Any]] = {"exchange": sweep, "cases": run_cases, "job": run_job}
+ACTIONS: dict[str, Callable[[Any, int, Probes], Any]] = {
+    "exchange": sweep,
+    "job": run_job,
+}

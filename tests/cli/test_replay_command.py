@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
+from made_up_traces import execution_document, node, tensor, write
 from perfcast.cli.main import run
 
 
@@ -42,6 +43,29 @@ def test_a_step_is_replayed_whole(recorded: Path, tmp_path: Path) -> None:
     assert "traceEvents" in json.loads(Path(out["profile.json"]).read_text())
 
 
+def test_a_module_of_the_users_registers_what_pytorch_does_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = tmp_path / "toy.py"
+    module.write_text(
+        "import torch\n"
+        "library = torch.library.Library('toy', 'DEF')\n"
+        "library.define('twice(Tensor x) -> Tensor')\n"
+        "library.impl('twice', lambda x: x * 2, 'CPU')\n"
+    )
+    sides = [(tensor(number, number + 100, [4]), "Tensor(float)", [4]) for number in (10, 11)]
+    nodes = [
+        node(3, "toy::twice", inputs=sides[:1], outputs=sides[1:], schema="toy::twice(Tensor x) -> Tensor")
+    ]
+    trace = write(tmp_path / "toy.json", execution_document(nodes))
+    arguments = ["replay", str(trace), "--repeat", "1", "--warm-up", "0"]
+    assert run(arguments) == 2
+    assert "outside the namespaces" in capsys.readouterr().err
+    assert run([*arguments, "--module", str(module), "--json", "-"]) == 0
+    (rank,) = json.loads(capsys.readouterr().out)["ranks"]
+    assert (rank["operation_coverage"], rank["num_calls"]) == (1.0, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -51,6 +75,10 @@ def test_a_step_is_replayed_whole(recorded: Path, tmp_path: Path) -> None:
         (["{et}", "--repeat", "0"], "--generate"),
         (["{et}", "--module", "nowhere.py"], "no such file"),
         (["{et}", "--max-tensor-bytes", "lots"], "no size"),
+        (["{et}", "--values", "nowhere"], "no folder"),
+        (["{et}", "--reuse", "1,x"], "numbers with commas"),
+        (["{et}", "--emulate", "dgx-h100"], "RANKS"),
+        (["{et}", "--batch", "8"], "recorded and the wanted"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

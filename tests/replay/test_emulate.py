@@ -9,7 +9,7 @@ import pytest
 from made_up_exchanges import ProgramWriter
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import TraceError
-from perfcast.replay.emulate import emulated, recorded_seconds, with_fastest
+from perfcast.replay.emulate import count_untimed, emulated, recorded_seconds, with_fastest
 from perfcast.replay.exchanges import Exchanger
 from perfcast.replay.fit_ranks import fit_to_ranks
 from perfcast.replay.program import ReplayProgram
@@ -57,6 +57,18 @@ def test_a_cluster_prices_what_was_not_recorded_and_more_ranks_take_longer():
 def test_a_time_that_nobody_knows_is_told():
     with pytest.raises(TraceError, match="does not say how long it took"):
         emulated(reducing(float("nan")), 1)
+
+
+def test_one_that_is_alone_takes_no_time_for_what_nobody_timed_and_counts_it():
+    program = fit_to_ranks(reducing(float("nan"), times=2), None)
+    assert [call.emulated_seconds for call in program.calls] == [0.0, 0.0]
+    assert count_untimed(program) == 2
+    assert count_untimed(fit_to_ranks(reducing(0.02), None)) == 0
+    exchanger = Exchanger(program, None)
+    exchanger.prepare(0)([], [])
+    assert isnan(exchanger.latencies()[0].bus_bytes_per_second)
+    with pytest.raises(TraceError, match="does not say how long it took"):
+        fit_to_ranks(reducing(float("nan")), None, is_emulated=True)
 
 
 def test_one_alone_waits_as_long_as_it_is_told():

@@ -172,6 +172,27 @@ def test_anonymised_programs_hold_no_label_and_no_name_of_the_source(tmp_path):
     assert "ecret" not in everything
 
 
+def test_an_anonymised_manifest_names_neither_source_nor_own_operators(tmp_path):
+    lost = (Skipped(5, "secret::kernel", "the trace only names secret::kernel"),)
+    fidelity = {"source": "/home/secret/step.json", "notes": ["secret"], "selection": {"module": "secret"},
+                "left_out": [{"operator": "secret::kernel"}], "operation_coverage": 0.5}  # fmt: skip
+    made = generate(
+        [replace(two_layers(), skipped=lost)], tmp_path / "hashed", is_anonymised=True, fidelity=fidelity
+    )
+    assert "secret" not in json.dumps(made.manifest)
+    assert made.manifest["fidelity"] == {"operation_coverage": 0.5}
+    assert made.manifest["skipped"][0]["count"] == 1
+
+
+def test_calls_of_another_stream_are_played_there_and_the_main_one_follows(tmp_path):
+    program = two_layers()
+    calls = (replace(program.calls[0], stream=24), *program.calls[1:])
+    generate([replace(program, calls=calls)], tmp_path / "streams")
+    lines = [line.strip() for line in code_of(tmp_path / "streams").splitlines() if "t.use_stream(" in line]
+    assert lines == ["t.use_stream(24)", "t.use_stream()"]
+    play(tmp_path / "streams")
+
+
 def hostile(**changes: object) -> ReplayProgram:
     program = two_layers()
     call = replace(program.calls[0], **changes)  # type: ignore[arg-type]

@@ -139,3 +139,9 @@ def test_given_bounds_are_kept() -> None:
     player = Player(replace(program, slots=tuple(slots)), preparation=Preparation.AHEAD)
     player.rehearse()
     assert player._memory.tensor(5).tolist() == [1, 1]
+
+
+def test_a_budget_of_time_ends_a_run_after_a_few_repetitions() -> None:
+    steps = Player(small_program()).run(50, warm_up=0, max_seconds=0.0)
+    assert len(steps.wall_seconds) == 5
+    assert not steps.is_interrupted

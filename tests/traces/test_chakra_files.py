@@ -156,6 +156,12 @@ def test_hostile_graphs_are_refused(tmp_path: Path, nodes: tuple[ChakraNode, ...
         read_chakra(tmp_path / "h.0.et")
 
 
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.et").touch()
+    with pytest.raises(TraceError, match="it is empty"):
+        read_chakra(tmp_path / "empty.et")
+
+
 def test_a_length_beyond_all_messages_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "huge.et"
     path.write_bytes(b"\x07\x0a\x050.0.4" + b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: PyTorch's profiler writes a line to the error output at each start and end; from this level on, none.
 _KINETO_SILENT = "6"
+#: Measured repetitions where none are asked for, and when no other is begun.
+_REPEATS, _MAX_SECONDS = 30, 60.0
 
 
 @click.command()
@@ -41,7 +44,7 @@ def replay(**options: Any) -> None:
         check_writable(path)
     check_options(options)
     prepared = _prepared(options)
-    found = _played(prepared, options) if options["repeat"] else ()
+    found = _played(prepared, options) if options["repeat"] != 0 else ()
     _generate(prepared, options, found)
     if found:
         _report(found, options)
@@ -51,12 +54,15 @@ def replay(**options: Any) -> None:
 
 def _played(prepared: list[Prepared], options: dict[str, Any]) -> tuple[Fidelity, ...]:
     """What each rank played, beside its recording."""
+    from dataclasses import replace as changed
+
     from perfcast.replay.replay import replay as replay_one
     from perfcast.replay.replay import replay_ranks
 
     play, module = _play_options(options), options["module"]
     num_ranks = options["num_ranks"] or len(prepared)
     if num_ranks > 1:
+        play = changed(play, max_seconds=math.inf)  # ranks have to play equally often
         return replay_ranks(prepared, play, num_ranks=num_ranks, ranks=_rank_options(options), module=module)
     with _progress(play.repeats + play.warm_up) as advance:
         fitted = _fitted(prepared[0], options)
@@ -139,7 +145,8 @@ def _play_options(options: dict[str, Any]) -> Any:
     from perfcast.replay.session import PlayOptions
 
     return PlayOptions(
-        repeats=options["repeat"],
+        repeats=_REPEATS if options["repeat"] is None else options["repeat"],
+        max_seconds=_MAX_SECONDS if options["repeat"] is None else math.inf,
         warm_up=options["warm_up"],
         preparation=Preparation(options["prepare"]),
         threads=options["threads"],
@@ -189,11 +196,17 @@ def _generate(prepared: list[Prepared], options: dict[str, Any], found: tuple[Fi
     if not options["generate_folder"]:
         return
     from perfcast.replay.generate import generate
+    from perfcast.replay.replay import with_gaps
     from perfcast.report.replay_json import fidelity_to_dict
 
     fidelity = fidelity_to_dict(found[0]) if found else None
+    programs = [one.program for one in prepared]
+    if options["host_gaps"] != "off" and len(found) == len(programs):
+        programs = [
+            with_gaps(program, one.played.gaps_seconds) for program, one in zip(programs, found, strict=True)
+        ]
     made = generate(
-        [one.program for one in prepared],
+        programs,
         options["generate_folder"],
         is_anonymised=options["anonymise"],
         fidelity=fidelity,

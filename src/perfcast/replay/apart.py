@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import PerfcastError, TraceError
+from perfcast.replay.memory_bound import bound_memory
 from perfcast.replay.modules import load_module
+from perfcast.replay.program import ReplayProgram
 
 _PROGRESS = "repetition "
 _SECONDS_TO_END = 60.0
@@ -94,6 +96,9 @@ def main(task: str, result: str) -> None:
     try:
         if module:
             load_module(module)
+        for argument in arguments:
+            if isinstance(argument, ReplayProgram):
+                bound_memory(argument)
         outcome = (False, function(*arguments, **options))
     except PerfcastError as error:
         outcome = (True, TraceError(str(error)))

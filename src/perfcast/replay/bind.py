@@ -15,6 +15,7 @@ from typing import Any
 
 from perfcast.errors import TraceError
 from perfcast.replay.program import Argument, Call, DeviceName, SlotUse, slots_in
+from perfcast.replay.rewrite_tables import DTYPE_NUMBERS
 from perfcast.replay.schema_text import parse_schema
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
@@ -153,16 +154,9 @@ def _enumeration(kind: str) -> Mapping[int, Any] | None:
 
 @cache
 def _element_types() -> Mapping[int, Any]:
-    """PyTorch's numbers of element types (c10/core/ScalarType.h, AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_…)."""
     import torch
 
-    names = {
-        0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
-        8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 12: "qint8", 13: "quint8", 14: "qint32",
-        15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz",
-        26: "float8_e4m3fnuz", 27: "uint16", 28: "uint32", 29: "uint64",
-    }  # fmt: skip
-    return {number: getattr(torch, name) for number, name in names.items() if hasattr(torch, name)}
+    return {number: getattr(torch, name) for name, number in DTYPE_NUMBERS.items() if hasattr(torch, name)}
 
 
 @cache

@@ -29,10 +29,13 @@ _LEAST_GAP_SECONDS = 0.5 * MICRO
 
 @dataclass(frozen=True)
 class OwnTimes:
-    """Of a replay without added gaps: its calls as watched, and processor seconds when nobody watches."""
+    """Of a replay without added gaps: its calls as watched.
+
+    ``turns``: the calls' seconds as watched, and all processor seconds when nobody watched right before.
+    """
 
     calls: CallTimes
-    processor_seconds: float
+    turns: tuple[tuple[tuple[float, ...], float], ...]
 
 
 def own_times(player: Player, *, is_observed: bool, label_seconds: float) -> OwnTimes:
@@ -41,13 +44,14 @@ def own_times(player: Player, *, is_observed: bool, label_seconds: float) -> Own
     What watching costs is then in both and falls out of the difference.
     """
     player.set_gaps(())
-    plain: list[float] = []
+    turns = []
     watched: list[CallTimes] = []
     for _ in range(_TURNS):
-        plain += player.run(_PLAIN, warm_up=2).processor_seconds
+        plain = median(player.run(_PLAIN, warm_up=2).processor_seconds)
         trace = profile_calls(player.play, _WATCHED, is_observed=is_observed)
         watched += _timed_steps(player, trace, label_seconds)
-    return OwnTimes(median_times(watched), median(plain))
+        turns.append((median_times(watched[-_WATCHED:]).seconds, plain))
+    return OwnTimes(median_times(watched), tuple(turns))
 
 
 def timed_calls(player: Player, trace: Trace, label_seconds: float) -> CallTimes:

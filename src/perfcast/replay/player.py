@@ -41,6 +41,7 @@ from perfcast.replay.runners import (
     put,
     spin_runner,
     spinning_overhead_seconds,
+    stream_switch,
     window_runner,
 )
 from perfcast.replay.spots import Entry, Spot, lay_out
@@ -48,6 +49,8 @@ from perfcast.traces.events import NONE
 
 #: Share of the free memory that preparing all given tensors in advance may take.
 _MAX_SHARE_AHEAD = 0.6
+#: Repetitions that are measured however long they take.
+_LEAST_REPEATS = 5
 
 
 class Preparation(Enum):
@@ -136,7 +139,7 @@ class Player:
             if slot.buffer in self._slots_of_given and slot.maker == NONE:
                 self._slots_of_given[slot.buffer].append(index)
         self._bind_exchanges()
-        self._is_on_device = any(buffer.device != "cpu" for buffer in program.buffers)
+        self._is_on_device = any(buffer.device.startswith("cuda") for buffer in program.buffers)
 
     def rehearse(self) -> Rehearsal:
         """Make each call once, checked; later repetitions leave out what failed.
@@ -166,13 +169,22 @@ class Player:
         self._gaps = [max(gap - overhead, 0.0) if gap == gap else 0.0 for gap in gaps_seconds]
         self._runners, self._owners = [], []
         is_noted = False
+        switch = stream_switch(is_on_device=self._is_on_device)
         for runner, owner in self._list_runners(self._plain):
+            change = switch(self.program.calls[owner].stream)
+            if change is not None:
+                self._runners.append(change)
+                self._owners.append(owner)
             if self._is_differentiated(owner) != is_noted:
                 is_noted = not is_noted
                 self._runners.append(gradient_runner(is_noted))
                 self._owners.append(owner)
             self._runners.append(runner)
             self._owners.append(owner)
+        change = switch(NONE)
+        if change is not None:
+            self._runners.append(change)
+            self._owners.append(len(self.program.calls) - 1)
 
     def latencies(self) -> tuple[ExchangeLatency, ...]:
         """How long each exchange took, in all repetitions so far."""
@@ -200,9 +212,17 @@ class Player:
         self._play(zip(self._runners, self._owners, strict=True))
 
     def run(
-        self, repeats: int, *, warm_up: int = 3, on_repetition: Callable[[int], None] | None = None
+        self,
+        repeats: int,
+        *,
+        warm_up: int = 3,
+        max_seconds: float = float("inf"),
+        on_repetition: Callable[[int], None] | None = None,
     ) -> PlayedSteps:
         """Play the program again and again; an interrupt ends it, and what was played is kept.
+
+        Args:
+            max_seconds: When they have passed and a few repetitions are measured, no other is begun.
 
         Raises:
             TraceError: A call fails that ran in the rehearsal.
@@ -212,9 +232,12 @@ class Player:
         wall: list[float] = []
         processor: list[float] = []
         is_interrupted = False
+        end = perf_counter() + max_seconds
         try:
             with _collector_paused():
                 for repetition in range(warm_up + repeats):
+                    if len(wall) >= _LEAST_REPEATS and perf_counter() > end:
+                        break
                     seconds = self._timed()
                     if repetition >= warm_up:
                         wall.append(seconds[0])

@@ -11,6 +11,7 @@ from typing import Any
 from perfcast.core.cluster import Cluster
 from perfcast.replay.exchanges import Exchanger
 from perfcast.replay.fit_ranks import fit_to_ranks
+from perfcast.replay.memory_bound import bound_memory
 from perfcast.replay.modules import load_module
 from perfcast.replay.rank_context import RankContext
 from perfcast.replay.session import find_gaps, play_program
@@ -49,6 +50,10 @@ def play_rank(job: Mapping[str, Any], context: RankContext) -> dict[str, int]:
         is_replicated=job["is_replicated"],
         is_rebalanced=ranks.is_rebalanced,
     )
+    bound_memory(program)
+    if options.profile_path:
+        path = Path(options.profile_path)
+        options = replace(options, profile_path=str(path.with_name(f"rank{context.rank}.{path.name}")))
     exchanger = Exchanger(program, context, is_blocking=ranks.is_blocking)
     if ranks.host_gaps != OFF:
         spins = find_gaps(

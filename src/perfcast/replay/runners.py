@@ -232,6 +232,35 @@ def gradient_runner(is_on: bool) -> Runner:
     return run
 
 
+def stream_switch(*, is_on_device: bool) -> Callable[[int], Runner | None]:
+    """Asked for the stream of each call in order: what goes there, if the call before was on another.
+
+    A stream waits for what was started on the one before. Without a GPU of NVIDIA's nothing is switched.
+    """
+    import torch
+
+    if not is_on_device or not torch.cuda.is_available():
+        return lambda _: None
+    streams: dict[int, Any] = {NONE: torch.cuda.current_stream()}
+    current = NONE
+
+    def switch(wanted: int) -> Runner | None:
+        nonlocal current
+        if wanted == current:
+            return None
+        if wanted not in streams:
+            streams[wanted] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        before, after, current = streams[current], streams[wanted], wanted
+
+        def run() -> None:
+            after.wait_stream(before)
+            torch.cuda.set_stream(after)
+
+        return run
+
+    return switch
+
+
 def spin_runner(seconds: float) -> Runner:
     """Keeps the processor busy for a time, as the host's own work did in the recording."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from perfcast.replay.call_times import CallTimes
@@ -30,6 +31,7 @@ class PlayOptions:
     """How a program is played.
 
     ``gaps_seconds``: how long the host is kept busy before each call, beside the replay's own time.
+    ``max_seconds``: no repetition begins later, but for a few; ranks of one program have to leave it out.
     ``threads``: of operators; 0 leaves it to PyTorch. ``profile_path``: where the timeline of the replay
     is kept; '' nowhere.
     """
@@ -38,6 +40,7 @@ class PlayOptions:
     warm_up: int = 5
     preparation: Preparation = Preparation.AUTO
     gaps_seconds: tuple[float, ...] = ()
+    max_seconds: float = float("inf")
     threads: int = 0
     seed: int = 0
     profile_path: str = ""
@@ -88,7 +91,12 @@ def play_program(
     player.set_gaps(options.gaps_seconds)
     watch = Watch(_device_index(program))
     watch.start()
-    steps = player.run(options.repeats, warm_up=options.warm_up, on_repetition=on_repetition)
+    steps = player.run(
+        options.repeats,
+        warm_up=options.warm_up,
+        max_seconds=options.max_seconds,
+        on_repetition=on_repetition,
+    )
     utilisation = watch.stop()
     latencies = player.latencies()
     empty = CallTimes((float("nan"),) * len(program.calls), (float("nan"),) * len(program.calls))
@@ -116,7 +124,7 @@ def find_gaps(
 
     A profiler makes a host's gaps longer than they are, by more than its labels cost. Where the recording
     tells how long its steps took when nobody watched, all gaps together are that less what the calls take
-    when nobody watches; the timelines only say how they are spread.
+    when nobody watches, and not more than the timelines say, which beyond that tell how they are spread.
 
     Args:
         is_scaled: Gaps keep their proportion to the calls' own times; else they last as recorded.
@@ -137,7 +145,11 @@ def find_gaps(
     missing = [one.recorded_seconds for one in program.skipped]
     missing += [program.calls[index].recorded_seconds for index in rehearsal.failures]
     played = source.processor_seconds - sum(one for one in missing if not math.isnan(one))
-    return spread(found, played / relative - own.processor_seconds)
+    totals = [
+        played / (relative_seconds(recorded, seconds) if is_scaled else 1.0) - plain
+        for seconds, plain in own.turns
+    ]
+    return spread(found, min(median(totals), sum(found)))
 
 
 def _player(program: ReplayProgram, options: PlayOptions, exchanger: PlaysExchanges | None) -> Player:

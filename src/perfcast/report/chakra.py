@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from perfcast.report.json_format import SCHEMA_VERSION
@@ -25,6 +27,13 @@ def chakra_to_dict(summary: WorkloadSummary, written: Sequence[str]) -> dict[str
         "groups": {name: list(ranks) for name, ranks in summary.groups.items()},
         "files": list(written),
     }
+
+
+def chakra_schema() -> dict[str, Any]:
+    """The published schema."""
+    file = resources.files("perfcast.report").joinpath("schema", "trace_chakra.schema.json")
+    schema: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return schema
 
 
 def print_chakra(summary: WorkloadSummary, written: Sequence[str], console: Console) -> None:

@@ -63,7 +63,8 @@ th button { all: unset; cursor: pointer; color: var(--soft); font-weight: 600; w
 th button:focus-visible { outline: 2px solid currentColor; outline-offset: 2px }
 th[aria-sort=ascending] button::after { content: " ↑" }
 th[aria-sort=descending] button::after { content: " ↓" }
-.xtick text, .x2tick text, .ytick text, .xtitle, .x2title, .ytitle, .legendtext, .bartext-outside { fill: var(--ink) !important }
+.xtick text, .x2tick text, .ytick text, .xtitle, .x2title, .ytitle, .legendtext,
+.bartext-outside { fill: var(--ink) !important }
 .scatterlayer .textpoint text, .annotation-text { fill: var(--ink) !important }
 @media (max-width: 600px) {
   main { padding: 16px 12px 32px }

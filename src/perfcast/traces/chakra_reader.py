@@ -57,7 +57,10 @@ def read_chakra_files(
 def _read(member: Member) -> ChakraTrace:
     classes, name = message_classes(), member.name
     messages = _messages(member)
-    head = _parsed(classes.GlobalMetadata, next(messages, b""), name, "its first message")
+    first = next(messages, None)
+    if first is None:
+        raise TraceError(f"'{name}' is no Chakra trace: it is empty")
+    head = _parsed(classes.GlobalMetadata, first, name, "its first message")
     budget = _Budget(name)
     nodes = []
     for place, data in enumerate(messages):

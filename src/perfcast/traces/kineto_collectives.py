@@ -74,6 +74,8 @@ def _of_operator(events: Events, row: int) -> Collective:
     sizes = _tensor_sizes(inputs) if inputs else []
     splits = [numbers_in(text) for text in inputs.values if text.startswith("[")] if inputs else []
     is_split = name == "c10d::alltoall_base_" and len(splits) >= 2
+    told = [number for text in inputs.values[2:4] for number in numbers_in(text)] if inputs else []
+    peer, tag = peer_and_tag(name, told)
     return Collective(
         row=row,
         name=C10D_NAMES[name],
@@ -84,7 +86,8 @@ def _of_operator(events: Events, row: int) -> Collective:
         group_size=0,
         in_splits=splits[1] if is_split else (),
         out_splits=splits[0] if is_split else (),
-        **peer_and_tag(name, [n for text in inputs.values[2:4] for n in numbers_in(text)] if inputs else []),
+        peer=peer,
+        tag=tag,
     )
 
 

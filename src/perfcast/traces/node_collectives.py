@@ -83,6 +83,7 @@ def _asked(node_id: int, name: str, inputs: tuple[Value, ...]) -> Collective:
         value for value in inputs if isinstance(value, tuple) and value and all(type(v) is int for v in value)
     ]
     is_split = name == "c10d::alltoall_base_" and len(splits) >= 2
+    peer, tag = peer_and_tag(name, [value for value in inputs if type(value) is int])
     return Collective(
         row=node_id,
         name=C10D_NAMES[name],
@@ -93,7 +94,8 @@ def _asked(node_id: int, name: str, inputs: tuple[Value, ...]) -> Collective:
         group_size=0,
         in_splits=numbers_in(list(splits[1])) if is_split else (),
         out_splits=numbers_in(list(splits[0])) if is_split else (),
-        **peer_and_tag(name, [value for value in inputs if type(value) is int]),
+        peer=peer,
+        tag=tag,
     )
 
 

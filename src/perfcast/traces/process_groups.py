@@ -112,11 +112,11 @@ def _in_group(collective: Collective, group: ProcessGroup | None) -> Collective:
     return replace(collective, group=group.name, group_size=group.size, ranks=group.ranks, peer=peer)
 
 
-def peer_and_tag(name: str, numbers: Sequence[int]) -> dict[str, int]:
+def peer_and_tag(name: str, numbers: Sequence[int]) -> tuple[int, int]:
     """Of ``c10d::send`` and ``recv_``, by the whole numbers among their arguments: peer, then tag."""
     if name not in ("c10d::send", "c10d::recv_") or not numbers:
-        return {}
-    return {"peer": numbers[0], "tag": numbers[1] if len(numbers) > 1 else 0}
+        return NONE, 0
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
 def _splits(value: object) -> tuple[int, ...]:

@@ -30,9 +30,9 @@ def name_exchanges(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> 
     """The programs with each exchange named by its instance, where all members were recorded.
 
     Instances are matched by group and place among the group's exchanges since the first recorded step; where
-    kernels do not tell their group, by stream and place. A send and a receive are matched by sender, receiver,
-    tag and place. An exchange that not all ranks with its group recorded equally often stays a kernel of its
-    own.
+    kernels do not tell their group, by stream and place. A send and a receive are matched by sender,
+    receiver, tag and place. An exchange that not all ranks with its group recorded equally often stays a
+    kernel of its own.
     """
     named = [_names(trace, program) for trace, program in zip(traces, programs, strict=True)]
     counts = Counter(name for names in named for name in names if name)

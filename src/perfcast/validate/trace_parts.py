@@ -30,7 +30,7 @@ RUN = (0.5, 1.0, 2.0, 4.0)
 #: Steps of a recording with a timeline; turns of each program, half of a recording's before its timeline.
 NUM_STEPS, NUM_TURNS = 5, 20
 #: Of a turn: at least this long, and this many steps.
-TURN_SECONDS, LEAST_STEPS = 0.15, 2
+TURN_SECONDS, LEAST_STEPS = 0.15, 1
 
 
 @dataclass(frozen=True)

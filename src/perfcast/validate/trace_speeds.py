@@ -1,8 +1,12 @@
 """Steps of one model's programs, each stated for the same speed of the machine.
 
-ln(seconds) follows the logarithms of three probes beside each step; slopes are fitted to deviations from
-each program's own mean, so that nothing of how programs differ gets into them. The speed at which all are
-stated is the median of the probes of all programs.
+ln(seconds) follows the logarithms of three probes beside each step; slopes are fitted to deviations of the
+processor's time from each program's own mean, so that nothing of how programs differ gets into them. The
+speed at which all are stated is the median of the probes of all programs.
+
+A program of one process is timed by the processor's clock, and its usual step is the median. Ranks wait for
+each other, so that they are timed on the wall; there another process of the machine takes a rank's core for
+seconds, which only ever adds: the usual step is the lower quartile.
 """
 
 from __future__ import annotations
@@ -15,15 +19,18 @@ import numpy as np
 from perfcast.measure.embedding_probes import Array, probe_slopes
 from perfcast.validate.trace_parts import StepTimes
 
+#: Of steps by the processor's clock, and by that on the wall.
+_USUAL, _UNDISTURBED = 0.5, 0.25
+
 
 @dataclass(frozen=True)
 class StatedStep:
     """A program's usual step.
 
     Attributes:
-        seconds: Median of its steps at the common speed.
+        seconds: At the common speed.
         raw_seconds: Median as timed.
-        later_over_earlier: Median at the common speed of the later half of its turns over the earlier half's.
+        later_over_earlier: At the common speed, of the later half of its turns over the earlier half's.
     """
 
     seconds: float
@@ -32,21 +39,22 @@ class StatedStep:
 
 
 def stated_steps(times: Mapping[str, StepTimes], num_ranks: int) -> dict[str, StatedStep]:
-    """Of each program of a model; by the processor's clock, and of several ranks by the one on the wall."""
-    seconds = {
-        name: np.array(found.processor if num_ranks == 1 else found.wall) for name, found in times.items()
-    }
+    """Of each program of a model."""
+    share = _USUAL if num_ranks == 1 else _UNDISTURBED
     probes = {name: np.array(found.probes) for name, found in times.items()}
-    slopes = probe_slopes(list(seconds.values()), list(probes.values()))
+    slopes = probe_slopes([np.array(found.processor) for found in times.values()], list(probes.values()))
     reference = np.median(np.concatenate(list(probes.values())), axis=0)
-    return {
-        name: _stated(seconds[name], np.log(probes[name] / reference) @ slopes, found.turns)
-        for name, found in times.items()
-    }
+    stated = {}
+    for name, found in times.items():
+        seconds = np.array(found.processor if num_ranks == 1 else found.wall)
+        stated[name] = _stated(seconds, np.log(probes[name] / reference) @ slopes, found.turns, share)
+    return stated
 
 
-def _stated(seconds: Array, slower: Array, turns: Sequence[int]) -> StatedStep:
+def _stated(seconds: Array, slower: Array, turns: Sequence[int], share: float) -> StatedStep:
     stated = np.log(seconds) - slower
     is_later = np.array(turns) > np.median(np.unique(turns))
-    apart = np.median(stated[is_later]) - np.median(stated[~is_later])
-    return StatedStep(float(np.exp(np.median(stated))), float(np.median(seconds)), float(np.exp(apart)))
+    apart = np.quantile(stated[is_later], share) - np.quantile(stated[~is_later], share)
+    return StatedStep(
+        float(np.exp(np.quantile(stated, share))), float(np.median(seconds)), float(np.exp(apart))
+    )

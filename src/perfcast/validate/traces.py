@@ -1,9 +1,9 @@
 """``validate traces``: models recorded here at one batch, forecast at others, and really run at those.
 
 Each model is recorded as 'perfcast trace record' does, in processes of its own (one for each rank), and run
-for real in others, at half, twice and four times the batch; one thread each. 'one recording' scales recorded
-operators by their work; 'two recordings' puts each on a line through a second recording at three times the
-batch. Neither sees a real run.
+for real in others, at half, twice and four times the batch; one thread each. All take short turns and are
+stated for one speed of the machine. 'one recording' scales recorded operators by their work; 'two recordings'
+puts each on a line through a second recording at three times the batch. Neither sees a real run.
 """
 
 from __future__ import annotations
@@ -146,11 +146,11 @@ def _protocol() -> dict[str, Any]:
         "recorded": "by 'perfcast trace record' at the model's batch, and for 'two recordings' at "
         f"{RECORDED[1]:g} times it; a process for each rank, one thread each; five steps have a timeline",
         "measured": f"at {multiples} times the batch without a profiler, each in other processes; all of a "
-        f"model's programs run at once and take {NUM_TURNS} turns, two steps and 0.15 s at least; median "
-        "step by the processor's clock, of two ranks the slower one's by the clock on the wall",
+        f"model's programs run at once and take {NUM_TURNS} turns of about 0.15 s, or one step; median "
+        "step by the processor's clock; of two ranks the lower quartile of the slower one's on the wall",
         "speed": "each step is stated for the median of three probes beside it (arithmetic, memory, "
         "lookup), by slopes fitted within each program's steps",
-        "memory": "in all programs glibc keeps freed memory (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_=2^40)",
+        "memory": "glibc keeps freed memory in all programs (MALLOC_MMAP_MAX_=0, no trimming)",
         "forecast": "recorded operators scaled by their work, exchanges by their bytes, all ranks played "
         "together; what recording costs is taken out by the steps that it timed without",
         "developed_on": ", ".join(model.name for model in TRACE_MODELS if not model.is_reported),

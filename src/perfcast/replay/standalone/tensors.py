@@ -38,7 +38,8 @@ class Tensors:
         before = torch.cuda.current_stream(self.device)
         if number not in self.streams:
             main = torch.cuda.default_stream(self.device)
-            self.streams[number] = torch.cuda.Stream(self.device) if number else main
+            made = torch.cuda.Stream(self.device) if number else main  # type: ignore[no-untyped-call]
+            self.streams[number] = made
         self.streams[number].wait_stream(before)
         torch.cuda.set_stream(self.streams[number])
 
