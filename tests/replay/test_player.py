@@ -145,3 +145,8 @@ def test_a_budget_of_time_ends_a_run_after_a_few_repetitions() -> None:
     steps = Player(small_program()).run(50, warm_up=0, max_seconds=0.0)
     assert len(steps.wall_seconds) == 5
     assert not steps.is_interrupted
+
+
+def test_a_repetition_that_is_a_good_part_of_the_time_is_measured_once_without_warm_up():
+    steps = Player(small_program()).run(50, warm_up=3, max_seconds=1e-9)
+    assert len(steps.wall_seconds) == 1

@@ -95,7 +95,7 @@ def _playing() -> tuple[Callable[[Command], Command], ...]:
         option("--device", metavar="NAME", help="'cpu' or 'cuda:0'; default: where it was recorded."),
         option(
             "--repeat", type=click.IntRange(0), metavar="N",
-            help="Measured repetitions; default: 30, fewer (at least 5) where they take over a minute; 0 "
+            help="Measured repetitions; default: 30, fewer where they take over a minute; 0 "
             "with --generate only generates.",
         ),
         option("--warm-up", type=click.IntRange(0), default=5, show_default=True, help="Before those."),

@@ -21,6 +21,8 @@ from perfcast.units import MICRO
 
 #: Repetitions without and with the profiler take turns, so that a machine's changes of speed meet both.
 _TURNS, _PLAIN, _WATCHED = 5, 8, 3
+#: Beyond which a turn has fewer unwatched repetitions.
+_TURN_SECONDS = 20.0
 #: Calls below are too short to tell how fast a host is.
 _LEAST_SECONDS = 10 * MICRO
 #: Gaps below are not worth a spin, which costs about a third of it by itself.
@@ -47,7 +49,7 @@ def own_times(player: Player, *, is_observed: bool, label_seconds: float) -> Own
     turns = []
     watched: list[CallTimes] = []
     for _ in range(_TURNS):
-        plain = median(player.run(_PLAIN, warm_up=2).processor_seconds)
+        plain = median(player.run(_PLAIN, warm_up=2, max_seconds=_TURN_SECONDS).processor_seconds)
         trace = profile_calls(player.play, _WATCHED, is_observed=is_observed)
         watched += _timed_steps(player, trace, label_seconds)
         turns.append((median_times(watched[-_WATCHED:]).seconds, plain))

@@ -49,8 +49,9 @@ from perfcast.traces.events import NONE
 
 #: Share of the free memory that preparing all given tensors in advance may take.
 _MAX_SHARE_AHEAD = 0.6
-#: Repetitions that are measured however long they take.
-_LEAST_REPEATS = 5
+#: Repetitions that are measured although time is over, and how many such as it has to hold: of longer ones a
+#: single one does, without warm-up beyond the rehearsal.
+_LEAST_REPEATS, _HELD_REPEATS = 5, 10
 
 
 class Preparation(Enum):
@@ -222,7 +223,8 @@ class Player:
         """Play the program again and again; an interrupt ends it, and what was played is kept.
 
         Args:
-            max_seconds: When they have passed and a few repetitions are measured, no other is begun.
+            max_seconds: When they have passed and a few repetitions are measured, no other is begun; one does
+                where it takes longer than a tenth of that.
 
         Raises:
             TraceError: A call fails that ran in the rehearsal.
@@ -232,14 +234,16 @@ class Player:
         wall: list[float] = []
         processor: list[float] = []
         is_interrupted = False
-        end = perf_counter() + max_seconds
+        end, least = perf_counter() + max_seconds, _LEAST_REPEATS
         try:
             with _collector_paused():
                 for repetition in range(warm_up + repeats):
-                    if len(wall) >= _LEAST_REPEATS and perf_counter() > end:
+                    if len(wall) >= least and perf_counter() > end:
                         break
                     seconds = self._timed()
-                    if repetition >= warm_up:
+                    if seconds[0] * _HELD_REPEATS > max_seconds > 0.0:
+                        warm_up, least = 0, 1
+                    if repetition >= warm_up and len(wall) < repeats:
                         wall.append(seconds[0])
                         processor.append(seconds[1])
                     if on_repetition is not None:

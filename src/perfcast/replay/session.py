@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Repetitions that are watched after the measured ones.
 _WATCHED = 3
+#: Longer repetitions are watched once only.
+_SLOW_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def play_program(
     empty = CallTimes((float("nan"),) * len(program.calls), (float("nan"),) * len(program.calls))
     if steps.is_interrupted:
         return Played(steps, rehearsal, player.preparation, empty, utilisation=utilisation)
-    trace = _watched(player, options)
+    is_slow = median(steps.wall_seconds) > _SLOW_SECONDS
+    trace = _watched(player, options, 1 if is_slow else _WATCHED)
     kernels, launches = _kernels(trace)
     player.set_gaps(())
     return Played(
@@ -169,9 +172,9 @@ def _device_index(program: ReplayProgram) -> int | None:
     return None if name is None else int(name.partition(":")[2] or 0)
 
 
-def _watched(player: Player, options: PlayOptions) -> Trace:
+def _watched(player: Player, options: PlayOptions, repeats: int) -> Trace:
     path = Path(options.profile_path) if options.profile_path else None
-    return profile_calls(player.play, _WATCHED, path=path)
+    return profile_calls(player.play, repeats, path=path)
 
 
 def _kernels(trace: Trace) -> tuple[dict[str, float], int]:
@@ -182,7 +185,8 @@ def _kernels(trace: Trace) -> tuple[dict[str, float], int]:
     if trace.platform == "cpu":
         return {}, 0
     found = break_down(analyse(trace))
-    return {share.label: share.seconds / _WATCHED for share in found.kinds}, found.num_launches // _WATCHED
+    repeats = len(trace.steps)
+    return {share.label: share.seconds / repeats for share in found.kinds}, found.num_launches // repeats
 
 
 def _peak_bytes(player: Player) -> int:
