@@ -8,7 +8,7 @@ import torch
 from perfcast.catalog.models import ModelEntry, load_models
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
-from perfcast.memory.footprint.eager import count_eager_parameters
+from perfcast.memory.footprint.pytorch.step import count_eager_parameters
 from perfcast.workload.huggingface import build_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.transformer import read_transformer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.core.forecast import Forecast
 from perfcast.errors import PlanError
 from perfcast.memory.compare import Comparison, compare_with_liveness
-from perfcast.memory.footprint.eager import estimate_eager
+from perfcast.memory.footprint.pytorch.step import estimate_eager
 from perfcast.prediction.plan_memory import read_model, to_transformer
 from perfcast.prediction.request import Request
 

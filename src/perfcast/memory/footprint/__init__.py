@@ -45,7 +45,7 @@ from perfcast.memory.footprint.moments import (
     recomputed_term,
 )
 from perfcast.memory.footprint.pipeline import chunks_in_flight, chunks_of_a_rank
-from perfcast.memory.footprint.pytorch import pytorch_stage
+from perfcast.memory.footprint.pytorch.stage import pytorch_stage
 from perfcast.memory.footprint.recomputed import Recomputed, recomputed_layers
 from perfcast.memory.footprint.serving import serving_stage
 from perfcast.memory.footprint.states import state_terms

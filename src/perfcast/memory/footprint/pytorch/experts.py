@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcast.core.transformer import Experts
 from perfcast.errors import ModelError
-from perfcast.memory.footprint.eager_modules import (
+from perfcast.memory.footprint.pytorch.modules import (
     FP32,
     INPUT_COPIES,
     WEIGHT_COPIES,
@@ -18,7 +18,7 @@ from perfcast.memory.footprint.eager_modules import (
     split,
     value_of,
 )
-from perfcast.memory.footprint.eager_tape import Block, Value
+from perfcast.memory.footprint.pytorch.tape import Block, Value
 
 
 def experts(setting: Setting, x: Value) -> Value:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
-from perfcast.memory.footprint.eager_tape import Block, Tape, Value
+from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value
 
 WEIGHT_COPIES = "autocast copies of weights"
 INPUT_COPIES = "autocast copies of activations"

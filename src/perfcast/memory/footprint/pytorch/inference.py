@@ -10,7 +10,7 @@ from __future__ import annotations
 from perfcast.core.footprint import Moment, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Experts, Transformer
-from perfcast.memory.footprint.eager_modules import FP32, Setting
+from perfcast.memory.footprint.pytorch.modules import FP32, Setting
 
 _SOURCE = "transformers: modeling_*.py, cache_utils.py"
 

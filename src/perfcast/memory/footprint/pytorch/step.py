@@ -1,7 +1,7 @@
 """The memory of a plain PyTorch program on one device, in closed form.
 
 The program is transformers' own module, run eagerly: fp32 weights, autocast for bf16 and fp16, a
-``torch.optim`` optimizer. Layers are alike, so one layer's tape (``eager_tape``) says what each of them
+``torch.optim`` optimizer. Layers are alike, so one layer's tape (``tape``) says what each of them
 keeps, and what a backward holds beside the others. These moments can be the peak:
 
     end of the forward          all layers' saved blocks, the logits, their fp32 copy, their log-softmax
@@ -21,11 +21,11 @@ from perfcast.core.footprint import Moment, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
-from perfcast.memory.footprint.eager_inference import inference_moments
-from perfcast.memory.footprint.eager_layers import embedding, head, layer
-from perfcast.memory.footprint.eager_modules import FP32, WEIGHT_COPIES, Setting, parameter, value_of
-from perfcast.memory.footprint.eager_optimizer import optimizer_terms, state_term
-from perfcast.memory.footprint.eager_tape import Block, Instant, Tape, Value, run_backward
+from perfcast.memory.footprint.pytorch.inference import inference_moments
+from perfcast.memory.footprint.pytorch.layers import embedding, head, layer
+from perfcast.memory.footprint.pytorch.modules import FP32, WEIGHT_COPIES, Setting, parameter, value_of
+from perfcast.memory.footprint.pytorch.optimizer import optimizer_terms, state_term
+from perfcast.memory.footprint.pytorch.tape import Block, Instant, Tape, Value, run_backward
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 _MODES = ("train", "prefill", "decode")

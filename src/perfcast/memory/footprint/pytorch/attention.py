@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.transformer import LatentAttention
-from perfcast.memory.footprint.eager_modules import (
+from perfcast.memory.footprint.pytorch.modules import (
     FP32,
     Setting,
     cap,
@@ -13,7 +13,7 @@ from perfcast.memory.footprint.eager_modules import (
     split,
     value_of,
 )
-from perfcast.memory.footprint.eager_tape import Value
+from perfcast.memory.footprint.pytorch.tape import Value
 
 HEADS_IN = "queries, keys and values"
 

@@ -11,8 +11,8 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.eager import estimate_eager
-from perfcast.memory.footprint.pytorch import pytorch_stage
+from perfcast.memory.footprint.pytorch.stage import pytorch_stage
+from perfcast.memory.footprint.pytorch.step import estimate_eager
 from small_transformers import llama, moment_of, term_of
 
 S, WORKSPACE = 32, 1000

@@ -15,8 +15,8 @@ from perfcast.core.forecast import MemoryForecast
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory.compare import compare_with_liveness
-from perfcast.memory.footprint.eager import estimate_eager
-from perfcast.memory.footprint.eager_tape import Block, Tape, Value, run_backward
+from perfcast.memory.footprint.pytorch.step import estimate_eager
+from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value, run_backward
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.graph import build_graph
 from perfcast.prediction.request import Request

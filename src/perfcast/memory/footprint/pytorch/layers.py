@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perfcast.memory.footprint.eager_attention import attention
-from perfcast.memory.footprint.eager_experts import experts
-from perfcast.memory.footprint.eager_modules import (
+from perfcast.memory.footprint.pytorch.attention import attention
+from perfcast.memory.footprint.pytorch.experts import experts
+from perfcast.memory.footprint.pytorch.modules import (
     FP32,
     Setting,
     activate,
@@ -21,7 +21,7 @@ from perfcast.memory.footprint.eager_modules import (
     product,
     value_of,
 )
-from perfcast.memory.footprint.eager_tape import Value
+from perfcast.memory.footprint.pytorch.tape import Value
 
 LOGITS = "logits"
 LOG_SOFTMAX = "log-softmax of the logits in fp32"

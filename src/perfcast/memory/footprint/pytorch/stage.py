@@ -10,8 +10,8 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.eager import count_eager_parameters, estimate_eager
-from perfcast.memory.footprint.eager_optimizer import DENOMINATORS
+from perfcast.memory.footprint.pytorch.optimizer import DENOMINATORS
+from perfcast.memory.footprint.pytorch.step import count_eager_parameters, estimate_eager
 
 _DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
 _ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"

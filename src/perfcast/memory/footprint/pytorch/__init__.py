@@ -1,0 +1,1 @@
+"""Plain PyTorch: transformers' modules run eagerly, their backward followed step by step."""
