@@ -27,8 +27,8 @@ from perfcast.errors import InputError
 from perfcast.prediction.plan_prices import price_step
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.step_constants import load_step_constants
-from perfcast.search.rank import Simulated
-from perfcast.search.separate import difference_interval
+from perfcast.search.ranking.separate import difference_interval
+from perfcast.search.ranking.simulator import Simulated
 from perfcast.validate.published_cases import PublishedCase, read_published_cases
 from perfcast.validate.published_choice import GRID, SAME_JOB
 from perfcast.workload.blocks import build_step_work

@@ -28,10 +28,10 @@ from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.step_constants import load_step_constants
-from perfcast.search.evaluate import Evaluation, evaluate_plans
-from perfcast.search.fitting import enumerate_fitting
-from perfcast.search.rank import Simulator
-from perfcast.search.space import Space
+from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
+from perfcast.search.ranking.simulator import Simulator
+from perfcast.search.space.definition import Space
+from perfcast.search.space.fitting import enumerate_fitting
 from perfcast.units import GIGA, KIB
 
 #: A hundred times what a published calculator of such plans evaluates on one core of this machine.

@@ -13,7 +13,7 @@ fastest of them stands the winner of ``search_plans`` over the same space with i
     error                largest error of the closed form among the twenty plans that it ranks first
 
 Below, for each schedule: plans, and by how much of the formula events were faster at most, over all plans
-(``search/shortlist.SHORTFALL`` must cover it).
+(``search/ranking/shortlist.SHORTFALL`` must cover it).
 
 Exit code 1 where the winner is slower by more than 1e-9 in more than 5 % of the cases, slower by more than
 2 % in any, or the search ranks a plan that does not fit.
@@ -43,12 +43,12 @@ from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
 from perfcast.prediction.plan_step import predict_plan
-from perfcast.search.evaluate import Evaluation
-from perfcast.search.fixed import STAGES
-from perfcast.search.plans import enumerate_plans
+from perfcast.search.evaluation.evaluate import Evaluation
+from perfcast.search.ranking.shortlist import SHORTFALL
 from perfcast.search.search import search_plans
-from perfcast.search.shortlist import SHORTFALL
-from perfcast.search.space import Space
+from perfcast.search.space.definition import Space
+from perfcast.search.space.enumeration import enumerate_plans
+from perfcast.search.space.fixed import STAGES
 
 MOST_PLANS = 300
 LEAST_SAME, MOST_SLOWER, SAME = 0.95, 0.02, 1e-9

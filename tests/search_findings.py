@@ -11,11 +11,11 @@ from perfcast.core.plan import Plan
 from perfcast.core.plan_table import to_table
 from perfcast.core.step_forecast import CAUSES, RankTime, StepTime
 from perfcast.core.training import Training
-from perfcast.search.compare import ClusterComparison, ClusterOutcome
-from perfcast.search.evaluate import Evaluation
-from perfcast.search.explain import explain_difference, explain_plan
-from perfcast.search.findings import SearchFindings, SearchRequest
-from perfcast.search.objectives import OBJECTIVES
+from perfcast.search.evaluation.evaluate import Evaluation
+from perfcast.search.findings.clusters import ClusterComparison, ClusterOutcome
+from perfcast.search.findings.explain import explain_difference, explain_plan
+from perfcast.search.findings.find import SearchFindings, SearchRequest
+from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import GIB, MILLI
 from plan_forecasts import plan_forecast

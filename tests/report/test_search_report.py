@@ -29,9 +29,9 @@ from perfcast.report.search_text import (
     plan_words,
     print_search,
 )
-from perfcast.search.findings import SearchFindings
-from perfcast.search.rival import RivalPlan, RivalRanking
-from perfcast.search.sensitivity import Condition, Sensitivity, SensitivityPoint
+from perfcast.search.findings.find import SearchFindings
+from perfcast.search.findings.rival import RivalPlan, RivalRanking
+from perfcast.search.findings.sensitivity import Condition, Sensitivity, SensitivityPoint
 from perfcast.units import GIB, MILLI
 from search_findings import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
 

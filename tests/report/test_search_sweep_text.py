@@ -11,8 +11,8 @@ from rich.console import Console
 
 from perfcast.core.plan import Plan
 from perfcast.report.search_sweep import print_sweep
-from perfcast.search.fixed import KEYS
-from perfcast.search.sweep_run import SweepProgress, SweepResult
+from perfcast.search.space.fixed import KEYS
+from perfcast.search.sweep.run import SweepProgress, SweepResult
 
 PLAN = Plan(data_parallel=32, tensor_parallel=2, sequence_parallel=True, pipeline_parallel=2,
             virtual_stages_per_rank=2, schedule="interleaved", num_micro_batches=8, recompute="full",

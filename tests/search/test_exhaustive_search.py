@@ -11,9 +11,9 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.plan_step import predict_plan
-from perfcast.search.plans import enumerate_plans
 from perfcast.search.search import search_plans
-from perfcast.search.space import Space
+from perfcast.search.space.definition import Space
+from perfcast.search.space.enumeration import enumerate_plans
 
 LENGTH, MOST_PLANS = 1024, 60
 DENSE = Transformer(

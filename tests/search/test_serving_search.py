@@ -8,7 +8,7 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import PlanError
-from perfcast.search.serving_search import (
+from perfcast.search.serving import (
     ServingRequest,
     broken_limits,
     compare_serving,
@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def few_batches():
     """Batches of up to 16."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perfcast.search.serving_search._LARGEST_SHARE", 16)
+        patch.setattr("perfcast.search.serving._LARGEST_SHARE", 16)
         yield
 
 

@@ -24,8 +24,8 @@ from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
-    from perfcast.search.findings import SearchFindings, Watch
-    from perfcast.search.serving_search import ServingFindings
+    from perfcast.search.findings.find import SearchFindings, Watch
+    from perfcast.search.serving import ServingFindings
 
 _MODES = ("train", "prefill", "decode")
 _BACKENDS = ("local", "ray")
@@ -125,7 +125,7 @@ def show_progress() -> Iterator[Watch]:
 
 
 def _search_training(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
-    from perfcast.search.findings import find_plans
+    from perfcast.search.findings.find import find_plans
 
     _check_hand_over(options)
     request = build_request(model, options)
@@ -188,7 +188,7 @@ def _first_files(found: SearchFindings, target: str) -> tuple[Plan, Mapping[str,
 
     The ranked plans are asked first, then the fastest others by formula.
     """
-    from perfcast.search.findings import best_cluster
+    from perfcast.search.findings.find import best_cluster
     from perfcast.search.handover import hand_over
 
     result, cluster, obstacle = found.best, best_cluster(found.comparison), ""
@@ -236,7 +236,7 @@ def _search_serving(model: str, options: dict[str, Any], json_path: str | None, 
     """Inference on each cluster, the best first."""
     from perfcast.catalog.clusters import load_cluster
     from perfcast.search.prices_file import read_prices
-    from perfcast.search.serving_search import ServingResult, compare_serving, search_serving
+    from perfcast.search.serving import ServingResult, compare_serving, search_serving
 
     objective = options["objective"] or "tokens-per-second"
     if objective not in ("tokens-per-second", "dollars-per-token"):

@@ -13,8 +13,8 @@ from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
-    from perfcast.search.findings import MakePlan, SearchRequest
-    from perfcast.search.serving_search import ServingRequest
+    from perfcast.search.findings.find import MakePlan, SearchRequest
+    from perfcast.search.serving import ServingRequest
 
 Command = Callable[..., Any]
 DEFAULT_DTYPE = "bf16"
@@ -106,7 +106,7 @@ def parse_fixed(texts: Sequence[str]) -> dict[str, object]:
         PlanError: Not KEY=VALUE, a key with two values, or a value that its key cannot have.
         UnknownNameError: A key that is not one.
     """
-    from perfcast.search.fixed import read_fixed
+    from perfcast.search.space.fixed import read_fixed
 
     fixed: dict[str, object] = {}
     for item in (part.strip() for text in texts for part in text.split(",")):
@@ -198,11 +198,11 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
         UsageError: Options that contradict.
     """
     from perfcast.core.training import Training
-    from perfcast.search.findings import SearchRequest
-    from perfcast.search.objectives import OBJECTIVES
+    from perfcast.search.findings.find import SearchRequest
     from perfcast.search.prices_file import read_prices
+    from perfcast.search.ranking.objectives import OBJECTIVES
     from perfcast.search.search import NUM_SIMULATED
-    from perfcast.search.space import Space
+    from perfcast.search.space.definition import Space
 
     clusters = split_names("--cluster", options["clusters"])
     batch = one("--global-batch-size", options["global_batch_size"])
@@ -261,7 +261,7 @@ def check_objective(objective: str, options: dict[str, Any]) -> None:
         UnknownNameError: Lists close names.
         UsageError: Says which option is missing.
     """
-    from perfcast.search.objectives import OBJECTIVES
+    from perfcast.search.ranking.objectives import OBJECTIVES
 
     if objective not in OBJECTIVES:
         raise UnknownNameError("objective", objective, OBJECTIVES, f"Known: {', '.join(OBJECTIVES)}.")
@@ -305,7 +305,7 @@ def build_serving_request(model: str, options: dict[str, Any]) -> ServingRequest
     Raises:
         InputError: A value that an option cannot have; the message names it.
     """
-    from perfcast.search.serving_search import ServingRequest
+    from perfcast.search.serving import ServingRequest
 
     check_fractions(options)
     return ServingRequest(

@@ -20,8 +20,8 @@ from perfcast.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from perfcast.search.distributed import OpenPool
-    from perfcast.search.sweep import Cell, SweepJob
+    from perfcast.search.sweep.cells import Cell, SweepJob
+    from perfcast.search.sweep.workers import OpenPool
 
 
 def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: str | None) -> None:
@@ -36,7 +36,7 @@ def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: 
     from perfcast.cost.profile import data_folder
     from perfcast.report.json_format import write_json
     from perfcast.report.search_sweep import print_sweep, sweep_to_dict
-    from perfcast.search.sweep_run import run_sweep, show_progress
+    from perfcast.search.sweep.run import run_sweep, show_progress
 
     cells, job = _cells(models, options), _job(options)
     objective = str(job.settings["objective"])
@@ -54,7 +54,7 @@ def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: 
 
 
 def _cells(models: Sequence[str], options: dict[str, Any]) -> tuple[Cell, ...]:
-    from perfcast.search.sweep import expand_grid
+    from perfcast.search.sweep.cells import expand_grid
 
     clusters = split_names("--cluster", options["clusters"])
     batches = parse_counts("--global-batch-size", options["global_batch_size"])
@@ -85,8 +85,8 @@ def _own_length(model: str) -> int:
 
 def _job(options: dict[str, Any]) -> SweepJob:
     from perfcast.core.training import Training
-    from perfcast.search.objectives import OBJECTIVES
-    from perfcast.search.sweep_search import PlanSearch, plan_sweep
+    from perfcast.search.ranking.objectives import OBJECTIVES
+    from perfcast.search.sweep.plans import PlanSearch, plan_sweep
 
     objective = options["objective"] or next(iter(OBJECTIVES))
     check_objective(objective, options)
@@ -125,7 +125,7 @@ def _prices(options: dict[str, Any]) -> Mapping[str, float] | None:
 
 def _open_pool(options: dict[str, Any]) -> OpenPool:
     if options["backend"] == "ray":
-        from perfcast.search.distributed_ray import ray_backend
+        from perfcast.search.sweep.ray_pool import ray_backend
 
         if options["address"] and options["processes"] is not None:
             raise click.UsageError("--processes is of a Ray that is started here, not of one at --address")
@@ -134,6 +134,6 @@ def _open_pool(options: dict[str, Any]) -> OpenPool:
         raise click.UsageError("--address is of --backend ray")
     if options["processes"] is not None:
         raise click.UsageError("--processes of a sweep goes with --backend ray")
-    from perfcast.search.distributed import open_local_pool
+    from perfcast.search.sweep.workers import open_local_pool
 
     return open_local_pool

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from perfcast.core.plan_table import FLAGS, WORDS, PlanTable
 from perfcast.report.figures import GREEN, INK, LINE, finish
 from perfcast.report.search_figures import sample_plans
-from perfcast.search.fixed import KEYS
 from perfcast.search.result import SearchResult
+from perfcast.search.space.fixed import KEYS
 from perfcast.units import GIB
 
 if TYPE_CHECKING:

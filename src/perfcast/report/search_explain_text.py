@@ -8,9 +8,9 @@ from rich.text import Text
 
 from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.tables import new_table, print_list, print_table, words
-from perfcast.search.explain import Difference, Explanation
-from perfcast.search.findings import SearchFindings
-from perfcast.search.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.search.findings.explain import Difference, Explanation
+from perfcast.search.findings.find import SearchFindings
+from perfcast.search.findings.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.units import format_bytes, format_seconds
 
 

@@ -17,10 +17,10 @@ from perfcast.report.plan_step_figures import CAUSE_COLOURS
 from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.search_text import describe_value, plan_option
 from perfcast.report.tables import words
-from perfcast.search.compare import ClusterComparison
-from perfcast.search.explain import RESERVE, Explanation
+from perfcast.search.findings.clusters import ClusterComparison
+from perfcast.search.findings.explain import RESERVE, Explanation
+from perfcast.search.findings.sensitivity import Sensitivity
 from perfcast.search.result import RankedPlan, SearchResult
-from perfcast.search.sensitivity import Sensitivity
 from perfcast.units import GIB, format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -36,13 +36,13 @@ from perfcast.report.search_text import (
     plan_words,
 )
 from perfcast.report.tables import percent, words
-from perfcast.search.compare import ClusterComparison
-from perfcast.search.explain import Change, Difference
-from perfcast.search.findings import SearchFindings
-from perfcast.search.objectives import OBJECTIVES
+from perfcast.search.findings.clusters import ClusterComparison
+from perfcast.search.findings.explain import Change, Difference
+from perfcast.search.findings.find import SearchFindings
+from perfcast.search.findings.rival import RivalRanking
+from perfcast.search.findings.sensitivity import Sensitivity
+from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult
-from perfcast.search.rival import RivalRanking
-from perfcast.search.sensitivity import Sensitivity
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from perfcast.core.step_forecast import CAUSES
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_text import plan_option
-from perfcast.search.compare import ClusterOutcome
-from perfcast.search.explain import Change, Difference, Explanation
-from perfcast.search.findings import SearchFindings
+from perfcast.search.findings.clusters import ClusterOutcome
+from perfcast.search.findings.explain import Change, Difference, Explanation
+from perfcast.search.findings.find import SearchFindings
+from perfcast.search.findings.rival import RivalRanking
+from perfcast.search.findings.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.search.result import RankedPlan, SearchResult
-from perfcast.search.rival import RivalRanking
-from perfcast.search.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.version import perfcast_version
 
 

@@ -17,7 +17,7 @@ from perfcast.report.search_serving_text import (
     serving_headings,
     serving_words,
 )
-from perfcast.search.serving_search import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:

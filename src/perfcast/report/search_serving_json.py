@@ -8,7 +8,7 @@ from typing import Any
 from perfcast.prediction.serving import Phase
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_serving_text import plan_degrees
-from perfcast.search.serving_search import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
 from perfcast.version import perfcast_version
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from perfcast.report.search_text import plan_words
 from perfcast.report.tables import new_grid, new_table, print_list, print_table
-from perfcast.search.serving_search import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 

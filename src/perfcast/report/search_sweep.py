@@ -16,12 +16,12 @@ from perfcast.core.plan import Plan
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_text import format_value, plan_words
 from perfcast.report.tables import new_table, percent, print_list
-from perfcast.search.fixed import KEYS
+from perfcast.search.space.fixed import KEYS
 from perfcast.units import format_bytes, format_count, format_seconds
 from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
-    from perfcast.search.sweep_run import SweepResult
+    from perfcast.search.sweep.run import SweepResult
 
 _CELL = ("model", "cluster", "global_batch_size", "sequence_length")
 #: Objectives whose figure no column shows.

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from perfcast.core.plan import Plan
 from perfcast.report.tables import new_grid, new_table, percent, print_list, print_table
-from perfcast.search.compare import ClusterComparison
-from perfcast.search.findings import SearchFindings
-from perfcast.search.objectives import OBJECTIVES
+from perfcast.search.findings.clusters import ClusterComparison
+from perfcast.search.findings.find import SearchFindings
+from perfcast.search.findings.rival import RivalRanking
+from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.result import RankedPlan, SearchResult, Separation
-from perfcast.search.rival import RivalRanking
 from perfcast.units import HOUR, MEGA, format_bytes, format_count, format_duration, format_seconds
 
 #: Plans of the front that a terminal shows.

@@ -19,9 +19,9 @@ from perfcast.errors import InputError, ModelError
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan_memory import read_model, to_transformer
 from perfcast.prediction.step_constants import StepConstants
-from perfcast.search.constraints import check_limits
-from perfcast.search.objectives import Job, Objective, find_objective
-from perfcast.search.space import Space
+from perfcast.search.ranking.constraints import check_limits
+from perfcast.search.ranking.objectives import Job, Objective, find_objective
+from perfcast.search.space.definition import Space
 
 #: Told of each part of a search: its name, what is done of it, and all of it.
 Progress = Callable[[str, int, int], None]

@@ -15,7 +15,7 @@ from perfcast.errors import PlanError
 from perfcast.units import HOUR
 
 if TYPE_CHECKING:
-    from perfcast.search.evaluate import Evaluation
+    from perfcast.search.evaluation.evaluate import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,18 @@ from perfcast.cost.model import CostModel
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
 from perfcast.prediction.plan_timer import Timer
 from perfcast.prediction.step_constants import StepConstants, load_step_constants
-from perfcast.search.constraints import Constraint, apply_constraints
-from perfcast.search.evaluate import Evaluation, evaluate_plans
-from perfcast.search.fewest_layers import Weigher, with_fewest_layers
-from perfcast.search.fitting import Fitting, enumerate_fitting
-from perfcast.search.objectives import order_of, watts_of_devices
-from perfcast.search.pareto import pareto_front
+from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
+from perfcast.search.evaluation.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.question import Progress, Question, resolve_question
-from perfcast.search.rank import Simulated, Simulator
+from perfcast.search.ranking.constraints import Constraint, apply_constraints
+from perfcast.search.ranking.objectives import order_of, watts_of_devices
+from perfcast.search.ranking.pareto import pareto_front
+from perfcast.search.ranking.separate import separate
+from perfcast.search.ranking.shortlist import Shortlist, make_shortlist
+from perfcast.search.ranking.simulator import Simulated, Simulator
 from perfcast.search.result import RankedPlan, SearchResult, Separation
-from perfcast.search.separate import separate
-from perfcast.search.shortlist import Shortlist, make_shortlist
-from perfcast.search.space import Space
+from perfcast.search.space.definition import Space
+from perfcast.search.space.fitting import Fitting, enumerate_fitting
 from perfcast.units import format_duration
 
 #: The best few hundred by formula are simulated, as far as they can still turn out best.

@@ -1,0 +1,1 @@
+"""A search as a user asks for it, and what is said of its winner."""

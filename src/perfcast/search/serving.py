@@ -1,0 +1,365 @@
+"""Inference: the plan and batch of the highest throughput within limits on a token's time.
+
+Every cut of the model that the devices allow is tried with growing batches. A larger batch never answers
+sooner, so that a plan's batches end with the first that breaks a limit or overfills the memory; between that
+and the one before it is bisected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
+from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, Plan
+from perfcast.core.transformer import Transformer
+from perfcast.cost.model import CostModel
+from perfcast.errors import PlanError
+from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan_work import resolve_step
+from perfcast.prediction.serving import ServingPoint, serving_sweep, split_batch
+from perfcast.search.space.definition import Space, list_cores, map_plans
+from perfcast.search.space.fixed import EVEN
+from perfcast.search.space.impossible import Job, explain_none
+from perfcast.units import HOUR, format_bytes, format_seconds
+
+PHASES = ("prefill", "decode")
+#: Sequences of one replica beyond which no batch is tried.
+_LARGEST_SHARE = 4096
+#: Bisection ends when a batch is known to this part of itself.
+_PRECISION = 1 / 8
+#: What a user may fix of inference, and what other keys of a plan are there.
+_DEGREES = ("dp", "tp", "pp", "ep", "etp", "sp")
+_OF_INFERENCE: Mapping[str, object] = {
+    "cp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": "none", "recompute_layers": 0, "schedule": "1f1b",
+    "offload": "none", "order": ORDERS[0], "context": CONTEXT_EXCHANGES[0], "reshard": 1, "overlap_tp": 0,
+    "overlap_dp": 1, "overlap_gather": 1, "overlap_ep": 0, "stages": EVEN,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRequest:
+    """What is served, and within which limits.
+
+    Attributes:
+        mode: 'prefill' (tokens of prompts a second count) or 'decode' (tokens of answers).
+        context_length: Tokens of a prompt, and of the cache when a token is written.
+        max_first_seconds: Until the first token of all sequences of a batch; None: no limit.
+        max_token_seconds: For each further token; None: no limit.
+        fixed: Degrees that the user has decided, by ``space.KEYS``.
+        max_memory_fraction: Of the device's memory that a plan may take.
+        batch_size: Sequences that are answered at once; None tries all.
+    """
+
+    model: str | Transformer
+    mode: str
+    context_length: int | None = None
+    dtype: str = "bf16"
+    max_first_seconds: float | None = None
+    max_token_seconds: float | None = None
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    max_memory_fraction: float = 1.0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in PHASES:
+            raise PlanError(f"--mode {self.mode}: inference is searched for prefill or decode")
+        limits = {"--max-ttft": self.max_first_seconds, "--max-tpot": self.max_token_seconds}
+        for option, seconds in limits.items():
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise PlanError(f"{option} {seconds:g}: must be a number of seconds above 0")
+        if self.mode == "prefill" and self.max_token_seconds is not None:
+            raise PlanError("--max-tpot is of --mode decode; a prefill writes no further tokens")
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """What has to be forecast: the mode, and prefill where its time is limited."""
+        return PHASES if self.mode == "decode" and self.max_first_seconds is not None else (self.mode,)
+
+
+@dataclass(frozen=True)
+class ServingChoice:
+    """A plan with the batch that serves it best."""
+
+    plan: Plan
+    point: ServingPoint
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class ServingResult:
+    """Plans by throughput, the highest first, each with its best batch.
+
+    Attributes:
+        points: All that was forecast.
+        num_plans: Cuts of the model.
+        dollars_per_device_hour: None without a price.
+    """
+
+    request: ServingRequest
+    model: str
+    cluster: str
+    device: str
+    num_devices: int
+    capacity_bytes: int
+    context_length: int
+    cost_model: str
+    ranked: tuple[ServingChoice, ...]
+    points: tuple[ServingChoice, ...]
+    num_plans: int
+    dollars_per_device_hour: float | None
+    assumptions: tuple[str, ...]
+
+    def dollars_per_token(self, choice: ServingChoice) -> float | None:
+        """Of all devices; None without a price."""
+        if self.dollars_per_device_hour is None:
+            return None
+        return self.dollars_per_device_hour * self.num_devices / HOUR / choice.tokens_per_second
+
+
+def search_serving(
+    request: ServingRequest,
+    cluster: Cluster,
+    *,
+    cost_model: str | CostModel | None = None,
+    top: int = 10,
+    dollars_per_device_hour: float | None = None,
+    on_plan: Callable[[int, int], None] = lambda done, total: None,
+) -> ServingResult:
+    """The best plans and batches.
+
+    Args:
+        on_plan: Told how many plans of how many are done.
+
+    Raises:
+        PlanError: None keeps the limits; says which limit, and how close the closest comes.
+        InputError: Unknown names.
+    """
+    device = resolve_device(cluster.device)
+    if cost_model is None or isinstance(cost_model, str):
+        cost_model = resolve_cost_model(cost_model, device)
+    facts, sizes = resolve_step(
+        request.model, Plan(), mode=request.mode, dtype=request.dtype, sequence_length=request.context_length
+    )
+    plans = list_serving_plans(sizes, cluster.num_devices, facts.sequence_length, request.fixed)
+    memory_bytes = round(request.max_memory_fraction * device.memory_bytes)
+    setting = _Setting(request, cluster, device, sizes, facts.sequence_length, cost_model, memory_bytes)
+    tried: list[ServingChoice] = []
+    kept: list[ServingChoice] = []
+    for done, plan in enumerate(plans):
+        on_plan(done, len(plans))
+        choices = _try_batches(setting, plan)
+        tried += choices
+        within = [choice for choice in choices if _is_within(setting, choice.point)]
+        kept += [max(within, key=lambda choice: choice.tokens_per_second)] if within else []
+    on_plan(len(plans), len(plans))
+    if not kept:
+        raise PlanError(_explain_none(setting, plans, tried))
+    kept.sort(key=lambda choice: -choice.tokens_per_second)
+    return ServingResult(
+        request, facts.model, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
+        facts.sequence_length, cost_model.name, tuple(kept[:top]), tuple(tried), len(plans),
+        dollars_per_device_hour, _assumptions(kept[0]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ServingFindings:
+    """Inference over clusters.
+
+    Attributes:
+        objective: 'tokens-per-second' (of a device) or 'dollars-per-token'.
+        results: Best cluster first.
+        failed: Clusters without a plan, as asked for, and why.
+    """
+
+    objective: str
+    results: tuple[ServingResult, ...]
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def compare_serving(
+    clusters: Sequence[str], search: Callable[[str], ServingResult], objective: str = "tokens-per-second"
+) -> ServingFindings:
+    """Search every cluster and order them.
+
+    Args:
+        search: One cluster's; a ``PlanError`` says that it has no plan.
+
+    Raises:
+        PlanError: No cluster has a plan; says why, of each.
+    """
+    results, failed = [], []
+    for name in clusters:
+        try:
+            results.append(search(name))
+        except PlanError as error:
+            failed.append((name, str(error)))
+    if not results:
+        if len(failed) == 1:
+            raise PlanError(failed[0][1])
+        raise PlanError("no cluster has a plan; " + "; ".join(f"{name}: {why}" for name, why in failed))
+    results.sort(key=lambda result: _cost(result, objective))
+    return ServingFindings(objective, tuple(results), tuple(failed))
+
+
+def _cost(result: ServingResult, objective: str) -> float:
+    rate = result.ranked[0].tokens_per_second / result.num_devices
+    if objective == "tokens-per-second":
+        return -rate
+    dollars = result.dollars_per_device_hour
+    return math.inf if dollars is None else dollars / rate
+
+
+def list_serving_plans(
+    model: Transformer, num_devices: int, context_length: int, fixed: Mapping[str, object]
+) -> list[Plan]:
+    """Every dp · tp · pp · ep of the devices, without what only training has.
+
+    Raises:
+        PlanError: The fixed degrees leave none, or what is fixed is of a training.
+    """
+    for key, value in fixed.items():
+        if key not in _DEGREES and value != _OF_INFERENCE.get(key, value):
+            raise PlanError(f"{key}={value}: it is of a training; inference has {key}={_OF_INFERENCE[key]}")
+    space = Space(
+        zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), offloads=("none",), orders=ORDERS[:1],
+        context_exchanges=CONTEXT_EXCHANGES[:1], largest_context_parallel=1, largest_virtual_stages=1,
+        largest_micro_batch=1, recompute_layers=(0,), stage_splits=(EVEN,), overlaps_gradients=(1,),
+        fixed={"sp": 0, **fixed},
+    )  # fmt: skip
+    job = Job(model, num_devices, None, context_length, implied={"sp"} - fixed.keys())
+    table = map_plans(
+        list_cores(model, num_devices, job.least_batch, context_length, space), model, space
+    )[0]  # fmt: skip
+    if not len(table):
+        raise PlanError(explain_none(job, space))
+    return [table.plan(at) for at in range(len(table))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What all plans share."""
+
+    request: ServingRequest
+    cluster: Cluster
+    device: Device
+    sizes: Transformer
+    context: int
+    cost_model: CostModel
+    memory_bytes: int
+
+
+def _try_batches(setting: _Setting, plan: Plan) -> list[ServingChoice]:
+    """Forecasts of one plan with the batch asked for, or with growing ones; none where not even one fits."""
+    choices: list[ServingChoice] = []
+
+    def keeps(share: int) -> bool:
+        batch = share * plan.data_parallel
+        if _least_bytes(setting, plan, batch) > setting.memory_bytes:
+            return False
+        choice = _forecast(setting, plan, batch)
+        if choice is None:
+            return False
+        choices.append(choice)
+        return _is_within(setting, choice.point)
+
+    asked = setting.request.batch_size
+    if asked is not None:
+        if asked % plan.data_parallel == 0:
+            keeps(asked // plan.data_parallel)
+        return choices
+    low, high = 0, 1
+    while high <= _LARGEST_SHARE and keeps(high):
+        low, high = high, 2 * high
+    while low and high <= _LARGEST_SHARE and high - low > max(1, _PRECISION * low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    return choices
+
+
+def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None:
+    """One batch; None where the model cannot be cut so."""
+    request = setting.request
+    found = serving_sweep(
+        request.model, setting.cluster, plan, batch_sizes=[batch], context_lengths=[setting.context],
+        modes=request.phases, dtype=request.dtype, cost_model=setting.cost_model,
+    )  # fmt: skip
+    point = found.points[0]
+    phase = point.prefill if request.mode == "prefill" else point.decode
+    return None if phase is None else ServingChoice(plan, point, phase.tokens_per_second)
+
+
+def _least_bytes(setting: _Setting, plan: Plan, batch: int) -> float:
+    """Of the device that needs most; infinite where the model cannot be cut so."""
+    try:
+        return max(
+            estimate_serving_footprint(
+                setting.sizes, split_batch(plan, batch), setting.request.dtype, setting.context,
+                is_decode=phase == "decode", device=setting.device,
+            ).device_bytes
+            for phase in setting.request.phases
+        )  # fmt: skip
+    except PlanError:
+        return math.inf
+
+
+def _is_within(setting: _Setting, point: ServingPoint) -> bool:
+    return point.memory_bytes <= setting.memory_bytes and not broken_limits(setting.request, point)
+
+
+def broken_limits(request: ServingRequest, point: ServingPoint) -> tuple[str, ...]:
+    """Limits that a forecast exceeds, as options."""
+    rows = (
+        ("--max-ttft", request.max_first_seconds, point.prefill),
+        ("--max-tpot", request.max_token_seconds, point.decode),
+    )
+    return tuple(
+        option
+        for option, limit, phase in rows
+        if limit is not None and phase is not None and phase.seconds > limit
+    )
+
+
+def _explain_none(setting: _Setting, plans: Sequence[Plan], tried: Sequence[ServingChoice]) -> str:
+    """Which demand excludes every plan, and how close the closest comes."""
+    request = setting.request
+    if not tried:
+        if request.batch_size is not None:
+            plans = [plan for plan in plans if request.batch_size % plan.data_parallel == 0]
+        if not plans:
+            return f"--global-batch-size {request.batch_size}: no plan's dp divides it"
+        batches = [request.batch_size or plan.data_parallel for plan in plans]
+        pairs = zip(plans, batches, strict=True)
+        least = min(_least_bytes(setting, plan, batch) for plan, batch in pairs)
+        if not math.isfinite(least):
+            return f"none of {len(plans)} plans can cut the model"
+        return (
+            f"none of {len(plans)} plans fits the memory of {format_bytes(setting.memory_bytes)}; "
+            f"the smallest takes {format_bytes(least)} per device"
+        )
+    firsts = [c.point.prefill.seconds for c in tried if c.point.prefill is not None]
+    tokens = [c.point.decode.seconds for c in tried if c.point.decode is not None]
+    for option, limit, seconds in (
+        ("--max-ttft", request.max_first_seconds, firsts),
+        ("--max-tpot", request.max_token_seconds, tokens),
+    ):
+        if limit is not None and seconds and min(seconds) > limit:
+            return (
+                f"{option} {format_seconds(limit)} excludes all of {len(plans)} plans; "
+                f"the fastest takes {format_seconds(min(seconds))}"
+            )
+    return f"no plan of {len(plans)} keeps --max-ttft and --max-tpot at once, though each alone can be kept"
+
+
+def _assumptions(best: ServingChoice) -> tuple[str, ...]:
+    phases = [phase for phase in (best.point.prefill, best.point.decode) if phase is not None]
+    notes = dict.fromkeys(note for phase in phases for note in phase.forecast.assumptions)
+    return (
+        "all prompts of a batch arrive at once; nothing queues",
+        "a token's time is at the full context",
+        *notes,
+    )

@@ -1,0 +1,1 @@
+"""What is searched: every plan that a model, devices and a batch allow, and those that fit."""

@@ -1,0 +1,371 @@
+"""Every plan that a model, a number of devices and a batch allow: what is tried, and how it is listed.
+
+Degrees are those that divide: tp the heads and the MLP, ep the experts, pp · vp at most the layers, and all
+of them the devices; micro-batches divide a replica's share of the batch. What cannot be is never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
+from perfcast.core.plan_table import COLUMNS, Column, PlanTable, Split
+from perfcast.core.transformer import Transformer
+from perfcast.search.space.fixed import KEYS, STAGES, allowed, check_keys, chosen
+from perfcast.search.space.splits import splits_of_parts
+
+#: Columns that change how ranks exchange, not what they hold: memory does not depend on them.
+MAPPING = ("order", "context_exchange", "overlaps_tensor", "overlaps_gradients", "overlaps_weights",
+           "overlaps_experts")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What is searched; the first value of each is the simplest.
+
+    GPipe is left out by default: it fills the pipeline no better than 1F1B and keeps more.
+
+    Attributes:
+        recompute_layers: With full recomputation, of how many layers of each part of the model; 0 means all.
+            None: all; a search tries, around the fastest, the fewest with which a plan fits
+            (``fewest_layers``): fewer do not fit, and more take longer.
+        stage_splits: Words of ``fixed.STAGES``: 'balanced' stands beside 'even' where it is better.
+        num_shards: Ranks over which ZeRO shards, other replicas hold copies; 0 for all replicas.
+        orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
+        largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
+        overlaps_weights: None: weights are gathered beside compute where gradients are reduced beside it;
+            Megatron-LM refuses --overlap-param-gather without --overlap-grad-reduce.
+        least_context_tokens: Of a sequence that context parallelism leaves a rank.
+        fixed: Values of ``fixed.KEYS``, by key: what the user has decided, whatever else would be tried.
+    """
+
+    zero_stages: Sequence[int] = (0, 1, 2, 3)
+    num_shards: Sequence[int] = (0,)
+    recomputes: Sequence[str] = RECOMPUTE
+    recompute_layers: Sequence[int] | None = None
+    stage_splits: Sequence[str] = STAGES
+    schedules: Sequence[str] = SCHEDULES
+    offloads: Sequence[str] = OFFLOAD
+    orders: Sequence[str] = ORDERS[:3]
+    context_exchanges: Sequence[str] = CONTEXT_EXCHANGES[:1]
+    overlaps_tensor: Sequence[int] = (0,)
+    overlaps_gradients: Sequence[int] = (1, 0)
+    overlaps_weights: Sequence[int] | None = None
+    overlaps_experts: Sequence[int] = (0,)
+    largest_tensor_parallel: int = 64
+    largest_context_parallel: int = 16
+    least_context_tokens: int = 1024
+    largest_virtual_stages: int = 8
+    largest_micro_batch: int = 16
+    fixed: Mapping[str, object] = field(default_factory=dict)
+
+
+def divisors(number: int, largest: int | None = None) -> list[int]:
+    """All divisors in rising order, up to ``largest``.
+
+    >>> divisors(12, 6)
+    [1, 2, 3, 4, 6]
+    """
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return [n for n in sorted({*small, *(number // n for n in small)}) if largest is None or n <= largest]
+
+
+def list_cores(
+    model: Transformer, num_devices: int, global_batch_size: int, sequence_length: int, space: Space
+) -> PlanTable:
+    """All plans but for how they lie in the network (``MAPPING``): those of the first choice stand for all.
+
+    Raises:
+        UnknownNameError: A fixed key that is none.
+        PlanError: A fixed value that its key cannot have.
+    """
+    check_keys(list(space.fixed))
+    rows = _degrees(model, num_devices, sequence_length, space)
+    rows = _expand(rows, _state_choices(space), _belongs_states)
+    rows, splits = _with_batches(rows, model, global_batch_size, sequence_length, space)
+    rows["largest_part"] = largest_parts(
+        model.num_layers, rows["pipeline_parallel"], rows["virtual_stages_per_rank"], rows["split"], splits
+    )
+
+    def belongs(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+        return _belongs_passes(rows, values, sequence_length, space)
+
+    rows = _expand(rows, _pass_choices(space), belongs)
+    del rows["largest_part"]
+    return _table(rows, splits)
+
+
+def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanTable, NDArray[np.int64]]:
+    """Every way in which plans may lie in the network and exchange, and which core each comes from.
+
+    Of plans that are the same (an order of axes of which some have one member) the first order is kept.
+    """
+    rows: dict[str, Column] = {name: getattr(cores, name) for name in COLUMNS if name not in MAPPING}
+    rows["core"] = np.arange(len(cores), dtype=np.int64)
+
+    mapped = _expand(rows, _mapping_choices(space), _belongs_to(model, space))
+    core = mapped.pop("core")
+    return PlanTable(**mapped, splits=cores.splits), core
+
+
+def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> NDArray[np.int64]:
+    """In how many ways each plan may lie in the network and exchange, shape [n]."""
+    rows = {name: getattr(cores, name) for name in COLUMNS}
+    choices, belongs = _mapping_choices(space), _belongs_to(model, space)
+    counts = np.zeros(len(cores), dtype=np.int64)
+    for choice in product(*choices.values()):
+        counts += belongs(rows, dict(zip(choices, choice, strict=True)))
+    return counts
+
+
+def _belongs_to(model: Transformer, space: Space) -> _Belongs:
+    def belongs(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+        return _belongs_mapping(rows, values, model, space)
+
+    return belongs
+
+
+def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: Space) -> dict[str, Column]:
+    """dp · tp · pp · cp = devices, and the experts' degrees."""
+    rows, fixed = [], space.fixed
+    pieces = min(space.largest_context_parallel, max(sequence_length // space.least_context_tokens, 1))
+    tensors = _tensor_degrees(model, None if "tp" in fixed else space.largest_tensor_parallel)
+    contexts = divisors(sequence_length, None if "cp" in fixed else pieces)
+    for tp, cp in product(allowed(fixed, "tp", tensors), allowed(fixed, "cp", contexts)):
+        if num_devices % (tp * cp):
+            continue
+        for pp in allowed(fixed, "pp", divisors(num_devices // (tp * cp), model.num_layers)):
+            dp = num_devices // (tp * cp * pp)
+            if not allowed(fixed, "dp", [dp]):
+                continue
+            rows += [(dp, tp, pp, cp, ep, etp) for ep, etp in _expert_degrees(model, dp * cp * tp, tp, space)]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    names = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
+             "expert_tensor_parallel")  # fmt: skip
+    return {name: table[:, at] for at, name in enumerate(names)}
+
+
+def _tensor_degrees(model: Transformer, largest: int | None) -> list[int]:
+    shared = model.experts.shared_ffn_hidden_size if model.experts else 0
+    return [
+        tp for tp in divisors(model.num_attention_heads, largest)
+        if model.ffn_hidden_size % tp == 0 and shared % tp == 0
+        and (model.num_kv_heads % tp == 0 or tp % model.num_kv_heads == 0)
+    ]  # fmt: skip
+
+
+def _expert_degrees(model: Transformer, ranks: int, tp: int, space: Space) -> list[tuple[int, int]]:
+    experts = model.experts
+    if experts is None:
+        is_left = allowed(space.fixed, "ep", [1]) and allowed(space.fixed, "etp", [tp])
+        return [(1, tp)] if is_left else []
+    return [
+        (ep, etp)
+        for ep in allowed(space.fixed, "ep", divisors(experts.num_experts))
+        for etp in allowed(space.fixed, "etp", sorted({1, tp}))
+        if ranks % (ep * etp) == 0 and experts.ffn_hidden_size % etp == 0
+    ]
+
+
+def _with_batches(
+    degrees: Mapping[str, Column],
+    model: Transformer,
+    global_batch_size: int,
+    sequence_length: int,
+    space: Space,
+) -> tuple[dict[str, Column], tuple[Split, ...]]:
+    """Micro-batches that divide a replica's share, virtual stages that the layers fill, and how they do."""
+    parts: list[dict[str, Column]] = []
+    largest = None if "mbs" in space.fixed else space.largest_micro_batch
+    most = model.num_layers if "vp" in space.fixed else space.largest_virtual_stages
+    sizes = allowed(space.fixed, "mbs", divisors(global_batch_size, largest))
+    chunks = allowed(space.fixed, "vp", range(1, most + 1))
+    kinds = [str(space.fixed["stages"])] if "stages" in space.fixed else list(space.stage_splits)
+    dp, pp = degrees["data_parallel"], degrees["pipeline_parallel"]
+    splits: dict[Split, int] = {(): 0}
+    for chunk, kind in product(chunks, kinds):
+        ways = {p: splits_of_parts(model, sequence_length, kind, p, chunk) for p in np.unique(pp).tolist()}
+        split = _split_column(pp, ways, splits)
+        for size in sizes:
+            fits = (split >= 0) & (global_batch_size % (dp * size) == 0)
+            if chunk > 1:
+                fits &= (pp > 1) & (global_batch_size // np.maximum(dp * size, 1) % pp == 0)
+            part = {name: column[fits] for name, column in degrees.items()}
+            count = int(fits.sum())
+            part["micro_batch_size"] = np.full(count, size, dtype=np.int64)
+            part["virtual_stages_per_rank"] = np.full(count, chunk, dtype=np.int64)
+            part["num_micro_batches"] = global_batch_size // (dp[fits] * size)
+            part["split"] = split[fits]
+            parts.append(part)
+    names = [*degrees, "micro_batch_size", "virtual_stages_per_rank", "num_micro_batches", "split"]
+    return _stack(parts, names), tuple(splits)
+
+
+def _split_column(pp: Column, ways: Mapping[int, Split | None], splits: dict[Split, int]) -> Column:
+    """The place in ``splits`` of the way to deal layers out to so many stages, -1 where there is none."""
+    found = [-1 if way is None else splits.setdefault(way, len(splits)) for way in ways.values()]
+    return np.array(found, dtype=np.int64)[np.searchsorted(list(ways), pp)]
+
+
+def largest_parts(
+    num_layers: int, stages: Column, chunks: Column, split: Column, splits: Sequence[Split]
+) -> Column:
+    """Layers of the largest part of the model that any rank holds."""
+    stated = np.array([max(each, default=0) for each in splits], dtype=np.int64)[split]
+    return np.where(split > 0, stated, -(-num_layers // (stages * chunks)))
+
+
+def _listed(space: Space, listed: Mapping[str, Sequence[int | str]]) -> dict[str, list[int]]:
+    """Values of some free choices, by column."""
+    return {KEYS[key]: chosen(space.fixed, key, values) for key, values in listed.items()}
+
+
+def _state_choices(space: Space) -> dict[str, list[int]]:
+    return _listed(
+        space,
+        {"zero": space.zero_stages, "shards": space.num_shards, "reshard": (1, 0), "offload": space.offloads},
+    )
+
+
+def _pass_choices(space: Space) -> dict[str, list[int]]:
+    layers = (0,) if space.recompute_layers is None else space.recompute_layers
+    return _listed(
+        space,
+        {
+            "sp": (0, 1), "recompute": space.recomputes, "recompute_layers": layers,
+            "schedule": space.schedules,
+        },
+    )  # fmt: skip
+
+
+def _mapping_choices(space: Space) -> dict[str, list[int]]:
+    return _listed(
+        space,
+        {
+            "order": space.orders, "context": space.context_exchanges, "overlap_tp": space.overlaps_tensor,
+            "overlap_dp": space.overlaps_gradients,
+            "overlap_gather": (1, 0) if space.overlaps_weights is None else space.overlaps_weights,
+            "overlap_ep": space.overlaps_experts,
+        },
+    )  # fmt: skip
+
+
+_Belongs = Callable[[Mapping[str, Column], Mapping[str, int]], NDArray[np.bool_]]
+
+
+def _expand(
+    rows: Mapping[str, Column], choices: Mapping[str, Sequence[int]], belongs: _Belongs
+) -> dict[str, Column]:
+    """Every row with every choice that makes sense for it."""
+    parts: list[dict[str, Column]] = []
+    for choice in product(*choices.values()):
+        values = dict(zip(choices, choice, strict=True))
+        fits = belongs(rows, values)
+        part = {name: column[fits] for name, column in rows.items()}
+        part |= {name: np.full(int(fits.sum()), value, dtype=np.int64) for name, value in values.items()}
+        parts.append(part)
+    return _stack(parts, [*rows, *choices])
+
+
+def _belongs_states(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+    """Nothing is sharded over one replica; shards of some are fewer; ZeRO 3, as of FSDP, has no pipeline."""
+    fits = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
+    if values["zero_stage"]:
+        fits &= rows["data_parallel"] * rows["context_parallel"] > 1
+    if values["num_shards"]:
+        replicas = rows["data_parallel"] * rows["context_parallel"]
+        fits &= (values["zero_stage"] > 0) & (replicas % values["num_shards"] == 0)
+        fits &= (values["num_shards"] > 1) & (values["num_shards"] < replicas)
+    if values["zero_stage"] == 3:
+        fits &= rows["pipeline_parallel"] == 1
+    elif not values["reshard_after_forward"]:
+        fits[:] = False
+    return fits
+
+
+def _belongs_passes(
+    rows: Mapping[str, Column], values: Mapping[str, int], sequence_length: int, space: Space
+) -> NDArray[np.bool_]:
+    """Schedules that exist; with one stage all are one. Some of a part's layers are computed again."""
+    pp, count = rows["pipeline_parallel"], rows["num_micro_batches"]
+    schedule, has_chunks = SCHEDULES[values["schedule"]], rows["virtual_stages_per_rank"] > 1
+    fits = has_chunks if schedule == "interleaved" else ~has_chunks
+    if schedule not in ("1f1b", "interleaved"):
+        fits = fits & (pp > 1)
+    if schedule == "dualpipe":
+        fits = fits & (pp % 2 == 0) & (count % 2 == 0) & (count >= 2 * pp)
+        if "stages" not in space.fixed:  # a rank holds both ends
+            fits = fits & (rows["split"] == 0)
+    if values["sequence_parallel"]:
+        tp = rows["tensor_parallel"]
+        fits = fits & (tp > 1) & (sequence_length % (rows["context_parallel"] * tp) == 0)
+    if values["recompute_layers"]:
+        is_full = RECOMPUTE[values["recompute"]] == "full"
+        is_only = len(_pass_choices(space)["recompute_layers"]) == 1
+        fits = fits & is_full & (values["recompute_layers"] < rows["largest_part"] + is_only)
+    return np.asarray(fits, dtype=np.bool_)
+
+
+def _belongs_mapping(
+    rows: Mapping[str, Column], values: Mapping[str, int], model: Transformer, space: Space
+) -> NDArray[np.bool_]:
+    """One of several equal plans: choices that change nothing are the first of their list."""
+    tp, cp = rows["tensor_parallel"], rows["context_parallel"]
+    fits = _is_first_order(rows, values["order"], _mapping_choices(space)["order"])
+    if CONTEXT_EXCHANGES[values["context_exchange"]] == "ulysses":
+        fits &= model.num_attention_heads // tp % cp == 0
+    dp_exchanges = rows["data_parallel"] * cp > 1
+    for column, applies in (
+        ("context_exchange", cp > 1),
+        ("overlaps_tensor", tp > 1),
+        ("overlaps_gradients", dp_exchanges),
+        ("overlaps_weights", dp_exchanges & (rows["zero_stage"] > 0)),
+        ("overlaps_experts", rows["expert_parallel"] > 1),
+    ):
+        if values[column] != _mapping_choices(space)[column][0]:
+            fits &= applies
+    if space.overlaps_weights is None and not {"overlap_dp", "overlap_gather"} & space.fixed.keys():
+        gathers = dp_exchanges & (rows["zero_stage"] > 0)
+        fits &= ~gathers | (values["overlaps_weights"] == values["overlaps_gradients"])
+    return fits
+
+
+def _is_first_order(rows: Mapping[str, Column], order: int, orders: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether no earlier order puts the axes of more than one member in the same places."""
+    sizes = {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel",
+             "cp": "context_parallel"}  # fmt: skip
+    several = {axis: rows[name] > 1 for axis, name in sizes.items()}
+    first = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
+    own = ORDERS[order].split("-")
+    for earlier in orders[: orders.index(order)]:
+        other = ORDERS[earlier].split("-")
+        swapped = np.zeros_like(first)
+        for one, two in combinations(sizes, 2):
+            if (own.index(one) < own.index(two)) != (other.index(one) < other.index(two)):
+                swapped |= several[one] & several[two]
+        first &= swapped
+    return first
+
+
+def _table(rows: Mapping[str, Column], splits: tuple[Split, ...]) -> PlanTable:
+    """Plans of some rows, with the simplest of what they do not say."""
+    count = len(rows["tensor_parallel"])
+    simplest = {
+        "virtual_stages_per_rank": 1, "micro_batch_size": 1, "num_micro_batches": 1, "sequence_parallel": 0,
+        "recompute": 0, "schedule": 0, "order": 0, "context_exchange": 0, "overlaps_tensor": 0,
+        "overlaps_gradients": 1, "overlaps_weights": 1, "overlaps_experts": 0, "recompute_layers": 0,
+        "split": 0,
+    }  # fmt: skip
+    columns = {name: np.full(count, value, dtype=np.int64) for name, value in simplest.items()}
+    return PlanTable(**{**columns, **rows}, splits=splits)
+
+
+def _stack(parts: Sequence[Mapping[str, Column]], names: Sequence[str]) -> dict[str, Column]:
+    if not parts:
+        return {name: np.zeros(0, dtype=np.int64) for name in names}
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}

@@ -1,0 +1,1 @@
+"""Grids of searches, resumable, on one machine or on Ray."""

@@ -1,0 +1,1 @@
+"""The calls of many plans at once, each different part once."""

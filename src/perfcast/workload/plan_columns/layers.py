@@ -1,0 +1,141 @@
+"""The calls of the layers of many plans: each different combination of what a layer depends on, once.
+
+A layer depends on how the model is cut (tensor, context, expert degrees and how those axes lie in the
+ranks), on the micro-batch and on what is recomputed, not on how many replicas or stages there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.different import Index, different_rows
+from perfcast.core.placement import group_of
+from perfcast.core.plan import OFFLOAD, ORDERS, Plan
+from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.work import Layer, StageWork, StepWork
+from perfcast.workload.blocks import ends, layers
+from perfcast.workload.blocks.habits import kernel_habits
+from perfcast.workload.blocks.local import Local, local_part
+from perfcast.workload.blocks.messages import MESSAGES, with_messages
+from perfcast.workload.blocks.offload import with_activations_away
+from perfcast.workload.blocks.stages import LayerSort
+from perfcast.workload.plan_columns.geometry import axis_strides, expert_columns, span_codes
+
+#: A sort of layer, or an end of the model by its name.
+Kind = LayerSort | str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all plans of a search have in common."""
+
+    model: Transformer
+    cluster: Cluster
+    training: Training
+    sequence_length: int
+
+
+@dataclass(frozen=True)
+class KindCalls:
+    """The calls of one kind of layer.
+
+    Attributes:
+        layers: One for each different combination, [k].
+        place: Which of them is each plan's, shape [n].
+    """
+
+    layers: tuple[Layer, ...]
+    place: Index
+
+
+def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
+    """Forward and backward of a kind of layer under every plan; of plans that have none, any."""
+    if isinstance(kind, LayerSort) and kind.keeps_all:
+        return _kept_calls(setting, plans, kind)
+    first, place = different_rows(_keys(setting, plans, kind))
+    build = _layer if isinstance(kind, LayerSort) else _end
+    return KindCalls(tuple(build(setting, plans.plan(at), kind) for at in first.tolist()), place)  # type: ignore[arg-type]
+
+
+def _kept_calls(setting: Setting, plans: PlanTable, sort: LayerSort) -> KindCalls:
+    """Of layers that keep all beside others that are computed again: as if no layer were."""
+    rows = np.flatnonzero(plans.recompute_layers)
+    zero = np.zeros(len(rows), dtype=np.int64)
+    kept = replace(plans.take(rows), recompute=zero, recompute_layers=zero)
+    found = kind_calls(setting, kept, replace(sort, keeps_all=False))
+    place = np.zeros(len(plans), dtype=np.int64)
+    place[rows] = found.place
+    return KindCalls(found.layers, place)
+
+
+def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
+    """Columns on which a kind of layer depends; those that change most slowly stand first."""
+    if kind == MESSAGES:
+        return [np.zeros(len(plans), dtype=np.int64)]
+    strides, cp = axis_strides(plans), plans.context_parallel
+    columns = [
+        plans.tensor_parallel, span_codes(setting.cluster, [(strides["tp"], plans.tensor_parallel)]),
+        plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.sequence_parallel,
+    ]  # fmt: skip
+    if isinstance(kind, str):
+        return [*columns, plans.micro_batch_size * -(-setting.sequence_length // cp)]
+    lying = span_codes(setting.cluster, [(strides["cp"], cp)])
+    columns += [cp, lying, plans.context_exchange, plans.micro_batch_size]
+    if kind.has_experts:
+        columns += [plans.expert_parallel, plans.expert_tensor_parallel, plans.overlaps_experts]
+        columns += expert_columns(plans, strides, has_experts=True)
+    return [*columns, plans.offload == OFFLOAD.index("activations"), plans.recompute]
+
+
+def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
+    cut = _simplest(plan, has_experts=sort.has_experts)
+    local = _local(setting, cut, has_window=sort.has_window)
+    plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), has_window=sort.has_window)
+    forward, backward = with_activations_away(
+        local,
+        plan.offload,
+        layers.layer_forward(plain, sort.has_experts),
+        layers.layer_backward(local, sort.has_experts),
+    )
+    return Layer("", forward, backward)
+
+
+def _end(setting: Setting, plan: Plan, name: str) -> Layer:
+    if name == MESSAGES:
+        launches = kernel_habits(setting.training.framework).message_launches
+        empty = StepWork(Plan(pipeline_parallel=2), (), (StageWork(()), StageWork(())))
+        return with_messages(empty, launches).layers[0]
+    simplest = _simplest(plan, has_experts=False)
+    local = _local(setting, replace(simplest, recompute="none", recompute_layers=None))
+    forward, backward = {
+        ends.EMBEDDING: (ends.embedding_forward, ends.embedding_backward),
+        ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
+        ends.HEAD: (ends.head_forward, ends.head_backward),
+    }[name]
+    return Layer("", forward(local), backward(local))
+
+
+def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
+    """One of the plans under which a layer runs the same calls, so that few different ones are built."""
+    if not has_experts:
+        plan = replace(plan, expert_parallel=1, expert_tensor_parallel=None)
+    innermost = replace(
+        plan, data_parallel=plan.data_parallel * plan.pipeline_parallel, pipeline_parallel=1, schedule="1f1b",
+        virtual_stages_per_rank=1, order=ORDERS[0], zero_stage=0,
+        num_micro_batches=min(plan.num_micro_batches, 2), stage_layers=(), recompute_layers=None,
+        num_shards=None,
+    )  # fmt: skip
+    groups = ("tensor", "context", "expert", "expert_tensor")
+    is_same = all(group_of(plan, name) == group_of(innermost, name) for name in groups)
+    return innermost if is_same else plan
+
+
+def _local(setting: Setting, plan: Plan, *, has_window: bool = False) -> Local:
+    return Local(
+        setting.model, local_part(plan), setting.training, setting.sequence_length, has_window=has_window
+    )

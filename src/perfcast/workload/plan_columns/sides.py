@@ -1,0 +1,224 @@
+"""What stands beside the layers of many plans: gathers of weights, exchanges of gradients, optimizers.
+
+They depend on the parameters that a rank holds and on the groups that share them, not on micro-batches:
+each different combination stands once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.collective import collective_operation
+from perfcast.core.different import Index, different_rows
+from perfcast.core.operation import Operation
+from perfcast.core.placement import next_stage
+from perfcast.core.plan import OFFLOAD, Plan
+from perfcast.core.plan_table import PlanTable
+from perfcast.core.training import Training
+from perfcast.core.work import Calls, Layer
+from perfcast.workload.blocks import ends
+from perfcast.workload.blocks.data_parallel import (
+    Exchanged,
+    bucket_bytes,
+    exchanges_gradients,
+    gather_calls,
+    reduce_calls,
+)
+from perfcast.workload.blocks.local import gradient_type, weight_type
+from perfcast.workload.blocks.messages import MESSAGES
+from perfcast.workload.blocks.offload import incoming_weights
+from perfcast.workload.blocks.optimizer import (
+    gathers_after_step,
+    optimizer_calls,
+    shared_embedding,
+    shared_norms,
+)
+from perfcast.workload.blocks.stages import LayerSort
+from perfcast.workload.plan_columns.cuts import Cuts
+from perfcast.workload.plan_columns.geometry import (
+    axis_strides,
+    expert_columns,
+    replica_columns,
+    shard_columns,
+    span_codes,
+)
+from perfcast.workload.plan_columns.layers import Kind, Setting
+from perfcast.workload.plan_columns.weights import DENSE, EXPERT, KindWeights
+
+#: Beside the host's work for messages there are no weights.
+_NOTHING = Layer("", ())
+
+
+@dataclass(frozen=True)
+class SideCalls:
+    """Gathers and exchanges of each kind of layer.
+
+    Attributes:
+        layers: By different combination and kind of layer, [k][kinds]; their forwards are empty.
+        place: Which combination is each plan's, shape [n].
+    """
+
+    layers: tuple[tuple[Layer, ...], ...]
+    place: Index
+
+
+def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: Sequence[Kind]) -> SideCalls:
+    """Of every plan."""
+    together = _layers_together(setting, plans, weights)
+    has_experts = setting.model.experts is not None
+    first, place = different_rows([*_side_keys(setting, plans, weights, has_experts=has_experts), together])
+    rows = []
+    for at in first.tolist():
+        plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
+        parts = [Exchanged(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
+        numbers = [int(together[at]) if isinstance(kind, LayerSort) else 1 for kind in kinds]
+        rows.append(
+            tuple(
+                _NOTHING if kind == MESSAGES else _side(setting.training, plan, part, number)
+                for kind, part, number in zip(kinds, parts, numbers, strict=True)
+            )
+        )
+    return SideCalls(tuple(rows), place)
+
+
+def _side_keys(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> list[Index]:
+    strides = axis_strides(plans)
+    return [
+        weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
+        plans.offload * (plans.offload == OFFLOAD.index("parameters")),
+        *replica_columns(setting.cluster, plans, strides),
+        *shard_columns(plans),
+        *expert_columns(plans, strides, has_experts=has_experts),
+    ]  # fmt: skip
+
+
+def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -> Index:
+    """Layers of a stage that may share a bucket of gradients, as far as buckets can hold so many."""
+    layers = np.maximum(setting.model.num_layers // plans.pipeline_parallel, 1)
+    first, place = different_rows([plans.num_dense_replicas, plans.zero_stage])
+    training = setting.training
+    dtype = gradient_type(training)
+    buckets = np.array([bucket_bytes(plans.plan(at), training, dtype) for at in first.tolist()])[place]
+    held = weights.counts[[DENSE, EXPERT]].reshape(-1, weights.counts.shape[2])
+    least = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)[weights.place]
+    narrowest = min(dtype.bytes_of(1), weight_type(training).bytes_of(1))
+    filled = np.maximum(buckets // (least * narrowest), 1).astype(np.int64)
+    return np.asarray(np.minimum(layers, filled), dtype=np.int64)
+
+
+def _side(training: Training, plan: Plan, parameters: Exchanged, num_layers: int) -> Layer:
+    gather = incoming_weights(plan, training, parameters)
+    if not gathers_after_step(plan, training):
+        gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
+    comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
+    exchange: Calls = ()
+    if exchanges_gradients(plan):
+        exchange = reduce_calls(plan, training, parameters, 0, num_layers)
+    return Layer("", (), (), gather, gather if comes_again else (), exchange)
+
+
+@dataclass(frozen=True)
+class OptimizerCalls:
+    """Of the stages of many plans.
+
+    Attributes:
+        calls: The different ones.
+        place: Which of them each different stage of a plan's cut runs, shape [n, most stages of a cut]; -1
+            beyond.
+    """
+
+    calls: tuple[Calls, ...]
+    place: NDArray[np.int64]
+
+
+def stage_optimizers(
+    setting: Setting, plans: PlanTable, cuts: Cuts, weights: KindWeights, sides: SideCalls
+) -> OptimizerCalls:
+    """What ranks of every stage run once a step."""
+    most = max(len(cut.stages) for cut in cuts.cuts)
+    rows: list[Index] = []
+    totals: list[NDArray[np.int64]] = []
+    for number in range(most):
+        holds = _counts_of_stages(cuts, number)
+        mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
+        counts = np.einsum("nk,fkn->fn", holds[cuts.place[mine]], weights.counts[:, :, weights.place[mine]])
+        with_table = holds[:, [cuts.kinds.index(name) for name in (ends.EMBEDDING, ends.HEAD)]]
+        at_end = (with_table.sum(axis=1) > 0)[cuts.place[mine]]
+        rows.append(mine)
+        totals.append(np.vstack([counts, at_end[None, :]]))
+    plan_of, columns = np.concatenate(rows), np.concatenate(totals, axis=1)
+    keys = [sides.place, plans.sequence_parallel, plans.offload, *_groups_of_updates(setting, plans)]
+    first, number_of = different_rows([*(key[plan_of] for key in keys), *columns])
+    calls = tuple(
+        _optimizer(setting, plans.plan(int(plan_of[at])), columns[:, at], _table(weights, int(plan_of[at])))
+        for at in first.tolist()
+    )
+    place = np.full((len(plans), most), -1, dtype=np.int64)
+    stage_of = np.repeat(np.arange(most), [len(mine) for mine in rows])
+    place[plan_of, stage_of] = number_of
+    return OptimizerCalls(calls, place)
+
+
+def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Index]:
+    """What tells groups apart that exchange in the optimizer: tensor, both ends, and model without shards."""
+    strides, cluster = axis_strides(plans), setting.cluster
+    tp, pp = plans.tensor_parallel, plans.pipeline_parallel
+    whole = np.where(plans.zero_stage == 0, pp, 1)
+    return [
+        tp, pp, span_codes(cluster, [(strides["tp"], tp)]),
+        span_codes(cluster, [(strides["pp"] * (pp - 1), np.minimum(pp, 2))]),
+        span_codes(cluster, [(strides["tp"], np.where(whole > 1, tp, 1)), (strides["pp"], whole)]),
+    ]  # fmt: skip
+
+
+def _table(weights: KindWeights, plan: int) -> int:
+    return int(weights.table_elements[weights.place[plan]])
+
+
+def _counts_of_stages(cuts: Cuts, number: int) -> NDArray[np.int64]:
+    """Layers of each kind that a different stage of each cut holds, shape [cuts, kinds]; -1 where none is."""
+    found = np.full((len(cuts.cuts), len(cuts.kinds)), -1, dtype=np.int64)
+    for at, cut in enumerate(cuts.cuts):
+        if number < len(cut.stages):
+            found[at] = 0
+            for kind, count in (item for content in cut.stages[number] for item in content):
+                found[at, kind] += count
+    return found
+
+
+def _optimizer(setting: Setting, plan: Plan, columns: NDArray[np.int64], table_elements: int) -> Calls:
+    """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
+    dense, expert, tensors, vectors, is_end = columns.tolist()
+    training = setting.training
+    shares = [shared_norms(plan, training, vectors)]
+    if setting.model.ties_embeddings and is_end:
+        shares.append(shared_embedding(plan, training, table_elements))
+    found = tuple(call for call in shares if call is not None)
+    return optimizer_calls(plan, training, Exchanged(dense, expert), num_tensors=tensors, shares=found)
+
+
+def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Index]:
+    """The different messages between stages (None where there is one stage), and which is each plan's."""
+    strides = axis_strides(plans)
+    several = plans.pipeline_parallel > 1
+    own = plans.micro_batch_size * -(-setting.sequence_length // plans.context_parallel)
+    own = np.where(plans.sequence_parallel > 0, -(-own // plans.tensor_parallel), own)
+    pair = span_codes(setting.cluster, [(strides["pp"], np.where(several, 2, 1))])
+    keys = [own * several, pair, plans.ranks_per_stage * several]
+    first, place = different_rows(keys)
+    found: list[Operation | None] = []
+    element = weight_type(setting.training)
+    for at in first.tolist():
+        plan = plans.plan(at)
+        message_bytes = element.bytes_of(int(own[at]) * setting.model.hidden_size)
+        ranks = next_stage(plan)
+        found.append(
+            collective_operation("send", message_bytes, ranks, element, num_groups=plan.ranks_per_stage)
+            if len(ranks) > 1
+            else None
+        )
+    return tuple(found), place
