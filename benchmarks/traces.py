@@ -32,16 +32,16 @@ from statistics import mean
 import numpy as np
 
 from perfcast.published.multi_gpu_2024 import geometric_mean_error
-from perfcast.traces.critical_path import build_path_graph, longest_path
-from perfcast.traces.kineto import read_kineto, read_ranks
-from perfcast.traces.link import link_kernels
-from perfcast.traces.overheads import apply_overheads, fit_overheads
-from perfcast.traces.overheads_trimmed import fit_trimmed_overheads
-from perfcast.traces.timeline import play_ranks
-from perfcast.traces.timeline_program import RankProgram
-from perfcast.traces.timeline_ranks import build_ranks
-from perfcast.traces.timeline_repeat import play_steadily
-from perfcast.traces.timeline_startup import without_startup
+from perfcast.traces.critical_path.path import build_path_graph, longest_path
+from perfcast.traces.kineto.reader import read_kineto, read_ranks
+from perfcast.traces.link.kernels import link_kernels
+from perfcast.traces.overheads.profile import apply_overheads, fit_overheads
+from perfcast.traces.overheads.trimmed import fit_trimmed_overheads
+from perfcast.traces.timeline.play import play_ranks
+from perfcast.traces.timeline.program import RankProgram
+from perfcast.traces.timeline.ranks import build_ranks
+from perfcast.traces.timeline.repeat import play_steadily
+from perfcast.traces.timeline.startup import without_startup
 
 RANKS = "param/dlrm_kineto.tar.gz"
 OF_SEVERAL_STEPS = ("hta/nccl_2rank_a100.json.gz", "tracelens/mi300_resnet_act_checkpoint.json.gz")

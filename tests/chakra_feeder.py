@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from perfcast.traces.chakra import ChakraNode, ChakraTrace, ChakraWorkload
+from perfcast.traces.chakra.trace import ChakraNode, ChakraTrace, ChakraWorkload
 
 NANOS_PER_MICRO = 1000
 METADATA, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 4, 5, 6, 7

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.traces.events import Trace
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.execution_trace_reader import read_execution_trace
-from perfcast.traces.kineto import read_kineto
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.execution_trace.reader import read_execution_trace
+from perfcast.traces.kineto.reader import read_kineto
 
 
 def event(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.traces.events import Trace
-from perfcast.traces.kineto import read_kineto
+from perfcast.traces.kineto.reader import read_kineto
 
 
 @dataclass

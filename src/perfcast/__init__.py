@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
     from perfcast.prediction.plan_step import predict_plan
-    from perfcast.traces.recorder import trace_step
+    from perfcast.traces.record.recorder import trace_step
 
 __version__ = "0.1.0"
 
@@ -30,7 +30,7 @@ _HOME = {
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
     "predict_plan": "perfcast.prediction.plan_step",
-    "trace_step": "perfcast.traces.recorder",
+    "trace_step": "perfcast.traces.record.recorder",
 }
 
 __all__ = [

@@ -11,8 +11,8 @@ import pytest
 from perfcast.cli.predict import predict
 from perfcast.cli.trace_chakra import chakra
 from perfcast.errors import TraceError
-from perfcast.traces.chakra_order import longest_path
-from perfcast.traces.chakra_reader import read_chakra
+from perfcast.traces.chakra.order import longest_path
+from perfcast.traces.chakra.reader import read_chakra
 from perfcast.units import MICRO
 from recorded_traces import two_kernels
 

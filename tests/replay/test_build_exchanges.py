@@ -10,7 +10,7 @@ from perfcast.errors import TraceError
 from perfcast.replay.build_exchanges import draft_exchange, waited_sequences
 from perfcast.replay.draft import Draft, NotPlayableError
 from perfcast.replay.program import CallKind
-from perfcast.traces.execution_trace import TensorUse
+from perfcast.traces.execution_trace.nodes import TensorUse
 
 BROADCAST = (
     "c10d::broadcast_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, "

@@ -16,7 +16,7 @@ from perfcast.replay.limits import ReplayLimits
 from perfcast.replay.program import CallKind, Fill, ReplayProgram, SlotUse, slots_in
 from perfcast.replay.select import Mode, Selection
 from perfcast.traces.events import NONE
-from perfcast.traces.execution_trace_reader import read_execution_trace
+from perfcast.traces.execution_trace.reader import read_execution_trace
 
 FLOAT, LONG = "Tensor(float)", "Tensor(long int)"
 RELU = "aten::relu(Tensor self) -> Tensor"

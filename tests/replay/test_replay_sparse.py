@@ -9,8 +9,8 @@ from torch.profiler import ExecutionTraceObserver
 from perfcast.replay.build import build_program
 from perfcast.replay.player import Player
 from perfcast.replay.select import Selection
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.execution_trace_reader import read_execution_trace
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.execution_trace.reader import read_execution_trace
 
 
 @pytest.fixture(scope="module")

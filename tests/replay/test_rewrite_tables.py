@@ -13,8 +13,8 @@ from perfcast.replay.program import CallKind
 from perfcast.replay.rewrite import Target, rewritten
 from perfcast.replay.rewrite_tables import DTYPE_NUMBERS, EQUIVALENTS, ON_CPU, Equivalent
 from perfcast.replay.schema_text import parse_schema
-from perfcast.traces.execution_trace import TensorUse
-from perfcast.traces.execution_trace_reader import read_execution_trace
+from perfcast.traces.execution_trace.nodes import TensorUse
+from perfcast.traces.execution_trace.reader import read_execution_trace
 
 ENTRIES = [(device, name) for device, table in EQUIVALENTS.items() for name in table]
 

@@ -7,8 +7,8 @@ import json
 from jsonschema import Draft202012Validator
 
 from perfcast.report.chakra import chakra_schema, chakra_to_dict
-from perfcast.traces.chakra_from_trace import chakra_from_traces
-from perfcast.traces.chakra_summary import summarize_workload
+from perfcast.traces.chakra.from_trace import chakra_from_traces
+from perfcast.traces.chakra.summary import summarize_workload
 from recorded_traces import two_kernels
 
 

@@ -22,11 +22,11 @@ from perfcast.report.trace_html import render_explanation_html
 from perfcast.report.trace_json import explanation_schema, explanation_to_dict
 from perfcast.report.trace_text import print_comparison, print_explanation
 from perfcast.report.trace_timeline import explanation_to_trace_events
-from perfcast.traces.compare import Change, compare_explanations
 from perfcast.traces.events import Trace
-from perfcast.traces.explain import Explanation, explain
-from perfcast.traces.forecast import ForecastRequest, forecast_from_traces
-from perfcast.traces.what_if import parse_what_if
+from perfcast.traces.explain.compare import Change, compare_explanations
+from perfcast.traces.explain.recordings import Explanation, explain
+from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.what_if import parse_what_if
 from recorded_traces import Recording, two_kernels
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfcast.errors import TraceError, UnknownNameError
-from perfcast.traces.recorder import Recorder, Request
+from perfcast.traces.record.recorder import Recorder, Request
 from perfcast.validate.suite import Row
 from perfcast.validate.trace_models import TRACE_MODELS
 from perfcast.validate.trace_parts import (

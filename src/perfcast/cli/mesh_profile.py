@@ -139,8 +139,8 @@ def _from_logs(
         save_cluster_profile,
     )
     from perfcast.errors import InputError
+    from perfcast.measure.collectives.nccl_tests import load_nccl_log
     from perfcast.measure.collectives.plan import parse_mesh
-    from perfcast.traces.nccl_tests import load_nccl_log
 
     if len(collectives) > 1:
         raise InputError("--from-log: one --collective at most, for logs that do not name theirs")

@@ -169,8 +169,8 @@ def _predict_one_device(
 
         write_json(forecast_to_trace_events(forecast), timeline)
     if chakra:
-        from perfcast.traces.astra_sim import write_folder
-        from perfcast.traces.chakra_from_graph import chakra_from_forecast
+        from perfcast.traces.chakra.astra_sim import write_folder
+        from perfcast.traces.chakra.from_graph import chakra_from_forecast
 
         write_folder(chakra_from_forecast(forecast), chakra)
     if json_path != "-":

@@ -78,8 +78,8 @@ def forecast_plan(
 
 def _write_chakra(model: str, cluster: Cluster, plan: Plan, folder: str, asked: dict[str, Any]) -> None:
     """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many."""
-    from perfcast.traces.astra_sim import dimensions_of, write_astra_sim, write_folder
-    from perfcast.traces.chakra_from_plan import chakra_from_plan
+    from perfcast.traces.chakra.astra_sim import dimensions_of, write_astra_sim, write_folder
+    from perfcast.traces.chakra.from_plan import chakra_from_plan
 
     workload = chakra_from_plan(model, cluster, plan, with_waits=False, **asked)
     if len(workload.traces) == cluster.num_devices:

@@ -25,7 +25,7 @@ def anonymise(trace: str, out: str, salt: str | None, steps: str | None, max_byt
     import secrets
 
     from perfcast.files import check_writable
-    from perfcast.traces.anonymise import anonymise_trace
+    from perfcast.traces.anonymise.trace import anonymise_trace
 
     check_writable(out)
     found = anonymise_trace(

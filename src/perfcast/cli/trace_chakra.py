@@ -9,9 +9,9 @@ import click
 from perfcast.cli.trace_options import limit_option, parse_steps
 
 if TYPE_CHECKING:
-    from perfcast.traces.astra_sim import NetworkDimension
-    from perfcast.traces.chakra import ChakraWorkload
-    from perfcast.traces.chakra_from_trace import TracedWorkload
+    from perfcast.traces.chakra.astra_sim import NetworkDimension
+    from perfcast.traces.chakra.from_trace import TracedWorkload
+    from perfcast.traces.chakra.trace import ChakraWorkload
 
 
 @click.command()
@@ -72,9 +72,9 @@ def chakra(
 
 
 def _convert(paths: tuple[str, ...], steps: str | None, waits: bool, max_bytes: int) -> TracedWorkload:
-    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
-    from perfcast.traces.chakra_from_trace import chakra_from_traces
-    from perfcast.traces.execution_trace_reader import read_execution_traces
+    from perfcast.traces.chakra.from_trace import chakra_from_traces
+    from perfcast.traces.execution_trace.reader import read_execution_traces
+    from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
     from perfcast.traces.summary import TIMELINE, kind_of
 
     kinds = {path: kind_of(path, max_bytes) for path in paths}
@@ -93,7 +93,7 @@ def _convert(paths: tuple[str, ...], steps: str | None, waits: bool, max_bytes: 
 
 def _network(workload: ChakraWorkload, cluster: str | None) -> tuple[NetworkDimension, ...]:
     from perfcast.prediction.plan_cluster import cluster_by_name
-    from perfcast.traces.astra_sim import dimensions_of, network_of
+    from perfcast.traces.chakra.astra_sim import dimensions_of, network_of
 
     if cluster is None:
         return network_of(workload)
@@ -102,7 +102,7 @@ def _network(workload: ChakraWorkload, cluster: str | None) -> tuple[NetworkDime
 
 
 def _write(workload: ChakraWorkload, folder: str, network: tuple[NetworkDimension, ...] | None) -> list[str]:
-    from perfcast.traces.astra_sim import write_astra_sim, write_folder
+    from perfcast.traces.chakra.astra_sim import write_astra_sim, write_folder
 
     if network is None:
         return [str(path) for path in write_folder(workload, folder)]
@@ -110,8 +110,8 @@ def _write(workload: ChakraWorkload, folder: str, network: tuple[NetworkDimensio
 
 
 def _inform(paths: tuple[str, ...], max_bytes: int, json_path: str | None) -> None:
-    from perfcast.traces.chakra import ChakraWorkload
-    from perfcast.traces.chakra_reader import groups_in, read_chakra_files, with_ranks
+    from perfcast.traces.chakra.reader import groups_in, read_chakra_files, with_ranks
+    from perfcast.traces.chakra.trace import ChakraWorkload
 
     traces = with_ranks(read_chakra_files(paths, max_bytes=max_bytes))
     _report(ChakraWorkload(traces, groups_in(traces)), (), (), json_path)
@@ -127,7 +127,7 @@ def _report(
 
     from perfcast.report.chakra import chakra_to_dict, print_chakra
     from perfcast.report.json_format import write_json
-    from perfcast.traces.chakra_summary import summarize_workload
+    from perfcast.traces.chakra.summary import summarize_workload
 
     summary = summarize_workload(workload, measured_seconds)
     if json_path is not None:

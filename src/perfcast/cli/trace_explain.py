@@ -33,9 +33,9 @@ def explain(
     ranks; 'perfcast trace record' makes them. With --compare, OTHER is what it was before.
     """
     from perfcast.files import check_writable
-    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
-    from perfcast.traces.compare import compare_explanations
-    from perfcast.traces.explain import explain as explain_traces
+    from perfcast.traces.explain.compare import compare_explanations
+    from perfcast.traces.explain.recordings import explain as explain_traces
+    from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
     for path in (json_path, html, timeline):
         check_writable(path)

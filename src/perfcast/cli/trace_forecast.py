@@ -12,10 +12,10 @@ from perfcast.cli.trace_options import limit_option, parse_steps
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.traces.events import Trace
-    from perfcast.traces.forecast import ForecastRequest
-    from perfcast.traces.forecast_lines import SecondRecording
-    from perfcast.traces.overheads import OverheadProfile
-    from perfcast.traces.repricing import Side
+    from perfcast.traces.forecast.from_traces import ForecastRequest
+    from perfcast.traces.forecast.lines import SecondRecording
+    from perfcast.traces.forecast.repricing import Side
+    from perfcast.traces.overheads.profile import OverheadProfile
 
 
 @click.command()
@@ -71,10 +71,10 @@ def forecast(
     'perfcast trace record', whose NAME.linked.json.gz is read beside NAME.kineto.json.gz.
     """
     from perfcast.files import check_writable
-    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
-    from perfcast.traces.forecast import ForecastRequest
-    from perfcast.traces.forecast_plain import plain_step_seconds
-    from perfcast.traces.what_if import parse_what_if
+    from perfcast.traces.forecast.from_traces import ForecastRequest
+    from perfcast.traces.forecast.recording_cost import plain_step_seconds
+    from perfcast.traces.forecast.what_if import parse_what_if
+    from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
     check_writable(json_path)
     if (batch_size is None) != (recorded_batch_size is None):
@@ -101,9 +101,9 @@ def forecast(
 def _second(paths: tuple[str, ...], batch_size: int | None, max_bytes: int) -> SecondRecording | None:
     if batch_size is None:
         return None
-    from perfcast.traces.borrow_inputs import read_ranks_with_inputs
-    from perfcast.traces.forecast_lines import SecondRecording
-    from perfcast.traces.forecast_plain import plain_step_seconds
+    from perfcast.traces.forecast.lines import SecondRecording
+    from perfcast.traces.forecast.recording_cost import plain_step_seconds
+    from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
     traces = read_ranks_with_inputs(paths, max_bytes=max_bytes)
     return SecondRecording(traces, batch_size, plain_step_seconds(paths))
@@ -113,7 +113,7 @@ def _write(
     recorded: tuple[Trace, ...], request: ForecastRequest, steps: range | None, json_path: str | None
 ) -> None:
     from perfcast.report.trace_forecast import print_trace_forecast, trace_forecast_to_dict
-    from perfcast.traces.forecast import forecast_from_traces
+    from perfcast.traces.forecast.from_traces import forecast_from_traces
 
     found = forecast_from_traces(recorded, request, steps)
     if json_path:
@@ -138,7 +138,7 @@ def _sides(
     from perfcast.cli.cost_model import choose_cost_model
     from perfcast.errors import PlanError
     from perfcast.prediction import resolve_device
-    from perfcast.traces.repricing import Side
+    from perfcast.traces.forecast.repricing import Side
 
     if device is None and not has_batch:
         return None, None
@@ -174,6 +174,6 @@ def _find_cluster(text: str | None) -> Cluster | None:
 def _load_overheads(path: str | None) -> OverheadProfile | None:
     if path is None:
         return None
-    from perfcast.traces.overheads_store import load_overheads
+    from perfcast.traces.overheads.store import load_overheads
 
     return load_overheads(path)

@@ -21,9 +21,9 @@ def link(execution_trace: str, timeline: str, max_bytes: int, json_path: str | N
     from perfcast.files import check_writable
     from perfcast.report.json_format import write_json
     from perfcast.report.recording import links_to_dict, print_links
-    from perfcast.traces.execution_trace_reader import read_execution_traces
-    from perfcast.traces.kineto import read_ranks
-    from perfcast.traces.link_report import report_links
+    from perfcast.traces.execution_trace.reader import read_execution_traces
+    from perfcast.traces.kineto.reader import read_ranks
+    from perfcast.traces.link.report import report_links
 
     check_writable(json_path)
     reports = report_links(

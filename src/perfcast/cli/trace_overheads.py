@@ -22,10 +22,10 @@ def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, m
 
     from perfcast.files import check_writable
     from perfcast.report.trace_overheads import print_overheads
-    from perfcast.traces.kineto import read_ranks
-    from perfcast.traces.overheads import fit_overheads
-    from perfcast.traces.overheads_store import save_overheads
-    from perfcast.traces.timeline_ranks import build_ranks
+    from perfcast.traces.kineto.reader import read_ranks
+    from perfcast.traces.overheads.profile import fit_overheads
+    from perfcast.traces.overheads.store import save_overheads
+    from perfcast.traces.timeline.ranks import build_ranks
 
     check_writable(output)
     profile = fit_overheads(

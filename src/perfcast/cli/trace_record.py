@@ -60,8 +60,8 @@ def record(
     from perfcast.files import check_writable
     from perfcast.report.json_format import write_json
     from perfcast.report.recording import print_recording, recording_to_dict
-    from perfcast.traces.record import record as run
-    from perfcast.traces.recorder import Request
+    from perfcast.traces.record.launch import record as run
+    from perfcast.traces.record.recorder import Request
 
     check_writable(json_path)
     request = Request(folder, num_skipped, num_steps, num_timed, has_shapes, has_execution_trace, stops_after)

@@ -1,13 +1,13 @@
 """Lin et al., "Towards Universal Performance Modeling for Machine Learning Training on Multi-GPU Platforms"
 (IEEE TPDS 2024): a recorded step run again with modelled host overheads and kernels, rank by rank.
 
-    every rank's trace       operators, launches, streams, exchanges            traces/timeline_ranks
-    T1 to T5                 trimmed means; T4 = 10 - 2 - 4 µs, every launch    traces/overheads_trimmed
+    every rank's trace       operators, launches, streams, exchanges            traces/timeline/ranks
+    T1 to T5                 trimmed means; T4 = 10 - 2 - 4 µs, every launch    traces/overheads/trimmed
     kernels                  T4 after the call, or 1 µs after the one before;
                              modelled times, if given, and 5 µs                 here
     embedding lookups        from tables, batch and reuse                       cost/embedding
     uneven all-to-all        max over ranks of max(sent, received)              cost/embedding/exchange
-    ranks                    exchanges start with their last member             traces/timeline
+    ranks                    exchanges start with their last member             traces/timeline/play
     sharding                 the published rule with the least forecast         search/sharding
 
 Its figures (geometric-mean error of a step 5.21 % for recommendation models, 3.00 % for transformers; the
@@ -29,10 +29,10 @@ from perfcast.search.sharding.baselines import BASELINES, place_baseline
 from perfcast.search.sharding.options import list_options
 from perfcast.search.sharding.placement import time_placements
 from perfcast.search.sharding.problem import ShardingProblem
-from perfcast.traces.overheads import apply_overheads
-from perfcast.traces.overheads_trimmed import LAUNCH_SECONDS, fit_trimmed_overheads
-from perfcast.traces.timeline import RankTimeline, play_ranks
-from perfcast.traces.timeline_program import RankProgram
+from perfcast.traces.overheads.profile import apply_overheads
+from perfcast.traces.overheads.trimmed import LAUNCH_SECONDS, fit_trimmed_overheads
+from perfcast.traces.timeline.play import RankTimeline, play_ranks
+from perfcast.traces.timeline.program import RankProgram
 from perfcast.units import MICRO
 
 #: Between two kernels of a stream, and what a kernel takes beyond its model.
@@ -67,7 +67,7 @@ def predict_iteration(
     """A step of recorded ranks.
 
     Args:
-        programs: Of ``traces.timeline_ranks.build_ranks``.
+        programs: From ``traces.timeline.ranks.build_ranks``.
         overheads_of: Recordings that overheads come from: the ranks' own by default, others for shared ones.
         kernel_seconds: Modelled times of every rank's works; the recorded ones by default.
 

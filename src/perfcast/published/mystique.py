@@ -28,7 +28,7 @@ from perfcast.replay.generate import Generated, generate
 from perfcast.replay.player import Player
 from perfcast.replay.program import CallKind, ReplayProgram
 from perfcast.replay.select import Selection
-from perfcast.traces.execution_trace_reader import read_execution_trace
+from perfcast.traces.execution_trace.reader import read_execution_trace
 
 if TYPE_CHECKING:
     from perfcast.traces.events import Trace

@@ -22,10 +22,10 @@ from perfcast.replay.program import Call, CallKind, ReplayProgram, Skipped
 from perfcast.replay.rewrite import Target, moved_value, rewritten, target_of
 from perfcast.replay.select import Chosen, Selection, choose, is_exchange
 from perfcast.replay.strides import with_strides
-from perfcast.traces.archive import open_members
 from perfcast.traces.events import NONE, Trace
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.link_traces import TraceLink, link, repaired
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.files.archive import open_members
+from perfcast.traces.link.traces import TraceLink, link, repaired
 from perfcast.units import format_bytes
 
 

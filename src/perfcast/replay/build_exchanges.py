@@ -9,7 +9,7 @@ from perfcast.replay.program import CallKind
 from perfcast.replay.schema_text import parse_schema
 from perfcast.replay.select import RECORD
 from perfcast.traces.events import NONE, Collective
-from perfcast.traces.execution_trace import ExecutionTrace, Node, TensorUse, Value, tensors_in
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, Value, tensors_in
 
 #: Arguments of ``c10d::`` operators that name the root or the peer.
 _ROOTS = ("root_rank", "dst", "src")

@@ -12,7 +12,7 @@ from perfcast.replay.program import Argument, Buffer, Call, CallKind, Slot, Slot
 from perfcast.replay.strides import contiguous_strides
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE
-from perfcast.traces.execution_trace import TensorUse
+from perfcast.traces.execution_trace.nodes import TensorUse
 
 _Key = tuple[int, str, int, tuple[int, ...], tuple[int, ...]]
 

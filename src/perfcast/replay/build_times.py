@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcast.traces.events import NONE, Category, Trace
-from perfcast.traces.link import link_kernels, nest
-from perfcast.traces.link_traces import TraceLink
+from perfcast.traces.link.kernels import link_kernels, nest
+from perfcast.traces.link.traces import TraceLink
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 
 from perfcast.replay.exchange_times import exchange_spans
 from perfcast.replay.program import Call, CallKind
-from perfcast.traces.align import align
 from perfcast.traces.events import NONE, Category, Events, Numbers, Trace
-from perfcast.traces.link import nest
+from perfcast.traces.link.align import align
+from perfcast.traces.link.kernels import nest
 
 
 @dataclass(frozen=True)

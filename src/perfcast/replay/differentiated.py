@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.replay.program import CallKind, ReplayProgram, slots_in
 from perfcast.replay.schema_text import parse_schema
 from perfcast.traces.events import NONE
-from perfcast.traces.execution_trace import SCOPE_BACKWARD, ExecutionTrace
+from perfcast.traces.execution_trace.nodes import SCOPE_BACKWARD, ExecutionTrace
 
 
 def differentiated_nodes(trace: ExecutionTrace) -> frozenset[int]:

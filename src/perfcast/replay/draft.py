@@ -11,7 +11,7 @@ from perfcast.replay.operators import OperatorTable, full_name
 from perfcast.replay.program import CallKind, DeviceName
 from perfcast.replay.schema_text import Schema, SchemaArgument, parse_schema
 from perfcast.traces.events import NONE, Collective
-from perfcast.traces.execution_trace import Node, Opaque, TensorUse, Value, tensors_in
+from perfcast.traces.execution_trace.nodes import Node, Opaque, TensorUse, Value, tensors_in
 
 DraftValue: TypeAlias = "TensorUse | DeviceName | int | float | bool | str | tuple[DraftValue, ...] | None"
 

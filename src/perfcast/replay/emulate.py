@@ -18,8 +18,8 @@ from perfcast.errors import TraceError
 from perfcast.replay.exchange_groups import GroupKey, group_of
 from perfcast.replay.exchange_shapes import shape_of
 from perfcast.replay.program import Call, CallKind, ReplayProgram
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
-from perfcast.traces.exchange_sizes import canonical_name
 
 #: Group, and recorded seconds, of each exchange of one rank in order.
 RecordedSeconds = Sequence[tuple[GroupKey, float]]

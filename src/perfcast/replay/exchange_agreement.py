@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.replay.exchange_groups import GroupKey, exchanges_in, group_of
 from perfcast.replay.exchange_shapes import shape_of
 from perfcast.replay.program import ReplayProgram
-from perfcast.traces.exchange_sizes import canonical_name
+from perfcast.traces.collectives.sizes import canonical_name
 
 _POINT_TO_POINT = ("send", "receive")
 

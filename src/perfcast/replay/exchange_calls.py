@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from perfcast.errors import TraceError
 from perfcast.replay.exchange_shapes import Shape
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import Collective
-from perfcast.traces.exchange_sizes import canonical_name
 
 #: Tensors received, tensors sent → the work under way; ``None`` where it is done.
 Start: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Any]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.replay.program import Call, CallKind, ReplayProgram
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE, Collective, ProcessGroup
-from perfcast.traces.exchange_sizes import canonical_name
-from perfcast.traces.execution_trace import ExecutionTrace
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
 #: Groups whose name is larger than this are named by an address, which differs from rank to rank.
 _LARGEST_NAME = 2**32

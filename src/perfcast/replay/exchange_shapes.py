@@ -7,8 +7,8 @@ from math import prod
 
 from perfcast.replay.exchange_groups import group_of
 from perfcast.replay.program import Argument, Call, ReplayProgram, slots_in
+from perfcast.traces.collectives.sizes import bus_factor, canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
-from perfcast.traces.exchange_sizes import bus_factor, canonical_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def _elements(program: ReplayProgram, argument: Argument) -> tuple[int, ...]:
 def bus_bytes(program: ReplayProgram, call: Call) -> float:
     """What an exchange moves over the slowest link of a ring.
 
-    The larger of what goes in and comes out × φ(n) (``traces.exchange_sizes.bus_factor``); of an
+    The larger of what goes in and comes out × φ(n) (``traces.collectives.sizes.bus_factor``); of an
     all-to-all with uneven splits, what does not stay on this rank.
     """
     collective, shape = call.collective, shape_of(program, call)

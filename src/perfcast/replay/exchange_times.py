@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcast.traces.collectives.recorded import exchanges_of
 from perfcast.traces.events import NONE, Trace
-from perfcast.traces.exchanges import exchanges_of
 
 
 def exchange_spans(trace: Trace) -> Mapping[int, tuple[float, float]]:

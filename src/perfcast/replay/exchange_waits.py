@@ -14,8 +14,8 @@ from perfcast.replay.exchange_groups import with_place
 from perfcast.replay.exchange_times import exchange_spans
 from perfcast.replay.program import Buffer, Call, CallKind, ReplayProgram, slots_in
 from perfcast.traces.events import NONE, Trace
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.link_traces import TraceLink
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.link.traces import TraceLink
 
 #: What a call that waits is called.
 WAIT = "wait"

@@ -22,7 +22,7 @@ from perfcast.replay.exchange_groups import GroupKey, group_of, groups_of_progra
 from perfcast.replay.exchange_shapes import bus_bytes, shape_of
 from perfcast.replay.program import Call, CallKind, ReplayProgram, slots_in
 from perfcast.replay.rank_context import RankContext
-from perfcast.traces.exchange_sizes import canonical_name
+from perfcast.traces.collectives.sizes import canonical_name
 
 Play = Callable[[Sequence[Any], Sequence[Any]], None]
 #: Latencies kept of one exchange: the first ones of very long runs.

@@ -11,7 +11,7 @@ from perfcast.replay.exchanges import ExchangeLatency
 from perfcast.replay.program import Call, CallKind, ReplayProgram
 from perfcast.replay.session import Played
 from perfcast.replay.utilisation import Utilisation
-from perfcast.traces.kernel_kinds import operator_kind
+from perfcast.traces.explain.kernel_kinds import operator_kind
 
 _NAN = float("nan")
 

@@ -12,7 +12,7 @@ from perfcast.replay.fill_needs import Needs
 from perfcast.replay.fill_recorded import recorded_needs
 from perfcast.replay.program import Buffer, Call, Fill, Filling, ReplayProgram, Slot
 from perfcast.traces.events import NONE
-from perfcast.traces.execution_trace import ExecutionTrace
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from perfcast.replay.fill_rules import Need
 from perfcast.replay.fill_values import recorded_values
 from perfcast.replay.program import Call, Fill, Filling, Slot, slots_in
 from perfcast.traces.dtype_words import dtype_bytes
-from perfcast.traces.execution_trace import ExecutionTrace
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
 
 def recorded_needs(

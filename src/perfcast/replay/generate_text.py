@@ -25,8 +25,8 @@ from perfcast.replay.generate_tokens import (
 )
 from perfcast.replay.program import Call, CallKind, ReplayProgram
 from perfcast.replay.program import SlotUse as Use
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE
-from perfcast.traces.exchange_sizes import canonical_name
 
 #: Exchanges that the shipped file carries out.
 EXCHANGES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from perfcast.replay.call_times import CallTimes, Timeline, host_rows, median_times, partners
 from perfcast.replay.program import Call, CallKind, ReplayProgram
 from perfcast.traces.events import NONE, Trace
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.link_traces import BY_NUMBER, link
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.link.traces import BY_NUMBER, link
 
 
 @dataclass(frozen=True)

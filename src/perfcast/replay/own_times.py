@@ -15,8 +15,8 @@ from perfcast.replay.call_times import (
 )
 from perfcast.replay.player import Player
 from perfcast.replay.profiling import profile_calls
-from perfcast.traces.align import align
 from perfcast.traces.events import NONE, Trace
+from perfcast.traces.link.align import align
 from perfcast.units import MICRO
 
 #: Repetitions without and with the profiler take turns, so that a machine's changes of speed meet both.

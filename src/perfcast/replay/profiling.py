@@ -12,7 +12,7 @@ from time import thread_time
 from typing import Any
 
 from perfcast.traces.events import Trace
-from perfcast.traces.kineto import read_kineto
+from perfcast.traces.kineto.reader import read_kineto
 
 #: Nodes of the chain whose backward is timed, how often without a break, and in how many turns.
 _CHAIN_LENGTH, _REPEATS, _ROUNDS = 200, 10, 4

@@ -185,8 +185,8 @@ def _is_whole(program: ReplayProgram) -> bool:
 
 def _recorded_kernels(prepared: Prepared) -> tuple[dict[str, float] | None, float]:
     """Seconds by kind and launches of a step of the recording; nothing on a processor."""
-    from perfcast.traces.breakdown import break_down
-    from perfcast.traces.breakdown_rows import analyse
+    from perfcast.traces.explain.breakdown import break_down
+    from perfcast.traces.explain.work import analyse
 
     trace: Trace | None = prepared.source.linked
     if trace is None or trace.platform == "cpu":

@@ -20,7 +20,7 @@ from perfcast.replay.rewrite_tables import (
     ZerosLike,
 )
 from perfcast.replay.schema_text import parse_schema
-from perfcast.traces.execution_trace import ExecutionTrace, TensorUse, tensors_in
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, TensorUse, tensors_in
 
 _COPY_SCHEMA = (
     "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "

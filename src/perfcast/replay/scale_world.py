@@ -33,9 +33,9 @@ from perfcast.replay.program import (
     SlotUse,
     slots_in,
 )
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective
-from perfcast.traces.exchange_sizes import canonical_name
 
 #: More ranks than this are no machine.
 MOST_RANKS = 1_000_000

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from perfcast.errors import TraceError
 from perfcast.replay.operators import OperatorTable
 from perfcast.traces.events import NONE
-from perfcast.traces.execution_trace import (
+from perfcast.traces.execution_trace.nodes import (
     SCOPE_BACKWARD,
     ExecutionTrace,
     Node,

@@ -179,8 +179,8 @@ def _watched(player: Player, options: PlayOptions, repeats: int) -> Trace:
 
 def _kernels(trace: Trace) -> tuple[dict[str, float], int]:
     """Seconds by kind of kernels and launches of one repetition; nothing on a processor."""
-    from perfcast.traces.breakdown import break_down
-    from perfcast.traces.breakdown_rows import analyse
+    from perfcast.traces.explain.breakdown import break_down
+    from perfcast.traces.explain.work import analyse
 
     if trace.platform == "cpu":
         return {}, 0

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.traces.archive import DEFAULT_MAX_BYTES
 from perfcast.traces.events import Trace
-from perfcast.traces.execution_trace import ExecutionTrace
-from perfcast.traces.execution_trace_reader import read_execution_traces
-from perfcast.traces.kineto import read_kineto
-from perfcast.traces.record import RankRecording, ranks_in
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.execution_trace.reader import read_execution_traces
+from perfcast.traces.files.archive import DEFAULT_MAX_BYTES
+from perfcast.traces.kineto.reader import read_kineto
+from perfcast.traces.record.launch import RankRecording, ranks_in
 
 
 @dataclass(frozen=True)

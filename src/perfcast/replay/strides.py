@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfcast.traces.execution_trace import ExecutionTrace, Node, TensorUse, Value, tensors_in
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, Value, tensors_in
 
 _SIZED_VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::reshape", "aten::flatten"})
 _STRIDED = frozenset({"aten::as_strided", "aten::_reshape_alias"})

@@ -15,7 +15,7 @@ from perfcast.version import perfcast_version
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.traces.chakra_summary import ChakraSummary, WorkloadSummary
+    from perfcast.traces.chakra.summary import ChakraSummary, WorkloadSummary
 
 
 def chakra_to_dict(summary: WorkloadSummary, written: Sequence[str]) -> dict[str, Any]:

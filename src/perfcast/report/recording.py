@@ -13,8 +13,8 @@ from perfcast.version import perfcast_version
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.traces.link_report import LinkReport
-    from perfcast.traces.record import RankRecording, Recording
+    from perfcast.traces.link.report import LinkReport
+    from perfcast.traces.record.launch import RankRecording, Recording
     from perfcast.traces.summary import TraceSummary
 
 

@@ -21,9 +21,9 @@ from perfcast.report.figures import (
 )
 from perfcast.report.tables import percent, words
 from perfcast.report.trace_text import short_name
-from perfcast.traces.breakdown import TimeShare
-from perfcast.traces.compare import Change, device_parts
-from perfcast.traces.explain import Explanation
+from perfcast.traces.explain.breakdown import TimeShare
+from perfcast.traces.explain.compare import Change, device_parts
+from perfcast.traces.explain.recordings import Explanation
 from perfcast.units import format_seconds
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.tables import new_grid, plain, print_list, print_table, share, shares_table
-from perfcast.traces.forecast import TraceForecast
+from perfcast.traces.forecast.from_traces import TraceForecast
 from perfcast.units import format_seconds
 from perfcast.version import perfcast_version
 

@@ -20,9 +20,9 @@ from perfcast.report.html import (
 )
 from perfcast.report.tables import percent, words
 from perfcast.report.trace_text import OVERHEADS, describe_recording, short_name
-from perfcast.traces.breakdown import TimeShare
-from perfcast.traces.compare import Change, Comparison
-from perfcast.traces.explain import Explanation, RankExplanation
+from perfcast.traces.explain.breakdown import TimeShare
+from perfcast.traces.explain.compare import Change, Comparison
+from perfcast.traces.explain.recordings import Explanation, RankExplanation
 from perfcast.units import format_bytes, format_count, format_seconds
 
 

@@ -8,10 +8,10 @@ from importlib import resources
 from typing import Any
 
 from perfcast.report.json_format import SCHEMA_VERSION
-from perfcast.traces.breakdown import Breakdown, TimeShare
-from perfcast.traces.compare import Comparison
-from perfcast.traces.critical_path import CriticalPath
-from perfcast.traces.explain import Explanation, RankExplanation
+from perfcast.traces.critical_path.path import CriticalPath
+from perfcast.traces.explain.breakdown import Breakdown, TimeShare
+from perfcast.traces.explain.compare import Comparison
+from perfcast.traces.explain.recordings import Explanation, RankExplanation
 from perfcast.version import perfcast_version
 
 #: Rows of a table of shares, and stretches of a path, that are written; what is left out is counted.

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from perfcast.report.tables import new_table, plain, print_table
 from perfcast.report.trace_text import OVERHEADS
-from perfcast.traces.overheads import OverheadProfile
+from perfcast.traces.overheads.profile import OverheadProfile
 from perfcast.units import format_seconds
 
 

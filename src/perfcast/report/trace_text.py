@@ -20,10 +20,10 @@ from perfcast.report.tables import (
     shares_table,
     words,
 )
-from perfcast.traces.breakdown import TimeShare
-from perfcast.traces.compare import Change, Comparison, device_parts
-from perfcast.traces.explain import Explanation, RankExplanation
-from perfcast.traces.timeline_program import Overhead
+from perfcast.traces.explain.breakdown import TimeShare
+from perfcast.traces.explain.compare import Change, Comparison, device_parts
+from perfcast.traces.explain.recordings import Explanation, RankExplanation
+from perfcast.traces.timeline.program import Overhead
 from perfcast.units import format_bytes, format_count, format_seconds
 
 MAX_ROWS, MAX_LABEL = 12, 40

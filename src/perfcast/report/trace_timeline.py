@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.traces.critical_path import CriticalPath, PathStretch
+from perfcast.traces.critical_path.path import CriticalPath, PathStretch
 from perfcast.traces.events import CALL_CATEGORIES, DEVICE_CATEGORIES, NONE, Category, Trace
-from perfcast.traces.explain import Explanation
+from perfcast.traces.explain.recordings import Explanation
 from perfcast.units import MICRO
 
 Event = dict[str, Any]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.traces.archive import DEFAULT_MAX_BYTES, open_members
+from perfcast.traces.collectives.recorded import exchanges_of
 from perfcast.traces.events import DEVICE_CATEGORIES, Category, Trace
-from perfcast.traces.exchanges import exchanges_of
-from perfcast.traces.execution_trace import ExecutionTrace, tensors_in
-from perfcast.traces.execution_trace_reader import read_execution_traces
-from perfcast.traces.json_stream import JsonStream
-from perfcast.traces.kineto import read_ranks
-from perfcast.traces.link import KernelLinks, link_kernels
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, tensors_in
+from perfcast.traces.execution_trace.reader import read_execution_traces
+from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, open_members
+from perfcast.traces.files.json_stream import JsonStream
+from perfcast.traces.kineto.reader import read_ranks
+from perfcast.traces.link.kernels import KernelLinks, link_kernels
 
 TIMELINE, EXECUTION_TRACE = "timeline", "execution trace"
 _KEYS = {"traceEvents": TIMELINE, "nodes": EXECUTION_TRACE}

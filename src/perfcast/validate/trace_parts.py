@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.traces.record import Recording, record
-from perfcast.traces.recorder import Request
+from perfcast.traces.record.launch import Recording, record
+from perfcast.traces.record.recorder import Request
 from perfcast.validate.trace_models import TraceModel
 from perfcast.validate.trace_program import command, program_environment
 from perfcast.validate.trace_turns import Turns

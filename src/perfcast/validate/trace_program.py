@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.files import write_text_atomically
-from perfcast.traces.recorder import REQUEST_VARIABLE, Request
+from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 from perfcast.units import TIB
 from perfcast.validate.trace_turns import ask_for_turns
 
@@ -98,7 +98,7 @@ def _run(name: str, batch_size: int, place: Path) -> None:
     import torch
     import torch.distributed as dist
 
-    from perfcast.traces.recorder import trace_step
+    from perfcast.traces.record.recorder import trace_step
     from perfcast.validate.trace_models import TRACE_MODELS
 
     model = next(m for m in TRACE_MODELS if m.name == name)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import UnknownNameError
-from perfcast.traces.borrow_inputs import read_ranks_with_inputs
-from perfcast.traces.forecast import ForecastRequest, forecast_from_traces
-from perfcast.traces.forecast_lines import SecondRecording
+from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.lines import SecondRecording
+from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, SuiteResult
 from perfcast.validate.trace_models import TRACE_MODELS, TraceModel
 from perfcast.validate.trace_parts import NUM_TURNS, RECORDED, RUN, Part, measure, parts_of, read_times

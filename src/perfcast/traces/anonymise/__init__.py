@@ -1,0 +1,1 @@
+"""Traces made fit to be shared."""

@@ -1,0 +1,1 @@
+"""Chakra execution traces and ASTRA-sim's folders: from recordings, forecasts and plans."""

@@ -1,0 +1,217 @@
+"""A forecast of a step under a plan as Chakra traces of its ranks.
+
+The step is played as a forecast plays it (``simulate.pipeline``); its tasks are written out into the calls of
+their layers. Ranks of one pipeline stage do the same: each stage is laid out once and written for each of its
+ranks, with that rank's groups and neighbours. Calls depend on what stands before them on their stream and on
+what they wait for; messages between stages are a send and a receive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.collective import group_ranks, message_bytes
+from perfcast.core.operation import Operation
+from perfcast.core.placement import group_of
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.work import StepWork
+from perfcast.cost.model import CostModel
+from perfcast.errors import PlanError
+from perfcast.prediction.names import resolve_device
+from perfcast.prediction.plan_capture import capture_work, has_closed_form
+from perfcast.prediction.plan_prices import price_step
+from perfcast.prediction.plan_step import make_timer
+from perfcast.prediction.plan_timer import slowdown_beside
+from perfcast.prediction.plan_work import build_work, resolve_step
+from perfcast.prediction.step_constants import load_step_constants
+from perfcast.simulate.engine import play
+from perfcast.simulate.part_times import time_parts
+from perfcast.simulate.pipeline.build import build_step
+from perfcast.simulate.training import actions_of
+from perfcast.traces.chakra.collectives import (
+    COLLECTIVE_TYPES,
+    WORLD,
+    ExchangeNode,
+    exchange_attributes,
+    node_type,
+    number_groups,
+)
+from perfcast.traces.chakra.plan_stages import LaidNode, StageLayout
+from perfcast.traces.chakra.schedule import Planned, build_chakra
+from perfcast.traces.chakra.trace import ChakraAttribute, ChakraGroup, ChakraTrace, ChakraWorkload, NodeType
+
+#: Nodes of all ranks that are written at most; beyond, only the ranks that stand for their stages are.
+MAX_NODES = 2_000_000
+
+
+def chakra_from_plan(
+    model: str,
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    mode: str = "train",
+    training: Training | None = None,
+    dtype: str = "bf16",
+    sequence_length: int | None = None,
+    cost_model: CostModel,
+    with_waits: bool = True,
+) -> ChakraWorkload:
+    """The step that ``predict_plan`` forecasts for the same arguments, as Chakra traces.
+
+    Raises:
+        InputError: As ``predict_plan``; also for decoding, whose rounds overlap.
+    """
+    if mode == "decode":
+        raise PlanError("a Chakra trace of decoding: its rounds overlap, none is one graph; take prefill")
+    device = resolve_device(cluster.device)
+    if has_closed_form(model):
+        facts, sizes = resolve_step(
+            model, plan, mode=mode, training=training, dtype=dtype, sequence_length=sequence_length
+        )
+        work = build_work(facts, sizes)
+    else:
+        facts, work = capture_work(
+            model, plan, device, mode=mode, training=training, dtype=dtype, sequence_length=sequence_length
+        )
+    prices = price_step(work.operations(), device, cluster, cost_model, facts.training)
+    timer = make_timer(facts, cost_model, "simulated", load_step_constants())
+    return chakra_from_work(
+        work, prices.seconds, launch_seconds=timer.launch_seconds, slowdown=slowdown_beside(),
+        fixed_seconds=timer.fixed_seconds, source=facts.model, with_waits=with_waits,
+    )  # fmt: skip
+
+
+def chakra_from_work(
+    work: StepWork,
+    seconds: Mapping[Operation, float],
+    *,
+    launch_seconds: float = 0.0,
+    slowdown: tuple[float, float] = (1.0, 1.0),
+    fixed_seconds: float = 0.0,
+    source: str = "plan",
+    with_waits: bool = True,
+) -> ChakraWorkload:
+    """The step of a plan: every rank, or one of each stage where that would be too much.
+
+    Args:
+        seconds: Of one run of each operation.
+        launch_seconds: Between two launches of the host.
+        slowdown: Factors of compute and of exchanges while both run on a device.
+        fixed_seconds: Of every step, beside its work.
+        with_waits: Whether waiting for other stages is written; see ``schedule.build_chakra``.
+
+    Raises:
+        PlanError: An operation without a price; numbers for which the schedule does not exist.
+    """
+    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
+    built = build_step(work, times, actions_of(work))
+    played = play(built.program)
+    stages = [StageLayout(work, times, built, played, stage).lay() for stage in range(len(work.stages))]
+    world = range(work.plan.world_size)
+    firsts = group_of(work.plan, "pipeline")
+    members = group_of(work.plan, "stage")
+    ranks = [(first + member, stage) for stage, first in enumerate(firsts) for member in members]
+    notes: tuple[str, ...] = ()
+    if len(members) * sum(map(len, stages)) > MAX_NODES:
+        ranks = [(first, stage) for stage, first in enumerate(firsts)]
+        notes = (
+            f"only ranks {', '.join(map(str, firsts))}, one of each stage, are written: all are too many",
+        )
+    groups = _Groups(stages, world)
+    stride = firsts[1] - firsts[0] if len(firsts) > 1 else 0
+    fixed = fixed_seconds
+    traces = tuple(
+        _written(stages[stage], rank, stage, stride, groups, fixed, source, with_waits)
+        for rank, stage in sorted(ranks)
+    )
+    return ChakraWorkload(traces, groups.all, notes)
+
+
+class _Groups:
+    """Process groups of all exchanges: those of other ranks are translates of the first one's."""
+
+    def __init__(self, stages: Sequence[Sequence[LaidNode]], world: Sequence[int]) -> None:
+        bases = {
+            tuple(group_ranks(one.operation))
+            for nodes in stages
+            for one in nodes
+            if one.operation is not None and _is_exchange(one.operation)
+        }
+        self._of: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+        for base in bases:
+            self._of |= {((base), rank): group for group in _translates(base, world) for rank in group}
+        self._numbers, self.all = number_groups((("", group) for group in self._of.values()), world)
+
+    def name(self, operation: Operation, rank: int) -> str:
+        """Of the group in which a rank runs an exchange."""
+        group = self._of.get((tuple(group_ranks(operation)), rank), ())
+        return self._numbers.get(group, WORLD)
+
+    def with_rank(self, rank: int) -> tuple[ChakraGroup, ...]:
+        """Groups that a rank is in."""
+        return tuple(group for group in self.all if rank in group.ranks)
+
+
+def _translates(base: tuple[int, ...], world: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """A group and its shifts, so that each rank is in one; those that leave the world are none."""
+    taken: set[int] = set()
+    offsets = [rank - base[0] for rank in base]
+    for rank in world:
+        group = tuple(rank + offset for offset in offsets)
+        if rank not in taken and group[-1] in world:
+            taken |= set(group)
+            yield group
+
+
+def _is_exchange(operation: Operation) -> bool:
+    return operation.name in COLLECTIVE_TYPES
+
+
+def _put_in_bytes(operation: Operation) -> int:
+    """What one rank puts in; of an all-gather, its part of what all receive."""
+    num_bytes = message_bytes(operation)
+    return num_bytes // len(group_ranks(operation)) if operation.name == "all_gather" else num_bytes
+
+
+def _written(
+    nodes: Sequence[LaidNode],
+    rank: int,
+    stage: int,
+    stride: int,
+    groups: _Groups,
+    fixed_seconds: float,
+    source: str,
+    with_waits: bool,
+) -> ChakraTrace:
+    planned = [_planned(one, rank, stage, stride, groups) for one in nodes]
+    if fixed_seconds:
+        end = max((one.end_seconds for one in planned), default=0.0)
+        last = tuple(place for place, one in enumerate(planned) if one.end_seconds == end)
+        planned.append(Planned("fixed part of every step", end, end + fixed_seconds, last, is_on_host=True))
+    return build_chakra(source, rank, planned, groups.with_rank(rank), with_waits=with_waits)
+
+
+def _planned(one: LaidNode, rank: int, stage: int, stride: int, groups: _Groups) -> Planned:
+    attributes: list[ChakraAttribute] = []
+    exchange = None
+    if one.operation is not None and _is_exchange(one.operation):
+        size = max(1, round(_put_in_bytes(one.operation) * one.runs))
+        exchange = ExchangeNode(one.operation.name, size, groups.name(one.operation, rank))
+    elif one.message and one.operation is not None:
+        peer = rank + (one.target - stage) * stride
+        exchange = ExchangeNode(one.message, message_bytes(one.operation), peer=peer, tag=one.tag)
+    elif one.operation is not None:
+        flops, traffic = one.operation.flops, one.operation.memory_traffic_bytes
+        attributes.append(ChakraAttribute("num_ops", "int64", round(flops * one.runs)))
+        attributes.append(ChakraAttribute("tensor_size", "uint64", round(traffic * one.runs)))
+    if exchange is not None:
+        attributes += exchange_attributes(exchange, rank)
+    if one.module:
+        attributes.append(ChakraAttribute("module", "string", one.module))
+    return Planned(
+        one.name, one.start, one.end, one.after,
+        NodeType.COMPUTE if exchange is None else node_type(exchange), one.is_on_host,
+        0.0 if one.message == "receive" else None, attributes=tuple(attributes),
+    )  # fmt: skip

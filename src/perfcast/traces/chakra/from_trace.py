@@ -1,0 +1,338 @@
+"""Recordings as Chakra traces: host, streams, waits and exchanges as nodes whose longest path is the step.
+
+The host's chains of operators, the works of each stream in order, and what waits for what are those of
+``timeline.ranks``; all ranks are played together on one clock, and
+what ran when becomes nodes. An exchange starts with its last member and takes as long as the shortest
+recorded one; what a rank stood in it before is a gap. A launch that is under way when its kernel starts is
+cut there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from perfcast.traces.chakra.collectives import (
+    COLLECTIVE_TYPES,
+    WORLD,
+    ExchangeNode,
+    exchange_attributes,
+    node_type,
+    number_groups,
+)
+from perfcast.traces.chakra.operators import OperatorDetails
+from perfcast.traces.chakra.schedule import GAP, Planned, build_chakra
+from perfcast.traces.chakra.trace import ChakraAttribute, ChakraGroup, ChakraTrace, ChakraWorkload, NodeType
+from perfcast.traces.collectives.recorded import exchanges_of
+from perfcast.traces.collectives.sizes import canonical_name
+from perfcast.traces.dtype_words import dtype_bytes
+from perfcast.traces.events import NONE, Collective, Trace
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.timeline.play import RankTimeline, play_ranks
+from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
+from perfcast.traces.timeline.ranks import build_ranks
+
+
+@dataclass(frozen=True)
+class TracedWorkload:
+    """The nodes of all ranks beside what was recorded.
+
+    Attributes:
+        measured_seconds: Of each rank, as recorded: from the first chosen step's start until the last one and
+            all device work of the steps had ended.
+    """
+
+    workload: ChakraWorkload
+    measured_seconds: tuple[float, ...]
+
+
+def chakra_from_traces(
+    traces: Sequence[Trace],
+    execution_traces: Sequence[ExecutionTrace | None] = (),
+    *,
+    step_numbers: Sequence[int] | None = None,
+    with_waits: bool = True,
+) -> TracedWorkload:
+    """One Chakra trace for each recorded rank.
+
+    Args:
+        traces: Timelines, one for each rank.
+        execution_traces: Of the same ranks in the same order, where there are some: they say what operators
+            were called with, and how large exchanges are where the timeline does not.
+        step_numbers: Marked steps to take, which follow each other; None takes all.
+        with_waits: Whether a rank's waiting for others is written; see ``build_chakra``.
+
+    Raises:
+        TraceError: Nothing ran on a host; files that do not belong together; ranks recorded apart.
+    """
+    programs = build_ranks(traces, step_numbers)
+    played = play_ranks(programs).ranks
+    described = list(execution_traces) or [None] * len(traces)
+    details = [OperatorDetails.of(t, e) for t, e in zip(traces, described, strict=True)]
+    exchanges = _Exchanges.of(traces, programs, details)
+    seconds = _shortest(programs)
+    found = tuple(
+        _Rank(trace, program, times, exchanges.of_rank(place), details[place], seconds).finish(
+            exchanges.groups_of(trace.rank), with_waits
+        )
+        for place, (trace, program, times) in enumerate(zip(traces, programs, played, strict=True))
+    )
+    measured = tuple(
+        _measured(trace, program, step_numbers) for trace, program in zip(traces, programs, strict=True)
+    )
+    return TracedWorkload(ChakraWorkload(found, exchanges.groups), measured)
+
+
+def _shortest(programs: Sequence[RankProgram]) -> dict[str, float]:
+    """Of each exchange, the time without waiting: the least that a rank recorded."""
+    found: dict[str, float] = {}
+    for program in programs:
+        for work in program.works:
+            found[work.exchange] = min(found.get(work.exchange, work.seconds), work.seconds)
+    return found
+
+
+def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | None) -> float:
+    """From the first step's start until the last step and all works of the steps had ended, as recorded."""
+    steps = [s for s in trace.steps if step_numbers is None or s.number in step_numbers]
+    start = steps[0].start_seconds if steps else program.pieces[0].span[0]
+    end = steps[-1].end_seconds if steps else start + sum(program.measured_seconds)
+    works = max((float(trace.events.end_seconds[work.row]) for work in program.works), default=end)
+    return max(end, works) - start
+
+
+@dataclass(frozen=True)
+class _Exchanges:
+    """Of each rank, the exchange that each work is, by the work's place; and the groups."""
+
+    works: tuple[Mapping[int, ExchangeNode], ...]
+    groups: tuple[ChakraGroup, ...]
+
+    @classmethod
+    def of(
+        cls, traces: Sequence[Trace], programs: Sequence[RankProgram], details: Sequence[OperatorDetails]
+    ) -> _Exchanges:
+        """Sizes are made equal over the ranks of an instance: the largest counts."""
+        world = range(max(traces[0].world_size, len(traces)))
+        found = [
+            _collectives(trace, program, detail)
+            for trace, program, detail in zip(traces, programs, details, strict=True)
+        ]
+        members = [(c.group, c.ranks) for by_work in found for c in by_work.values()]
+        numbers, groups = number_groups(members, world)
+        nodes = [
+            {work: _node(collective, numbers) for work, collective in by_work.items()} for by_work in found
+        ]
+        largest: dict[str, int] = {}
+        for program, by_work in zip(programs, nodes, strict=True):
+            for work, node in by_work.items():
+                instance = program.works[work].exchange
+                largest[instance] = max(largest.get(instance, 0), node.input_bytes)
+        for program, by_work in zip(programs, nodes, strict=True):
+            for work, node in by_work.items():
+                instance = program.works[work].exchange
+                size = largest[instance] if instance else node.input_bytes
+                by_work[work] = ExchangeNode(node.name, size, node.group, node.peer, node.tag)
+        return cls(tuple(nodes), groups)
+
+    def of_rank(self, place: int) -> Mapping[int, ExchangeNode]:
+        """Of the rank's works."""
+        return self.works[place]
+
+    def groups_of(self, rank: int) -> tuple[ChakraGroup, ...]:
+        """Groups that a rank is in."""
+        return tuple(group for group in self.groups if rank in group.ranks)
+
+
+def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -> dict[int, Collective]:
+    """What each work exchanges, by the work itself, by what asked for it, or by the execution trace."""
+    rows = {work.row: place for place, work in enumerate(program.works)}
+    found: dict[int, Collective] = {}
+    for exchange in exchanges_of(trace):
+        for row in exchange.work_rows:
+            own = trace.collective_by_row.get(row, exchange.collective)
+            told = own if own.in_elements else exchange.collective
+            if row in rows:
+                fuller = details.fuller(told, exchange.host_row)
+                asked = exchange.collective
+                found[rows[row]] = (
+                    replace(fuller, peer=asked.peer, tag=asked.tag) if asked.is_message else fuller
+                )
+    return {
+        work: collective
+        for work, collective in found.items()
+        if canonical_name(collective.name) in COLLECTIVE_TYPES or collective.peer != NONE
+    }
+
+
+def _node(collective: Collective, numbers: Mapping[tuple[int, ...], str]) -> ExchangeNode:
+    name = canonical_name(collective.name)
+    num_bytes = (collective.in_elements or collective.out_elements) * dtype_bytes(collective.dtype)
+    if collective.is_message:
+        return ExchangeNode(name, num_bytes, peer=collective.peer, tag=collective.tag)
+    return ExchangeNode(name, num_bytes, numbers.get(collective.ranks, WORLD))
+
+
+@dataclass
+class _Draft:
+    """A node that is being planned."""
+
+    name: str
+    start: float
+    end: float
+    after: list[int]
+    is_on_host: bool = True
+    row: int = NONE
+    work: int = NONE
+    overhead: str = ""
+
+
+@dataclass
+class _Rank:
+    """Plans one rank's nodes.
+
+    Attributes:
+        last: Of each chain, the node before the next piece and the works that the next piece awaits.
+        issued: Of each work, the nodes of the host that its launch stands behind, and works likewise.
+        launched: Of each work, when it was launched.
+    """
+
+    trace: Trace
+    program: RankProgram
+    times: RankTimeline
+    exchanges: Mapping[int, ExchangeNode]
+    details: OperatorDetails
+    exchange_seconds: Mapping[str, float]
+    drafts: list[_Draft] = field(default_factory=list)
+    last: dict[int, list[int]] = field(default_factory=dict)
+    awaited: dict[int, list[int]] = field(default_factory=dict)
+    of_piece: dict[int, list[int]] = field(default_factory=dict)
+    issued: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    launched: dict[int, float] = field(default_factory=dict)
+
+    def finish(self, groups: Sequence[ChakraGroup], with_waits: bool) -> ChakraTrace:
+        """The rank's trace."""
+        waits: list[tuple[int, list[int]]] = []
+        for place, piece in enumerate(self.program.pieces):
+            self._add_piece(place, piece, waits)
+        for chain, works in self.awaited.items():
+            if works:
+                moment = max(self.times.work_ends[work] for work in works)
+                waits.append((len(self.drafts), works))
+                self.drafts.append(_Draft("wait", moment, moment, list(self.last[chain])))
+        first_work = len(self.drafts)
+        self._add_works(first_work)
+        for node, works in waits:
+            self.drafts[node].after += [first_work + work for work in works]
+        if not with_waits:
+            self._add_start()
+        planned = [self._planned(draft) for draft in self.drafts]
+        return build_chakra(self.trace.source, self.trace.rank, planned, groups, with_waits=with_waits)
+
+    def _add_start(self) -> None:
+        """Ranks that are played together start on one clock, some later than others."""
+        roots = [draft for draft in self.drafts if not draft.after]
+        for draft in roots:
+            draft.after.append(len(self.drafts))
+        self.drafts.append(_Draft("start", 0.0, 0.0, []))
+
+    def _add_piece(self, place: int, piece: HostPiece, waits: list[tuple[int, list[int]]]) -> None:
+        """A piece in as many nodes as launches in it take effect before it ends; none if it takes no time."""
+        chain = piece.chain
+        start, end = self.times.piece_starts[place], self.times.piece_ends[place]
+        self.launched |= dict.fromkeys(piece.launches, start)
+        before = self.last.setdefault(chain, [])
+        pending = self.awaited.setdefault(chain, [])
+        pending += piece.awaits
+        if piece.after != NONE:
+            self.last[chain] = before = [*before, *self.of_piece[piece.after]]
+        if end <= start:
+            for work in piece.launches:
+                self.issued[work] = (list(before), list(pending))
+            self.of_piece[place] = list(before)
+            return
+        moments = {work: self._ready(work, start) for work in piece.launches}
+        for work in [work for work, moment in moments.items() if moment <= start]:
+            self.issued[work] = (list(before), list(pending))
+        cuts = sorted({moment for moment in moments.values() if start < moment < end})
+        for low, high in pairwise([start, *cuts, end]):
+            node = len(self.drafts)
+            self.drafts.append(self._host_draft(piece, low, high, list(self.last[chain]), low == start))
+            if pending:
+                waits.append((node, list(pending)))
+                pending.clear()
+            self.last[chain] = [node]
+            for work, moment in moments.items():
+                if low < moment <= high or (high == end and moment > high):
+                    self.issued[work] = ([node], [])
+        self.of_piece[place] = list(self.last[chain])
+
+    def _host_draft(
+        self, piece: HostPiece, start: float, end: float, after: list[int], is_first: bool
+    ) -> _Draft:
+        row = piece.row if is_first else NONE
+        if piece.overhead is Overhead.BETWEEN:
+            return _Draft(f"{GAP} before {piece.key[-1]}", start, end, after, overhead=piece.overhead.value)
+        return _Draft(piece.key[0], start, end, after, row=row, overhead=piece.overhead.value)
+
+    def _ready(self, work: int, issued: float) -> float:
+        """When a launch takes effect: a work does not start before."""
+        one = self.program.works[work]
+        lead = max(0.0, one.delay_seconds - one.gap_seconds)
+        return min(issued + lead, self._work_start(work))
+
+    def _own_ready(self, work: int) -> float:
+        """When this rank alone could have started an exchange."""
+        one, ends = self.program.works[work], self.times.work_ends
+        behind = [ends[other] for other in one.awaits]
+        if work and self.program.works[work - 1].stream == one.stream:
+            behind.append(ends[work - 1])
+        if work in self.launched:
+            behind.append(self.launched[work] + max(0.0, one.delay_seconds - one.gap_seconds))
+        return max(behind, default=0.0) + one.gap_seconds
+
+    def _work_start(self, work: int) -> float:
+        one = self.program.works[work]
+        seconds = self.exchange_seconds.get(one.exchange, one.seconds) if one.exchange else one.seconds
+        return max(self.times.work_starts[work], self.times.work_ends[work] - seconds)
+
+    def _add_works(self, first_work: int) -> None:
+        before: dict[int, int] = {}
+        for place, work in enumerate(self.program.works):
+            nodes, works = self.issued.get(place, ([], []))
+            after = [*nodes, *(first_work + other for other in (*works, *work.awaits))]
+            if work.stream in before:
+                after.append(before[work.stream])
+            before[work.stream] = first_work + place
+            self.drafts.append(
+                _Draft(
+                    work.name, self._work_start(place), self.times.work_ends[place], after, False,
+                    work.operator, place,
+                )
+            )  # fmt: skip
+
+    def _planned(self, draft: _Draft) -> Planned:
+        if draft.work != NONE:
+            return self._planned_work(draft)
+        inputs, outputs = self.details.tensors(draft.row)
+        kind = ChakraAttribute("host_time", "string", draft.overhead)
+        return Planned(
+            draft.name, draft.start, draft.end, tuple(draft.after), is_on_host=True, inputs=inputs,
+            outputs=outputs, attributes=(*self.details.attributes(draft.row), kind),
+        )  # fmt: skip
+
+    def _planned_work(self, draft: _Draft) -> Planned:
+        work = self.program.works[draft.work]
+        exchange = self.exchanges.get(draft.work)
+        attributes = [ChakraAttribute("stream", "string", self.program.streams[work.stream])]
+        if work.operator != NONE:
+            attributes.append(ChakraAttribute("operator", "string", self.trace.events.name(work.operator)))
+        if exchange is not None:
+            attributes += exchange_attributes(exchange, self.trace.rank)
+        return Planned(
+            draft.name, draft.start, draft.end, tuple(draft.after),
+            node_type(exchange) if exchange is not None else NodeType.COMPUTE,
+            ready_seconds=self._own_ready(draft.work) if work.exchange else None,
+            attributes=tuple(attributes),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Collectives and messages of recorded ranks: process groups, sizes, kernels."""

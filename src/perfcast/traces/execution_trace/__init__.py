@@ -1,0 +1,1 @@
+"""Execution traces: every operator of a program with its arguments."""

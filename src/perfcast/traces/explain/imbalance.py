@@ -1,0 +1,152 @@
+"""Ranks side by side: who computes longer, who comes last to exchanges, and what the others wait.
+
+The same exchange is found on all ranks by its group and its place among the group's exchanges. It began to
+transfer when its last member had come; clocks of different machines need not agree for that, since what the
+last member took is the transfer, and what another took longer is its wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.traces.collectives.sizes import TimedExchange, bus_factor
+from perfcast.traces.explain.breakdown import Breakdown, ExchangeShare
+
+#: A rank that comes last to this many times its fair share of exchanges, and to this share, is a straggler.
+STRAGGLER_FACTOR, STRAGGLER_SHARE = 2.0, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class RankLoad:
+    """One rank among others.
+
+    Attributes:
+        compute_seconds: Device time on anything but exchanges.
+        exchange_wait_seconds: In exchanges, until their last member had come.
+        num_last: Exchanges to which it came last.
+    """
+
+    rank: int
+    step_seconds: float
+    compute_seconds: float
+    exchange_seconds: float
+    exchange_wait_seconds: float
+    num_last: int
+    is_straggler: bool
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """All ranks, and their exchanges.
+
+    Attributes:
+        num_matched: Exchanges that all recorded ranks have.
+        compute_imbalance: (longest − mean) / mean of the ranks' computing.
+        embedding_imbalance: (longest − mean) of the ranks' embedding work, over the median step.
+    """
+
+    ranks: tuple[RankLoad, ...]
+    num_matched: int
+    compute_imbalance: float
+    embedding_imbalance: float
+
+
+def compare_ranks(breakdowns: Sequence[Breakdown]) -> Imbalance:
+    """Load and waits of each rank."""
+    waits, last, matched = _waits(breakdowns)
+    loads = []
+    for index, own in enumerate(breakdowns):
+        fair = matched / max(len(breakdowns), 1)
+        is_straggler = last[index] >= max(STRAGGLER_FACTOR * fair, STRAGGLER_SHARE * matched, 2)
+        time = own.device_time
+        loads.append(
+            RankLoad(
+                own.rank,
+                sum(s for _, s in own.step_seconds) / max(len(own.step_seconds), 1) or own.window_seconds,
+                time.compute_seconds + time.copy_seconds,
+                time.communication_seconds,
+                waits[index],
+                last[index],
+                len(breakdowns) > 1 and is_straggler,
+            )
+        )
+    compute = [load.compute_seconds for load in loads]
+    embedding = [sum(k.seconds for k in b.kinds if k.label in ("embedding", "sort")) for b in breakdowns]
+    steps = sorted(load.step_seconds for load in loads)
+    median = steps[len(steps) // 2] if steps else 0.0
+    return Imbalance(
+        tuple(loads),
+        matched,
+        _over_mean(compute),
+        (max(embedding) - sum(embedding) / len(embedding)) / median if median else 0.0,
+    )
+
+
+def _over_mean(values: Sequence[float]) -> float:
+    mean = sum(values) / max(len(values), 1)
+    return max(values) / mean - 1 if mean else 0.0
+
+
+def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
+    """(breakdown, its exchange) of each exchange that all members of its group among these recorded."""
+    found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for index, own in enumerate(breakdowns):
+        places: Counter[tuple[object, ...]] = Counter()
+        for place, exchange in enumerate(own.exchanges):
+            key = (exchange.group, exchange.ranks, exchange.name)
+            found.setdefault((*key, places[key]), []).append((index, place))
+            places[key] += 1
+    recorded = len(breakdowns)
+    return [
+        members
+        for members in found.values()
+        if len(members) == min(recorded, _size(breakdowns, members[0])) and len(members) > 1
+    ]
+
+
+def _size(breakdowns: Sequence[Breakdown], member: tuple[int, int]) -> int:
+    return breakdowns[member[0]].exchanges[member[1]].group_size or len(breakdowns)
+
+
+def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int]:
+    """Of each rank: seconds waited in exchanges, exchanges to which it came last; exchanges matched."""
+    waits, last = [0.0] * len(breakdowns), [0] * len(breakdowns)
+    instances = _match(breakdowns)
+    for members in instances:
+        seconds = [breakdowns[b].exchanges[e].seconds for b, e in members]
+        shortest = min(seconds)
+        last[members[seconds.index(shortest)][0]] += 1
+        for (index, _), own in zip(members, seconds, strict=True):
+            waits[index] += own - shortest
+    return waits, last, len(instances)
+
+
+def share_exchanges(breakdowns: Sequence[Breakdown]) -> tuple[ExchangeShare, ...]:
+    """Exchanges of all ranks by name, size and group, the longest first."""
+    transfers: dict[tuple[int, int], float] = {}
+    for members in _match(breakdowns):
+        shortest = min(breakdowns[b].exchanges[e].seconds for b, e in members)
+        transfers.update(dict.fromkeys(members, shortest))
+    shares: dict[tuple[object, ...], ExchangeShare] = {}
+    for index, own in enumerate(breakdowns):
+        for place, exchange in enumerate(own.exchanges):
+            key = (exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size)
+            transfer = transfers.get((index, place), exchange.seconds)
+            before = shares.get(key) or _empty(exchange)
+            shares[key] = replace(
+                before,
+                count=before.count + 1,
+                seconds=before.seconds + exchange.seconds,
+                transfer_seconds=before.transfer_seconds + transfer,
+                bus_bytes=max(before.bus_bytes, exchange.bus_bytes),
+            )
+    return tuple(sorted(shares.values(), key=lambda s: (-s.seconds, s.name, s.message_bytes)))
+
+
+def _empty(exchange: TimedExchange) -> ExchangeShare:
+    return ExchangeShare(
+        exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size, 0, 0.0,
+        0.0, exchange.message_bytes * bus_factor(exchange.name, exchange.group_size),
+    )  # fmt: skip

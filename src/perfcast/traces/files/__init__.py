@@ -1,0 +1,1 @@
+"""Trace files: archives and long JSON documents, read in bounded memory."""

@@ -1,0 +1,1 @@
+"""Forecasts from recordings: other devices, hosts, batches, clusters, changed programs."""

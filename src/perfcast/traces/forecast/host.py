@@ -1,0 +1,182 @@
+"""Operators that a processor ran itself, with other sizes.
+
+Each outermost operator is a stretch of the host. Its operators inside scale by their own work; what they
+leave of it, dispatch and Python, stays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfcast.core.operation import Operation
+from perfcast.traces.collectives.kernels import GLOO
+from perfcast.traces.events import NONE, Category, Flags, Numbers, Trace
+from perfcast.traces.forecast.batch import BatchChange
+from perfcast.traces.forecast.operations import RecordedOperations
+from perfcast.traces.forecast.recording_cost import RecordingCost
+from perfcast.traces.forecast.repricing import BOUNDED, KEPT, Floats, Ratios, Side, price_ratios, work_ratios
+from perfcast.traces.timeline.program import RankProgram
+
+#: An operator inside that does this share of the work of the one around it does all of it.
+_MOST = 0.5
+
+
+def runs_on_host(program: RankProgram) -> bool:
+    """Whether all that a program does is its host's, exchanges of the host's own threads among it."""
+    return all(work.name.startswith(GLOO) for work in program.works)
+
+
+def reprice_host(
+    trace: Trace,
+    program: RankProgram,
+    parents: Numbers,
+    change: BatchChange,
+    cost: RecordingCost,
+    by_provenance: dict[str, float],
+    side: Side | None,
+) -> tuple[RankProgram, RankProgram, RankProgram]:
+    """The program with its operators' times for another batch: best estimate, low and high end.
+
+    Args:
+        side: What prices the processor; None: by work, with the rates and the overhead that the recording
+            itself shows.
+    """
+    events = trace.events
+    rows = events.rows_in(Category.OPERATOR)
+    own = np.maximum(_own_seconds(trace, rows, parents) - cost.seconds_per_event, 0.0) * cost.factor
+    recorded, wanted = RecordedOperations(trace, parents), RecordedOperations(trace, parents, change.reshape)
+    before = [recorded.at(row) for row in rows.tolist()]
+    after = [wanted.at(row) for row in rows.tolist()]
+    counts = _does_work(rows, parents, before)
+    bounded, default = _without_rule(trace, rows, parents, counts, before, change)
+    before = [None if is_bounded else b for is_bounded, b in zip(bounded.tolist(), before, strict=True)]
+    overhead = _overhead_seconds(own, [b is not None and b.is_free for b in before])
+    if side is None:
+        known = [b if is_counted else None for is_counted, b in zip(counts.tolist(), before, strict=True)]
+        ratios = work_ratios(known, after, own, overhead, default)
+    else:
+        ratios = price_ratios(before, after, side, side, change.ratio)
+    ratios = _with_bounds(ratios, bounded, default, own, overhead)
+    for seconds, scales, provenance in zip(
+        own.tolist(), (counts | bounded).tolist(), ratios.provenance, strict=True
+    ):
+        key = provenance if scales else KEPT
+        by_provenance[key] = by_provenance.get(key, 0.0) + seconds
+    program = _with_exchanges(trace, program, change)
+    low, middle, high = (
+        _with_units(trace, program, rows, np.where(counts | bounded, own * (r - 1), 0.0))
+        for r in (ratios.low, ratios.ratio, ratios.high)
+    )
+    return middle, low, high
+
+
+def _with_exchanges(trace: Trace, program: RankProgram, change: BatchChange) -> RankProgram:
+    """Exchanges grow with what they were given, beyond the time of the fastest one."""
+    if not program.works:
+        return program
+    least = min(work.seconds for work in program.works)
+    seconds = []
+    for work in program.works:
+        inputs = trace.events.inputs_of(work.operator)
+        growth = change.bytes_ratio(inputs) if inputs else 1.0
+        seconds.append(least + (work.seconds - least) * growth)
+    return program.with_work_seconds(seconds)
+
+
+def _without_rule(
+    trace: Trace, rows: Numbers, parents: Numbers, counts: Flags, operations: Sequence[Operation | None],
+    change: BatchChange,
+) -> tuple[Flags, Floats]:  # fmt: skip
+    """Operators that follow what they are given, and how many times more that is.
+
+    Those that no rule knows and inside which nothing does work, and those that add sparse gradients.
+    """
+    events = trace.events
+    around = set[int]()
+    for row in rows[counts].tolist():
+        outer = int(parents[row])
+        while outer != NONE and outer not in around:
+            around.add(outer)
+            outer = int(parents[outer])
+    bounded, growth = np.zeros(len(rows), dtype=np.bool_), np.ones(len(rows))
+    for index, row in enumerate(rows.tolist()):
+        inputs = events.inputs_of(row)
+        if inputs is None or row in around:
+            continue
+        if operations[index] is None or change.is_sparse(inputs):
+            bounded[index], growth[index] = True, change.bytes_ratio(inputs)
+    return bounded, growth
+
+
+def _with_bounds(ratios: Ratios, bounded: Flags, growth: Floats, own: Floats, overhead: float) -> Ratios:
+    """The ratios, those of operators without a rule by what they are given."""
+    beyond = np.maximum(own - overhead, 0.0) / np.where(own > 0, own, 1.0)
+    ratio = np.where(bounded, 1 + beyond * (growth - 1), ratios.ratio)
+    spread = np.abs(ratio - 1) / 2
+    low, high = (np.where(bounded, ratio + s, r) for s, r in ((-spread, ratios.low), (spread, ratios.high)))
+    provenance = [
+        BOUNDED if is_bounded else p
+        for is_bounded, p in zip(bounded.tolist(), ratios.provenance, strict=True)
+    ]
+    return Ratios(ratio, low, high, tuple(provenance))
+
+
+def _does_work(rows: Numbers, parents: Numbers, operations: Sequence[Operation | None]) -> Flags:
+    """Which operators do work of their own: not those that allocate, or that leave it to one inside."""
+    of_row = dict(zip(rows.tolist(), operations, strict=True))
+    leaves = set[int]()
+    for row, operation in of_row.items():
+        around = int(parents[row]) if operation is not None and not operation.is_free else NONE
+        while around != NONE:
+            outer = of_row.get(around)
+            if operation is not None and outer is not None and _work(operation) >= _MOST * _work(outer):
+                leaves.add(around)
+            around = int(parents[around])
+    found = [o is not None and not o.is_free and row not in leaves for row, o in of_row.items()]
+    return np.array(found, dtype=np.bool_)
+
+
+def _work(operation: Operation) -> int:
+    """Flops of what matrix units do, bytes of the rest; a product outweighs any copy."""
+    return operation.executed_flops if operation.uses_matrix_units else operation.memory_traffic_bytes
+
+
+def _own_seconds(trace: Trace, rows: Numbers, parents: Numbers) -> Floats:
+    """Of each operator, without the operators inside it."""
+    events = trace.events
+    seconds = np.zeros(len(events))
+    seconds[rows] = events.end_seconds[rows] - events.start_seconds[rows]
+    inside = np.zeros(len(events))
+    around = parents[rows]
+    nested = around != NONE
+    np.add.at(inside, around[nested], seconds[rows][nested])
+    return np.asarray(np.maximum(seconds - inside, 0.0)[rows])
+
+
+def _overhead_seconds(own: Floats, is_free: list[bool]) -> float:
+    """What an operator takes that does nothing; 0 where none was recorded."""
+    free = own[np.array(is_free, dtype=np.bool_)]
+    return float(np.median(free)) if len(free) else 0.0
+
+
+def _with_units(trace: Trace, program: RankProgram, rows: Numbers, more: Floats) -> RankProgram:
+    """Each outermost operator's stretch longer by what its operators take more."""
+    events = trace.events
+    by_thread: dict[int, tuple[list[float], list[float]]] = {}
+    for thread in np.unique(events.threads[rows]).tolist():
+        chosen = events.threads[rows] == thread
+        sums = np.concatenate([[0.0], np.cumsum(more[chosen])])
+        by_thread[thread] = (events.start_seconds[rows[chosen]].tolist(), sums.tolist())
+    seconds = []
+    for piece in program.pieces:
+        extra = 0.0
+        if piece.row != NONE and piece.span[1] > piece.span[0]:
+            starts, sums_of = by_thread.get(int(events.threads[piece.row]), ([], [0.0]))
+            low = bisect_left(starts, piece.span[0])
+            high = bisect_left(starts, piece.span[1])
+            extra = sums_of[high] - sums_of[low]
+        seconds.append(max(0.0, piece.seconds + extra))
+    return program.with_piece_seconds(seconds)

@@ -1,0 +1,85 @@
+"""What recording cost, taken out again: recordings say how long steps took without a timeline.
+
+Each recorded event costs its program some time, at most a few microseconds. What then still parts the
+recorded steps from those that were only timed (there are more of these, and the recorder moves what lies in
+memory) is a factor.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfcast.traces.events import NONE, Category, Numbers, Trace
+from perfcast.traces.record.launch import ranks_in
+from perfcast.traces.timeline.program import RankProgram
+from perfcast.units import MICRO
+
+#: The most that an event costs its program: PyTorch's profiler takes one to three microseconds each.
+MOST_SECONDS_PER_EVENT = 3 * MICRO
+
+
+@dataclass(frozen=True)
+class RecordingCost:
+    """Seconds that each operator's event cost, and plain over recorded time of what is left."""
+
+    seconds_per_event: float = 0.0
+    factor: float = 1.0
+
+
+def plain_step_seconds(paths: Sequence[str | Path]) -> dict[int, float]:
+    """Rank → median step without a timeline, of ranks recorded by 'perfcast trace record'."""
+    files = {Path(path).resolve() for path in paths}
+    found = {}
+    for folder in {path.parent for path in files}:
+        for rank in ranks_in(folder) if folder.is_dir() else ():
+            kineto = rank.files.get("kineto")
+            if kineto is not None and kineto.resolve() in files and rank.plain_step_wall_seconds:
+                found[rank.rank] = rank.plain_step_wall_seconds
+    return found
+
+
+def cost_of_recording(trace: Trace, program: RankProgram, plain_seconds: float | None) -> RecordingCost:
+    """What the recording cost a rank; nothing where plain steps were not timed."""
+    if not plain_seconds or not program.steps:
+        return RecordingCost()
+    recorded = float(np.mean(program.measured_seconds))
+    num_events = len(_within_steps(trace)) / len(program.steps)
+    cost = min(MOST_SECONDS_PER_EVENT, max(0.0, recorded - plain_seconds) / max(num_events, 1))
+    left = recorded - cost * num_events
+    return RecordingCost(cost, plain_seconds / left if left > 0 else 1.0)
+
+
+def _within_steps(trace: Trace) -> Numbers:
+    events = trace.events
+    rows = events.rows_in(Category.OPERATOR)
+    starts = events.start_seconds[rows]
+    inside = np.zeros(len(rows), dtype=np.bool_)
+    for step in trace.steps:
+        inside |= (starts >= step.start_seconds) & (starts < step.end_seconds)
+    return rows[inside] if trace.steps else rows
+
+
+def without_cost(trace: Trace, program: RankProgram, cost: RecordingCost) -> RankProgram:
+    """The program as it would have run unrecorded, on its host."""
+    if cost == RecordingCost():
+        return program
+    events = trace.events
+    rows = events.rows_in(Category.OPERATOR)
+    by_thread = {
+        thread: events.start_seconds[rows[events.threads[rows] == thread]].tolist()
+        for thread in np.unique(events.threads[rows]).tolist()
+    }
+    seconds = []
+    for piece in program.pieces:
+        count = 0
+        if piece.row != NONE:
+            starts = by_thread.get(int(events.threads[piece.row]), [])
+            low = bisect_left(starts, piece.span[0])
+            count = bisect_left(starts, piece.span[1]) - low
+        seconds.append(max(0.0, piece.seconds - count * cost.seconds_per_event) * cost.factor)
+    return program.with_piece_seconds(seconds)

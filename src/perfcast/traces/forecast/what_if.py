@@ -1,0 +1,192 @@
+"""Changes to a recorded program that need no prices: faster operations, free communication, CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfcast.errors import PlanError
+from perfcast.traces.events import NONE, Category, Numbers, Trace
+from perfcast.traces.forecast.cuda_graphs import count_graphs, loading_seconds, with_graphs
+from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
+
+#: Words for ``parse_what_if`` with what they do.
+WORDS = (
+    ("speed:NAME=K", "operators and kernels with NAME in their names K times faster"),
+    ("host=K", "the host K times faster"),
+    ("exchanges=K", "exchanges transfer K times faster"),
+    ("overlap", "nothing waits for exchanges"),
+    ("graphs", "what the host launches between waits is one launch (CUDA graphs)"),
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed.
+
+    Attributes:
+        speedups: (part of a name, factor) pairs.
+        host_factor, exchange_factor: How many times faster.
+        overlap: Whether what waited for exchanges goes on without.
+        graphs: Whether what is launched between two waits is one graph.
+    """
+
+    speedups: tuple[tuple[str, float], ...] = ()
+    host_factor: float = 1.0
+    exchange_factor: float = 1.0
+    overlap: bool = False
+    graphs: bool = False
+
+
+def parse_what_if(texts: Iterable[str]) -> Changes:
+    """Changes from words such as ``'speed:aten::addmm=2'``, ``'overlap'``, ``'graphs'``.
+
+    Raises:
+        PlanError: An unknown word, or a factor that is not above 0.
+    """
+    changes = Changes()
+    for text in texts:
+        word, _, factor = text.rpartition("=")
+        if word.startswith("speed:") and word != "speed:":
+            pair = (word.removeprefix("speed:"), _factor(text, factor))
+            changes = replace(changes, speedups=(*changes.speedups, pair))
+        elif word == "host":
+            changes = replace(changes, host_factor=_factor(text, factor))
+        elif word == "exchanges":
+            changes = replace(changes, exchange_factor=_factor(text, factor))
+        elif text == "overlap":
+            changes = replace(changes, overlap=True)
+        elif text == "graphs":
+            changes = replace(changes, graphs=True)
+        else:
+            known = "; ".join(f"{word}: {what}" for word, what in WORDS)
+            raise PlanError(f"--what-if '{text}': unknown. Known: {known}")
+    return changes
+
+
+def _factor(text: str, factor: str) -> float:
+    try:
+        value = float(factor)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise PlanError(f"--what-if '{text}': the factor must be a number above 0")
+    return value
+
+
+def apply_changes(
+    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+) -> tuple[RankProgram, int]:
+    """The changed program, and how many works and pieces a speed-up met.
+
+    Raises:
+        PlanError: Graphs of a recording that launches nothing.
+    """
+    factors, met = _speed_factors(changes, trace, parents, program)
+    program = program.with_work_seconds([w.seconds / f for w, f in zip(program.works, factors, strict=True)])
+    if changes.exchange_factor != 1:
+        shorter = changes.exchange_factor
+        program = program.with_work_seconds(
+            [w.seconds / shorter if w.exchange else w.seconds for w in program.works]
+        )
+    pieces, sped = program.pieces, 0
+    if not program.works:  # on a processor operators are the host's
+        pieces, sped = _faster_operators(changes, trace, parents, pieces)
+    host = changes.host_factor
+    program = replace(program, pieces=tuple(replace(piece, seconds=piece.seconds / host) for piece in pieces))
+    if changes.overlap:
+        program = _without_exchange_waits(program)
+    if changes.graphs:
+        program = with_graphs(program, loading_seconds(trace, program))
+    return program, met + sped
+
+
+def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
+    """What the changes take for granted, of a recorded program."""
+    notes = []
+    if changes.overlap:
+        notes.append("overlap: whatever waited for an exchange goes on without it, to the end of the step")
+    if changes.graphs:
+        steps = max(len(program.steps), 1)
+        waits = count_graphs(program) / steps
+        notes.append(
+            f"CUDA graphs: {waits:.3g} a step, one for what each thread launches between two waits of the "
+            "host; operators, gaps and launches in between cost the host nothing"
+        )
+    return notes
+
+
+def _speed_factors(
+    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+) -> tuple[list[float], int]:
+    factors, met = [1.0] * len(program.works), 0
+    known: dict[int, str] = {}
+    for index, work in enumerate(program.works):
+        around = known.get(work.operator)
+        if around is None:
+            around = known[work.operator] = _names_around(trace, parents, work.operator)
+        for name, factor in changes.speedups:
+            if name in work.name or name in around:
+                factors[index] *= factor
+                met += 1
+    return factors, met
+
+
+def _names_around(trace: Trace, parents: Numbers, row: int) -> str:
+    """Names of an operator and of all that is around it, one a line."""
+    names = []
+    while row != NONE:
+        names.append(trace.events.name(row))
+        row = int(parents[row])
+    return "\n".join(names)
+
+
+def _faster_operators(
+    changes: Changes, trace: Trace, parents: Numbers, pieces: tuple[HostPiece, ...]
+) -> tuple[tuple[HostPiece, ...], int]:
+    """Pieces, shorter by what faster operators in them save; and how many have such operators."""
+    met, starts, ends = 0, trace.events.start_seconds, trace.events.end_seconds
+    for name, factor in changes.speedups:
+        inside = _seconds_inside(name, trace, parents, {piece.row for piece in pieces})
+        result = []
+        for piece in pieces:
+            taken = inside.get(piece.row, 0.0) if piece.overhead is Overhead.INSIDE else 0.0
+            if taken:
+                whole = float(ends[piece.row] - starts[piece.row])
+                part = min(taken / whole, 1.0)
+                piece = replace(piece, seconds=piece.seconds * (1 - part + part / factor))
+                met += 1
+            result.append(piece)
+        pieces = tuple(result)
+    return pieces, met
+
+
+def _seconds_inside(name: str, trace: Trace, parents: Numbers, rows: set[int]) -> dict[int, float]:
+    """By row of a set: seconds of the operators in it, or itself, with ``name`` in their names."""
+    events, found = trace.events, dict[int, float]()
+    codes = [code for code, text in enumerate(events.names) if name in text]
+    chosen = np.isin(events.name_codes, codes) & events.is_in(Category.OPERATOR)
+    for row in np.flatnonzero(chosen).tolist():
+        around = row
+        while around != NONE and around not in rows and not (around != row and chosen[around]):
+            around = int(parents[around])
+        is_counted_above = around != row and around != NONE and chosen[around]
+        if around in rows and not is_counted_above:
+            seconds = float(events.end_seconds[row] - events.start_seconds[row])
+            found[around] = found.get(around, 0.0) + seconds
+    return found
+
+
+def _without_exchange_waits(program: RankProgram) -> RankProgram:
+    exchanges = {index for index, work in enumerate(program.works) if work.exchange}
+    works = tuple(
+        replace(w, awaits=tuple(a for a in w.awaits if a not in exchanges)) if not w.exchange else w
+        for w in program.works
+    )
+    pieces = tuple(
+        replace(p, awaits=tuple(a for a in p.awaits if a not in exchanges)) if p.awaits else p
+        for p in program.pieces
+    )
+    return replace(program, works=works, pieces=pieces)

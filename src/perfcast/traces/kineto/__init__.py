@@ -1,0 +1,1 @@
+"""Timelines as PyTorch's profiler writes them (Kineto)."""

@@ -1,0 +1,98 @@
+"""Shapes for a timeline that was recorded without them, from another one of the same program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfcast.traces.collectives.groups import with_only_group
+from perfcast.traces.events import NONE, Category, Events, Numbers, Trace
+from perfcast.traces.files.archive import DEFAULT_MAX_BYTES
+from perfcast.traces.kineto.collectives import asked_collectives
+from perfcast.traces.kineto.reader import read_ranks
+from perfcast.traces.link.align import align
+
+#: Ends of names of what a recording writes: the timeline of all steps, and that of one step with shapes.
+_TIMELINE, _LINKED = ".kineto.json.gz", ".linked.json.gz"
+
+
+def read_ranks_with_inputs(
+    paths: Sequence[str | Path], *, max_bytes: int = DEFAULT_MAX_BYTES, is_truncated_allowed: bool = False
+) -> tuple[Trace, ...]:
+    """``read_ranks``, with the shapes of ``NAME.linked.json.gz`` for a ``NAME.kineto.json.gz`` without any.
+
+    A trace that got them says so in its ``warnings``.
+
+    Raises:
+        TraceError: As ``read_ranks``, of either file.
+    """
+    traces = read_ranks(paths, max_bytes=max_bytes, is_truncated_allowed=is_truncated_allowed)
+    bare = {trace.source for trace in traces if not trace.events.inputs_table}
+    beside = [_linked(Path(path)) for path in paths if Path(path).name in bare]
+    lent = read_ranks([path for path in beside if path is not None], max_bytes=max_bytes)
+    by_rank = {trace.rank: trace for trace in lent}
+    return tuple(
+        _told(trace, by_rank[trace.rank]) if trace.source in bare and trace.rank in by_rank else trace
+        for trace in traces
+    )
+
+
+def _linked(path: Path) -> Path | None:
+    """The timeline of one step with shapes that stands beside another, where there is one."""
+    if not path.name.endswith(_TIMELINE):
+        return None
+    beside = path.with_name(path.name.removesuffix(_TIMELINE) + _LINKED)
+    return beside if beside.is_file() else None
+
+
+def _told(trace: Trace, other: Trace) -> Trace:
+    note = f"shapes of arguments are those of one step recorded beside (*{_LINKED})"
+    return replace(with_inputs_of(trace, other), warnings=(*trace.warnings, note))
+
+
+def with_inputs_of(trace: Trace, other: Trace) -> Trace:
+    """The trace, its operators with the inputs of the same operators in a step of the other one.
+
+    Each marked step (or the whole, where there are none) is aligned, thread by thread in the order of
+    starts, with the other's first step. Operators that have inputs keep them; those without a partner
+    get none. Exchanges whose size nothing told (gloo's) get it from these inputs.
+    """
+    events, lent = trace.events, other.events
+    inputs = events.inputs.copy()
+    source = next(_parts(other))
+    for part in _parts(trace):
+        for ours, theirs in zip(_threads(events, part), _threads(lent, source), strict=False):
+            codes: dict[str, int] = {}
+            first = [codes.setdefault(events.name(row), len(codes)) for row in ours]
+            second = [codes.setdefault(lent.name(row), len(codes)) for row in theirs]
+            for a, b in align(first, second):
+                if inputs[ours[a]] == NONE and lent.inputs[theirs[b]] != NONE:
+                    inputs[ours[a]] = lent.inputs[theirs[b]] + len(events.inputs_table)
+    table = (*events.inputs_table, *lent.inputs_table)
+    told = replace(events, inputs=inputs, inputs_table=table)
+    asked = {one.row: one for one in with_only_group(asked_collectives(told), trace.process_groups)}
+    collectives = (one if one.in_elements else asked.get(one.row, one) for one in trace.collectives)
+    return replace(trace, events=told, collectives=tuple(collectives))
+
+
+def _parts(trace: Trace) -> Iterator[Numbers]:
+    """Rows of operators and marked ranges in each marked step, or all of them."""
+    events = trace.events
+    rows = events.rows_in(Category.OPERATOR, Category.ANNOTATION)
+    rows = rows[events.threads[rows] != NONE]
+    starts = events.start_seconds[rows]
+    for step in trace.steps:
+        yield rows[(starts >= step.start_seconds) & (starts < step.end_seconds)]
+    if not trace.steps:
+        yield rows
+
+
+def _threads(events: Events, rows: Numbers) -> list[list[int]]:
+    """The rows of each thread in the order of starts, the thread with the most first."""
+    ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
+    threads = events.threads[ordered]
+    found = [ordered[threads == thread].tolist() for thread in np.unique(threads).tolist()]
+    return sorted(found, key=len, reverse=True)

@@ -1,0 +1,1 @@
+"""Host overheads, fitted from recordings and applied to forecasts."""

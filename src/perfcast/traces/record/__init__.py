@@ -1,0 +1,1 @@
+"""Recording programs: started from outside, counted and profiled inside."""

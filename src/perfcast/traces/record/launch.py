@@ -1,0 +1,170 @@
+"""Recording a program from outside: start it, wait for it, and say what was recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from perfcast.errors import TraceError
+from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
+
+_SECONDS_TO_END = 30.0
+
+
+@dataclass(frozen=True)
+class RankRecording:
+    """What one process recorded.
+
+    ``files`` by kind: ``kineto`` (the timeline of all steps), ``linked`` and ``et`` (timeline and execution
+    trace of one more step). Seconds are medians of steps as the process's clock counts them, or the wall's;
+    ``None`` where there was no such step. Of plain steps, those without a timeline, the medians before and
+    after the timeline count the same.
+    """
+
+    rank: int
+    world_size: int
+    files: dict[str, Path]
+    num_steps: int
+    step_seconds: float | None
+    step_wall_seconds: float | None
+    plain_step_seconds: float | None
+    plain_step_wall_seconds: float | None
+    execution_trace_step_seconds: float | None
+    steps_by: str
+    problem: str
+
+    @property
+    def slow_down(self) -> float | None:
+        """How much longer a step with a timeline took, by the process's clock: 0.05 is 5 %."""
+        return _longer(self.step_seconds, self.plain_step_seconds)
+
+    @property
+    def wall_slow_down(self) -> float | None:
+        """The same by the wall's clock."""
+        return _longer(self.step_wall_seconds, self.plain_step_wall_seconds)
+
+
+def _longer(seconds: float | None, than: float | None) -> float | None:
+    return seconds / than - 1 if seconds and than else None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All ranks, and how the program ended."""
+
+    ranks: tuple[RankRecording, ...]
+    exit_code: int
+    is_interrupted: bool = False
+
+
+def record(command: Sequence[str], request: Request) -> Recording:
+    """Run a command and record its steps.
+
+    Args:
+        command: Its words; a lone Python file is run by this Python.
+
+    Raises:
+        TraceError: The command cannot be started, the folder holds a recording, or nothing was recorded.
+    """
+    folder = Path(request.folder)
+    _prepare(folder)
+    process = _start(_words(command), request)
+    exit_code, is_interrupted = _wait(process)
+    for left in folder.glob(".perfcast-*"):
+        left.unlink(missing_ok=True)
+    ranks = ranks_in(folder)
+    if not ranks and not is_interrupted:
+        raise TraceError(
+            f"no step was recorded; the command ended with exit code {exit_code}. Steps are counted by "
+            "optimizers; a program without one calls perfcast.trace_step() at the end of each"
+        )
+    return Recording(ranks, exit_code, is_interrupted)
+
+
+def _prepare(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TraceError(f"cannot make the folder '{folder}': {error.strerror}") from error
+    if any(folder.glob("*.record.json")):
+        raise TraceError(f"'{folder}' holds a recording already: name another folder (--out)")
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    words = list(command)
+    if words and words[0].endswith(".py"):
+        words.insert(0, sys.executable)
+    if not words or shutil.which(words[0]) is None:
+        raise TraceError(f"no such command: {words[0] if words else '(none)'}")
+    return words
+
+
+def _start(words: Sequence[str], request: Request) -> subprocess.Popen[bytes]:
+    folder = Path(__file__).resolve().parent
+    paths = [str(folder / "hook"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PERFCAST_RECORD_PACKAGE": str(folder.parents[2]),
+        REQUEST_VARIABLE: json.dumps(asdict(request) | {"folder": str(Path(request.folder).resolve())}),
+    }
+    try:
+        return subprocess.Popen(words, env=environment)
+    except OSError as error:
+        raise TraceError(f"cannot start {words[0]}: {error.strerror}") from error
+
+
+def _wait(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
+    """Exit code, and whether it was interrupted; an interrupt reaches the program too, which then ends."""
+    try:
+        return process.wait(), False
+    except KeyboardInterrupt:
+        for patience, send in ((_SECONDS_TO_END, signal.SIGTERM), (_SECONDS_TO_END, signal.SIGKILL)):
+            try:
+                return process.wait(patience), True
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.send_signal(send)
+        return process.wait(), True
+
+
+def ranks_in(folder: str | Path) -> tuple[RankRecording, ...]:
+    """What the processes of a recorded program wrote into its folder, in the order of their ranks."""
+    records = sorted(Path(folder).glob("*.record.json"))
+    return tuple(sorted(map(_rank_of, records), key=lambda one: one.rank))
+
+
+def _rank_of(path: Path) -> RankRecording:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    seconds = found["seconds"]
+    return RankRecording(
+        rank=found["rank"],
+        world_size=found["world_size"],
+        files={kind: path.parent / name for kind, name in found["files"].items()},
+        num_steps=found["num_steps"],
+        step_seconds=_median(seconds["timeline"]["processor"]),
+        step_wall_seconds=_median(seconds["timeline"]["wall"]),
+        plain_step_seconds=_plain(seconds, "processor"),
+        plain_step_wall_seconds=_plain(seconds, "wall"),
+        execution_trace_step_seconds=_median(seconds["execution trace"]["processor"]),
+        steps_by=found["steps_by"],
+        problem=found["problem"],
+    )
+
+
+def _plain(seconds: dict[str, Any], clock: str) -> float | None:
+    """Mean of the medians of both sides: what a machine drifts from one to the other cancels."""
+    sides = [_median(seconds[side][clock]) for side in ("before", "after")]
+    known = [side for side in sides if side is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

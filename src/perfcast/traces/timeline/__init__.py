@@ -1,0 +1,1 @@
+"""Recordings as programs that run again."""

@@ -1,0 +1,106 @@
+"""Other batches of what a processor ran, from small recordings by hand. Times are microseconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfcast.errors import PlanError
+from perfcast.traces.forecast.batch import change_of_batch
+from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.lines import SecondRecording
+from perfcast.traces.forecast.operations import Reshape
+from perfcast.traces.forecast.recording_cost import plain_step_seconds
+from perfcast.units import MICRO
+from recorded_traces import Recording
+
+
+def step_of(number: int, batch: int, product: float, rest: float = 50) -> Recording:
+    """Steps of a product that follows the batch and a sum that does not."""
+    recording = Recording()
+    for start in range(0, number * 1000, 1000):
+        recording.step(start // 1000 + 1, start, 1000)
+        recording.operator("aten::relu", start, product, Input_Dims=[[batch, 64]], Input_type=["float"])
+        recording.operator("aten::sum", start + product, rest, Input_Dims=[[64, 64]], Input_type=["float"])
+    return recording
+
+
+def test_only_the_first_dim_of_a_batchs_size_follows_it():
+    reshape = Reshape({8: 32, 16: 64}, frozenset({(8, 4)}))
+    assert reshape.shape((8, 16, 8)) == (32, 16, 8)
+    assert reshape.shape((3, 16)) == (3, 64)
+    assert reshape.shape((8, 4)) == (8, 4)
+
+
+def test_shapes_of_parameters_stay(tmp_path: Path):
+    recording = Recording()
+    recording.operator("torch::autograd::AccumulateGrad", 0, 5, Input_Dims=[[8, 3]], Input_type=["float"])
+    recording.operator("aten::mm", 5, 5, Input_Dims=[[8, 5], [5, 3]], Input_type=["float", "float"])
+    change = change_of_batch(recording.read(tmp_path), 8, 16)
+    assert change.reshape.shape((8, 3)) == (8, 3)
+    assert change.reshape.shape((3, 8)) == (3, 8)
+    assert change.reshape.shape((8, 5)) == (16, 5)
+
+
+def test_a_sparse_gradient_grows_with_its_rows_though_its_table_stays(tmp_path: Path):
+    recording = Recording()
+    recording.operator("aten::relu", 0, 5, Input_Dims=[[8, 4]], Input_type=["long int"])
+    recording.operator("aten::index", 5, 5, Input_Dims=[[32]], Input_type=["long int"])
+    recording.operator(
+        "aten::_sparse_coo_tensor_unsafe", 10, 5, Input_Dims=[[1, 32], [32, 16], []],
+        Input_type=["long int", "float", "ScalarList"], Concrete_Inputs=["", "", "[1000, 16]"],
+    )  # fmt: skip
+    recording.operator(
+        "aten::add_", 20, 100, Input_Dims=[[1000, 16], [1000, 16]], Input_type=["float", "float"]
+    )
+    recording.step(1, 0, 200)
+    trace = recording.read(tmp_path)
+    assert change_of_batch(trace, 8, 24).sparse == {(1000, 16): 3.0}
+    # All four operators triple; the 85 µs between and behind them stay.
+    found = forecast_from_traces([trace], ForecastRequest(batch=(8, 24)))
+    assert found.step_seconds == pytest.approx((85 + 3 * (5 + 5 + 5 + 100)) * MICRO)
+
+
+def alone(batch: int, seconds: float) -> Recording:
+    """A step of one operator; then 20 µs of the host."""
+    recording = Recording()
+    recording.step(1, 0, seconds + 20)
+    recording.operator("aten::relu", 0, seconds, Input_Dims=[[batch, 64]], Input_type=["float"])
+    return recording
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(16, 200), (32, 400), (4, 50)])
+def test_two_recordings_lay_a_line_through_every_operator(tmp_path: Path, batch: int, expected: float):
+    (tmp_path / "b").mkdir()
+    small, large = alone(8, 100).read(tmp_path), alone(24, 300).read(tmp_path / "b")
+    request = ForecastRequest(batch=(8, batch), second=SecondRecording([large], 24))
+    found = forecast_from_traces([small], request)
+    assert found.step_seconds == pytest.approx((expected + 20) * MICRO)
+
+
+def test_two_recordings_of_one_batch_are_refused(tmp_path: Path):
+    trace = step_of(1, 8, 100).read(tmp_path)
+    with pytest.raises(PlanError, match="another batch"):
+        forecast_from_traces([trace], ForecastRequest(batch=(8, 16), second=SecondRecording([trace], 8)))
+
+
+def test_what_recording_cost_is_taken_out(tmp_path: Path):
+    trace = step_of(2, 8, 100).read(tmp_path)
+    # Two events a step at 3 µs at most explain 6 of 100 µs; the rest is a factor.
+    found = forecast_from_traces([trace], ForecastRequest(plain_seconds={0: 900 * MICRO}))
+    assert found.step_seconds == pytest.approx(900 * MICRO, rel=1e-6)
+
+
+def test_plain_steps_are_read_beside_a_recording(tmp_path: Path):
+    times = {"wall": [0.1, 0.2], "processor": [0.1, 0.1]}
+    record = {
+        "rank": 1, "world_size": 2, "files": {"kineto": "rank1.kineto.json.gz"}, "num_steps": 3,
+        "problem": "", "steps_by": "optimizer",
+        "seconds": {"before": times, "timeline": times, "execution trace": times, "after": times},
+    }  # fmt: skip
+    (tmp_path / "rank1.record.json").write_text(json.dumps(record))
+    path = tmp_path / "rank1.kineto.json.gz"
+    assert plain_step_seconds([path]) == {1: pytest.approx(0.15)}
+    assert plain_step_seconds([tmp_path / "other.json"]) == {}

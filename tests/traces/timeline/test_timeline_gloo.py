@@ -1,0 +1,86 @@
+"""Exchanges of a processor's own threads, from recordings by hand. Times are microseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfcast.traces.events import Trace
+from perfcast.traces.timeline.play import play_ranks
+from perfcast.traces.timeline.ranks import build_ranks
+from perfcast.units import MICRO
+from recorded_traces import Recording
+
+ENGINE = "autograd::engine::evaluate_function: "
+
+
+def at_once(rank: int, asked: float) -> Recording:
+    """A step of 1000 µs: 'mm' until the exchange is asked for, which ends at 600; then 'add'."""
+    recording = Recording(rank, world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("aten::mm", 0, asked)
+    recording.operator("c10d::alltoall_base_", asked, 20)
+    recording.mark("gloo:all_to_all", asked + 10, 590 - asked, thread=2)
+    recording.operator("aten::add", 620, 380)
+    return recording
+
+
+def read(folder: Path, *recordings: Recording) -> list[Trace]:
+    return [recording.read(folder) for recording in recordings]
+
+
+def test_both_ranks_wait_until_the_later_one_has_come(tmp_path: Path):
+    programs = build_ranks(read(tmp_path, at_once(0, 100), at_once(1, 500)))
+    assert [len(program.works) for program in programs] == [1, 1]
+    assert programs[0].works[0].exchange == programs[1].works[0].exchange != ""
+    timeline = play_ranks(programs)
+    for rank in timeline.ranks:
+        assert rank.step_seconds == pytest.approx((1000 * MICRO,))
+    # Rank 0 was ready at 110 and rank 1 at 510.
+    assert timeline.ranks[0].exchange_wait_seconds == pytest.approx(400 * MICRO)
+
+
+def test_a_later_rank_that_hurries_lets_the_other_wait_less(tmp_path: Path):
+    programs = list(build_ranks(read(tmp_path, at_once(0, 100), at_once(1, 500))))
+    hurried = [p.seconds / 2 if p.key == ("aten::mm",) else p.seconds for p in programs[1].pieces]
+    programs[1] = programs[1].with_piece_seconds(hurried)
+    # The exchange starts at 260 instead of 510 and takes 90; 20 + 380 follow.
+    assert play_ranks(programs).step_seconds == pytest.approx((750 * MICRO,))
+
+
+def data_parallel(rank: int) -> Recording:
+    """Gradients are exchanged from 230 to 700; the backward pass ends at 500; a copy follows the exchange."""
+    recording = Recording(rank, world_size=2)
+    recording.step(1, 0, 1000)
+    recording.operator("aten::mm", 0, 200)
+    recording.operator(ENGINE + "torch::autograd::AccumulateGrad", 200, 50)
+    recording.operator("c10d::allreduce_", 210, 10)
+    recording.mark("gloo:all_reduce", 230, 470, thread=2)
+    recording.operator(ENGINE + "MmBackward0", 250, 250)
+    recording.operator("aten::copy_", 720, 280)
+    return recording
+
+
+def test_gradients_are_awaited_when_the_backward_pass_has_ended(tmp_path: Path):
+    programs = list(build_ranks(read(tmp_path, data_parallel(0), data_parallel(1))))
+    assert play_ranks(programs).step_seconds == pytest.approx((1000 * MICRO,))
+    quick = [program.with_work_seconds([100 * MICRO]) for program in programs]
+    # Nothing is left to wait for at 500: 20 from the exchange's end to the copy, and the copy.
+    assert play_ranks(quick).step_seconds == pytest.approx((800 * MICRO,))
+    slow = [program.with_work_seconds([970 * MICRO]) for program in programs]
+    assert play_ranks(slow).step_seconds == pytest.approx((1500 * MICRO,))
+
+
+def test_what_is_computed_meanwhile_is_not_waited_for(tmp_path: Path):
+    recordings = []
+    for rank in range(2):
+        recording = Recording(rank, world_size=2)
+        recording.step(1, 0, 500)
+        recording.operator("c10d::allreduce_", 0, 10)
+        recording.mark("gloo:all_reduce", 10, 300, thread=2)
+        recording.operator("aten::mm", 15, 485)
+        recordings.append(recording)
+    programs = build_ranks(read(tmp_path, *recordings))
+    slow = [program.with_work_seconds([5000 * MICRO]) for program in programs]
+    assert play_ranks(slow).step_seconds == pytest.approx((500 * MICRO,))
