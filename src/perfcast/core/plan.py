@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from perfcast.errors import PlanError, UnknownNameError
 
-RECOMPUTE = ("none", "selective", "full")
-SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe")
-OFFLOAD = ("none", "optimizer", "parameters", "activations")
-CONTEXT_EXCHANGES = ("ring", "ulysses", "all_gather")
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
+Offload = Literal["none", "optimizer", "parameters", "activations"]
+ContextExchange = Literal["ring", "ulysses", "all_gather"]
 #: Axes of the ranks, the innermost first; experts cut what the others span together.
-ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp")
+RankOrder = Literal["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp"]
+
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+OFFLOAD: tuple[Offload, ...] = get_args(Offload)
+CONTEXT_EXCHANGES: tuple[ContextExchange, ...] = get_args(ContextExchange)
+ORDERS: tuple[RankOrder, ...] = get_args(RankOrder)
 _DEGREES = {
     "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
     "expert_parallel": "ep", "expert_tensor_parallel": "etp", "virtual_stages_per_rank": "vp",
@@ -73,15 +80,15 @@ class Plan:
     num_micro_batches: int = 1
     zero_stage: int = 0
     sequence_parallel: bool = False
-    recompute: str = "none"
+    recompute: Recompute = "none"
     recompute_layers: int | None = None
-    schedule: str = "1f1b"
+    schedule: Schedule = "1f1b"
     reshard_after_forward: bool = True
     num_prefetched: int = 1
-    offload: str = "none"
-    order: str = ORDERS[0]
+    offload: Offload = "none"
+    order: RankOrder = "tp-cp-dp-pp"
     stage_layers: tuple[int, ...] = ()
-    context_exchange: str = "ring"
+    context_exchange: ContextExchange = "ring"
     num_shards: int | None = None
     tensor_parallel_inputs: int = 1
     overlaps_tensor: bool = False

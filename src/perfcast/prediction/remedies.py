@@ -8,7 +8,7 @@ from itertools import product
 
 from perfcast.core.footprint import Remedy
 from perfcast.core.hardware import Device
-from perfcast.core.plan import RECOMPUTE, Plan
+from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -81,7 +81,7 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
 
     Selective recomputation is left out with flash attention, which keeps nothing of the scores.
     """
-    recompute = [
+    recompute: list[Recompute] = [
         kind
         for kind in RECOMPUTE[RECOMPUTE.index(plan.recompute) :]
         if kind in (plan.recompute, "full") or training.attention != "flash"
@@ -95,7 +95,7 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
         if plan.data_parallel % 2**n == 0
         and (n == 0 or plan.tensor_parallel * 2**n <= _LARGEST_TENSOR_PARALLEL)
     ]
-    offloads = [plan.offload] if plan.offload != "none" else ["none", "optimizer"]
+    offloads: list[Offload] = [plan.offload] if plan.offload != "none" else ["none", "optimizer"]
     for kind, stage, halving, widening, offload in product(recompute, zero, halvings, widenings, offloads):
         changes = []
         if kind != plan.recompute:
@@ -115,7 +115,9 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
             yield tuple(changes), changed
 
 
-def _change(plan: Plan, kind: str, stage: int, halving: int, widening: int, offload: str) -> Plan | None:
+def _change(
+    plan: Plan, kind: Recompute, stage: int, halving: int, widening: int, offload: Offload
+) -> Plan | None:
     """The plan with as many devices and as large a batch; None where its groups do not divide."""
     try:
         return replace(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.plan import Plan
+from perfcast.core.plan import RECOMPUTE, Plan, Recompute
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.validate.published_models import is_lora, published_model
@@ -123,9 +123,9 @@ def _flash_version(line: Line, setup: Setup) -> int | None:
     return int(stated[1]) if stated else setup.flash_version
 
 
-def _recompute(line: Line, setup: Setup) -> str:
+def _recompute(line: Line, setup: Setup) -> Recompute:
     stated = line.text("recompute_mode")
-    return stated if stated in ("none", "selective", "full") else setup.recompute
+    return next((mode for mode in RECOMPUTE if mode == stated), setup.recompute)
 
 
 def _plan(line: Line, setup: Setup, model: Transformer) -> Plan:

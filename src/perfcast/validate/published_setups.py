@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from perfcast.core.plan import RankOrder, Recompute
 from perfcast.validate.run_lines import Line
 
 
@@ -36,7 +37,7 @@ class Setup:
     framework: str
     attention: str = "flash"
     zero_stage: int = 0
-    recompute: str = "none"
+    recompute: Recompute = "none"
     is_sequence_parallel: bool = True
     overlaps_tensor: bool = False
     overlaps_gradients: bool = True
@@ -44,7 +45,7 @@ class Setup:
     has_dropout: bool = False
     vocabulary_multiple: int = 1
     vocab_size: int | None = None
-    order: str = "tp-cp-dp-pp"
+    order: RankOrder = "tp-cp-dp-pp"
     flash_version: int | None = None
     interleaves: bool = False
     assumptions: tuple[str, ...] = ()

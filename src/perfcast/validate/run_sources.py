@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from perfcast.core.plan import Plan
+from perfcast.core.plan import Plan, Recompute
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.validate.run_lines import Line, Run, UnreadableError
@@ -165,7 +165,7 @@ def _plan(
     *,
     zero_stage: int,
     sequence_parallel: bool = False,
-    recompute: str = "none",
+    recompute: Recompute = "none",
     num_micro_batches: int | None = None,
     expert_parallel: int = 1,
 ) -> Plan:

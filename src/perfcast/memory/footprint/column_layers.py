@@ -28,11 +28,10 @@ def layers_of(setting: ColumnSetting, stage: Column) -> tuple[Column, Column]:
 def _layers_of_stages(
     setting: ColumnSetting, num_stages: int, num_chunks: int, split: Split
 ) -> tuple[int, ...]:
-    schedule = "interleaved" if num_chunks > 1 else "1f1b"
     plan = Plan(
         pipeline_parallel=num_stages,
         virtual_stages_per_rank=num_chunks,
-        schedule=schedule,
+        schedule="interleaved" if num_chunks > 1 else "1f1b",
         stage_layers=split,
     )
     return layers_of_stages(setting.model, plan, balances_head=setting.habits.balances_stages)

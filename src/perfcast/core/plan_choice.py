@@ -1,0 +1,160 @@
+"""From what a text says of a plan to the plan: degrees, devices and batch made to agree, defaults chosen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from perfcast.core.plan import Plan
+from perfcast.core.plan_text import BALANCED, EVEN, KEY_OF_FIELD, PlanValues, usual_sequence_parallel
+from perfcast.errors import PlanError
+
+#: Degrees that a replica of the model takes.
+_CUTS = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+#: Without a batch size, micro-batches of a replica for each stage: enough that the pipeline is mostly full.
+_MICRO_BATCHES_PER_STAGE = 4
+#: What a plan may say of a single device.
+_OF_ONE_DEVICE = ("recompute", "recompute_layers", "schedule", "micro_batch_size")
+
+
+def complete_plan(
+    values: PlanValues,
+    num_devices: int | None = None,
+    batch_size: int | None = None,
+    micro_batch_size: int | None = None,
+) -> Plan:
+    """The plan of a number of devices; data parallelism follows where it is not given.
+
+    Args:
+        num_devices: None takes as many as the degrees multiply up to.
+        batch_size: Sequences of one step, over all devices; None is four micro-batches for each stage of
+            every replica of a pipeline, one without stages.
+        micro_batch_size: Of one forward; None is the plan's own, or runs a replica's share of a stated batch
+            at once.
+
+    Raises:
+        PlanError: Degrees that do not multiply up to the devices, a batch that does not divide; the message
+            states the equation.
+    """
+    given = {"--devices": num_devices, "--batch-size": batch_size, "--micro-batch-size": micro_batch_size}
+    for option, count in given.items():
+        if count is not None and count < 1:
+            raise PlanError(f"{option} {count}: must be at least 1")
+    stated: dict[str, Any] = dict(values)
+    replicas = _data_parallel(values, num_devices)
+    micro = _micro_batch_size(stated.pop("micro_batch_size", None), micro_batch_size)
+    micro, num_micro_batches = _cut_batch(replicas, _degree(values, "pipeline_parallel"), batch_size, micro)
+    tensor, inputs = _degree(values, "tensor_parallel"), _degree(values, "tensor_parallel_inputs")
+    stated.setdefault("sequence_parallel", usual_sequence_parallel(tensor, inputs))
+    if _degree(values, "virtual_stages_per_rank") > 1:
+        stated.setdefault("schedule", "interleaved")
+    if stated.get("stage_layers") == EVEN:
+        del stated["stage_layers"]
+    if stated.get("stage_layers") == BALANCED:
+        raise PlanError(
+            "stages=balanced is what a search finds; give the layers of each stage, such as 7/8/8/7"
+        )
+    stated |= {"data_parallel": replicas, "micro_batch_size": micro, "num_micro_batches": num_micro_batches}
+    return Plan(**stated)
+
+
+def choose_plan(
+    values: PlanValues,
+    num_devices: int | None,
+    *,
+    mode: str,
+    batch_size: int | None,
+    micro_batch_size: int | None,
+    is_captured: bool = False,
+) -> tuple[Plan, list[str]]:
+    """The plan of a verb that needs no batch, and what was chosen for the user, in words.
+
+    A pipeline trains in micro-batches of one sequence, and is filled. The sequence is cut beside the weights
+    (sp) where a transformer is trained from its sizes.
+
+    Args:
+        is_captured: Whether the model is captured, not built from its sizes.
+
+    Raises:
+        PlanError: As of ``complete_plan``.
+    """
+    is_training, notes = mode == "train", []
+    micro = micro_batch_size
+    has_micro = micro is not None or "micro_batch_size" in values
+    if not has_micro and is_training and _degree(values, "pipeline_parallel") > 1:
+        micro = 1
+        notes.append("no --micro-batch-size was given: 1 sequence")
+    batch = batch_size
+    if batch is None and not is_training:
+        size = _micro_batch_size(values.get("micro_batch_size"), micro) or 1
+        batch = _data_parallel(values, num_devices) * size
+    if is_captured or not is_training:
+        values = {"sequence_parallel": False, **values}
+    plan = complete_plan(values, num_devices, batch, micro)
+    if batch_size is None:
+        notes.append(
+            f"no --batch-size was given: {plan.global_batch_size} sequences, "
+            f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
+        )
+    return plan, notes
+
+
+def replica_devices(values: PlanValues) -> int:
+    """Devices of one replica: tp · pp · cp."""
+    return math.prod(_degree(values, field) for field in _CUTS)
+
+
+def is_one_device(values: PlanValues, num_devices: int | None = None) -> bool:
+    """Whether a plan says no more than how one device works."""
+    return num_devices in (None, 1) and all(
+        field in _OF_ONE_DEVICE or value == (field not in ("zero_stage", "sequence_parallel"))
+        for field, value in values.items()
+    )
+
+
+def _degree(values: PlanValues, field: str) -> int:
+    value = values.get(field, 1)
+    assert isinstance(value, int)
+    return value
+
+
+def _data_parallel(values: PlanValues, num_devices: int | None) -> int:
+    """Replicas that the devices hold.
+
+    Raises:
+        PlanError: The degrees do not multiply up to the devices.
+    """
+    cut = replica_devices(values)
+    if num_devices is None:
+        return _degree(values, "data_parallel")
+    if "data_parallel" not in values and num_devices % cut:
+        raise PlanError(f"{num_devices} devices are no multiple of tp · pp · cp = {cut}")
+    replicas = _degree(values, "data_parallel") if "data_parallel" in values else num_devices // cut
+    if replicas * cut != num_devices:
+        raise PlanError(
+            f"dp={replicas} · tp · pp · cp = {replicas * cut}, but there are {num_devices} devices"
+        )
+    return replicas
+
+
+def _micro_batch_size(stated: object, option: int | None) -> int | None:
+    if stated is None or option is None or stated == option:
+        return option if stated is None else int(str(stated))
+    raise PlanError(f"{KEY_OF_FIELD['micro_batch_size']}={stated} and --micro-batch-size {option} contradict")
+
+
+def _cut_batch(replicas: int, stages: int, batch_size: int | None, micro: int | None) -> tuple[int, int]:
+    """Size and number of micro-batches of a replica.
+
+    Raises:
+        PlanError: The batch does not divide.
+    """
+    if batch_size is None:
+        return micro or 1, _MICRO_BATCHES_PER_STAGE * stages if stages > 1 else 1
+    if batch_size % replicas:
+        raise PlanError(f"batch size {batch_size} is no multiple of dp={replicas}")
+    share = batch_size // replicas
+    micro = share if micro is None else micro
+    if share % micro:
+        raise PlanError(f"{share} sequences of each replica are no multiple of the micro-batch size {micro}")
+    return micro, share // micro
