@@ -39,7 +39,7 @@ from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.evaluation.evaluate import evaluate_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.fitting import enumerate_fitting

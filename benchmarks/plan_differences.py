@@ -24,9 +24,9 @@ from perfcast.core.plan import Plan
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
-from perfcast.prediction.plan_prices import price_step
-from perfcast.prediction.plan_timer import Timer
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.prices import price_step
+from perfcast.prediction.step.timer import Timer
 from perfcast.search.ranking.separate import difference_interval
 from perfcast.search.ranking.simulator import Simulated
 from perfcast.validate.published_cases import PublishedCase, read_published_cases

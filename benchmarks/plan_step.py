@@ -16,9 +16,9 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_prices import price_step
-from perfcast.prediction.plan_step import predict_plan
-from perfcast.prediction.plan_work import resolve_step
+from perfcast.prediction.step.predict import predict_plan
+from perfcast.prediction.step.prices import price_step
+from perfcast.prediction.step.work import resolve_step
 from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.stragglers import parse_slowdowns
 from perfcast.traces.plan_timeline import plan_forecast_to_trace_events

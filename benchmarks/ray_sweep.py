@@ -76,7 +76,7 @@ def open_memory_search() -> SearchCell:
     from perfcast.catalog.devices import load_device
     from perfcast.core.training import Training
     from perfcast.memory.footprint.columns import footprint_columns
-    from perfcast.prediction.plan_memory import read_model, to_transformer
+    from perfcast.prediction.plan.memory import read_model, to_transformer
     from perfcast.search.space.definition import Space
     from perfcast.search.space.enumeration import enumerate_plans
 

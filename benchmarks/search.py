@@ -25,9 +25,9 @@ import numpy as np
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.prediction.plan_timer import Timer
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.timer import Timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.ranking.simulator import Simulator
 from perfcast.search.space.definition import Space

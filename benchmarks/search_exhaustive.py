@@ -41,8 +41,8 @@ from perfcast.cost.model import CostModel, Estimates
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.ranking.shortlist import SHORTFALL
 from perfcast.search.search import search_plans

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfcast.core.step_forecast import PlanForecast
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
-    from perfcast.prediction.plan_step import predict_plan
+    from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
 
 __version__ = "0.1.0"
@@ -29,7 +29,7 @@ _HOME = {
     "Request": "perfcast.prediction",
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
-    "predict_plan": "perfcast.prediction.plan_step",
+    "predict_plan": "perfcast.prediction.step.predict",
     "trace_step": "perfcast.traces.record.recorder",
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from perfcast.cli.main import run
 from perfcast.core.largest import Probe
-from perfcast.prediction.bisection import Bisection
+from perfcast.prediction.one_device.bisection import Bisection
 from perfcast.report.json_format import memory_schema
 
 TWIN = """

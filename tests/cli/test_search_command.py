@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perfcast.cli.main import run
-from perfcast.cli.search_options import parse_counts, parse_fixed, parse_time, split_names
+from perfcast.cli.search.options import parse_counts, parse_fixed, parse_time, split_names
 from perfcast.errors import InputError
 from perfcast.report.search_json import search_schema
 from perfcast.report.search_sweep import sweep_schema

@@ -18,7 +18,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.prediction.remedies import find_remedies
+from perfcast.prediction.plan.remedies import find_remedies
 from perfcast.report.plan_memory_html import plot_stages, render_plan_memory_html
 from perfcast.report.plan_memory_json import plan_memory_schema, plan_memory_to_dict
 from perfcast.report.plan_memory_text import describe_need, describe_plan, print_plan_memory, sorted_terms

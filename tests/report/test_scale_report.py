@@ -5,7 +5,7 @@ from rich.console import Console
 
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
-from perfcast.prediction.scale import ScaleCurve, ScaleForecast, ScalePoint
+from perfcast.prediction.sweep.scale import ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report.scale_html import plot_parts, plot_throughput, render_scaling_html
 from perfcast.report.scale_json import scaling_to_dict
 from perfcast.report.scale_text import describe_degrees, print_scaling

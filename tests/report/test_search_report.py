@@ -15,7 +15,7 @@ from rich.console import Console
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
-from perfcast.cli.plan import build_plan, parse_plan
+from perfcast.cli.options.plan import build_plan, parse_plan
 from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, Plan
 from perfcast.core.plan_table import COLUMNS, to_table
 from perfcast.report.search_coordinates import list_axes, plot_coordinates

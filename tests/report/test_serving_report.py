@@ -5,7 +5,7 @@ from rich.console import Console
 
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
-from perfcast.prediction.serving import Phase, ServingForecast, ServingPoint
+from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report.serving_html import plot_seconds, render_serving_html
 from perfcast.report.serving_json import serving_to_dict
 from perfcast.report.serving_text import print_serving

@@ -10,7 +10,7 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_plans

@@ -9,7 +9,7 @@ import pytest
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from perfcast.core.training import FRAMEWORKS, Training
-from perfcast.prediction.step_constants import parse_step_constants
-from perfcast.prediction.step_scaling import CLASSES, parse_step_scaling
+from perfcast.prediction.step.constants import parse_step_constants
+from perfcast.prediction.step.scaling import CLASSES, parse_step_scaling
 from perfcast.validate.published_constants import Scalable, parameters
 from perfcast.validate.published_fit import Evidence, Fitter
 from perfcast.validate.published_spread import fit_spread, spread_of

@@ -10,7 +10,7 @@ import click
 from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_device_entry
 from perfcast.catalog.figures import Figure
 from perfcast.catalog.models import ModelEntry, load_model, load_models
-from perfcast.cli.options import output_options
+from perfcast.cli.options.shared import output_options
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 

@@ -7,34 +7,31 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 
 import click
 
 from perfcast import __version__
+from perfcast.cli.lazy import LazyGroup
 from perfcast.errors import InputError, PerfcastError
 
-_VERBS = (
-    "predict", "search", "shard", "memory", "mesh", "scale", "trace", "replay", "calibrate", "train", "data",
-    "validate", "catalog",
-)  # fmt: skip
+_HOMES = {
+    "predict": "perfcast.cli.predict.command",
+    "search": "perfcast.cli.search.command",
+    "shard": "perfcast.cli.shard",
+    "memory": "perfcast.cli.memory",
+    "mesh": "perfcast.cli.mesh.command",
+    "scale": "perfcast.cli.scale.command",
+    "trace": "perfcast.cli.trace.command",
+    "replay": "perfcast.cli.replay.command",
+    "calibrate": "perfcast.cli.calibrate",
+    "train": "perfcast.cli.train",
+    "data": "perfcast.cli.data",
+    "validate": "perfcast.cli.validate",
+    "catalog": "perfcast.cli.catalog",
+}
 
 
-class _LazyGroup(click.Group):
-    """Imports a verb's file when that verb is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        command = getattr(import_module(f"perfcast.cli.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perfcast")
 def cli() -> None:
     """Forecast how fast deep-learning training and inference run, and how much memory they need."""

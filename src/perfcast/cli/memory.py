@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options import (
+from perfcast.cli.options.plan import choose_plan, is_one_device, parse_plan
+from perfcast.cli.options.shared import (
     DEFAULT_DTYPE,
     PLAN_DTYPE,
     attention_kernels,
@@ -14,7 +15,6 @@ from perfcast.cli.options import (
     request_options,
     workload_options,
 )
-from perfcast.cli.plan import choose_plan, is_one_device, parse_plan
 
 if TYPE_CHECKING:
     from perfcast.core.footprint import PlanMemory
@@ -87,7 +87,7 @@ def memory(
 def _print_comparison(forecast: Forecast, request: Request, json_path: str | None) -> None:
     from rich.console import Console
 
-    from perfcast.prediction.closed_form import compare_with_closed_form
+    from perfcast.prediction.one_device.closed_form import compare_with_closed_form
     from perfcast.report.memory_text import print_comparison
 
     print_comparison(
@@ -131,7 +131,7 @@ def _predict_plan(
     options: dict[str, Any],
 ) -> PlanMemory:
     from perfcast.core.training import Training
-    from perfcast.prediction.plan_memory import default_framework, predict_plan_memory
+    from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
 
     is_alone = is_one_device(keys, options["devices"])
     plan, _ = choose_plan(
@@ -189,8 +189,8 @@ def _search(
     from rich.console import Console
 
     from perfcast.prediction import Request
-    from perfcast.prediction.largest import LargestSearch
     from perfcast.prediction.names import memory_device
+    from perfcast.prediction.one_device.largest import LargestSearch
     from perfcast.units import format_bytes
 
     search = LargestSearch(Request(model=model, **options), memory_device(device), quantity, allocator)

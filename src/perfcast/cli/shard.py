@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options import output_options
+from perfcast.cli.options.shared import output_options
 
 if TYPE_CHECKING:
     from perfcast.search.sharding.on_cluster import ShardingFindings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options import output_options
+from perfcast.cli.options.shared import output_options
 from perfcast.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -6,9 +6,6 @@ from perfcast.core.forecast import Forecast
 from perfcast.core.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.memory.first_touch import with_first_touch
-from perfcast.prediction.forecast import forecast_from
-from perfcast.prediction.graph import build_graph
-from perfcast.prediction.memory import forecast_memory
 from perfcast.prediction.names import (
     COST_MODELS,
     local_memory_bytes,
@@ -16,6 +13,9 @@ from perfcast.prediction.names import (
     resolve_cost_model,
     resolve_device,
 )
+from perfcast.prediction.one_device.forecast import forecast_from
+from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.one_device.memory import forecast_memory
 from perfcast.prediction.request import Request
 
 __all__ = [

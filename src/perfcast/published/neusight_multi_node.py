@@ -26,7 +26,7 @@ from perfcast.catalog.clusters import load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import GIGA, MILLI
 
 #: Nodes → printed seconds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from perfcast.core.step_forecast import PlanForecast
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_memory_html import plot_stages
 from perfcast.report.plan_memory_text import describe_need

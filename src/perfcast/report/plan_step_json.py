@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.plan_memory_json import plan_memory_to_dict
 from perfcast.report.plan_step_text import num_sequences

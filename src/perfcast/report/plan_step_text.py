@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime, StragglerEffect
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.plan_memory_text import describe_need, describe_plan
 from perfcast.report.run_text import print_run
 from perfcast.report.tables import (

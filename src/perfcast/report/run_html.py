@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.figures import BLUE, GREY, ORANGE, RED, finish
 from perfcast.report.html import Card, Section, cards, figure_html
 from perfcast.report.run_text import describe_checkpoints, describe_interruptions, describe_run, run_parts

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 
 
 def run_to_dict(run: RunForecast) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from perfcast.prediction.run import RunForecast
+from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.tables import new_grid, percent, plain, print_list, print_table, share, shares_table
 from perfcast.units import DAY, HOUR, format_bytes, format_count, format_duration
 

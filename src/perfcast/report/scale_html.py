@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.prediction.scale import EXCHANGES, ScaleCurve, ScaleForecast, ScalePoint
+from perfcast.prediction.sweep.scale import EXCHANGES, ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED, YELLOW, finish
 from perfcast.report.html import Cell, Section, figure_html, page, table
 from perfcast.report.scale_text import describe_degrees, describe_scaling, fits, point_cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from perfcast.prediction.scale import ScaleForecast, ScalePoint
+from perfcast.prediction.sweep.scale import ScaleForecast, ScalePoint
 
 
 def scaling_to_dict(found: ScaleForecast) -> dict[str, Any]:

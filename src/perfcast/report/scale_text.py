@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from perfcast.core.plan import Plan
-from perfcast.prediction.scale import ScaleForecast, ScalePoint
+from perfcast.prediction.sweep.scale import ScaleForecast, ScalePoint
 from perfcast.report.tables import new_table, percent, print_list, print_table
 from perfcast.units import format_count, format_seconds
 

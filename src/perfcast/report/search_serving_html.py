@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.prediction.serving import Phase
+from perfcast.prediction.sweep.serving import Phase
 from perfcast.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED, YELLOW, finish
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, table
 from perfcast.report.search_figures import set_log_seconds

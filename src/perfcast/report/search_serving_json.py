@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from perfcast.prediction.serving import Phase
+from perfcast.prediction.sweep.serving import Phase
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_serving_text import plan_degrees
 from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult

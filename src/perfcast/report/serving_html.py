@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.prediction.serving import ServingForecast, ServingPoint
+from perfcast.prediction.sweep.serving import ServingForecast, ServingPoint
 from perfcast.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED, YELLOW, finish
 from perfcast.report.html import Cell, Section, figure_html, page, table
 from perfcast.report.serving_text import (

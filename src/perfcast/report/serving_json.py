@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from perfcast.prediction.serving import Phase, ServingForecast, ServingPoint
+from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 
 
 def serving_to_dict(found: ServingForecast) -> dict[str, Any]:

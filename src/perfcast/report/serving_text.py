@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from perfcast.prediction.serving import Phase, ServingForecast, ServingPoint
+from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report.scale_text import describe_degrees
 from perfcast.report.tables import new_table, print_list, print_table
 from perfcast.units import format_bytes, format_count, format_seconds

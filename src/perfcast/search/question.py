@@ -17,8 +17,8 @@ from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, ModelError
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.prediction.step_constants import StepConstants
+from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.step.constants import StepConstants
 from perfcast.search.ranking.constraints import check_limits
 from perfcast.search.ranking.objectives import Job, Objective, find_objective
 from perfcast.search.space.definition import Space

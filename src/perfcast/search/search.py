@@ -18,8 +18,8 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
-from perfcast.prediction.plan_timer import Timer
-from perfcast.prediction.step_constants import StepConstants, load_step_constants
+from perfcast.prediction.step.constants import StepConstants, load_step_constants
+from perfcast.prediction.step.timer import Timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.evaluation.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.question import Progress, Question, resolve_question

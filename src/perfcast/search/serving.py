@@ -19,8 +19,8 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_work import resolve_step
-from perfcast.prediction.serving import ServingPoint, serving_sweep, split_batch
+from perfcast.prediction.step.work import resolve_step
+from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
 from perfcast.search.space.definition import Space, list_cores, map_plans
 from perfcast.search.space.fixed import EVEN
 from perfcast.search.space.impossible import Job, explain_none

@@ -227,7 +227,7 @@ def _server(device: str, plan: Plan) -> Cluster:
 
 def _named_model(line: Line) -> Transformer:
     """BLOOM, or a transformer of the catalog."""
-    from perfcast.prediction.plan_memory import to_transformer
+    from perfcast.prediction.plan.memory import to_transformer
 
     name = line.text("model")
     if name.startswith("bloom"):

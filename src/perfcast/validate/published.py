@@ -166,7 +166,7 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
         f"constants of the step chosen on the other sources: left out {', '.join(leave_out)}, one at a time; "
         "tables of inference and of whole runs are not scored"
         if leave_out
-        else "constants of prediction/step_constants.toml, chosen on all sources of these tables together; "
+        else "constants of prediction/step/constants.toml, chosen on all sources of these tables together; "
         "for forecasts of runs that nothing was chosen on see --leave-out each"
     )
     return {

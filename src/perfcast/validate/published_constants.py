@@ -12,8 +12,8 @@ from perfcast.catalog.devices import load_device
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.training import FRAMEWORKS
-from perfcast.prediction.step_constants import load_step_constants
-from perfcast.prediction.step_scaling import (
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.scaling import (
     CLASSES,
     StepScaling,
     class_factors,

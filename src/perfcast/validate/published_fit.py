@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfcast.prediction.step_scaling import CLASSES
+from perfcast.prediction.step.scaling import CLASSES
 from perfcast.validate.published_constants import FloatArray, Parameter, Scalable
 
 MOST_ROWS = 60

@@ -25,11 +25,11 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.dataset.table import read_frame
 from perfcast.errors import PlanError
-from perfcast.prediction.plan_cluster import cluster_of_device
-from perfcast.prediction.plan_memory import default_framework, to_transformer
-from perfcast.prediction.plan_step import predict_plan
-from perfcast.prediction.run import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
-from perfcast.prediction.smallest_plan import choose_smallest_plan
+from perfcast.prediction.plan.cluster import cluster_of_device
+from perfcast.prediction.plan.memory import default_framework, to_transformer
+from perfcast.prediction.plan.smallest import choose_smallest_plan
+from perfcast.prediction.run.predict import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import GIGA, HOUR, MEGA, TERA
 from perfcast.validate.published_scores import main_provenance, scores_of
 from perfcast.validate.run_lines import Line, UnreadableError, spelled

@@ -17,11 +17,11 @@ from perfcast.core.weights import count_parameters
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
-from perfcast.prediction.plan_step import forecast_work
-from perfcast.prediction.plan_timer import Timer
-from perfcast.prediction.plan_work import StepFacts
-from perfcast.prediction.serving import pipelined_seconds, split_batch
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.predict import forecast_work
+from perfcast.prediction.step.timer import Timer
+from perfcast.prediction.step.work import StepFacts
+from perfcast.prediction.sweep.serving import pipelined_seconds, split_batch
 from perfcast.units import format_seconds
 from perfcast.validate.inference_cases import InferenceCase
 from perfcast.validate.published_scores import main_provenance, scores_of

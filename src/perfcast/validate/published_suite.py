@@ -9,7 +9,7 @@ import numpy as np
 
 from perfcast.cost.model import CostModel
 from perfcast.errors import UnknownNameError
-from perfcast.prediction.step_scaling import load_step_scaling
+from perfcast.prediction.step.scaling import load_step_scaling
 from perfcast.validate.published_cases import PublishedCase
 from perfcast.validate.published_constants import Parameter, Scalable, parameters, scalable, shipped_values
 from perfcast.validate.published_fit import Evidence, Fitter

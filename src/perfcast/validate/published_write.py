@@ -32,7 +32,7 @@ _COMMENTS = {
 
 def constants_text(chosen: Chosen) -> str:
     """The whole file; what no fit moves is carried over."""
-    shipped = resources.files("perfcast.prediction") / "step_constants.toml"
+    shipped = resources.files("perfcast.prediction.step") / "constants.toml"
     content = tomllib.loads(shipped.read_text(encoding="utf-8"))
     tables = {name: content[name] for name in _COMMENTS} | _tables(chosen)
     tables["launch"] = {name: content["launch"][name] for name in TRACED} | tables["launch"]

@@ -25,8 +25,8 @@ from perfcast.core.work import StepWork
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_operations
-from perfcast.prediction.plan_timer import Timer
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.timer import Timer
 
 if TYPE_CHECKING:
     from perfcast.core.graph import Graph

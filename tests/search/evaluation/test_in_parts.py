@@ -19,7 +19,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import InputError, PlanError
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.step.constants import load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts, split_plans
 from perfcast.search.evaluation.processes import describe_end, run_in_processes
 from perfcast.search.space.definition import Space

@@ -12,7 +12,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.prediction.plan_memory import read_model, to_transformer
+from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.search.handover.torchtitan_model import find_flavor
 from small_transformers import gpt, llama, mixture
 

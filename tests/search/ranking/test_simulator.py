@@ -11,7 +11,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import ModelError
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.plan_timer import Timer
+from perfcast.prediction.step.timer import Timer
 from perfcast.search.evaluation.processes import run_in_processes
 from perfcast.search.ranking import time_plans
 from perfcast.search.ranking.simulator import Simulator

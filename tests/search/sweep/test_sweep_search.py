@@ -6,7 +6,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import InputError, PlanError
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.space.definition import KEYS
 from perfcast.search.sweep.cells import Cell, expand_grid
 from perfcast.search.sweep.plans import PlanSearch, open_plan_search, plan_sweep

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from torch import nn
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, record_function
 
-from perfcast.cli.trace_anonymise import anonymise
+from perfcast.cli.trace.anonymise import anonymise
 from perfcast.errors import TraceError
 from perfcast.traces.anonymise.names import Names
 from perfcast.traces.anonymise.trace import anonymise_trace

@@ -12,7 +12,7 @@ from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category, Storage, Tensor, TensorType
-from perfcast.prediction.plan_work import build_work, resolve_step
+from perfcast.prediction.step.work import build_work, resolve_step
 from perfcast.simulate.training import simulate_step
 from perfcast.traces.chakra.astra_sim import fit_for_astra_sim, objections
 from perfcast.traces.chakra.from_graph import chakra_from_graph

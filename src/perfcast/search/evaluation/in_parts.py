@@ -11,8 +11,8 @@ from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.plan_table import PlanTable
 from perfcast.cost.model import CostModel
-from perfcast.prediction.step_columns import evaluate_steps
-from perfcast.prediction.step_constants import StepConstants
+from perfcast.prediction.step.columns import evaluate_steps
+from perfcast.prediction.step.constants import StepConstants
 from perfcast.search.evaluation.processes import run_in_processes
 from perfcast.simulate.closed_form.step_columns import StepColumns
 from perfcast.workload.plan_columns.layers import Setting

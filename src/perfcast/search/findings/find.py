@@ -12,8 +12,8 @@ from perfcast.core.training import Training
 from perfcast.cost.model import CostModel
 from perfcast.errors import ModelError, PlanError
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
-from perfcast.prediction.plan_step import predict_plan
+from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.findings.clusters import ClusterComparison, compare_clusters
 from perfcast.search.findings.devices import find_fewest_devices
 from perfcast.search.findings.explain import Difference, Explanation, explain_difference, explain_plan

@@ -13,7 +13,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.prediction.plan_work import resolve_step
+from perfcast.prediction.step.work import resolve_step
 from perfcast.search.handover import deepspeed, fsdp2, megatron, torchtitan
 from perfcast.search.handover.job import Job, check_job, count_devices_per_node, spoken
 

@@ -126,7 +126,7 @@ def find_objective(name: str, job: Job, device: Device) -> Objective:
 
 def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Array], figures: RunFigures) -> Array:
     """Mean power of a device of each plan with its share of the server, [n]; NaN where none is published."""
-    from perfcast.prediction.energy import device_watts
+    from perfcast.prediction.run.energy import device_watts
 
     total = np.sum([seconds_by_cause[cause] for cause in CAUSES], axis=0)
     if device.power_watts is None:

@@ -34,7 +34,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.work import Stream
 from perfcast.cost.interval import STEP_ERROR, common_part
 from perfcast.cost.prices import Prices
-from perfcast.prediction.plan_runs import CAUSE_OF_STREAM, count_runs
+from perfcast.prediction.step.runs import CAUSE_OF_STREAM, count_runs
 from perfcast.search.ranking.simulator import Simulated
 from perfcast.search.result import Separation
 from perfcast.units import format_bytes, format_seconds

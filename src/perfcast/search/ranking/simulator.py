@@ -15,9 +15,9 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices
-from perfcast.prediction.plan_prices import price_step
-from perfcast.prediction.plan_runs import count_runs, relative_interval
-from perfcast.prediction.plan_timer import Timer
+from perfcast.prediction.step.prices import price_step
+from perfcast.prediction.step.runs import count_runs, relative_interval
+from perfcast.prediction.step.timer import Timer
 from perfcast.search.ranking.time_plans import PlanTimer
 from perfcast.workload.blocks import build_step_work
 

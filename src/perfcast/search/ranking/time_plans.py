@@ -10,7 +10,7 @@ from itertools import accumulate
 from perfcast.core.operation import Operation
 from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.core.work import StepWork
-from perfcast.prediction.plan_timer import Timer, lengthened, slowdown_beside
+from perfcast.prediction.step.timer import Timer, lengthened, slowdown_beside
 from perfcast.search.evaluation.processes import run_in_processes
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.pipeline.content import step_content

@@ -13,7 +13,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan_memory import read_model, to_transformer
+from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.search.prices_file import PriceList
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans

@@ -20,12 +20,12 @@ from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.plan_capture import capture_work, has_closed_form
-from perfcast.prediction.plan_prices import price_step
-from perfcast.prediction.plan_step import make_timer
-from perfcast.prediction.plan_timer import slowdown_beside
-from perfcast.prediction.plan_work import build_work, resolve_step
-from perfcast.prediction.step_constants import load_step_constants
+from perfcast.prediction.step.capture import capture_work, has_closed_form
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.predict import make_timer
+from perfcast.prediction.step.prices import price_step
+from perfcast.prediction.step.timer import slowdown_beside
+from perfcast.prediction.step.work import build_work, resolve_step
 from perfcast.simulate.engine import play
 from perfcast.simulate.part_times import time_parts
 from perfcast.simulate.pipeline.build import build_step

@@ -18,7 +18,7 @@ from perfcast.memory.compare import compare_with_liveness
 from perfcast.memory.footprint.pytorch.step import estimate_eager
 from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value, run_backward
 from perfcast.memory.liveness import estimate_memory
-from perfcast.prediction.graph import build_graph
+from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.request import Request
 from perfcast.workload.transformer import read_transformer
 

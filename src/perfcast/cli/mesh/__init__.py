@@ -1,0 +1,1 @@
+"""``perfcast mesh``: one file per subcommand."""

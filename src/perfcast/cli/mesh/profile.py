@@ -1,0 +1,195 @@
+"""``perfcast mesh profile``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perfcast.cli.options.shared import output_options
+from perfcast.units import KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perfcast.cost.cluster_profile import ClusterProfile
+    from perfcast.measure.collectives.environment import Place
+    from perfcast.measure.collectives.plan import Axis
+
+
+@click.command(name="profile")
+@click.option("--ranks", type=int, help="Processes to launch here; left out under torchrun or Slurm.")
+@click.option(
+    "--mesh", default="", help="Axes, the slowest first, as in dp=2,tp=2; default: one axis, world."
+)
+@click.option("--backend", help="gloo or nccl; default: nccl where PyTorch sees a GPU.")
+@click.option("--collective", "collectives", multiple=True, help="Measure or read this one; may be repeated.")
+@click.option("--least-bytes", type=int, default=KIB, show_default=True, help="Smallest message.")
+@click.option("--most-bytes", type=int, default=64 * MIB, show_default=True, help="Largest message.")
+@click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
+@click.option("--restart", is_flag=True, help="Forget what was measured before.")
+@click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
+@click.option("--output", metavar="FILE", help="The profile; default: in perfcast's data folder.")
+@output_options(html=False, timeline=False)
+def profile(
+    ranks: int | None,
+    mesh: str,
+    backend: str | None,
+    collectives: tuple[str, ...],
+    least_bytes: int,
+    most_bytes: int,
+    stall_seconds: float,
+    restart: bool,
+    logs: tuple[str, ...],
+    output: str | None,
+    json_path: str | None,
+) -> None:
+    """Measure collectives along each axis of a mesh on real processes, and fit a profile of the cluster.
+
+    Ctrl-C loses nothing: the next run measures what is missing. Under torchrun or Slurm every rank runs
+    this command and rank 0 writes the profile. With --from-log nothing is run: the logs of nccl-tests or
+    rccl-tests are read and fitted.
+    """
+    from perfcast.files import check_writable
+
+    check_writable(json_path)
+    if logs:
+        found, path = _from_logs(logs, mesh, collectives, ranks, output)
+    else:
+        sizes = (least_bytes, most_bytes)
+        measured = _measure(ranks, mesh, backend, collectives, sizes, stall_seconds, restart, output)
+        if measured is None:
+            return
+        found, path = measured
+    _show(found, path, json_path)
+
+
+def _measure(
+    ranks: int | None,
+    mesh: str,
+    backend: str | None,
+    collectives: Sequence[str],
+    sizes: tuple[int, int],
+    stall_seconds: float,
+    restart: bool,
+    output: str | None,
+) -> tuple[ClusterProfile, Path] | None:
+    """None on ranks other than the first, which have nothing to show."""
+    import os
+
+    from rich.console import Console
+
+    from perfcast.measure.collectives.environment import find_place
+    from perfcast.measure.collectives.plan import make_plan, parse_mesh
+    from perfcast.measure.collectives.profile import profile_as_rank, profile_here
+    from perfcast.measure.collectives.store import measurements_path
+
+    place = None if ranks is not None else find_place(os.environ)
+    axes = parse_mesh(mesh)
+    count, backend = _count_ranks(ranks, place, axes), backend or _default_backend()
+    plan = make_plan(axes, count, backend, collectives, *sizes, stall_seconds=stall_seconds)
+    path = _output_path(output, f"cluster_{plan.backend}_{plan.mesh.replace('=', '').replace(',', '_')}.json")
+    if restart and (place is None or place.rank == 0):
+        measurements_path(path).unlink(missing_ok=True)
+    console = Console(stderr=True)
+    if place is None:
+        return profile_here(plan, path, console), path
+    found = profile_as_rank(plan, place, path, console)
+    return (found, path) if found is not None else None
+
+
+def _count_ranks(ranks: int | None, place: Place | None, axes: Sequence[Axis]) -> int:
+    """As said by --ranks, the launcher or the mesh.
+
+    Raises:
+        InputError: None of them says.
+    """
+    import math
+
+    from perfcast.errors import InputError
+
+    if ranks is not None:
+        return ranks
+    if place is not None:
+        return place.world_size
+    if axes:
+        return math.prod(axis.size for axis in axes)
+    raise InputError("how many ranks? Say --ranks N to launch them here, or run under torchrun or Slurm")
+
+
+def _default_backend() -> str:
+    import torch
+
+    return "nccl" if torch.cuda.is_available() else "gloo"
+
+
+def _from_logs(
+    logs: Sequence[str], mesh: str, collectives: Sequence[str], ranks: int | None, output: str | None
+) -> tuple[ClusterProfile, Path]:
+    """Rows of all logs by number of ranks; an axis of --mesh of that size names them.
+
+    Raises:
+        InputError: A log that cannot be read, or ranks that no axis or several axes of the mesh have.
+    """
+    from perfcast.cost.cluster_profile import (
+        ClusterProfile,
+        CollectiveSample,
+        fit_axes,
+        save_cluster_profile,
+    )
+    from perfcast.errors import InputError
+    from perfcast.measure.collectives.nccl_tests import load_nccl_log
+    from perfcast.measure.collectives.plan import parse_mesh
+
+    if len(collectives) > 1:
+        raise InputError("--from-log: one --collective at most, for logs that do not name theirs")
+    names: dict[int, list[str]] = {}
+    for axis in parse_mesh(mesh):
+        names.setdefault(axis.size, []).append(axis.name)
+    collective = collectives[0] if collectives else None
+    rows = [row for log in logs for row in load_nccl_log(log, collective, ranks)]
+    samples = []
+    for row in rows:
+        found = names.get(row.num_ranks, [] if mesh else [f"ranks{row.num_ranks}"])
+        if len(found) != 1:
+            raise InputError(f"a log of {row.num_ranks} ranks belongs to {len(found)} axes of --mesh {mesh}; "
+                             f"give one axis that size")  # fmt: skip
+        samples.append(CollectiveSample(found[0], row.num_ranks, row.collective, row.size_bytes, row.seconds))
+    world_size = max(row.num_ranks for row in rows)
+    source = f"logs of nccl-tests: {', '.join(logs)}"
+    profile = ClusterProfile("log", "log", world_size, fit_axes(samples), source)
+    path = _output_path(output, "cluster_log.json")
+    save_cluster_profile(profile, path)
+    return profile, path
+
+
+def _output_path(output: str | None, name: str) -> Path:
+    from pathlib import Path
+
+    from perfcast.cost.profile import data_folder
+    from perfcast.files import check_writable
+
+    if output is None:
+        data_folder().mkdir(parents=True, exist_ok=True)
+    path = Path(output) if output else data_folder() / name
+    check_writable(str(path))
+    return path
+
+
+def _show(profile: ClusterProfile, path: Path, json_path: str | None) -> None:
+    import json
+
+    from rich.console import Console
+
+    from perfcast.cost.cluster_profile import save_cluster_profile
+    from perfcast.report.cluster_profile import print_cluster_profile
+
+    if json_path == "-":
+        click.echo(json.dumps(profile.to_json(), indent=1, allow_nan=False))
+        return
+    if json_path is not None:
+        save_cluster_profile(profile, json_path)
+    console = Console(highlight=False)
+    print_cluster_profile(profile, console)
+    console.print(f"wrote {path}", markup=False, soft_wrap=True)

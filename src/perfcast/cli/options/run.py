@@ -1,0 +1,151 @@
+"""Options of a whole run: tokens, interruptions, checkpoints, power, price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfcast.errors import InputError, PlanError
+from perfcast.units import GIGA, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from perfcast.prediction.run.predict import RunRequest
+
+Command = Callable[..., Any]
+
+_RULES = ("daly", "young")
+#: Options by the name of the parameter, those that say nothing without --tokens.
+_NAMES = {
+    "mtbf": "--mtbf",
+    "restart": "--restart",
+    "checkpoint_interval": "--checkpoint-interval",
+    "checkpoint_bandwidth": "--checkpoint-bandwidth",
+    "async_checkpoint": "--async-checkpoint",
+    "pue": "--pue",
+    "price": "--price",
+}
+
+
+def run_options(function: Command) -> Command:
+    """--tokens and everything that says how a run of so many tokens goes."""
+    for option in reversed(
+        (
+            click.option(
+                "--tokens", type=float, help="Of a whole run, such as 15e12: days, energy, dollars."
+            ),
+            click.option(
+                "--mtbf", metavar="HOURS", help="Mean time between interruptions of one device, or 'none'."
+            ),
+            click.option("--restart", type=float, metavar="MINUTES", help="After an interruption."),
+            click.option(
+                "--checkpoint-interval", metavar="MINUTES", help="Or 'daly' (default) or 'young': the best."
+            ),
+            click.option(
+                "--checkpoint-bandwidth", type=float, metavar="GB/S", help="To storage, of all devices."
+            ),
+            click.option("--async-checkpoint", is_flag=True, help="Steps go on while one is written."),
+            click.option("--pue", type=float, help="Power of the site over that of its servers."),
+            click.option(
+                "--price", metavar="DOLLARS", help="Of a device-hour, or a FILE.toml of prices by device."
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def build_run_request(
+    device: str,
+    *,
+    tokens: float | None,
+    mtbf: str | None,
+    restart: float | None,
+    checkpoint_interval: str | None,
+    checkpoint_bandwidth: float | None,
+    async_checkpoint: bool,
+    pue: float | None,
+    price: str | None,
+) -> RunRequest | None:
+    """What ``run_options`` ask for; None without --tokens.
+
+    Args:
+        device: Catalog name, by which a file of prices is read.
+
+    Raises:
+        InputError: Options of a run without --tokens, or values that no run can have.
+    """
+    from perfcast.prediction.run.predict import RunRequest
+
+    if tokens is None:
+        given = {
+            "mtbf": mtbf, "restart": restart, "checkpoint_interval": checkpoint_interval, "pue": pue,
+            "checkpoint_bandwidth": checkpoint_bandwidth, "async_checkpoint": async_checkpoint or None,
+            "price": price,
+        }  # fmt: skip
+        idle = [_NAMES[name] for name, value in given.items() if value is not None]
+        if idle:
+            raise InputError(f"{', '.join(idle)}: of a whole run; give its --tokens")
+        return None
+    rule, interval = _interval(checkpoint_interval)
+    dollars, source = (None, "") if price is None else read_price(price, device)
+    return RunRequest(
+        tokens=tokens,
+        between_interruptions_seconds=_hours(mtbf),
+        restart_seconds=None if restart is None else restart * MINUTE,
+        checkpoint_interval_seconds=interval,
+        checkpoint_rule=rule,
+        checkpoint_bytes_per_second=None if checkpoint_bandwidth is None else checkpoint_bandwidth * GIGA,
+        is_asynchronous=async_checkpoint,
+        pue=pue,
+        dollars_per_device_hour=dollars,
+        price_source=source,
+    )
+
+
+def _interval(text: str | None) -> tuple[str, float | None]:
+    """A rule, and seconds where a number of minutes is given."""
+    if text is None or text in _RULES:
+        return text or _RULES[0], None
+    return _RULES[0], MINUTE * _number("--checkpoint-interval", text)
+
+
+def read_price(text: str, device: str) -> tuple[float, str]:
+    """Dollars of a device-hour and where they come from: a number, or a file with a table ``[prices]``.
+
+    ::
+
+        [prices]
+        h100-sxm = { dollars = 2.5, source = "our contract" }
+
+    Raises:
+        InputError: Neither, or a file that says nothing of the device.
+    """
+    if not text.endswith(".toml"):
+        return _number("--price", text), ""
+    from perfcast.catalog.figures import parse_table, parse_toml
+
+    prices = parse_table(parse_toml(Path(text)), "prices", text)
+    if device not in prices:
+        known = ", ".join(prices) or "none"
+        raise InputError(f"{text}: no price of {device} under [prices]; it has {known}")
+    row = prices[device]
+    dollars = row.get("dollars") if isinstance(row, dict) else None
+    if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not row.get("source"):
+        raise InputError(f"{text}: the price of {device} has to state dollars and source")
+    return float(dollars), f"{text}: {row['source']}"
+
+
+def _hours(mtbf: str | None) -> float | None:
+    if mtbf is None:
+        return None
+    return float("inf") if mtbf == "none" else HOUR * _number("--mtbf", mtbf)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise PlanError(f"{option} {text}: not a number") from None

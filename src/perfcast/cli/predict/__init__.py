@@ -1,0 +1,1 @@
+"""``perfcast predict``: one device, a plan, a parallel program, a recommendation model."""

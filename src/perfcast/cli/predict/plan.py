@@ -1,0 +1,178 @@
+"""``perfcast predict`` of a plan over several devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfcast.cli.options.cost_model import choose_cost_model
+from perfcast.cli.options.plan import choose_plan, cut_of
+from perfcast.cli.options.shared import PLAN_DTYPE, attention_kernels
+
+if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
+    from perfcast.core.plan import Plan
+    from perfcast.core.step_forecast import PlanForecast
+    from perfcast.core.training import Training
+    from perfcast.prediction.run.predict import RunForecast
+
+
+def forecast_plan(
+    model: str,
+    device: str | None,
+    cluster: str | None,
+    keys: dict[str, str],
+    *,
+    cost_model: str | None,
+    framework: str | None,
+    weights: str | None,
+    closed_form: bool,
+    stragglers: str | None,
+    with_spans: bool,
+    chakra: str | None = None,
+    **options: Any,
+) -> PlanForecast:
+    """The forecast that the command line asks for; Chakra traces of it in a folder, if one is named.
+
+    Raises:
+        InputError: Contradictions, unknown names, an impossible plan.
+        UsageError: Options of a captured model, or a timeline of a closed form.
+    """
+    from perfcast.prediction.step.capture import has_closed_form
+    from perfcast.prediction.step.predict import predict_plan
+    from perfcast.simulate.stragglers import parse_slowdowns
+
+    _refuse_what_plans_ignore(options)
+    target, notes = _choose_cluster(cluster, device, keys, options["devices"])
+    has_sizes = has_closed_form(model)
+    plan, more = choose_plan(
+        keys, target.num_devices, mode=options["mode"], batch_size=options["batch_size"],
+        micro_batch_size=options["micro_batch_size"], is_captured=not has_sizes,
+    )  # fmt: skip
+    training = None
+    if options["mode"] == "train":
+        training = _training(plan, framework, has_sizes, options)
+        framework = None
+    asked: dict[str, Any] = {
+        "mode": options["mode"],
+        "training": training,
+        "dtype": options["dtype"] or PLAN_DTYPE,
+        "sequence_length": options["sequence_length"],
+        "cost_model": choose_cost_model(cost_model, target.device, framework, weights),
+    }
+    forecast = predict_plan(
+        model,
+        target,
+        plan,
+        method="closed_form" if closed_form else "simulated",
+        stragglers=parse_slowdowns(stragglers) if stragglers else None,
+        with_spans=with_spans and not closed_form,
+        notes=(*notes, *more),
+        **asked,
+    )
+    if chakra is not None:
+        _write_chakra(model, target, plan, chakra, asked)
+    return forecast
+
+
+def _write_chakra(model: str, cluster: Cluster, plan: Plan, folder: str, asked: dict[str, Any]) -> None:
+    """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many."""
+    from perfcast.traces.chakra.astra_sim import dimensions_of, write_astra_sim, write_folder
+    from perfcast.traces.chakra.from_plan import chakra_from_plan
+
+    workload = chakra_from_plan(model, cluster, plan, with_waits=False, **asked)
+    if len(workload.traces) == cluster.num_devices:
+        write_astra_sim(workload, folder, dimensions_of(cluster))
+    else:
+        write_folder(workload, folder)
+    for note in workload.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"wrote {folder}", err=True)
+
+
+def _refuse_what_plans_ignore(options: dict[str, Any]) -> None:
+    given = {
+        "--compile": options["compile"],
+        "--optimizer-implementation": options["optimizer_implementation"],
+    }
+    refused = [name for name, value in given.items() if value]
+    if refused:
+        raise click.UsageError(f"{', '.join(refused)}: of one device, whose model is captured")
+    if options["mode"] in ("prefill", "decode") and options["attention"] == "eager":
+        raise click.UsageError(
+            f"--attention eager: --mode {options['mode']} under a plan has fused attention"
+        )
+
+
+def _choose_cluster(
+    cluster: str | None, device: str | None, keys: dict[str, str], devices: int
+) -> tuple[Cluster, list[str]]:
+    """The cluster, and what was chosen for the user."""
+    from perfcast.errors import PlanError
+    from perfcast.prediction.plan.cluster import cluster_by_name, cluster_of_device
+
+    if devices < 1:
+        raise PlanError(f"--devices {devices}: must be at least 1")
+    replicas = keys.get("dp", "1")
+    needed = cut_of(keys) * (int(replicas) if replicas.isdecimal() else 1)
+    wanted = devices if devices > 1 else needed if needed > 1 else None
+    if cluster is not None:
+        counts_itself = ":" in cluster
+        return cluster_by_name(cluster, None if counts_itself and devices == 1 else wanted, device), []
+    if device is None:
+        raise click.UsageError("where does it run? give --cluster NAME:N, or --device NAME with --devices N")
+    found = cluster_of_device(device, wanted or 1)
+    return found, [f"no --cluster was given: {found.name}, {found.title}"]
+
+
+def _training(plan: Plan, framework: str | None, has_sizes: bool, options: dict[str, Any]) -> Training:
+    from perfcast.core.training import Training
+    from perfcast.prediction.plan.memory import default_framework
+
+    if framework is None:
+        framework = default_framework(plan) if has_sizes else "pytorch"
+    return Training(
+        dtype=options["dtype"] or PLAN_DTYPE,
+        optimizer=options["optimizer"],
+        framework=framework,
+        attention=attention_kernels(options["attention"]),
+    )
+
+
+def write_plan_forecast(
+    forecast: PlanForecast,
+    run: RunForecast | None,
+    json_path: str | None,
+    html: str | None,
+    timeline: str | None,
+) -> None:
+    """Files as asked for; the text unless JSON takes standard output.
+
+    Args:
+        run: The whole run, where one was asked for.
+    """
+    from perfcast.report.json_format import write_json
+
+    if json_path:
+        from perfcast.report.plan_step_json import plan_forecast_to_dict
+
+        write_json(plan_forecast_to_dict(forecast, run), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.plan_step_html import render_plan_forecast_html
+
+        write_text_atomically(html, render_plan_forecast_html(forecast, run))
+    if timeline:
+        from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
+
+        write_json(plan_forecast_to_trace_events(forecast), timeline, indent=None)
+    if json_path != "-":
+        from rich.console import Console
+
+        from perfcast.report.plan_step_text import print_plan_forecast
+
+        console = Console(highlight=False)
+        print_plan_forecast(forecast, console, run)
+        for path in filter(None, (json_path, html, timeline)):
+            console.print(f"wrote {path}", markup=False)

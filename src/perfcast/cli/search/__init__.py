@@ -1,0 +1,1 @@
+"""``perfcast search``: a search, a sweep of searches, published searchers."""

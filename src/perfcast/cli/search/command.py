@@ -1,0 +1,285 @@
+"""``perfcast search``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfcast.cli.options.shared import output_options
+from perfcast.cli.search.options import (
+    build_request,
+    build_serving_request,
+    choose_cost_models,
+    name_plans,
+    parse_counts,
+    search_options,
+    split_names,
+)
+from perfcast.cli.search.rival import find_rival
+from perfcast.errors import InputError, PlanError, UnknownNameError
+
+if TYPE_CHECKING:
+    from perfcast.core.plan import Plan
+    from perfcast.search.findings.find import SearchFindings, Watch
+    from perfcast.search.serving import ServingFindings
+
+_MODES = ("train", "prefill", "decode")
+_BACKENDS = ("local", "ray")
+#: By the names of the parameters: what only some searches have a use for.
+_OF_TRAINING = {
+    "min_mfu": "--min-mfu", "tokens": "--tokens", "deadline": "--deadline", "compared": "--compare",
+    "sensitivity": "--sensitivity", "target": "--hand-over", "output": "--output",
+    "no_simulate": "--no-simulate", "num_simulated": "--num-simulated", "processes": "--processes",
+}  # fmt: skip
+_OF_INFERENCE = {"max_ttft": "--max-ttft", "max_tpot": "--max-tpot"}
+_NOT_OF_SWEEPS = {
+    **_OF_INFERENCE, "compared": "--compare", "sensitivity": "--sensitivity", "target": "--hand-over",
+    "output": "--output",
+}  # fmt: skip
+
+#: Fastest plans by formula that are offered to a framework beside the ranked ones.
+_MOST_ASKED = 2000
+
+
+@click.command()
+@search_options
+@output_options(html=True, timeline=False)
+def search(models: tuple[str, ...], json_path: str | None, html: str | None, **options: Any) -> None:
+    """Find the best plan of MODEL on a cluster, and say why it wins.
+
+    \b
+    perfcast search llama3-70b --cluster dgx-h100:512 --global-batch-size 1024
+    perfcast search llama3-70b --cluster dgx-h100:16 --mode decode --max-tpot 50ms
+    perfcast search gpt2 llama3-8b --cluster dgx-h100:64,mi300x:64 --global-batch-size 256,512 --backend ray
+
+    MODEL is a catalog name, or a Hugging Face config.json or its folder. Several models, batches or sequence
+    lengths, --backend ray and --store make a sweep: every cell's best plans, kept until the next run.
+    """
+    from perfcast.files import check_writable
+
+    for path in (json_path, html):
+        check_writable(path)
+    for kind, value, known in (("mode", options["mode"], _MODES), ("backend", options["backend"], _BACKENDS)):
+        if value not in known:
+            raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+    if _is_sweep(models, options):
+        from perfcast.cli.search.sweep import run_search_sweep
+
+        _refuse(options, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
+        if find_rival(options["cost_model"]) is not None:
+            raise click.UsageError(f"--cost-model {options['cost_model']} is of a single search")
+        if html or options["mode"] != "train":
+            raise click.UsageError("a sweep is of training, and written as a table or with --json")
+        run_search_sweep(models, options, json_path)
+        return
+    if options["address"]:
+        raise click.UsageError("--address is of --backend ray")
+    if options["mode"] == "train":
+        _refuse(options, _OF_INFERENCE, "of inference (--mode decode)")
+        _search_training(models[0], options, json_path, html)
+    else:
+        _refuse(options, _OF_TRAINING, "of training")
+        if find_rival(options["cost_model"]) is not None:
+            raise click.UsageError(f"--cost-model {options['cost_model']} is of training")
+        _search_serving(models[0], options, json_path, html)
+
+
+def _is_sweep(models: Sequence[str], options: dict[str, Any]) -> bool:
+    counts = [
+        parse_counts("--global-batch-size", options["global_batch_size"]),
+        parse_counts("--sequence-length", options["sequence_length"]),
+    ]
+    several = len(models) > 1 or any(len(numbers) > 1 for numbers in counts)
+    return several or options["backend"] != "local" or options["store"] is not None
+
+
+def _refuse(options: dict[str, Any], names: dict[str, str], reason: str) -> None:
+    given = [option for name, option in names.items() if options[name] not in (None, False, ())]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {reason}")
+
+
+@contextmanager
+def show_progress() -> Iterator[Watch]:
+    """What is being done, on standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
+    with Progress(
+        *columns, TextColumn("{task.fields[count]}"), TimeElapsedColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("loading", total=None, count="")
+
+        def watch(part: str, done: int, total: int) -> None:
+            count = f"{done:,} of {total:,}" if total else ""
+            bar.update(task, description=part, completed=done, total=total or None, count=count)
+
+        yield watch
+
+
+def _search_training(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
+    from perfcast.search.findings.find import find_plans
+
+    _check_hand_over(options)
+    request = build_request(model, options)
+    named = name_plans(options["compared"], request.global_batch_size)
+    rival = find_rival(options["cost_model"])
+    with show_progress() as watch:
+        found = find_plans(request, named, with_sensitivity=options["sensitivity"], rival=rival, watch=watch)
+    said = _hand_over(found, options["target"], options["output"]) if options["target"] else ()
+    _write_training(found, said, json_path, html)
+
+
+def _check_hand_over(options: dict[str, Any]) -> None:
+    """Say before the search what its end could not do."""
+    target, output = options["target"], options["output"]
+    if (target is None) != (output is None):
+        raise click.UsageError("--hand-over NAME and --output DIR go together")
+    if target is None:
+        return
+    from perfcast.search.handover import TARGETS
+
+    if target not in TARGETS:
+        raise UnknownNameError("target", target, TARGETS, f"Known: {', '.join(TARGETS)}.")
+    if Path(output).exists() and not Path(output).is_dir():
+        raise InputError(f"--output {output}: not a folder")
+
+
+def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ...]:
+    """Write the files of the first plan that the target can run.
+
+    Returns:
+        Lines to be said: which plan, where it is not the winner, and the files.
+
+    Raises:
+        PlanError: It can run none of them; says what is in the winner's way.
+    """
+    from perfcast.files import write_text_atomically
+    from perfcast.report.search_text import plan_words
+    from perfcast.units import format_seconds
+
+    plan, files, obstacle = _first_files(found, target)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--output {folder}: {error.strerror}") from error
+    lines = []
+    if obstacle:
+        lines = [
+            f"plan 1 is not handed over: {obstacle}",
+            f"handed over is the next that {target} can run: {plan_words(plan)}; "
+            f"{format_seconds(found.best.formula_seconds(plan))} a step by formula",
+        ]
+    for name, text in files.items():
+        write_text_atomically(Path(folder) / name, text)
+        lines.append(f"wrote {Path(folder) / name}")
+    return tuple(lines)
+
+
+def _first_files(found: SearchFindings, target: str) -> tuple[Plan, Mapping[str, str], str]:
+    """The first plan that a target can run, its files, and what is in the way of the winner ('' if nothing).
+
+    The ranked plans are asked first, then the fastest others by formula.
+    """
+    from perfcast.search.findings.find import best_cluster
+    from perfcast.search.handover import hand_over
+
+    result, cluster, obstacle = found.best, best_cluster(found.comparison), ""
+    for plan in result.best_plans(_MOST_ASKED):
+        try:
+            files = hand_over(
+                plan, found.request.model, result.training, result.sequence_length, cluster, target
+            )
+        except PlanError as error:
+            obstacle = obstacle or str(error)
+            continue
+        return plan, files, obstacle
+    raise PlanError(
+        f"none of the {len(result.ranked)} ranked plans nor of the {_MOST_ASKED:,} fastest by formula can be "
+        f"handed over: {obstacle} A choice may be fixed, as with --fix schedule=1f1b."
+    )
+
+
+def _write_training(
+    found: SearchFindings, said: Sequence[str], json_path: str | None, html: str | None
+) -> None:
+    from perfcast.report.json_format import write_json
+
+    if json_path:
+        from perfcast.report.search_json import search_to_dict
+
+        write_json(search_to_dict(found), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.search_html import render_search_html
+
+        write_text_atomically(html, render_search_html(found))
+    if json_path != "-":
+        from rich.console import Console
+
+        from perfcast.report.search_text import print_search
+
+        console = Console(highlight=False)
+        print_search(found, console)
+        for line in (*said, *(f"wrote {path}" for path in (json_path, html) if path)):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _search_serving(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
+    """Inference on each cluster, the best first."""
+    from perfcast.catalog.clusters import load_cluster
+    from perfcast.search.prices_file import read_prices
+    from perfcast.search.serving import ServingResult, compare_serving, search_serving
+
+    objective = options["objective"] or "tokens-per-second"
+    if objective not in ("tokens-per-second", "dollars-per-token"):
+        raise click.UsageError("inference has --objective tokens-per-second or dollars-per-token")
+    request = build_serving_request(model, options)
+    clusters = split_names("--cluster", options["clusters"])
+    cost_models = choose_cost_models(options["cost_model"], clusters)
+    targets = {name: load_cluster(name) for name in clusters}
+    prices = read_prices(options["prices"]) if options["prices"] else None
+    if prices is None and objective == "dollars-per-token":
+        raise click.UsageError("--objective dollars-per-token needs --prices")
+    dollars = {name: prices.of_cluster(target, name) for name, target in targets.items()} if prices else {}
+    with show_progress() as watch:
+
+        def search_one(name: str) -> ServingResult:
+            return search_serving(
+                request, targets[name], cost_model=cost_models.get(targets[name].device), top=options["top"],
+                dollars_per_device_hour=dollars.get(name),
+                on_plan=lambda done, total: watch(f"{name}: plans", done, total),
+            )  # fmt: skip
+
+        found = compare_serving(clusters, search_one, objective)
+    _write_serving(found, json_path, html)
+
+
+def _write_serving(found: ServingFindings, json_path: str | None, html: str | None) -> None:
+    from perfcast.report.json_format import write_json
+
+    if json_path:
+        from perfcast.report.search_serving_json import serving_search_to_dict
+
+        write_json(serving_search_to_dict(found), json_path)
+    if html:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.search_serving_html import render_serving_search_html
+
+        write_text_atomically(html, render_serving_search_html(found))
+    if json_path != "-":
+        from rich.console import Console
+
+        from perfcast.report.search_serving_text import print_serving_search
+
+        console = Console(highlight=False)
+        print_serving_search(found, console)
+        for path in filter(None, (json_path, html)):
+            console.print(f"wrote {path}", markup=False, soft_wrap=True)

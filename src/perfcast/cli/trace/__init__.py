@@ -1,0 +1,1 @@
+"""``perfcast trace``: one file per subcommand."""

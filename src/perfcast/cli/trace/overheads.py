@@ -1,0 +1,37 @@
+"""``perfcast trace overheads``."""
+
+from __future__ import annotations
+
+import click
+
+from perfcast.cli.trace.options import limit_option
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--output", required=True, metavar="FILE", help="The profile, as JSON.")
+@click.option("--host", default="", help="What to call the host: its processor, for example.")
+@click.option("--framework", default="", help="And the framework with its version.")
+@limit_option
+def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, max_bytes: int) -> None:
+    """Fit host overheads to recorded steps, for 'trace forecast --overheads'.
+
+    Profiles are of a host and a framework; programs that run the same operators may share one.
+    """
+    from rich.console import Console
+
+    from perfcast.files import check_writable
+    from perfcast.report.trace_overheads import print_overheads
+    from perfcast.traces.kineto.reader import read_ranks
+    from perfcast.traces.overheads.profile import fit_overheads
+    from perfcast.traces.overheads.store import save_overheads
+    from perfcast.traces.timeline.ranks import build_ranks
+
+    check_writable(output)
+    profile = fit_overheads(
+        build_ranks(read_ranks(traces, max_bytes=max_bytes)), host=host, framework=framework
+    )
+    save_overheads(profile, output)
+    console = Console(highlight=False)
+    print_overheads(profile, console)
+    console.print(f"wrote {output}", markup=False)

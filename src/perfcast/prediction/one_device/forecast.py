@@ -1,0 +1,182 @@
+"""Prices and graph → a Forecast."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.core.forecast import Forecast, KindTime, OperationTime
+from perfcast.core.graph import Graph, Phase
+from perfcast.core.hardware import Device
+from perfcast.cost.interval import join_intervals
+from perfcast.cost.launch import exposed_host_seconds
+from perfcast.cost.model import CostModel, Estimates, KnowsHost, KnowsNearest
+from perfcast.memory.liveness import estimate_memory
+from perfcast.prediction.one_device.assumptions import list_assumptions
+from perfcast.prediction.request import Request
+
+if TYPE_CHECKING:
+    from perfcast.workload.step import Program
+
+#: A slow host, or one that records a profile, takes this many times as long.
+_HOST_SPREAD = 3.0
+#: Operations for which the nearest measurement is looked up.
+_MOST_NEAREST = 40
+
+
+def forecast_from(
+    graph: Graph, request: Request, device: Device, cost_model: CostModel | None, program: Program
+) -> Forecast:
+    """Price each different operation once and sum; without a cost model all times are NaN."""
+    estimates = _estimates(graph, device, cost_model)
+    index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
+    node_seconds = estimates.seconds[index] if len(index) else np.zeros(0)
+    exposed = _exposed_host_seconds(graph, node_seconds, cost_model)
+    step_seconds = float(node_seconds.sum()) + exposed
+    counts = np.bincount(index, minlength=len(graph.operations))
+    step_low, step_high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
+    peak = math.nan if cost_model is None else _peak(device, request.dtype)
+    totals = _Totals(graph, node_seconds)
+    phases = totals.group([node.phase.value for node in graph.nodes])
+    return Forecast(
+        model=request.model,
+        device=device.name,
+        device_title=device.title,
+        mode=request.mode,
+        dtype=request.dtype,
+        batch_size=program.batch_size * request.num_micro_batches,
+        sequence_length=program.sequence_length,
+        cost_model=cost_model.name if cost_model else "none",
+        step_seconds=step_seconds,
+        step_seconds_low=step_low,
+        step_seconds_high=step_high + _HOST_SPREAD * exposed,
+        exposed_host_seconds=exposed,
+        seconds_by_phase={phase.value: _seconds_of(phases, phase.value) for phase in Phase},
+        by_kind=totals.group([graph.operations[node.operation].kind.value for node in graph.nodes]),
+        by_module=totals.group([node.module for node in graph.nodes]),
+        seconds_by_provenance=_by_provenance(estimates, counts),
+        operations=_operation_times(graph, estimates, device, cost_model),
+        node_seconds=tuple(node_seconds.tolist()),
+        memory=estimate_memory(graph, device.memory_bytes),
+        flops=graph.flops,
+        recompute_flops=graph.recompute_flops,
+        peak_flops_per_second=peak,
+        memory_bytes_per_second=device.memory_bytes_per_second,
+        parameter_count=graph.parameter_count,
+        assumptions=list_assumptions(graph, request, device, cost_model),
+        graph=graph,
+    )
+
+
+def _estimates(graph: Graph, device: Device, cost_model: CostModel | None) -> Estimates:
+    count = len(graph.operations)
+    if cost_model is not None:
+        return cost_model.estimate(graph.operations, device)
+    unknown = np.full(count, math.nan)
+    return Estimates(unknown, unknown, unknown, ("",) * count, ("",) * count)
+
+
+def _exposed_host_seconds(
+    graph: Graph, node_seconds: NDArray[np.float64], cost_model: CostModel | None
+) -> float:
+    """Time that the device waits for the host, where the cost model knows the host."""
+    if not isinstance(cost_model, KnowsHost):
+        return 0.0
+    runs = np.array([not graph.operations[node.operation].is_free for node in graph.nodes], dtype=bool)
+    return exposed_host_seconds(node_seconds[runs], cost_model.host_seconds)
+
+
+def _by_provenance(estimates: Estimates, counts: NDArray[np.int64]) -> dict[str, float]:
+    """Seconds of the step by what is known of its operations."""
+    seconds: dict[str, float] = defaultdict(float)
+    for tag, value in zip(estimates.provenance, (estimates.seconds * counts).tolist(), strict=True):
+        if value:
+            seconds[tag] += value
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def _peak(device: Device, dtype: str) -> float:
+    return device.peak_flops_per_second(DTYPES_BY_LABEL[dtype], matrix_units=True)
+
+
+def _seconds_of(groups: Iterable[KindTime], label: str) -> float:
+    return next((group.seconds for group in groups if group.label == label), 0.0)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Sums over nodes by any label."""
+
+    graph: Graph
+    node_seconds: NDArray[np.float64]
+
+    def group(self, labels: list[str]) -> tuple[KindTime, ...]:
+        seconds: dict[str, float] = defaultdict(float)
+        count: dict[str, int] = defaultdict(int)
+        flops: dict[str, int] = defaultdict(int)
+        traffic: dict[str, int] = defaultdict(int)
+        work = [(o.flops, o.memory_traffic_bytes, not o.is_free) for o in self.graph.operations]
+        for node, label, node_seconds in zip(
+            self.graph.nodes, labels, self.node_seconds.tolist(), strict=True
+        ):
+            node_flops, node_traffic, runs = work[node.operation]
+            seconds[label] += node_seconds
+            count[label] += runs
+            flops[label] += node_flops
+            traffic[label] += node_traffic
+        groups = [KindTime(k, seconds[k], count[k], flops[k], traffic[k]) for k in seconds if count[k]]
+        return tuple(sorted(groups, key=lambda group: -group.seconds))
+
+
+def _operation_times(
+    graph: Graph, estimates: Estimates, device: Device, cost_model: CostModel | None
+) -> tuple[OperationTime, ...]:
+    counts: dict[tuple[int, Phase], int] = defaultdict(int)
+    for node in graph.nodes:
+        counts[node.operation, node.phase] += 1
+    totals: dict[int, int] = defaultdict(int)
+    for (index, _), count in counts.items():
+        totals[index] += count
+    nearest = _nearest(graph, estimates, totals, device, cost_model)
+    rows = []
+    for (index, phase), count in counts.items():
+        operation = graph.operations[index]
+        if operation.is_free:
+            continue
+        rows.append(
+            OperationTime(
+                name=operation.name,
+                kind=operation.kind.value,
+                phase=phase.value,
+                shapes=", ".join("x".join(map(str, t.shape)) or "scalar" for t in operation.inputs[:4]),
+                count=count,
+                seconds=count * float(estimates.seconds[index]),
+                seconds_low=count * float(estimates.seconds_low[index]),
+                seconds_high=count * float(estimates.seconds_high[index]),
+                flops=count * operation.flops,
+                memory_traffic_bytes=count * operation.memory_traffic_bytes,
+                output_bytes=count * sum(t.num_bytes for t in operation.outputs),
+                bound_by=estimates.bound_by[index],
+                provenance=estimates.provenance[index],
+                nearest=nearest.get(index, ""),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _nearest(
+    graph: Graph, estimates: Estimates, counts: dict[int, int], device: Device, cost_model: CostModel | None
+) -> dict[int, str]:
+    """The nearest measurement of the operations that take longest, where the cost model knows it."""
+    if not isinstance(cost_model, KnowsNearest):
+        return {}
+    longest = sorted(counts, key=lambda i: -counts[i] * float(estimates.seconds[i]))[:_MOST_NEAREST]
+    words = cost_model.nearest([graph.operations[i] for i in longest], device)
+    return dict(zip(longest, words, strict=True))

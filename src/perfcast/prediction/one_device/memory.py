@@ -1,0 +1,58 @@
+"""A request → the memory of one step, reserved memory included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfcast.core.forecast import Forecast, ReservedMemory
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.memory.reserved import reserve_memory
+from perfcast.prediction.one_device.forecast import forecast_from
+from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.request import Request
+from perfcast.units import format_bytes
+
+if TYPE_CHECKING:
+    from perfcast.workload.step import Program
+
+
+def forecast_memory(request: Request, device: Device, allocator: str = "") -> Forecast:
+    """Memory alone; times are NaN.
+
+    Args:
+        allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
+
+    Raises:
+        InputError: As ``predict_memory``; or settings that PyTorch refuses.
+    """
+    return memory_from(*build_graph(request, device), request, device, allocator)
+
+
+def memory_from(
+    graph: Graph, program: Program, request: Request, device: Device, allocator: str = ""
+) -> Forecast:
+    """Like ``forecast_memory``, from the graph of the request (``build_graph``)."""
+    forecast = forecast_from(graph, request, device, None, program)
+    reserved = reserve_memory(graph, device, allocator)
+    if reserved is None:
+        return forecast
+    return replace(
+        forecast,
+        memory=replace(forecast.memory, reserved=reserved),
+        assumptions=(*forecast.assumptions, *_about(reserved, device)),
+    )
+
+
+def _about(reserved: ReservedMemory, device: Device) -> tuple[str, ...]:
+    settings = f" with {reserved.settings}" if reserved.settings else ""
+    fits = (
+        "it fits if what PyTorch's caching allocator reserves in the first three steps"
+        f"{settings}, and the driver's context, are within the device's memory"
+    )
+    if not reserved.context_bytes:
+        return fits, f"no context of the driver was measured on devices of {device.vendor}: none is counted"
+    low, high = format_bytes(reserved.context_low_bytes), format_bytes(reserved.context_high_bytes)
+    middle = format_bytes(reserved.context_bytes)
+    return fits, f"a context of {middle}, the median of what others measured ({low} to {high})"

@@ -1,0 +1,1 @@
+"""Parallel programs of one's own: virtual ranks captured, priced and simulated together."""

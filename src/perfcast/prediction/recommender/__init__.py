@@ -1,0 +1,1 @@
+"""Recommendation models whose tables are spread over several devices."""

@@ -1,0 +1,347 @@
+"""The front door of recommendation models: model, cluster and sharding → time and memory of a training step.
+
+The dense part is captured from its modules and priced operation by operation; lookups of every rank are
+priced from what the rank looks up; exchanges by what the busiest rank sends or receives; a simulation of all
+ranks joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.models import load_model
+from perfcast.core.cluster import Cluster
+from perfcast.core.collective import collective_operation
+from perfcast.core.dtype import DTYPES_BY_LABEL, DType
+from perfcast.core.embedding import ShardingKind, TablePlacement
+from perfcast.core.embedding_columns import embedding_columns
+from perfcast.core.embedding_sharding import (
+    check_sharding,
+    index_bytes_between,
+    pooled_bytes_between,
+    shard_lookups,
+)
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.core.recommender import Recommender, recommender_from_config
+from perfcast.core.recommender_forecast import RecommenderForecast, RecommenderRank
+from perfcast.cost.embedding.exchange import exchange_operation
+from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
+from perfcast.cost.embedding.select import embedding_pricer
+from perfcast.cost.interval import join_intervals
+from perfcast.cost.launch import EAGER_HOST_SECONDS, exposed_host_seconds
+from perfcast.cost.model import CostModel
+from perfcast.cost.prices import price_exchanges
+from perfcast.errors import ModelError, UnknownNameError
+from perfcast.memory.liveness import estimate_memory
+from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.recommender.program import PlayedStep, StepSeconds, play_step
+from perfcast.workload.recommender_placement import plain_sharding
+
+Array = NDArray[np.float64]
+
+#: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.
+DTYPES = ("fp32", "tf32", "bf16", "fp16")
+#: Half of a 90 % interval of a normal distribution, in standard deviations.
+_NINETY_PERCENT = 1.645
+#: Of a device's memory, what tables and their state may take where a sharding is chosen here.
+_TABLE_SHARE = 0.7
+#: Of a weight of the dense part: itself and its gradient, fp32.
+_DENSE_BYTES = 8
+
+
+@dataclass(frozen=True)
+class RecommenderOptions:
+    """How a step is run.
+
+    Attributes:
+        dtype: Of the dense part, one of ``DTYPES``.
+        optimizer: Of the tables, fused with their backward; the dense part takes plain SGD.
+        pipelined_input: Whether the next batch's indices travel while this one is computed.
+        graphed: Whether kernels are replayed without the host (CUDA graphs).
+        compiled: Whether element-wise kernels of the dense part are fused.
+    """
+
+    dtype: str = "fp32"
+    optimizer: str = "rowwise_adagrad"
+    pipelined_input: bool = True
+    graphed: bool = False
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UnknownNameError("dtype", self.dtype, DTYPES, f"Known: {', '.join(DTYPES)}.")
+
+
+def predict_recommender(
+    model: str | Recommender,
+    cluster: str | Cluster,
+    global_batch_size: int,
+    *,
+    placements: Sequence[TablePlacement] | None = None,
+    options: RecommenderOptions | None = None,
+    cost_model: str | CostModel | None = None,
+    embedding_cost: str | None = None,
+) -> RecommenderForecast:
+    """Forecast one training step.
+
+    Args:
+        model: Catalog name of a DLRM, or the model itself.
+        cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself.
+        placements: Of every table; by default ``plain_sharding``.
+        cost_model: Of the dense part.
+        embedding_cost: 'heuristic' or 'learned'.
+
+    Raises:
+        InputError: Unknown names, a model that is no recommendation model, a batch or a sharding that the
+            cluster cannot follow.
+    """
+    recommender = read_recommender(model) if isinstance(model, str) else model
+    target = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    device, asked = resolve_device(target.device), options or RecommenderOptions()
+    pricing = (
+        resolve_cost_model(cost_model, device)
+        if cost_model is None or isinstance(cost_model, str)
+        else cost_model
+    )
+    world = target.num_devices
+    places = tuple(
+        placements or plain_sharding(recommender.tables, world, _TABLE_SHARE * device.memory_bytes)
+    )
+    check_sharding(recommender.tables, places, world, global_batch_size)
+    dense = capture_dense(recommender, global_batch_size // world, device, asked)
+    pricer = embedding_pricer(device, optimizer=asked.optimizer, name=embedding_cost)
+    step = _StepPrices.of(
+        recommender, places, global_batch_size, target, device, dense, pricing, pricer, asked
+    )
+    played = [play_step(s, world, asked.pipelined_input) for s in (step.middle, step.low, step.high)]
+    memory = _memory(recommender, places, global_batch_size, world, asked, dense)
+    return RecommenderForecast(
+        model=recommender, cluster=target.name, device=device.name, num_devices=world,
+        global_batch_size=global_batch_size, dtype=asked.dtype, optimizer=asked.optimizer,
+        cost_model=pricing.name, placements=places, step_seconds=played[0].step_seconds,
+        step_seconds_low=played[1].step_seconds, step_seconds_high=played[2].step_seconds,
+        ranks=_ranks(played[0], step.num_shards, memory),
+        segment_seconds={name: step.middle.common[name] for name in dense.segments},
+        exchange_bytes=step.exchange_bytes, capacity_bytes=device.memory_bytes, spans=played[0].spans,
+        assumptions=_assumptions(recommender, asked, pricer, placements is None),
+    )  # fmt: skip
+
+
+def read_recommender(name: str) -> Recommender:
+    """A recommendation model of the catalog.
+
+    Raises:
+        UnknownNameError: Not in the catalog.
+        ModelError: Of another kind.
+    """
+    entry = load_model(name)
+    if entry.architecture != "DLRM":
+        raise ModelError(f"{entry.name} is a {entry.architecture}, not a recommendation model")
+    return recommender_from_config(entry.name, entry.config)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The captured dense part.
+
+    Attributes:
+        segments: Indices of operations, by segment, in order.
+        parameters: Whose gradients each backward segment completes.
+        activation_bytes: Kept at the peak of the step, without weights and states.
+    """
+
+    graph: Graph
+    segments: Mapping[str, tuple[int, ...]]
+    parameters: Mapping[str, int]
+    activation_bytes: float
+
+
+def capture_dense(
+    model: Recommender, local_batch_size: int, device: Device, options: RecommenderOptions
+) -> Dense:
+    """What every rank runs beside its tables, lowered to the device."""
+    from perfcast.workload.capture import CaptureOptions, capture
+    from perfcast.workload.fuse import fuse
+    from perfcast.workload.lower import lower
+    from perfcast.workload.recommender_dense import build_dense_program, parameters_of, segments_of
+    from perfcast.workload.shape import StepShape
+    from perfcast.workload.step import OptimizerChoice
+
+    config: Mapping[str, Any] = model.config()
+    shape = StepShape(mode="train", batch_size=local_batch_size, dtype=options.dtype)
+    implementation = "loop" if device.is_cpu else "foreach"
+    graph, program = capture(
+        lambda: build_dense_program(config, local_batch_size),
+        CaptureOptions(
+            for_accelerator=not device.is_cpu,
+            autocast_dtype=shape.autocast_dtype,
+            optimizer=OptimizerChoice("sgd", implementation),
+        ),
+    )
+    graph = lower(graph, device, options.dtype)
+    if options.compiled:
+        graph = fuse(graph)
+    parts = {part: tuple(node.operation for node in nodes) for part, nodes in segments_of(graph).items()}
+    parameters = parameters_of(program.module)
+    peak = estimate_memory(graph, device.memory_bytes).peak_bytes
+    return Dense(graph, parts, parameters, max(peak - _DENSE_BYTES * sum(parameters.values()), 0.0))
+
+
+@dataclass(frozen=True)
+class _StepPrices:
+    """Durations of a step's tasks, with the ends of their intervals."""
+
+    middle: StepSeconds
+    low: StepSeconds
+    high: StepSeconds
+    exchange_bytes: Mapping[str, float]
+    num_shards: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        model: Recommender,
+        places: tuple[TablePlacement, ...],
+        batch: int,
+        cluster: Cluster,
+        device: Device,
+        dense: Dense,
+        cost_model: CostModel,
+        pricer: EmbeddingPricer,
+        options: RecommenderOptions,
+    ) -> _StepPrices:
+        world = cluster.num_devices
+        lookups = shard_lookups(model.tables, places, world, batch)
+        seconds = price_ranks(pricer, lookups)
+        widest = float(np.exp(_NINETY_PERCENT * pricer.relative_spread))
+        tasks = price_segments(dense, device, cost_model, 0.0 if options.graphed else EAGER_HOST_SECONDS)
+        operations = exchange_operations(model, places, world, batch, dense, options)
+        if operations and world > 1:
+            estimates = price_exchanges(list(operations.values()), cluster)
+            for i, name in enumerate(operations):
+                low, high = estimates.seconds_low[i], estimates.seconds_high[i]
+                tasks[name] = (float(estimates.seconds[i]), float(low), float(high))
+        ends = [
+            StepSeconds(
+                {name: three[i] for name, three in tasks.items()},
+                (seconds["forward"] * factor).tolist(),
+                (seconds["backward"] * factor).tolist(),
+            )
+            for i, factor in enumerate((1.0, 1 / widest, widest))
+        ]
+        sizes = {name: float(o.attribute("message_bytes") or 0) for name, o in operations.items()}
+        return cls(ends[0], ends[1], ends[2], sizes, tuple(len(mine) for mine in lookups))
+
+
+def price_ranks(pricer: EmbeddingPricer, lookups: Sequence[Sequence[Any]]) -> dict[str, Array]:
+    """Seconds of every rank's lookups by phase, shape [ranks]."""
+    columns = embedding_columns([lookup for mine in lookups for lookup in mine])
+    owner = np.repeat(np.arange(len(lookups)), [len(mine) for mine in lookups])
+    found = {}
+    for phase in PHASES:
+        vectors = pricer.table_vectors(columns, phase)
+        summed = np.zeros((len(lookups), vectors.shape[1]))
+        np.add.at(summed, owner, vectors)
+        found[phase] = pricer.device_seconds(summed, phase)
+    return found
+
+
+def price_segments(
+    dense: Dense, device: Device, cost_model: CostModel, host_seconds: float
+) -> dict[str, tuple[float, float, float]]:
+    """Seconds, low and high of every segment of the dense part, with what the device waits for its host."""
+    operations = dense.graph.operations
+    estimates = cost_model.estimate(operations, device)
+    groups = [operation.kind.value for operation in operations]
+    found = {}
+    for name, nodes in dense.segments.items():
+        index = np.array(nodes, dtype=np.int64)
+        counts = (
+            np.bincount(index, minlength=len(operations)) if len(index) else np.zeros(len(operations), int)
+        )
+        runs = np.array([not operations[i].is_free for i in nodes], dtype=bool)
+        own = estimates.seconds[index] if len(index) else np.zeros(0)
+        host = exposed_host_seconds(own[runs], 0.0 if device.is_cpu else host_seconds)
+        low, high = join_intervals(estimates, counts, groups)
+        found[name] = (float(own.sum()) + host, low + host, high + host)
+    return found
+
+
+def exchange_operations(
+    model: Recommender,
+    places: tuple[TablePlacement, ...],
+    world: int,
+    batch: int,
+    dense: Dense,
+    options: RecommenderOptions,
+) -> dict[str, Operation]:
+    """What ranks exchange, by task; nothing where one rank is alone."""
+    ranks = tuple(range(world))
+    pooled_dtype = DTYPES_BY_LABEL[options.dtype] if options.dtype in ("fp16", "bf16") else DType.FP32
+    pooled = pooled_bytes_between(model.tables, places, world, batch, pooled_dtype)
+    found: dict[str, Operation] = {}
+    if pooled.any():
+        indices = index_bytes_between(model.tables, places, world, batch)
+        found["indices"] = exchange_operation(indices, ranks, DType.INT64)
+        found["pooled"] = exchange_operation(pooled, ranks, pooled_dtype)
+        found["gradients"] = exchange_operation(pooled.T, ranks, pooled_dtype)
+    copied = sum(
+        table.num_elements
+        for table, place in zip(model.tables, places, strict=True)
+        if place.kind is ShardingKind.DATA_PARALLEL
+    )
+    for name, elements in (
+        ("all-reduce head", dense.parameters["head backward"]),
+        ("all-reduce bottom", dense.parameters["bottom backward"] + copied),
+    ):
+        found[name] = collective_operation("all_reduce", 4 * elements, ranks, DType.FP32)
+    return found
+
+
+def _memory(
+    model: Recommender,
+    places: tuple[TablePlacement, ...],
+    batch: int,
+    world: int,
+    options: RecommenderOptions,
+    dense: Dense,
+) -> RecommenderMemory:
+    dense_bytes = float(_DENSE_BYTES * sum(dense.parameters.values()))
+    return estimate_recommender_memory(
+        model.tables, places, world, batch, options.optimizer,
+        dense_bytes=dense_bytes, activation_bytes=dense.activation_bytes,
+    )  # fmt: skip
+
+
+def _ranks(
+    played: PlayedStep, num_shards: tuple[int, ...], memory: RecommenderMemory
+) -> tuple[RecommenderRank, ...]:
+    held = memory.total_bytes.tolist()
+    return tuple(
+        RecommenderRank(rank, played.causes(rank), held[rank], count) for rank, count in enumerate(num_shards)
+    )
+
+
+def _assumptions(
+    model: Recommender, options: RecommenderOptions, pricer: EmbeddingPricer, is_plain: bool
+) -> tuple[str, ...]:
+    known = sum(table.reuse is not None for table in model.tables)
+    notes = [
+        f"embedding lookups by '{pricer.name}' ({pricer.provenance}); reuse is known of {known} of "
+        f"{len(model.tables)} tables, else every row is taken to be equally likely",
+        "the dense part runs as PyTorch runs it"
+        + (", fused as a compiler would" if options.compiled else ""),
+        "exchanges and kernels that run side by side do not slow each other down",
+    ]
+    if is_plain:
+        notes.append("tables lie as a plain greedy rule deals them out")
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""A whole training run: steps, checkpoints, interruptions, energy, dollars."""

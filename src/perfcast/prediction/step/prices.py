@@ -1,0 +1,33 @@
+"""Prices of a step's operations: those of operations alone, and what a step makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.core.training import Training
+from perfcast.cost.model import CostModel
+from perfcast.cost.prices import Prices, price_operations
+from perfcast.prediction.step.scaling import scale_seconds
+
+
+def price_step(
+    operations: Sequence[Operation],
+    device: Device,
+    cluster: Cluster,
+    cost_model: CostModel,
+    training: Training | None,
+) -> Prices:
+    """Each different operation once, as it runs in a step (see ``step_scaling``).
+
+    Raises:
+        PlanError: A group that does not lie in the cluster; a precision that the device lacks.
+    """
+    prices = price_operations(operations, device, cost_model, cluster)
+    middle, low, high = (
+        scale_seconds(seconds, device, cluster, training)
+        for seconds in (prices.seconds, prices.seconds_low, prices.seconds_high)
+    )
+    return Prices(middle, low, high, prices.provenance)

@@ -1,0 +1,176 @@
+"""What would help, and by how much: each bound of a step relaxed in turn, everything else unchanged.
+
+A relaxed step is timed again by the method that timed the step itself, so that what hides behind something
+else saves nothing; a step of many events by the closed form, as a share of the closed form's own step.
+
+    network      an axis' exchanges take no time
+    host         kernels are issued at no cost
+    bubble       no stage waits for another: the busiest stage's own time is the step
+    balance      a micro-batch takes the mean of all stages' times on each of them
+    recompute    what the forward did is kept, whatever memory that takes
+    arithmetic, memory    a device of twice the peak rate, or twice the bandwidth
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.core.step_forecast import RankTime, Relief, StepTime, StragglerEffect
+from perfcast.core.work import Calls, Layer, StepWork, Stream
+from perfcast.prediction.step.timer import Seconds, Timer
+
+Price = Callable[[Sequence[Operation], Device], Seconds]
+
+_AXES = {
+    Stream.TENSOR: "tensor-parallel exchanges take no time",
+    Stream.CONTEXT: "context-parallel exchanges take no time",
+    Stream.EXPERT: "expert-parallel exchanges take no time",
+    Stream.DATA: "data-parallel exchanges take no time",
+    Stream.PIPELINE: "sends between stages take no time",
+    Stream.COPY: "copies to and from the host take no time",
+}
+_NOT_BUSY = ("bubble", "straggler")
+_COMPUTE = ("compute", "recompute")
+_OF_MICRO_BATCHES = (*_COMPUTE, "tensor", "context", "expert", "host")
+#: Savings below this share of the step say nothing.
+_LEAST_SHARE = 1e-4
+#: Of a simulation that is run again for every bound.
+_MOST_EVENTS = 10_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A step that is timed again under other conditions.
+
+    Attributes:
+        seconds: Of each operation of ``work`` on ``device``.
+        price: Seconds of operations on another device.
+    """
+
+    work: StepWork
+    device: Device
+    seconds: Seconds
+    timer: Timer
+    price: Price
+
+
+def find_reliefs(
+    scenario: Scenario, base: StepTime, stragglers: StragglerEffect | None = None
+) -> tuple[Relief, ...]:
+    """Every bound that costs time, the most first.
+
+    Args:
+        base: The step as it is.
+        stragglers: What differing ranks make of it; their relief is that of the mean step.
+    """
+    timer, whole = scenario.timer, base
+    if base.num_events > _MOST_EVENTS:
+        timer = replace(timer, method="closed_form")
+        whole = timer.time(scenario.work, scenario.seconds)
+    before = base.step_seconds
+    found = []
+    if stragglers is not None:
+        saved = stragglers.mean_seconds - before
+        found.append(Relief("all ranks are equally fast (of the mean step with stragglers)", before, saved))
+    for name, seconds in _relaxed(replace(scenario, timer=timer), whole):
+        relaxed = before * seconds / whole.step_seconds
+        if before - relaxed > _LEAST_SHARE * before:
+            found.append(Relief(name, relaxed, before - relaxed))
+    return tuple(sorted(found, key=lambda relief: -relief.saved_seconds))
+
+
+def _relaxed(scenario: Scenario, base: StepTime) -> Iterator[tuple[str, float]]:
+    """Names and step times."""
+    work, seconds, timer = scenario.work, scenario.seconds, scenario.timer
+
+    def timed(work: StepWork = work, seconds: Seconds = seconds, timer: Timer = timer) -> float:
+        return timer.time(work, seconds).step_seconds
+
+    by_stream = operations_by_stream(work)
+    exchanges = {stream: by_stream[stream] for stream in _AXES if by_stream.get(stream)}
+    for stream, operations in exchanges.items():
+        yield _AXES[stream], timed(seconds=_without(seconds, operations))
+    if len(exchanges) > 1:
+        everything = [o for operations in exchanges.values() for o in operations]
+        yield "all exchanges take no time", timed(seconds=_without(seconds, everything))
+    if timer.launch_seconds:
+        yield "the host is never late", timed(timer=replace(timer, launch_seconds=0.0))
+    if len(work.stages) > 1:
+        yield "no stage waits for another (no bubble)", max(map(busy_seconds, base.ranks))
+        even = timer.time(work, seconds, stage_slowdowns=balancing_slowdowns(base))
+        yield "all stages take equally long", even.step_seconds
+    if any(call.is_recomputed for layer in work.layers for call in layer.backward):
+        yield "nothing is computed twice", timed(work=without_recomputation(work))
+    for name, device in _better_devices(scenario.device):
+        yield name, timed(seconds=scenario.price(work.operations(), device))
+
+
+def balancing_slowdowns(base: StepTime) -> list[float]:
+    """Of each stage, the factor on its compute with which micro-batches take equally long on all."""
+    ranks = sorted(base.ranks, key=lambda rank: rank.stage)
+
+    def total(rank: RankTime, causes: Sequence[str]) -> float:
+        return sum(rank.seconds_by_cause.get(cause, 0.0) for cause in causes)
+
+    works = [total(rank, _OF_MICRO_BATCHES) for rank in ranks]
+    mean = sum(works) / len(works)
+    computes = [total(rank, _COMPUTE) for rank in ranks]
+    return [
+        max(1 + (mean - work) / compute, 0.0) if compute else 1.0
+        for work, compute in zip(works, computes, strict=True)
+    ]
+
+
+def busy_seconds(rank: RankTime) -> float:
+    """What a rank does or waits for on its own account."""
+    return sum(seconds for cause, seconds in rank.seconds_by_cause.items() if cause not in _NOT_BUSY)
+
+
+def operations_by_stream(work: StepWork) -> dict[Stream, tuple[Operation, ...]]:
+    """Different operations of each stream that has any, in a fixed order."""
+    found: dict[Stream, dict[Operation, None]] = {}
+    parts = [calls for layer in work.layers for calls in layer.parts()]
+    for calls in (*parts, *(stage.optimizer for stage in work.stages)):
+        for call in calls:
+            found.setdefault(call.stream, {})[call.operation] = None
+    if work.boundary is not None:
+        found.setdefault(Stream.PIPELINE, {})[work.boundary] = None
+    return {stream: tuple(operations) for stream, operations in found.items()}
+
+
+def _without(seconds: Seconds, operations: Sequence[Operation]) -> Seconds:
+    return MappingProxyType({**seconds, **dict.fromkeys(operations, 0.0)})
+
+
+def without_recomputation(work: StepWork) -> StepWork:
+    """The same step in which recomputed calls run zero times; they keep their places and order."""
+
+    def kept(calls: Calls) -> Calls:
+        return tuple(replace(call, count=0, num_launches=0) if call.is_recomputed else call for call in calls)
+
+    def relaxed(layer: Layer) -> Layer:
+        return replace(layer, backward=kept(layer.backward))
+
+    return replace(work, layers=tuple(map(relaxed, work.layers)), recompute_flops=0)
+
+
+def _better_devices(device: Device) -> Iterator[tuple[str, Device]]:
+    def doubled(rates: Mapping[object, float]) -> Mapping[object, float]:
+        return MappingProxyType({key: 2 * rate for key, rate in rates.items()})
+
+    yield (
+        "a device of twice the peak arithmetic",
+        replace(
+            device,
+            vector_flops_per_second=doubled(device.vector_flops_per_second),  # type: ignore[arg-type]
+            matrix_flops_per_second=doubled(device.matrix_flops_per_second),  # type: ignore[arg-type]
+        ),
+    )
+    yield (
+        "a device of twice the memory bandwidth",
+        replace(device, memory_bytes_per_second=2 * device.memory_bytes_per_second),
+    )

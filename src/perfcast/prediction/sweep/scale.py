@@ -1,0 +1,222 @@
+"""What becomes of a training step as devices are added: the batch stays (strong scaling) or grows (weak)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
+from perfcast.core.cluster import Cluster
+from perfcast.core.plan import Plan
+from perfcast.core.step_forecast import PlanForecast
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.cost.model import CostModel
+from perfcast.errors import InputError, PlanError
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.filled_cluster import fill_cluster
+from perfcast.prediction.plan.memory import default_framework
+from perfcast.prediction.plan.smallest import RULE, choose_smallest_plan
+from perfcast.prediction.step.predict import predict_plan
+from perfcast.prediction.step.work import resolve_step
+
+#: Causes of a step's time that are exchanges which no compute hides.
+EXCHANGES = ("tensor", "context", "expert", "data", "pipeline")
+
+#: Devices and batch of a point → its plan; a PlanError says why there is none.
+PlanRule = Callable[[int, int], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """One number of devices.
+
+    Attributes:
+        batch_size: Sequences of a step, over all devices.
+        forecast: None where there is none; ``skipped`` says why.
+        note: How much of the cluster stays empty; '' where nothing does.
+        efficiency: Tokens per second and device over those of the cluster's first point.
+    """
+
+    num_devices: int
+    batch_size: int
+    forecast: PlanForecast | None
+    skipped: str = ""
+    note: str = ""
+    efficiency: float | None = None
+
+    @property
+    def exposed_share(self) -> float | None:
+        """Part of the step that is exchanges which no compute hides."""
+        return self._share(EXCHANGES)
+
+    @property
+    def bubble_share(self) -> float | None:
+        """Part of the step that stages wait for one another."""
+        return self._share(("bubble",))
+
+    def _share(self, causes: Sequence[str]) -> float | None:
+        if self.forecast is None:
+            return None
+        seconds = self.forecast.time.seconds_by_cause
+        return sum(seconds.get(cause, 0.0) for cause in causes) / self.forecast.step_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleCurve:
+    """One cluster over its numbers of devices."""
+
+    cluster: str
+    title: str
+    device: str
+    points: tuple[ScalePoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleForecast:
+    """Curves of one model.
+
+    Attributes:
+        is_weak: Whether the batch grows with the devices.
+        batch_size: Of the smallest number of devices; with strong scaling of all.
+    """
+
+    model: str
+    training: Training | None
+    sequence_length: int
+    is_weak: bool
+    batch_size: int
+    curves: tuple[ScaleCurve, ...]
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRequest:
+    """What is asked.
+
+    Attributes:
+        model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
+        clusters: Catalog names or files, without a number of devices.
+        devices: Numbers of devices, in any order.
+        batch_size: Sequences of a step; with weak scaling on the smallest number of devices.
+        rule: None takes ``choose_smallest_plan``.
+        training: None takes bf16 AdamW by the framework that each plan suggests.
+        method: 'closed_form' or 'simulated'.
+    """
+
+    model: str | Transformer
+    clusters: tuple[str, ...]
+    devices: tuple[int, ...]
+    batch_size: int
+    is_weak: bool = False
+    rule: PlanRule | None = None
+    training: Training | None = None
+    sequence_length: int | None = None
+    cost_model: str | CostModel | None = None
+    method: str = "closed_form"
+
+    def __post_init__(self) -> None:
+        if not self.clusters:
+            raise InputError("no cluster to scale on; give --cluster, which may be repeated")
+        if not self.devices or min(self.devices) < 1:
+            raise InputError("no numbers of devices; give --devices, such as 8,64,512")
+        if self.batch_size < 1:
+            raise PlanError(f"--batch-size {self.batch_size}: must be at least 1")
+
+
+def predict_scaling(
+    request: ScaleRequest, on_point: Callable[[str, int], None] | None = None
+) -> ScaleForecast:
+    """A forecast of every cluster at every number of devices; a point without one says why.
+
+    Args:
+        on_point: Called with cluster and devices before each.
+
+    Raises:
+        InputError: An unknown model or cluster.
+    """
+    facts, model = resolve_step(
+        request.model, Plan(), training=request.training, sequence_length=request.sequence_length
+    )
+    length = facts.sequence_length
+    curves = tuple(
+        _curve(request, model, length, load_cluster_entry(name), on_point) for name in request.clusters
+    )
+    kind = "the batch grows with the devices" if request.is_weak else "the same batch on all devices"
+    notes = (kind, *((RULE,) if request.rule is None else ()), *_shared_assumptions(curves))
+    return ScaleForecast(
+        facts.model, request.training, length, request.is_weak, request.batch_size, curves, notes
+    )
+
+
+def _curve(
+    request: ScaleRequest,
+    model: Transformer,
+    length: int,
+    entry: ClusterEntry,
+    on_point: Callable[[str, int], None] | None,
+) -> ScaleCurve:
+    device = resolve_device(entry.device)
+    cost_model = request.cost_model
+    if cost_model is None or isinstance(cost_model, str):
+        cost_model = resolve_cost_model(cost_model, device)
+    points: list[ScalePoint] = []
+    base: PlanForecast | None = None
+    for count in sorted(set(request.devices)):
+        if on_point is not None:
+            on_point(entry.name, count)
+        point = _point(request, model, length, entry, count, cost_model)
+        if point.forecast is not None:
+            base = base or point.forecast
+            share = point.forecast.tokens_per_second_per_device / base.tokens_per_second_per_device
+            point = replace(point, efficiency=share)
+        points.append(point)
+    return ScaleCurve(entry.name, entry.title, entry.device, tuple(points))
+
+
+def _point(
+    request: ScaleRequest,
+    model: Transformer,
+    length: int,
+    entry: ClusterEntry,
+    count: int,
+    cost_model: CostModel,
+) -> ScalePoint:
+    batch = request.batch_size
+    if request.is_weak:
+        first = min(request.devices)
+        if batch * count % first:
+            return ScalePoint(count, batch, None, f"{batch} · {count} / {first} is no whole batch")
+        batch = batch * count // first
+    try:
+        cluster, note = fill_cluster(entry, count)
+        plan, training = _plan(request, model, length, cluster, batch)
+        forecast = predict_plan(
+            request.model, cluster, plan, training=training, sequence_length=length, cost_model=cost_model,
+            method=request.method, reliefs=False,
+        )  # fmt: skip
+    except PlanError as error:
+        return ScalePoint(count, batch, None, str(error))
+    return ScalePoint(count, batch, forecast, note=note)
+
+
+def _plan(
+    request: ScaleRequest, model: Transformer, length: int, cluster: Cluster, batch: int
+) -> tuple[Plan, Training]:
+    """The plan of a point, and who trains where that was not asked for."""
+    if request.rule is not None:
+        plan = request.rule(cluster.num_devices, batch)
+        return plan, request.training or Training(framework=default_framework(plan))
+    training = request.training or Training(framework="megatron")
+    device = resolve_device(cluster.device)
+    server = cluster.levels[0].size
+    plan = choose_smallest_plan(model, training, length, cluster.num_devices, batch, device, server)
+    return plan, training
+
+
+def _shared_assumptions(curves: Sequence[ScaleCurve]) -> tuple[str, ...]:
+    """What all points assume, then how much of clusters stays empty."""
+    points = [point for curve in curves for point in curve.points]
+    each = [point.forecast.assumptions for point in points if point.forecast]
+    shared = [note for note in each[0] if all(note in other for other in each)] if each else []
+    return (*shared, *dict.fromkeys(point.note for point in points if point.note))

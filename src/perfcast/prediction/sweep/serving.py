@@ -1,0 +1,256 @@
+"""Inference under a plan over batch sizes and contexts: time to first token, per output token, throughput.
+
+A replica's sequences travel through its stages in as many micro-batches as there are stages. One micro-batch
+takes the sum of all stages; m of them, one behind the other, are limited by the slowest stage:
+
+    first token of all   = latency + (m - 1) · slowest stage
+    one token of each    = max(latency, m · slowest stage)
+
+the makespan and the period of m equal jobs on machines in a row, the second with each job fed back (Baccelli
+et al.: Synchronization and Linearity, 1992, section 2.1: the longest mean cycle).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
+from perfcast.core.plan import Plan
+from perfcast.core.step_forecast import PlanForecast
+from perfcast.core.transformer import Transformer
+from perfcast.cost.model import CostModel
+from perfcast.errors import InputError, PlanError
+from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.step.predict import predict_plan
+from perfcast.prediction.step.work import check_devices, resolve_step
+from perfcast.units import MEGA
+
+#: No search for the largest batch goes beyond.
+_MOST_SEQUENCES = round(MEGA)
+_WAITING = ("bubble", "straggler")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Prefill or decode of one batch.
+
+    Attributes:
+        seconds, seconds_low, seconds_high: Prefill: until all prompts' first tokens are there; decode: one
+            token of every sequence. 90 % interval.
+        tokens_per_second: Of all devices, of tokens read or written.
+        forecast: Of one micro-batch on its way through all stages.
+    """
+
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+    tokens_per_second: float
+    forecast: PlanForecast
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPoint:
+    """One batch size and context.
+
+    Attributes:
+        batch_size: Sequences that are answered at once, over all devices.
+        context_length: Tokens of each prompt, and of the cache when a token is written.
+        prefill, decode: None where it was not asked for, or where ``skipped`` says why there is none.
+        memory_bytes: Of the device that needs most.
+        fits: Whether its memory holds that.
+    """
+
+    batch_size: int
+    context_length: int
+    prefill: Phase | None
+    decode: Phase | None
+    memory_bytes: int
+    fits: bool
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingForecast:
+    """Inference of one model under one plan.
+
+    Attributes:
+        largest_batches: Contexts, and the most sequences of each that all devices' memory holds.
+    """
+
+    model: str
+    cluster: str
+    device: str
+    num_devices: int
+    plan: Plan
+    dtype: str
+    cost_model: str
+    capacity_bytes: int
+    points: tuple[ServingPoint, ...]
+    largest_batches: tuple[tuple[int, int], ...]
+    assumptions: tuple[str, ...]
+
+
+def serving_sweep(
+    model: str | Transformer,
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    batch_sizes: Sequence[int],
+    context_lengths: Sequence[int],
+    modes: Sequence[str] = ("prefill", "decode"),
+    dtype: str = "bf16",
+    cost_model: str | CostModel | None = None,
+    on_point: Callable[[int, int], None] | None = None,
+) -> ServingForecast:
+    """Every batch size with every context.
+
+    Args:
+        plan: Its degrees; micro-batches follow from the batch.
+        modes: What to forecast of 'prefill' and 'decode'.
+        on_point: Called with batch and context before each.
+
+    Raises:
+        InputError: Nothing to sweep, an unknown name, a plan that model or cluster cannot follow.
+    """
+    if not batch_sizes or not context_lengths or min((*batch_sizes, *context_lengths)) < 1:
+        raise InputError("a sweep needs batch sizes and contexts of at least 1, such as 1,8,64 and 2048,8192")
+    check_devices(plan, cluster)
+    device = resolve_device(cluster.device)
+    if cost_model is None or isinstance(cost_model, str):
+        cost_model = resolve_cost_model(cost_model, device)
+    facts, sizes = resolve_step(model, plan, mode="decode", dtype=dtype, sequence_length=max(context_lengths))
+    setting = _Setting(model, sizes, cluster, device, plan, dtype, cost_model, tuple(modes))
+    points = []
+    for context in context_lengths:
+        for batch in batch_sizes:
+            if on_point is not None:
+                on_point(batch, context)
+            points.append(_point(setting, batch, context))
+    return ServingForecast(
+        model=facts.model, cluster=cluster.name, device=device.name, num_devices=cluster.num_devices,
+        plan=plan, dtype=dtype, cost_model=cost_model.name, capacity_bytes=device.memory_bytes,
+        points=tuple(points),
+        largest_batches=tuple((length, largest_batch(setting, length)) for length in context_lengths),
+        assumptions=_assumptions(points),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What all points share."""
+
+    model: str | Transformer
+    sizes: Transformer
+    cluster: Cluster
+    device: Device
+    plan: Plan
+    dtype: str
+    cost_model: CostModel
+    modes: tuple[str, ...]
+
+
+def split_batch(plan: Plan, batch_size: int) -> Plan:
+    """The plan with so many sequences, over all replicas: a micro-batch for each stage, if there are enough.
+
+    Raises:
+        PlanError: They do not divide.
+    """
+    replicas = plan.data_parallel
+    if batch_size % replicas:
+        raise PlanError(f"batch size {batch_size} is no multiple of dp={replicas}")
+    share = batch_size // replicas
+    count = min(plan.pipeline_parallel, share)
+    return replace(plan, micro_batch_size=math.ceil(share / count), num_micro_batches=count)
+
+
+def _point(setting: _Setting, batch: int, context: int) -> ServingPoint:
+    try:
+        plan = split_batch(setting.plan, batch)
+        held = _memory_bytes(setting, plan, context)
+        phases = {mode: _phase(setting, plan, batch, context, mode) for mode in setting.modes}
+    except PlanError as error:
+        return ServingPoint(batch, context, None, None, 0, False, str(error))
+    fits = held <= setting.device.memory_bytes
+    return ServingPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
+
+
+def _phase(setting: _Setting, plan: Plan, batch: int, context: int, mode: str) -> Phase:
+    """One micro-batch's way through the stages, and what several of them make of it."""
+    forecast = predict_plan(
+        setting.model, setting.cluster, replace(plan, num_micro_batches=1), mode=mode, dtype=setting.dtype,
+        sequence_length=context, cost_model=setting.cost_model, method="closed_form", reliefs=False,
+        memory=False,
+    )  # fmt: skip
+    seconds = pipelined_seconds(forecast, plan.num_micro_batches)
+    tokens = batch * context if mode == "prefill" else batch
+    low, high = (
+        end / forecast.step_seconds for end in (forecast.step_seconds_low, forecast.step_seconds_high)
+    )
+    return Phase(seconds, seconds * low, seconds * high, tokens / seconds, forecast)
+
+
+def pipelined_seconds(forecast: PlanForecast, num_micro_batches: int) -> float:
+    """All first tokens, or one token of each, of micro-batches like the one that was forecast."""
+    latency, slowest = forecast.step_seconds, slowest_stage_seconds(forecast)
+    if forecast.mode == "prefill":
+        return latency + (num_micro_batches - 1) * slowest
+    return max(latency, num_micro_batches * slowest)
+
+
+def slowest_stage_seconds(forecast: PlanForecast) -> float:
+    """What the busiest stage works on one micro-batch."""
+    return max(
+        sum(seconds for cause, seconds in rank.seconds_by_cause.items() if cause not in _WAITING)
+        for rank in forecast.time.ranks
+    )
+
+
+def _memory_bytes(setting: _Setting, plan: Plan, context: int) -> int:
+    """Of the device that needs most: the larger of what prompts and what answers take."""
+    return max(
+        estimate_serving_footprint(
+            setting.sizes, plan, setting.dtype, context, is_decode=mode == "decode", device=setting.device
+        ).device_bytes
+        for mode in setting.modes
+    )
+
+
+def largest_batch(setting: _Setting, context: int) -> int:
+    """Most sequences of a context that all devices' memory holds; 0 where not even one does."""
+    plan = setting.plan
+
+    def fits(share: int) -> bool:
+        try:
+            split = split_batch(plan, share * plan.data_parallel)
+            return _memory_bytes(setting, split, context) <= setting.device.memory_bytes
+        except PlanError:
+            return False
+
+    low, high = 0, 1
+    while high <= _MOST_SEQUENCES and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * plan.data_parallel
+
+
+def _assumptions(points: Sequence[ServingPoint]) -> tuple[str, ...]:
+    """What all forecasts assume, and how batches travel."""
+    phases = [phase for point in points for phase in (point.prefill, point.decode) if phase is not None]
+    each = [phase.forecast.assumptions for phase in phases]
+    shared: dict[str, None] = {}
+    for assumptions in each:
+        shared.update(dict.fromkeys(assumptions))
+    notes = [note for note in shared if all(note in p.forecast.assumptions for p in phases)]
+    decode = [p.decode.forecast.assumptions for p in points if p.decode is not None]
+    notes += [n for n in shared if n not in notes and decode and all(n in other for other in decode)]
+    return (
+        "all prompts of a batch arrive at once; nothing queues",
+        "a token's time is at the full context",
+        *notes,
+    )

@@ -1,0 +1,64 @@
+"""What operations of a step take beyond their prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.devices import load_device
+from perfcast.core.collective import collective_operation
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.errors import CatalogError
+from perfcast.prediction.step.scaling import StepScaling, leaves_node, parse_step_scaling, scale_seconds
+from perfcast.workload.blocks import build_step_work
+
+SCALING = StepScaling(
+    {"products": 2.0, "memory": 3.0, "node": 5.0, "network": 7.0},
+    {"GH100": 1.5},
+    {"infiniband": 1.1},
+    {"flash2 hopper": 4.0},
+)
+
+MODEL = Transformer(
+    num_layers=4,
+    hidden_size=256,
+    num_attention_heads=8,
+    num_kv_heads=4,
+    head_size=32,
+    ffn_hidden_size=512,
+    vocab_size=1024,
+    is_gated=True,
+    norm="rmsnorm",
+)
+
+
+def test_each_class_takes_its_own_factor() -> None:
+    work = build_step_work(MODEL, Plan(), Training(framework="fsdp"), 512)
+    seconds = dict.fromkeys(work.operations(), 1.0)
+    training = Training(framework="fsdp", flash_version=2)
+    scaled = scale_seconds(seconds, load_device("h100-sxm"), None, training, SCALING)
+    by_name = {operation.name: value for operation, value in scaled.items()}
+    assert (by_name["mm"], by_name["attention"]) == (3.0, 12.0)
+    assert by_name["embedding"] == 3.0
+
+
+def test_exchanges_differ_by_where_they_run() -> None:
+    cluster = load_cluster("dgx-h100:16")
+    inside = collective_operation("all_reduce", 2**20, range(8))
+    between = collective_operation("all_reduce", 2**20, range(0, 16, 8))
+    assert (leaves_node(inside, cluster), leaves_node(between, cluster)) == (False, True)
+    scaled = scale_seconds({inside: 1.0, between: 1.0}, load_device("h100-sxm"), cluster, None, SCALING)
+    assert scaled == {inside: 5.0, between: pytest.approx(7.7)}
+
+
+def test_an_unknown_class_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "constants.toml"
+    figure = '{ value = 1, unit = "1", source = "a" }'
+    path.write_text(f'[sources]\na = "b"\n[factors]\nwishes = {figure}\n[dies]\n[networks]\n[attention]\n'
+                    "[spread_low]\n[spread_high]\n")  # fmt: skip
+    with pytest.raises(CatalogError, match="wishes is no class"):
+        parse_step_scaling(path)

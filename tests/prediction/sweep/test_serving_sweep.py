@@ -1,0 +1,110 @@
+from typing import Any
+
+import pytest
+
+from made_up_steps import step_forecast
+from perfcast.catalog.clusters import load_cluster
+from perfcast.core.plan import Plan
+from perfcast.core.step_forecast import RankTime, StepTime
+from perfcast.errors import InputError, PlanError
+from perfcast.prediction.sweep import serving
+from perfcast.prediction.sweep.serving import ServingForecast, pipelined_seconds, serving_sweep, split_batch
+from small_transformers import llama
+
+#: Two stages of 3 and 5 seconds, one behind the other.
+STAGES = StepTime(
+    8.0,
+    (
+        RankTime(0, 0, 1, {"compute": 3.0, "bubble": 5.0}),
+        RankTime(1, 1, 1, {"compute": 4.0, "tensor": 1.0, "bubble": 3.0}),
+    ),
+)
+TWO_STAGES = Plan(pipeline_parallel=2)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Plan]]:
+    """Every forward takes 8 seconds; what was asked for."""
+    asked: list[tuple[str, Plan]] = []
+
+    def predict(model: Any, cluster: Any, plan: Plan, *, mode: str, **options: Any) -> Any:
+        asked.append((mode, plan))
+        return step_forecast(
+            8.0, mode=mode, time=STAGES, step_seconds_low=4.0, step_seconds_high=12.0,
+            assumptions=(f"of {mode}",),
+        )  # fmt: skip
+
+    monkeypatch.setattr(serving, "predict_plan", predict)
+    return asked
+
+
+def sweep(plan: Plan = TWO_STAGES, **changes: Any) -> ServingForecast:
+    asked: dict[str, Any] = {
+        "batch_sizes": (1, 4), "context_lengths": (128,), "cost_model": "roofline", **changes,
+    }  # fmt: skip
+    return serving_sweep(llama(), load_cluster(f"dgx-h100:{plan.world_size}"), plan, **asked)
+
+
+def test_micro_batches_follow_one_another_at_the_slowest_stages_pace() -> None:
+    prefill = step_forecast(8.0, mode="prefill", time=STAGES)
+    decode = step_forecast(8.0, mode="decode", time=STAGES)
+    assert [pipelined_seconds(prefill, count) for count in (1, 2, 3)] == [8.0, 13.0, 18.0]
+    assert [pipelined_seconds(decode, count) for count in (1, 2, 3)] == [8.0, 10.0, 15.0]
+
+
+def test_a_batch_fills_as_many_stages_as_it_has_sequences() -> None:
+    plan = Plan(pipeline_parallel=4, data_parallel=2)
+    assert (split_batch(plan, 2).num_micro_batches, split_batch(plan, 2).micro_batch_size) == (1, 1)
+    assert (split_batch(plan, 16).num_micro_batches, split_batch(plan, 16).micro_batch_size) == (4, 2)
+    with pytest.raises(PlanError, match="no multiple of dp=2"):
+        split_batch(plan, 3)
+
+
+def test_first_token_and_each_further_one(passes: list[tuple[str, Plan]]) -> None:
+    one, four = sweep().points
+    assert one.prefill is not None
+    assert one.decode is not None
+    assert four.prefill is not None
+    assert four.decode is not None
+    assert (one.prefill.seconds, one.decode.seconds) == (8.0, 8.0)
+    assert (four.prefill.seconds, four.decode.seconds) == (13.0, 10.0)
+    assert four.decode.tokens_per_second == pytest.approx(4 / 10)
+    assert four.prefill.tokens_per_second == pytest.approx(4 * 128 / 13)
+    assert (four.decode.seconds_low, four.decode.seconds_high) == (5.0, 15.0)
+    assert all(plan.num_micro_batches == 1 for _, plan in passes)
+
+
+def test_only_the_modes_asked_for_are_forecast(passes: list[tuple[str, Plan]]) -> None:
+    found = sweep(modes=("decode",))
+    assert {mode for mode, _ in passes} == {"decode"}
+    assert all(point.prefill is None for point in found.points)
+
+
+@pytest.mark.usefixtures("passes")
+def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+    found = sweep(Plan(), context_lengths=(100_000,), batch_sizes=(1,))
+    ((context, largest),) = found.largest_batches
+    assert context == 100_000
+    assert sweep(Plan(), context_lengths=(context,), batch_sizes=(largest,)).points[0].fits
+    assert not sweep(Plan(), context_lengths=(context,), batch_sizes=(largest + 1,)).points[0].fits
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_batch_that_does_not_divide_is_no_point_but_says_so() -> None:
+    one, four = sweep(Plan(data_parallel=2)).points
+    assert "no multiple" in one.skipped
+    assert four.decode is not None
+
+
+@pytest.mark.usefixtures("passes")
+def test_assumptions_of_all_phases_come_once() -> None:
+    notes = sweep().assumptions
+    assert notes.count("of decode") == 1
+    assert "all prompts of a batch arrive at once; nothing queues" in notes
+
+
+def test_nothing_to_sweep_is_refused() -> None:
+    with pytest.raises(InputError, match="batch sizes"):
+        sweep(batch_sizes=())
+    with pytest.raises(InputError, match="batch sizes"):
+        sweep(context_lengths=(0,))
