@@ -21,7 +21,7 @@ from perfcast.workload.parallel_program import ParallelProgram
 from perfcast.workload.parallel_program_calls import Exchange, RankCalls
 from perfcast.workload.parallel_program_classes import axes_of
 
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 # ---- made-up ranks -----------------------------------------------------------------------------------
