@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import EmbeddingTable, ShardingKind
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.search.sharding.problem import ShardingProblem
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,12 +21,12 @@ class LinearCost:
     seconds_per_table: float = 1e-6
     relative_spread: float = 0.1
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Array:
+    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Floats:
         elements = columns.num_lookups * columns.dim * (1 if phase == "forward" else 2)
         return np.stack([elements, np.ones(len(columns))], axis=1)
 
-    def device_seconds(self, summed: Array, phase: str) -> Array:
-        seconds: Array = summed @ np.array([self.seconds_per_element, self.seconds_per_table])
+    def device_seconds(self, summed: Floats, phase: str) -> Floats:
+        seconds: Floats = summed @ np.array([self.seconds_per_element, self.seconds_per_table])
         return seconds
 
 
@@ -38,10 +36,10 @@ class LinearExchange:
 
     bytes_per_second: float = 1e9
 
-    def all_to_all_seconds(self, message_bytes: Array) -> Array:
+    def all_to_all_seconds(self, message_bytes: Floats) -> Floats:
         return message_bytes / self.bytes_per_second
 
-    def all_reduce_seconds(self, message_bytes: Array) -> Array:
+    def all_reduce_seconds(self, message_bytes: Floats) -> Floats:
         return 2 * message_bytes / self.bytes_per_second
 
 

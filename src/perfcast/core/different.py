@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+from perfcast.core.arrays import Flags, Integers
+
 _LARGEST_CODE = 2**62
 
 
-def different_rows(columns: Sequence[NDArray[np.int64] | NDArray[np.bool_]]) -> tuple[Index, Index]:
+def different_rows(columns: Sequence[Integers | Flags]) -> tuple[Integers, Integers]:
     """First row of each different one, shape [k], and the number of every row's, shape [n].
 
     >>> different_rows([np.array([4, 4, 4]), np.array([1, 2, 1])])

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.embedding import EmbeddingLookup
 from perfcast.core.embedding_reuse import rescaled_reuse, uniform_reuse
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,36 +27,36 @@ class EmbeddingColumns:
         is_reuse_known: Whether the two were given; else every row is taken to be equally likely.
     """
 
-    num_rows: Array
-    dim: Array
-    batch_size: Array
-    pooling: Array
-    element_bytes: Array
-    index_bytes: Array
-    touched_rows: Array
-    touched_lookups: Array
-    is_reuse_known: NDArray[np.bool_]
+    num_rows: Floats
+    dim: Floats
+    batch_size: Floats
+    pooling: Floats
+    element_bytes: Floats
+    index_bytes: Floats
+    touched_rows: Floats
+    touched_lookups: Floats
+    is_reuse_known: Flags
 
     def __len__(self) -> int:
         return len(self.num_rows)
 
-    def take(self, index: NDArray[np.int64] | slice) -> EmbeddingColumns:
+    def take(self, index: Integers | slice) -> EmbeddingColumns:
         """The lookups that ``index`` selects."""
         return EmbeddingColumns(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @property
-    def num_lookups(self) -> Array:
+    def num_lookups(self) -> Floats:
         """Rows read, repeated ones each time, shape [n]."""
         return self.batch_size * self.pooling
 
     @property
-    def unique_rows(self) -> Array:
+    def unique_rows(self) -> Floats:
         """Different rows read, shape [n]."""
-        unique: Array = self.touched_rows.sum(axis=1)
+        unique: Floats = self.touched_rows.sum(axis=1)
         return unique
 
     @property
-    def row_bytes(self) -> Array:
+    def row_bytes(self) -> Floats:
         """Of one row of weights, shape [n]."""
         return self.dim * self.element_bytes
 

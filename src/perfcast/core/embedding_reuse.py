@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.embedding import NUM_REUSE_BINS, REUSE_LIMITS, ReuseHistogram
 from perfcast.errors import InputError
 from perfcast.units import TERA
-
-Array = NDArray[np.float64]
 
 #: Groups of rows of like popularity that stand for a Zipf distribution.
 _ZIPF_GROUPS = 512
@@ -28,7 +26,7 @@ _ROUNDING = 5e-4
 _LARGEST_MEAN = 16.0 * REUSE_LIMITS[-1]
 
 
-def reuse_of_counts(counts: NDArray[np.int64], weights: Array | None = None) -> ReuseHistogram:
+def reuse_of_counts(counts: Integers, weights: Floats | None = None) -> ReuseHistogram:
     """The histogram of rows with ``counts`` lookups each, shape [rows]; rows without a lookup are left out.
 
     Args:
@@ -43,7 +41,7 @@ def reuse_of_counts(counts: NDArray[np.int64], weights: Array | None = None) -> 
     return ReuseHistogram(tuple(rows.tolist()), tuple(lookups.tolist()))
 
 
-def count_reuse(indices: NDArray[np.int64]) -> ReuseHistogram:
+def count_reuse(indices: Integers) -> ReuseHistogram:
     """The histogram of one batch's indices into one table, shape [lookups]."""
     return reuse_of_counts(np.unique(indices, return_counts=True)[1])
 
@@ -71,18 +69,18 @@ def zipf_reuse(num_rows: int, num_lookups: int, exponent: float) -> ReuseHistogr
     return expected_reuse(masses / masses.sum() / sizes, sizes, num_lookups)
 
 
-def _power_sums(edges: NDArray[np.int64], exponent: float) -> Array:
+def _power_sums(edges: Integers, exponent: float) -> Floats:
     """Σ i^-s over edges[g] ≤ i < edges[g + 1], by the midpoint rule: exact to 1e-3 in groups of one."""
     low, high = edges[:-1].astype(np.float64), edges[1:].astype(np.float64)
     if exponent == 1:
-        spread: Array = np.log((high - 0.5) / (low - 0.5))
+        spread: Floats = np.log((high - 0.5) / (low - 0.5))
     else:
         power = 1 - exponent
         spread = ((high - 0.5) ** power - (low - 0.5) ** power) / power
     return np.where(high - low == 1, low**-exponent, spread)
 
 
-def expected_reuse(probabilities: Array, multiplicities: Array, num_lookups: int) -> ReuseHistogram:
+def expected_reuse(probabilities: Floats, multiplicities: Floats, num_lookups: int) -> ReuseHistogram:
     """Expected histogram of n independent lookups.
 
     A row of probability p has c lookups with the probability of Binomial(n, p); of its lookups, n · p in the
@@ -142,7 +140,7 @@ def reuse_of_fractions(
     return _histogram(shares[0] * num_rows, shares[1] * num_lookups)
 
 
-def _complete(fractions: Sequence[float]) -> Array:
+def _complete(fractions: Sequence[float]) -> Floats:
     shares = np.array(fractions, dtype=np.float64)
     if len(shares) > NUM_REUSE_BINS or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(f"shares of a reuse histogram are at most 17 numbers of 0 to 1: {list(fractions)}")
@@ -169,7 +167,7 @@ def joined_reuse(parts: Sequence[ReuseHistogram]) -> ReuseHistogram:
     return ReuseHistogram(tuple(rows.tolist()), tuple(lookups.tolist()))
 
 
-def _atoms(reuse: ReuseHistogram) -> tuple[Array, Array]:
+def _atoms(reuse: ReuseHistogram) -> tuple[Floats, Floats]:
     """Counts and rows that give every bin's rows and lookups: its least and its largest count."""
     counts: list[float] = []
     rows: list[float] = []
@@ -185,21 +183,21 @@ def _atoms(reuse: ReuseHistogram) -> tuple[Array, Array]:
     return np.array(counts), np.array(rows)
 
 
-def _thinned(counts: Array, rows: Array, kept: float) -> ReuseHistogram:
+def _thinned(counts: Floats, rows: Floats, kept: float) -> ReuseHistogram:
     trials = counts.astype(np.int64)
     shares = np.full(len(trials), kept)
     lookups = (rows * counts * kept) @ _in_bins(trials - 1, shares, 1)
     return _histogram(rows @ _in_bins(trials, shares, 0), lookups)
 
 
-def _grown(counts: Array, added: Array, rows: Array) -> ReuseHistogram:
+def _grown(counts: Floats, added: Floats, rows: Floats) -> ReuseHistogram:
     """Rows with c lookups get X ~ Poisson(m) more; E[c + X; X ≤ b] = c P(X ≤ b) + m P(X ≤ b - 1).
 
     Poisson is Binomial(n, m / n) for a large n.
     """
     room = np.array(REUSE_LIMITS, dtype=np.float64)[None, :] - counts[:, None]
 
-    def at_most(limit: Array) -> Array:
+    def at_most(limit: Floats) -> Floats:
         below = _at_most(limit, np.full(len(rows), TERA), added / TERA)
         return np.concatenate([np.zeros((len(rows), 1)), below, np.ones((len(rows), 1))], axis=1)
 
@@ -207,7 +205,7 @@ def _grown(counts: Array, added: Array, rows: Array) -> ReuseHistogram:
     return _histogram(rows @ share, (rows * counts) @ share + (rows * added) @ less)
 
 
-def _in_bins(trials: NDArray[np.int64], probabilities: Array, shift: int) -> Array:
+def _in_bins(trials: Integers, probabilities: Floats, shift: int) -> Floats:
     """P(Binomial lies in a bin whose limits are ``shift`` lower), shape [groups, 17]."""
     limits = np.concatenate(([0], np.array(REUSE_LIMITS))) - shift
     points = np.broadcast_to(limits[None, :].astype(np.float64), (len(trials), len(limits)))
@@ -216,7 +214,7 @@ def _in_bins(trials: NDArray[np.int64], probabilities: Array, shift: int) -> Arr
     return np.diff(np.concatenate([below, np.ones((len(trials), 1))], axis=1), axis=1)
 
 
-def _at_most(points: Array, trials: Array, probabilities: Array) -> Array:
+def _at_most(points: Floats, trials: Floats, probabilities: Floats) -> Floats:
     """P(Binomial ≤ point), shape [groups, points]: summed up to a mean of 60, beyond by the normal law."""
     mean = trials * probabilities
     deviation = np.sqrt(mean * (1 - probabilities))
@@ -236,7 +234,7 @@ def _at_most(points: Array, trials: Array, probabilities: Array) -> Array:
     return np.where(points < 0, 0.0, np.where(points >= trials[:, None], 1.0, found))
 
 
-def _histogram(rows: Array, lookups: Array) -> ReuseHistogram:
+def _histogram(rows: Floats, lookups: Floats) -> ReuseHistogram:
     """A valid histogram from expected values: what rounding moves over a bin's limits is moved back."""
     low = np.concatenate(([1.0], np.array(REUSE_LIMITS, dtype=np.float64)))
     high = np.append(np.array(REUSE_LIMITS, dtype=np.float64), np.inf)

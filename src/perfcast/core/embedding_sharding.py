@@ -19,14 +19,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.core.embedding_reuse import part_of_reuse, rescaled_reuse
 from perfcast.errors import InputError
-
-Array = NDArray[np.float64]
 
 Tables = Sequence[EmbeddingTable]
 Placements = Sequence[TablePlacement]
@@ -102,7 +100,7 @@ def shard_lookups(
     return tuple(map(tuple, ranks))
 
 
-def weight_bytes_of_ranks(tables: Tables, placements: Placements, world_size: int) -> Array:
+def weight_bytes_of_ranks(tables: Tables, placements: Placements, world_size: int) -> Floats:
     """Bytes of the tables' weights on each rank, shape [ranks]."""
     held = np.zeros(world_size)
     for table, place in zip(tables, placements, strict=True):
@@ -117,7 +115,7 @@ def index_bytes_between(
     world_size: int,
     global_batch_size: int,
     index_dtype: DType = DType.INT64,
-) -> Array:
+) -> Floats:
     """Bytes of indices and lengths that rank r (row) sends rank q (column) in the forward, shape [n, n]."""
     local = global_batch_size / world_size
     received = np.zeros(world_size)
@@ -137,7 +135,7 @@ def pooled_bytes_between(
     world_size: int,
     global_batch_size: int,
     pooled_dtype: DType = DType.FP32,
-) -> Array:
+) -> Floats:
     """Bytes of pooled rows that rank r (row) sends rank q (column) in the forward, shape [n, n].
 
     Backwards gradients of the same bytes go from q to r. A row-wise table's ranks send partial sums, each of

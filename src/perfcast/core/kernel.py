@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
+
 Column = NDArray[Any]
 
 
@@ -91,7 +93,7 @@ class KernelTable:
     def __len__(self) -> int:
         return len(self.columns["operation"])
 
-    def size(self, name: str) -> NDArray[np.float64]:
+    def size(self, name: str) -> Floats:
         """A column of sizes."""
         return self.columns[name]
 
@@ -117,7 +119,7 @@ def build_kernel_table(family: KernelFamily, count: int, /, **columns: object) -
     return KernelTable(family, built)
 
 
-def encode_words(words: Column) -> tuple[list[str], NDArray[np.int64]]:
+def encode_words(words: Column) -> tuple[list[str], Integers]:
     """The different words in order, and the position of each of n words among them, shape [n]."""
     every = words.tolist()
     names = sorted(set(every))

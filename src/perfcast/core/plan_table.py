@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 
-Column = NDArray[np.int64]
 #: Layers of each part of the model; empty: as the framework splits them.
 Split = tuple[int, ...]
 
@@ -34,36 +33,36 @@ class PlanTable:
         splits: The different ones; the first is the framework's own.
     """
 
-    data_parallel: Column
-    tensor_parallel: Column
-    pipeline_parallel: Column
-    context_parallel: Column
-    expert_parallel: Column
-    expert_tensor_parallel: Column
-    virtual_stages_per_rank: Column
-    micro_batch_size: Column
-    num_micro_batches: Column
-    zero_stage: Column
-    sequence_parallel: Column
-    recompute: Column
-    schedule: Column
-    offload: Column
-    order: Column
-    reshard_after_forward: Column
-    context_exchange: Column
-    overlaps_tensor: Column
-    overlaps_gradients: Column
-    overlaps_weights: Column
-    overlaps_experts: Column
-    recompute_layers: Column
-    num_shards: Column
-    split: Column
+    data_parallel: Integers
+    tensor_parallel: Integers
+    pipeline_parallel: Integers
+    context_parallel: Integers
+    expert_parallel: Integers
+    expert_tensor_parallel: Integers
+    virtual_stages_per_rank: Integers
+    micro_batch_size: Integers
+    num_micro_batches: Integers
+    zero_stage: Integers
+    sequence_parallel: Integers
+    recompute: Integers
+    schedule: Integers
+    offload: Integers
+    order: Integers
+    reshard_after_forward: Integers
+    context_exchange: Integers
+    overlaps_tensor: Integers
+    overlaps_gradients: Integers
+    overlaps_weights: Integers
+    overlaps_experts: Integers
+    recompute_layers: Integers
+    num_shards: Integers
+    split: Integers
     splits: tuple[Split, ...] = ((),)
 
     def __len__(self) -> int:
         return len(self.data_parallel)
 
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> PlanTable:
+    def take(self, index: Integers | Flags) -> PlanTable:
         """The plans that ``index`` selects."""
         return _of_columns((getattr(self, name)[index] for name in COLUMNS), self.splits)
 
@@ -85,22 +84,22 @@ class PlanTable:
         return Plan(**values)  # type: ignore[arg-type]
 
     @property
-    def num_dense_replicas(self) -> Column:
+    def num_dense_replicas(self) -> Integers:
         """Ranks that hold the same dense weights."""
         return self.data_parallel * self.context_parallel
 
     @property
-    def ranks_per_stage(self) -> Column:
+    def ranks_per_stage(self) -> Integers:
         """Devices of one stage."""
         return self.num_dense_replicas * self.tensor_parallel
 
     @property
-    def shard_size(self) -> Column:
+    def shard_size(self) -> Integers:
         """Ranks over which ZeRO shards."""
         return np.where(self.num_shards > 0, self.num_shards, self.num_dense_replicas)
 
     @property
-    def num_expert_replicas(self) -> Column:
+    def num_expert_replicas(self) -> Integers:
         """Ranks that hold the same experts."""
         return self.ranks_per_stage // (self.expert_parallel * self.expert_tensor_parallel)
 
@@ -121,7 +120,7 @@ def to_table(plans: Sequence[Plan]) -> PlanTable:
     return _of_columns(columns, splits)
 
 
-def _of_columns(columns: Iterable[Column], splits: tuple[Split, ...]) -> PlanTable:
+def _of_columns(columns: Iterable[Integers], splits: tuple[Split, ...]) -> PlanTable:
     return PlanTable(**dict(zip(COLUMNS, columns, strict=True)), splits=splits)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from perfcast.core.arrays import Floats
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective_fit import Curve, fit_curve
 from perfcast.errors import CalibrationError, UnknownNameError
@@ -176,7 +177,7 @@ class _Step:
 
 def price_collective(
     profile: ClusterProfile, collective: str, axes: Sequence[str], sizes_bytes: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Seconds of a collective over the joint group of the axes, one for each message size.
 
     On one axis: its curve. On several, axis by axis, the first of ``axes`` being the outermost (slowest):

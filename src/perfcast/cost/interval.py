@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.cost.model import Estimates
 
 #: Common part of the variance by provenance; 1 where only a bound is known, since a bound errs one way.
@@ -33,9 +33,7 @@ def common_part(provenance: str) -> float:
     return _COMMON.get(provenance, _BOUND)
 
 
-def join_intervals(
-    estimates: Estimates, counts: NDArray[np.int64], groups: Sequence[str]
-) -> tuple[float, float]:
+def join_intervals(estimates: Estimates, counts: Integers, groups: Sequence[str]) -> tuple[float, float]:
     """Low and high of a step in which operation i runs ``counts[i]`` times and is of kind ``groups[i]``."""
     seconds = float(estimates.seconds @ counts)
     if not np.isfinite(seconds):
@@ -52,9 +50,7 @@ def join_intervals(
     ), seconds + above
 
 
-def _half_width(
-    widths: NDArray[np.float64], common: NDArray[np.float64], kind: NDArray[np.int64], rest: float
-) -> float:
+def _half_width(widths: Floats, common: Floats, kind: Integers, rest: float) -> float:
     if not len(widths):
         return rest
     together = np.bincount(kind, weights=np.sqrt(common) * widths)

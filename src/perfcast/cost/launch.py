@@ -12,7 +12,8 @@ too, but by the same host call as the kernel that follows.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from perfcast.core.arrays import Floats
 
 #: Between two launches of an eager program that keeps its device busy: median of the one public trace
 #: with the fewest profiler overheads (mi300_resnet_act_checkpoint of AMD TraceLens, MIT: 8.0 µs, quartiles
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 EAGER_HOST_SECONDS = 8e-6
 
 
-def exposed_host_seconds(kernel_seconds: NDArray[np.float64], host_seconds: float) -> float:
+def exposed_host_seconds(kernel_seconds: Floats, host_seconds: float) -> float:
     """Time that the device waits for the host in a step of these kernels, in order, shape [n]."""
     if not len(kernel_seconds) or not host_seconds:
         return 0.0

@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.families import PRODUCT_FAMILIES, Features, features_of
-from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, FloatArray, is_free, roofline_seconds
+from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, roofline_seconds
 from perfcast.cost.profile import DeviceProfile, Line
 from perfcast.cost.spread import load_spread
 from perfcast.errors import CalibrationError
@@ -215,10 +216,10 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
 class _Columns:
     """Measurements of one family as arrays; sizes are [n, 3] for m, n and k."""
 
-    flops: FloatArray
-    traffic: FloatArray
-    sizes: FloatArray
-    seconds: FloatArray
+    flops: Floats
+    traffic: Floats
+    sizes: Floats
+    seconds: Floats
 
     @classmethod
     def of(cls, measurements: Sequence[Measurement]) -> _Columns:
@@ -233,7 +234,7 @@ class _Columns:
         return _Columns(self.flops[chosen], self.traffic[chosen], self.sizes[chosen], self.seconds[chosen])
 
 
-def _log_seconds(parameters: FloatArray, columns: _Columns) -> FloatArray:
+def _log_seconds(parameters: Floats, columns: _Columns) -> Floats:
     latency, rate, a, b, c, bandwidth, cache, beyond = parameters
     edges = np.array([a, b, c])
     work = columns.flops * (1.0 + edges / np.maximum(columns.sizes, 1.0)).prod(axis=1)
@@ -246,7 +247,7 @@ _LOWER = np.array([1e-8, 1e-3 * GIGA, 1e-2, 1e-2, 1e-2, 1e-2 * GIGA, 0.25 * MIB,
 _UPPER = np.array([1e-2, 1e7 * GIGA, 256.0, 256.0, 256.0, 1e6 * GIGA, 256.0 * MIB, 1e6 * GIGA])
 
 
-def _fit_without_outliers(family: str, columns: _Columns) -> FloatArray:
+def _fit_without_outliers(family: str, columns: _Columns) -> Floats:
     """Fit, set aside what lies a factor of five off (at most a fifth of the measurements), fit again.
 
     An outlier that pulls the first fit towards itself shows in the second.
@@ -262,7 +263,7 @@ def _fit_without_outliers(family: str, columns: _Columns) -> FloatArray:
     return fitted
 
 
-def _fit(family: str, columns: _Columns) -> FloatArray:
+def _fit(family: str, columns: _Columns) -> Floats:
     """Parameters in the order of ``_log_seconds``; those that a family does not have stay fixed."""
     is_product = family in PRODUCT_FAMILIES
     free = np.array([True, columns.flops.max() > 0, is_product, is_product, is_product, True, True, True])
@@ -270,7 +271,7 @@ def _fit(family: str, columns: _Columns) -> FloatArray:
     for start in _starts(columns, is_product):
         fixed = np.log(start)
 
-        def residuals(theta: FloatArray, fixed: FloatArray = fixed) -> FloatArray:
+        def residuals(theta: Floats, fixed: Floats = fixed) -> Floats:
             full = fixed.copy()
             full[free] = theta
             return _log_seconds(np.exp(full), columns) - np.log(columns.seconds)
@@ -301,7 +302,7 @@ def _fit(family: str, columns: _Columns) -> FloatArray:
     return np.asarray(best, dtype=np.float64)
 
 
-def _starts(columns: _Columns, is_product: bool) -> list[FloatArray]:
+def _starts(columns: _Columns, is_product: bool) -> list[Floats]:
     """Compute-bound, memory-bound and balanced beginnings."""
     latency = 0.5 * float(columns.seconds.min())
     rate = max(float(np.quantile(columns.flops / columns.seconds, 0.9)), 1.0)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
-
-FloatArray = NDArray[np.float64]
 
 #: An operation without a rule has a known traffic and nothing else; its time may be this many times more.
 UNKNOWN_SPREAD = 10.0
@@ -30,9 +28,9 @@ class Estimates:
             or 'bounded' where only a bound is known.
     """
 
-    seconds: FloatArray
-    seconds_low: FloatArray
-    seconds_high: FloatArray
+    seconds: Floats
+    seconds_low: Floats
+    seconds_high: Floats
     bound_by: tuple[str, ...]
     provenance: tuple[str, ...]
 
@@ -73,7 +71,7 @@ class KnowsNearest(Protocol):
         ...
 
 
-def compute_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+def compute_seconds(operations: Sequence[Operation], device: Device) -> Floats:
     """executed flops / peak, by precision and unit."""
     peaks = {
         key: device.peak_flops_per_second(*key)
@@ -87,22 +85,22 @@ def compute_seconds(operations: Sequence[Operation], device: Device) -> FloatArr
     )
 
 
-def memory_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+def memory_seconds(operations: Sequence[Operation], device: Device) -> Floats:
     """traffic / bandwidth."""
     traffic = np.array([o.memory_traffic_bytes for o in operations], dtype=np.float64)
     return traffic / device.memory_bytes_per_second
 
 
-def roofline_seconds(operations: Sequence[Operation], device: Device) -> FloatArray:
+def roofline_seconds(operations: Sequence[Operation], device: Device) -> Floats:
     """max(compute, memory): no kernel is faster (Williams, Waterman, Patterson, CACM 2009)."""
     return np.maximum(compute_seconds(operations, device), memory_seconds(operations, device))
 
 
-def is_free(operations: Sequence[Operation]) -> NDArray[np.bool_]:
+def is_free(operations: Sequence[Operation]) -> Flags:
     """Which operations run no kernel."""
     return np.array([o.is_free for o in operations], dtype=bool)
 
 
-def is_unknown(operations: Sequence[Operation]) -> NDArray[np.bool_]:
+def is_unknown(operations: Sequence[Operation]) -> Flags:
     """Which operations have no rule."""
     return np.array([o.kind is OperationKind.UNKNOWN for o in operations], dtype=bool)

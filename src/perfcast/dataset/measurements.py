@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_kernel_tables
 from perfcast.dataset.draft import UNSUPPORTED, Draft, Reader, find_faults, prepare
 from perfcast.dataset.readers import efficiency, neusight, rocm, scan, serving, vidur
@@ -45,11 +46,11 @@ class Measurements:
     """
 
     kernels: KernelTable
-    seconds: NDArray[np.float64]
-    device: NDArray[np.object_]
-    catalog_device: NDArray[np.object_]
+    seconds: Floats
+    device: Objects
+    catalog_device: Objects
     table: str
-    row: NDArray[np.int64]
+    row: Integers
     source: str
 
     def __len__(self) -> int:
@@ -78,8 +79,8 @@ class Rejected:
     """
 
     table: str
-    row: NDArray[np.int64]
-    reason: NDArray[np.object_]
+    row: Integers
+    reason: Objects
 
     def __len__(self) -> int:
         return len(self.row)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
@@ -17,9 +17,6 @@ from perfcast.dataset.measurements import Measurements
 from perfcast.dataset.words import encode, look_up
 from perfcast.dataset.work import least_work
 from perfcast.units import GIGA
-
-Mask = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 
 #: How much faster than its bound a kernel may seem: of six million calls of aiconfigurator, NeuSight, Vidur,
 #: AITER and SimuMax, sound series end at 1.03 (clocks above the datasheet's, rounding); those beyond 1.05
@@ -38,7 +35,7 @@ _VLLM_LARGE_FLOPS = 100 * GIGA
 _UNSPLIT_KEY_HEADS = 16
 
 
-def judge(measurements: Measurements, devices: Mapping[str, Device]) -> NDArray[np.object_]:
+def judge(measurements: Measurements, devices: Mapping[str, Device]) -> Objects:
     """'' for a measurement to keep, else the first reason of these, shape [n].
 
     'unknown device' (not in ``devices``), 'known fault: …', 'above peak', 'below launch floor', and
@@ -58,12 +55,10 @@ def judge(measurements: Measurements, devices: Mapping[str, Device]) -> NDArray[
     return verdict
 
 
-def is_median_of_equals(measurements: Measurements) -> Mask:
+def is_median_of_equals(measurements: Measurements) -> Flags:
     """For each configuration, device and framework one True: at the (lower) median of the seconds."""
     kernels = measurements.kernels
-    keys: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {
-        name: kernels.size(name) for name in SIZES[kernels.family]
-    }
+    keys: dict[str, Floats | Integers] = {name: kernels.size(name) for name in SIZES[kernels.family]}
     keys |= {name: encode(kernels.word(name))[1] for name in WORDS[kernels.family]}
     keys["device"] = encode(measurements.device)[1]
     frame = pl.DataFrame(keys)
@@ -84,16 +79,14 @@ def is_median_of_equals(measurements: Measurements) -> Mask:
 # ---- bounds -----------------------------------------------------------------------------------------
 
 
-def _least_seconds(
-    measurements: Measurements, devices: Mapping[str, Device]
-) -> tuple[FloatArray, FloatArray]:
+def _least_seconds(measurements: Measurements, devices: Mapping[str, Device]) -> tuple[Floats, Floats]:
     """Roofline and launch floor of each call; 0 for unknown devices.
 
     What fits the last shared cache may stay there from one run to the next, so memory bounds only the rest.
     """
     names = measurements.catalog_device
 
-    def figure(of: Callable[[Device], float]) -> FloatArray:
+    def figure(of: Callable[[Device], float]) -> Floats:
         return look_up(names, lambda name: of(devices[name]) if name in devices else np.inf)
 
     work = least_work(measurements.kernels)
@@ -104,11 +97,11 @@ def _least_seconds(
     return bound, np.where(np.isfinite(floor), floor, 0)
 
 
-def _peak_flops(measurements: Measurements, devices: Mapping[str, Device]) -> FloatArray:
+def _peak_flops(measurements: Measurements, devices: Mapping[str, Device]) -> Floats:
     """Peak of each call's format on its device; attention over an fp8 cache may multiply in fp8."""
     names, device_codes = encode(measurements.catalog_device)
 
-    def peaks(word: str) -> FloatArray:
+    def peaks(word: str) -> Floats:
         formats, codes = encode(measurements.kernels.word(word))
         table = [
             [
@@ -141,11 +134,11 @@ def peak_flops_per_second(device: Device, dtype: DType) -> float:
 # ---- faults of single tables ---------------------------------------------------------------------------
 
 
-def _is(column: NDArray[np.object_], *words: str) -> Mask:
+def _is(column: Objects, *words: str) -> Flags:
     return look_up(column, lambda word: word in words) > 0
 
 
-def _vllm_large_products(measurements: Measurements) -> Mask:
+def _vllm_large_products(measurements: Measurements) -> Flags:
     kernels = measurements.kernels
     if kernels.family is not KernelFamily.PRODUCT or measurements.source != "aiconfigurator":
         return np.zeros(len(measurements), dtype=bool)
@@ -154,7 +147,7 @@ def _vllm_large_products(measurements: Measurements) -> Mask:
     return large & linear & _is(kernels.word("framework"), "vllm") & _is(kernels.word("dtype"), "bf16")
 
 
-def _p4_linear(measurements: Measurements) -> Mask:
+def _p4_linear(measurements: Measurements) -> Flags:
     """The study's two tables of linear layers on the P4 disagree three- to fourfold: other kernels ran."""
     if measurements.table not in ("linear_test", "matmul_train"):
         return np.zeros(len(measurements), dtype=bool)
@@ -162,7 +155,7 @@ def _p4_linear(measurements: Measurements) -> Mask:
     return linear & _is(measurements.catalog_device, "p4")
 
 
-def _scale_by_difference(measurements: Measurements) -> Mask:
+def _scale_by_difference(measurements: Measurements) -> Flags:
     """Half of these are below 1 µs, and some are ninety times faster than memory: no kernel was timed."""
     if measurements.kernels.family is not KernelFamily.ROWS:
         return np.zeros(len(measurements), dtype=bool)
@@ -172,7 +165,7 @@ def _scale_by_difference(measurements: Measurements) -> Mask:
     )
 
 
-def _unscaled_convolution(measurements: Measurements) -> Mask:
+def _unscaled_convolution(measurements: Measurements) -> Flags:
     """Convolutions of unsplit gated delta nets take the same time for 6,144 as for 12,288 channels.
 
     So they were timed on some other number of them; at length they seem up to seventeen times as fast as
@@ -181,12 +174,12 @@ def _unscaled_convolution(measurements: Measurements) -> Mask:
     kernels = measurements.kernels
     if kernels.family is not KernelFamily.SCAN or not measurements.table.startswith("gdn"):
         return np.zeros(len(measurements), dtype=bool)
-    unsplit: Mask = kernels.size("num_key_heads") == _UNSPLIT_KEY_HEADS
+    unsplit: Flags = kernels.size("num_key_heads") == _UNSPLIT_KEY_HEADS
     convolution = _is(kernels.word("operation"), "causal_conv1d_fn")
     return unsplit & convolution & _is(kernels.word("framework"), "sglang", "trtllm")
 
 
-_KNOWN_FAULTS: Mapping[str, Callable[[Measurements], Mask]] = {
+_KNOWN_FAULTS: Mapping[str, Callable[[Measurements], Flags]] = {
     "vLLM timed large bf16 products on weights that are not random": _vllm_large_products,
     "two tables of linear layers on the P4 disagree fourfold": _p4_linear,
     "the scale's time is a difference of two times": _scale_by_difference,

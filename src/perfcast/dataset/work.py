@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.formats import FORMATS, Format
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.dataset.words import look_up
-
-FloatArray = NDArray[np.float64]
 
 #: Multiplications that Winograd's F(4×4, 3×3) saves: 36 for 16 outputs in place of 144 (Lavin and Gray,
 #: arXiv 1509.09308).
@@ -34,8 +32,8 @@ class LeastWork:
         bytes: Each operand read once and each result written once.
     """
 
-    flops: FloatArray
-    bytes: FloatArray
+    flops: Floats
+    bytes: Floats
 
 
 def least_work(kernels: KernelTable) -> LeastWork:
@@ -43,20 +41,20 @@ def least_work(kernels: KernelTable) -> LeastWork:
     return _RULES[kernels.family](kernels)
 
 
-def _bytes_of(kernels: KernelTable, bits: Callable[[Format], int], word: str = "dtype") -> FloatArray:
+def _bytes_of(kernels: KernelTable, bits: Callable[[Format], int], word: str = "dtype") -> Floats:
     """Bytes of one element in each kernel's format."""
     return look_up(kernels.word(word), lambda name: bits(FORMATS[name]) / 8)
 
 
-def _activation(kernels: KernelTable) -> FloatArray:
+def _activation(kernels: KernelTable) -> Floats:
     return _bytes_of(kernels, lambda f: f.activation_bits)
 
 
-def _weight(kernels: KernelTable) -> FloatArray:
+def _weight(kernels: KernelTable) -> Floats:
     return _bytes_of(kernels, lambda f: f.weight_bits)
 
 
-def _output(kernels: KernelTable) -> FloatArray:
+def _output(kernels: KernelTable) -> Floats:
     return _bytes_of(kernels, lambda f: f.output_bits)
 
 
@@ -79,9 +77,7 @@ def _convolution(kernels: KernelTable) -> LeastWork:
     )
 
 
-def attended_pairs(
-    queries: FloatArray, keys: FloatArray, window: FloatArray, causal: FloatArray
-) -> FloatArray:
+def attended_pairs(queries: Floats, keys: Floats, window: Floats, causal: Floats) -> Floats:
     """Query–key pairs of one head: query i, counted from 0, sees keys up to keys − queries + i.
 
     The first query sees keys − queries + 1 keys and the last all of them: an arithmetic series, cut at

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import InputError
 from perfcast.memory.allocator import Allocate, AllocatorEvent, EmptyCache, Free, RecordStream, Synchronize
 
@@ -23,8 +23,8 @@ class ReplayedTrace:
     ``failed_at`` is the index of the event that ran out of memory, the last one then; None if none did.
     """
 
-    allocated_bytes: NDArray[np.int64]
-    reserved_bytes: NDArray[np.int64]
+    allocated_bytes: Integers
+    reserved_bytes: Integers
     failed_at: int | None
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable, join_kernel_tables
 from perfcast.core.operation import Operation
@@ -51,10 +51,10 @@ def correct_learned(
 
 def kernels_by_model(
     operations: Sequence[Operation], seconds: Sequence[float]
-) -> dict[str, tuple[KernelTable, NDArray[np.float64]]]:
+) -> dict[str, tuple[KernelTable, Floats]]:
     """Measured operations as repeated kernels, by the model that prices them."""
     translation, times = translate(operations), np.array(seconds, dtype=np.float64)
-    parts: defaultdict[str, list[tuple[KernelTable, NDArray[np.float64]]]] = defaultdict(list)
+    parts: defaultdict[str, list[tuple[KernelTable, Floats]]] = defaultdict(list)
     for family, table in translation.tables.items():
         each = times[translation.sources[family]] / translation.repeats[family]
         names = model_names_of(table)

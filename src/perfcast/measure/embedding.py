@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ReuseHistogram
 from perfcast.core.embedding_reuse import count_reuse, joined_reuse, part_of_reuse
 from perfcast.errors import UnknownNameError
@@ -59,9 +59,9 @@ class EmbeddingRun:
     names: tuple[str, ...]
     distributions: tuple[str, ...]
     optimizer: str
-    forward: NDArray[np.float64]
-    backward: NDArray[np.float64]
-    probes: NDArray[np.float64]
+    forward: Floats
+    backward: Floats
+    probes: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _draw_batch(case: EmbeddingCase, rng: np.random.Generator) -> _Batch:
     )
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(lengths: Integers) -> Integers:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)[:-1]))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.reuse import load_reuse
+from perfcast.core.arrays import Integers
 from perfcast.core.embedding import EmbeddingTable
 from perfcast.core.embedding_reuse import rescaled_reuse
 from perfcast.errors import InputError, UnknownNameError
@@ -113,9 +113,7 @@ def draw_tables(count: int, seed: int, prefix: str = "table") -> tuple[Embedding
     return tuple(tables)
 
 
-def draw_indices(
-    distribution: str, num_rows: int, num_lookups: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def draw_indices(distribution: str, num_rows: int, num_lookups: int, rng: np.random.Generator) -> Integers:
     """Indices of one batch, shape [lookups].
 
     Raises:

@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.units import MIB
 
-Array = NDArray[np.float64]
 Clock = Callable[[], float]
 
 PROBES = ("arithmetic", "memory", "lookup")
@@ -42,7 +41,7 @@ class Probes:
         self._indices = torch.from_numpy(drawn)
         self._offsets = torch.arange(0, _LOOKUPS, _POOLING)
 
-    def seconds(self) -> Array:
+    def seconds(self) -> Floats:
         """Of each of ``PROBES``, shape [3]."""
         times = [self._clock()]
         count = 0
@@ -56,7 +55,7 @@ class Probes:
         return np.diff(times)
 
 
-def probe_slopes(seconds: Sequence[Array], probes: Sequence[Array]) -> Array:
+def probe_slopes(seconds: Sequence[Floats], probes: Sequence[Floats]) -> Floats:
     """∂ ln(seconds) / ∂ ln(probe) within cases, by least squares over all steps; shape [3].
 
     Args:
@@ -66,11 +65,11 @@ def probe_slopes(seconds: Sequence[Array], probes: Sequence[Array]) -> Array:
     logs = [(np.log(own), np.log(beside)) for own, beside in zip(seconds, probes, strict=True)]
     wanted = np.concatenate([own - own.mean() for own, _ in logs])
     given = np.concatenate([beside - beside.mean(axis=0) for _, beside in logs])
-    slopes: Array = np.linalg.lstsq(given, wanted, rcond=None)[0]
+    slopes: Floats = np.linalg.lstsq(given, wanted, rcond=None)[0]
     return slopes
 
 
-def at_reference(seconds: Array, probes: Array, slopes: Array, reference: Array) -> float:
+def at_reference(seconds: Floats, probes: Floats, slopes: Floats, reference: Floats) -> float:
     """Geometric mean of a case's steps, each stated for the moment at which the probes take ``reference``."""
     stated = np.log(seconds) - (np.log(probes) - np.log(reference)) @ slopes
     return float(np.exp(stated.mean()))

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import EmbeddingLookup
 from perfcast.measure.embedding import EmbeddingRun
 from perfcast.measure.embedding_probes import at_reference, probe_slopes
 
-Array = NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -75,7 +74,7 @@ def join_runs(runs: Mapping[Key, Sequence[EmbeddingRun]]) -> dict[Key, Embedding
     return joined
 
 
-def state_runs(runs: Sequence[EmbeddingRun]) -> Array:
+def state_runs(runs: Sequence[EmbeddingRun]) -> Floats:
     """Forward and backward seconds of each run at one reference of the probes, shape [runs, 2]."""
     beside = np.array([np.exp(np.log(run.probes).mean(axis=0)) for run in runs])
     reference = np.median(beside, axis=0)
@@ -86,7 +85,7 @@ def state_runs(runs: Sequence[EmbeddingRun]) -> Array:
     for mine in members.values():
         probes = [runs[at].probes for at in mine]
         for column, phase in enumerate(("forward", "backward")):
-            seconds: list[Array] = [getattr(runs[at], phase) for at in mine]
+            seconds: list[Floats] = [getattr(runs[at], phase) for at in mine]
             slopes = probe_slopes(seconds, probes)
             stated[mine, column] = [
                 at_reference(own, beside, slopes, reference)

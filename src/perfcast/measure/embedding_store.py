@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.embedding import EmbeddingLookup, ReuseHistogram
 from perfcast.errors import CalibrationError, InputError
@@ -191,7 +191,7 @@ def _to_json(run: EmbeddingRun) -> dict[str, Any]:
     }
 
 
-def _short(seconds: NDArray[np.float64]) -> Any:
+def _short(seconds: Floats) -> Any:
     """To a nanosecond."""
     return np.round(seconds, 9).tolist()
 

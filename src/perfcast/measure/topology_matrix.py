@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import InputError
-from perfcast.measure.mesh_discovery.assign import Labels, cluster_by_odds, level_of_pairs
+from perfcast.measure.mesh_discovery.assign import cluster_by_odds, level_of_pairs
 from perfcast.measure.mesh_discovery.discover import nested_groups
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh, unmeasured_axis
 from perfcast.measure.mesh_discovery.rounds import all_pairs
@@ -122,7 +123,7 @@ def mesh_of_topology(matrix: TopologyMatrix) -> DiscoveredMesh:
     return DiscoveredMesh(count, shape, ranks, groups, axes, agreement, doubts)
 
 
-def _most_children(labels: Labels) -> tuple[int, ...]:
+def _most_children(labels: Integers) -> tuple[int, ...]:
     below = np.arange(labels.shape[1])
     most = []
     for row in labels:

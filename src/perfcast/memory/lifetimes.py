@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.graph import Graph
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Lifetimes:
     last_used: Integers
     needed_until: Integers
 
-    def held(self, members: NDArray[np.bool_] | None = None, *, until: Integers | None = None) -> Integers:
+    def held(self, members: Flags | None = None, *, until: Integers | None = None) -> Integers:
         """Bytes held while each node runs, shape [num_nodes].
 
         Args:

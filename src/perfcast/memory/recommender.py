@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.embedding_sharding import (
     Placements,
@@ -23,8 +23,6 @@ from perfcast.core.embedding_sharding import (
     weight_bytes_of_ranks,
 )
 
-Array = NDArray[np.float64]
-
 #: Bytes of an optimizer's state for a weight of a table, and for a row.
 _STATE_BYTES = {"sgd": (0, 0), "adagrad": (4, 0), "rowwise_adagrad": (0, 4)}
 
@@ -33,16 +31,16 @@ _STATE_BYTES = {"sgd": (0, 0), "adagrad": (4, 0), "rowwise_adagrad": (0, 4)}
 class RecommenderMemory:
     """Bytes on each rank, shape [ranks]."""
 
-    table_bytes: Array
-    table_state_bytes: Array
-    exchange_bytes: Array
+    table_bytes: Floats
+    table_state_bytes: Floats
+    exchange_bytes: Floats
     dense_bytes: float
     activation_bytes: float
 
     @property
-    def total_bytes(self) -> Array:
+    def total_bytes(self) -> Floats:
         """Peak, shape [ranks]."""
-        total: Array = (
+        total: Floats = (
             self.table_bytes
             + self.table_state_bytes
             + self.exchange_bytes

@@ -33,8 +33,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.errors import InputError
 from perfcast.published.data_movement import (
     LinearLayer,
@@ -45,8 +45,6 @@ from perfcast.published.data_movement import (
     count_microbatch,
     time_movement,
 )
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +288,7 @@ def scale_run(flops: float, device: TrainingDevice, assumptions: ScalingAssumpti
 
 def _refine(
     run: TrainingRun,
-    axes: list[FloatArray],
+    axes: list[Floats],
     powers: list[float],
     device: TrainingDevice,
     assumptions: ScalingAssumptions,
@@ -308,22 +306,20 @@ def _refine(
     return best, Plan(**dict(zip(_DEGREE_NAMES, degrees, strict=True)))
 
 
-def _peak(axes: list[FloatArray], value: FloatArray) -> list[float]:
+def _peak(axes: list[Floats], value: Floats) -> list[float]:
     index = np.unravel_index(int(np.argmax(value)), value.shape)
     return [float(axis[i]) for axis, i in zip(axes, index, strict=True)]
 
 
 def _rate_grid(
-    run: TrainingRun, axes: list[FloatArray], device: TrainingDevice, assumptions: ScalingAssumptions
-) -> FloatArray:
+    run: TrainingRun, axes: list[Floats], device: TrainingDevice, assumptions: ScalingAssumptions
+) -> Floats:
     """Ratings of all plans whose degrees are two to the powers ``axes``, shape by their lengths."""
     grid = np.meshgrid(*(2**axis for axis in axes), indexing="ij", sparse=True)
     return _rate(run, Plan(*grid), device, assumptions)
 
 
-def _rate(
-    run: TrainingRun, plan: Plan, device: TrainingDevice, assumptions: ScalingAssumptions
-) -> FloatArray:
+def _rate(run: TrainingRun, plan: Plan, device: TrainingDevice, assumptions: ScalingAssumptions) -> Floats:
     """Utilization of plans that end in time; of others minus how late they are; −∞ of impossible ones.
 
     Possible are those of at most i and o tokens a device, for which the layer model holds (at all, it wants

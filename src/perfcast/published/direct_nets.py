@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.published.mlp_outputs import mlp_outputs
 from perfcast.published.store import read_part
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from perfcast.train.checkpoint import Archive
     from perfcast.train.task import Outcome, Task
 
-FloatArray = NDArray[np.float64]
 
 NUM_DEVICE_INPUTS = 4
 WIDTH = 512
@@ -49,10 +49,10 @@ SIZES_SEEN: Mapping[KernelFamily, tuple[str, ...]] = {
 class Scaling:
     """Mean and deviation of each input, shape [f]."""
 
-    mean: FloatArray
-    deviation: FloatArray
+    mean: Floats
+    deviation: Floats
 
-    def apply(self, inputs: FloatArray) -> FloatArray:
+    def apply(self, inputs: Floats) -> Floats:
         """Inputs [n, f] to mean 0 and deviation 1."""
         return (inputs - self.mean) / self.deviation
 
@@ -64,13 +64,13 @@ class DirectNet:
     weights: Mapping[str, NDArray[np.float32]]
     scaling: Scaling
 
-    def predict(self, shape: FloatArray, figures: StudyFigures) -> FloatArray:
+    def predict(self, shape: Floats, figures: StudyFigures) -> Floats:
         """Seconds of kernels of these sizes [n, s]; 0 where the net answers less."""
         outputs = mlp_outputs(self.weights, self.scaling.apply(direct_inputs(shape, figures)))
         return np.maximum(outputs[:, 0] * MILLI, 0.0)
 
 
-def direct_inputs(shape: FloatArray, figures: StudyFigures) -> FloatArray:
+def direct_inputs(shape: Floats, figures: StudyFigures) -> Floats:
     """Sizes, then the device's figures; [n, s + 4]."""
     device = (
         figures.gigabytes_per_second,
@@ -81,7 +81,7 @@ def direct_inputs(shape: FloatArray, figures: StudyFigures) -> FloatArray:
     return np.concatenate([shape, np.stack(device, axis=1)], axis=1)
 
 
-def sizes_seen(kernels: KernelTable) -> FloatArray:
+def sizes_seen(kernels: KernelTable) -> Floats:
     """Sizes of a table's kernels in the nets' order; [n, s].
 
     Raises:
@@ -90,7 +90,7 @@ def sizes_seen(kernels: KernelTable) -> FloatArray:
     return np.stack([kernels.size(name) for name in SIZES_SEEN[kernels.family]], axis=1)
 
 
-def fit_scaling(inputs: FloatArray) -> Scaling:
+def fit_scaling(inputs: Floats) -> Scaling:
     """Of training inputs [n, f]; an input that never varies is only shifted."""
     deviation = inputs.std(axis=0)
     return Scaling(inputs.mean(axis=0), np.where(deviation > 0, deviation, 1.0))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
@@ -25,8 +26,6 @@ from perfcast.published.kernel_work import row_kernel_work
 from perfcast.published.store import read_part, read_record
 from perfcast.published.study_figures import collect_study_figures
 from perfcast.published.wave_scaling import Machine, scale_waves
-
-FloatArray = NDArray[np.float64]
 
 NETS = ("linear", "bmm", "convolution")
 SOURCES = "sources"
@@ -41,17 +40,15 @@ class MeasuredRows:
 
     operation: NDArray[np.str_]
     device: NDArray[np.str_]
-    shape: FloatArray
-    traffic_bytes: FloatArray
-    seconds: FloatArray
+    shape: Floats
+    traffic_bytes: Floats
+    seconds: Floats
 
     def source_for(self, target: str) -> str | None:
         """The device to scale from to ``target``."""
         return next((n for n in SOURCE_ORDER if n != target and (self.device == n).any()), None)
 
-    def nearest_seconds(
-        self, source: str, operation: str, shape: FloatArray, traffic_bytes: FloatArray
-    ) -> FloatArray:
+    def nearest_seconds(self, source: str, operation: str, shape: Floats, traffic_bytes: Floats) -> Floats:
         """Time on ``source``: that of the nearest sizes (by logarithm), per byte; NaN if never measured."""
         from scipy.spatial import cKDTree
 
@@ -60,7 +57,7 @@ class MeasuredRows:
             return np.full(len(shape), np.nan)
         _, nearest = cKDTree(np.log(self.shape[rows])).query(np.log(shape))
         seconds_per_byte = self.seconds[rows[nearest]] / self.traffic_bytes[rows[nearest]]
-        seconds: FloatArray = seconds_per_byte * traffic_bytes
+        seconds: Floats = seconds_per_byte * traffic_bytes
         return seconds
 
 
@@ -72,9 +69,7 @@ class Habitat:
     measured: MeasuredRows
     name: str = "habitat"
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds, shape [n]; NaN for kernels that are not fp32 or that were never measured."""
         seconds = np.full(len(kernels), np.nan)
         known = np.flatnonzero(kernels.word("dtype") == "fp32")
@@ -86,9 +81,7 @@ class Habitat:
             seconds[known] = self._by_scaling(kernels.take(known), devices, device_index[known])
         return seconds
 
-    def _by_nets(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def _by_nets(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         names = net_names(kernels)
         shape, figures = sizes_seen(kernels), collect_study_figures(devices, device_index)
         seconds = np.full(len(kernels), np.nan)
@@ -98,9 +91,7 @@ class Habitat:
                 seconds[index] = net.predict(shape[index], figures.take(index))
         return seconds
 
-    def _by_scaling(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def _by_scaling(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         work = row_kernel_work(kernels)
         shape = np.stack([kernels.size("num_rows"), kernels.size("row_length")], axis=1)
         operations = kernels.word("operation").astype(str)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned import attention, experts, scan
@@ -39,9 +39,7 @@ class KernelRoofline:
 
     name: str = "roofline"
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds, shape [n]; NaN for formats that are not known."""
         seconds = np.full(len(kernels), np.nan)
         formats = kernels.word("dtype").astype(object)
@@ -52,7 +50,7 @@ class KernelRoofline:
         return seconds
 
 
-def _bound(kernels: KernelTable, figures: Figures) -> NDArray[np.float64]:
+def _bound(kernels: KernelTable, figures: Figures) -> Floats:
     """The larger of both times, shape [n]."""
     if kernels.family in _DESCRIBED:
         physics = _DESCRIBED[kernels.family].describe(kernels, figures)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.figures import ARITHMETIC
 from perfcast.published.neusight_nets import row_work
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class KernelWork:
     """Shape [n] each; every operand crosses the memory interface once."""
 
-    flops: FloatArray
-    traffic_bytes: FloatArray
+    flops: Floats
+    traffic_bytes: Floats
 
 
 def product_work(kernels: KernelTable) -> KernelWork:
@@ -51,7 +49,7 @@ def row_kernel_work(kernels: KernelTable) -> KernelWork:
     )
 
 
-def _element_bytes(kernels: KernelTable) -> FloatArray:
+def _element_bytes(kernels: KernelTable) -> Floats:
     formats = kernels.word("dtype")
     width = {name: ARITHMETIC[name].bits / 8 for name in set(formats)}
     return np.array([width[name] for name in formats], dtype=np.float64)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.published.direct_nets import (
     WIDTH,
-    FloatArray,
     Scaling,
     archive_net,
     direct_inputs,
@@ -82,9 +82,7 @@ class LargerPredictor:
         net.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self.weights.items()})
         return net.eval()
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds, shape [n], at least 0; NaN for everything but batched fp32 products."""
         import torch
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.cost.learned.figures import collect_figures
@@ -34,8 +35,6 @@ from perfcast.published.study_rows import (
 
 if TYPE_CHECKING:
     from perfcast.train.loop import Progress
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,7 @@ class Li2020:
     lines: Mapping[str, Mapping[str, WorkLine]]
     name: str = "li2020"
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds, shape [n], at least 0; NaN for kernels that are not fp32 or have no line."""
         seconds = np.full(len(kernels), np.nan)
         known = np.flatnonzero(kernels.word("dtype") == "fp32")
@@ -92,7 +89,7 @@ def mean_inverse_efficiency(lines: Mapping[str, WorkLine]) -> float:
     return float(np.exp(np.mean(np.log(values)))) if values else float("nan")
 
 
-def work_of(kernels: KernelTable) -> FloatArray:
+def work_of(kernels: KernelTable) -> Floats:
     """Flops of products and convolutions, bytes of row kernels."""
     if kernels.family is KernelFamily.PRODUCT:
         return product_work(kernels).flops
@@ -109,7 +106,7 @@ def operators_of(kernels: KernelTable) -> NDArray[np.str_]:
     return np.array([names[str(name)] for name in kernels.word("operation")])
 
 
-def rates_of(kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]) -> FloatArray:
+def rates_of(kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
     """The device's peak or bandwidth, as the work is flops or bytes."""
     figures = collect_figures(devices, device_index, kernels.word("dtype").astype(object))
     is_rows = kernels.family is KernelFamily.ROWS
@@ -117,7 +114,7 @@ def rates_of(kernels: KernelTable, devices: Sequence[Device], device_index: NDAr
 
 
 def fit_lines(
-    kernels: KernelTable, seconds: FloatArray, devices: Sequence[Device], device_index: NDArray[np.int64]
+    kernels: KernelTable, seconds: Floats, devices: Sequence[Device], device_index: Integers
 ) -> dict[str, dict[str, WorkLine]]:
     """One line per operator and device, by least squares."""
     work, operators = work_of(kernels), operators_of(kernels)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 
-def mlp_outputs(
-    weights: Mapping[str, NDArray[np.float32]], inputs: NDArray[np.float64]
-) -> NDArray[np.float64]:
+
+def mlp_outputs(weights: Mapping[str, NDArray[np.float32]], inputs: Floats) -> Floats:
     """Outputs [n, o] for inputs [n, f]: linear layers with ReLU between them, in fp32 as trained.
 
     ``weights`` are named as PyTorch's ``Sequential`` names them: '0.weight', '0.bias', '2.weight', …
@@ -22,7 +22,7 @@ def mlp_outputs(
 _ROWS_AT_ONCE = 8192  # so that a hidden layer stays in the cache
 
 
-def _outputs(weights: Mapping[str, NDArray[np.float32]], inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _outputs(weights: Mapping[str, NDArray[np.float32]], inputs: Floats) -> Floats:
     places = sorted({int(name.partition(".")[0]) for name in weights})
     hidden = inputs.astype(np.float32)
     for place in places:

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.published.mlp_outputs import mlp_outputs
 from perfcast.published.neusight_nets import NETS, PRODUCT_NETS, WHOLE_ROW_NETS, net_of, row_work
-from perfcast.published.neusight_tiles import FloatArray, TileTable, product_features, vector_features
+from perfcast.published.neusight_tiles import TileTable, product_features, vector_features
 from perfcast.published.neusight_waves import product_waves, vector_waves
 from perfcast.published.store import read_part, read_record
 from perfcast.published.study_figures import StudyFigures, collect_study_figures
@@ -33,11 +34,11 @@ class Calls:
         work: Bytes and flops per element of the output, [n, 2]; not looked at for products.
     """
 
-    operations: NDArray[np.object_]
-    shape: FloatArray
-    work: FloatArray
+    operations: Objects
+    shape: Floats
+    work: Floats
 
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Calls:
+    def take(self, index: Integers | Flags) -> Calls:
         """The rows that ``index`` selects."""
         return Calls(self.operations[index], self.shape[index], self.work[index])
 
@@ -56,7 +57,7 @@ class TrainedNet:
     ratio_low: float
     ratio_high: float
 
-    def predict(self, calls: Calls, figures: StudyFigures, tiles: FloatArray | None = None) -> FloatArray:
+    def predict(self, calls: Calls, figures: StudyFigures, tiles: Floats | None = None) -> Floats:
         """Seconds, shape [n]; NaN where no tile is known.
 
         Args:
@@ -71,7 +72,7 @@ class TrainedNet:
             waves = vector_waves(calls.shape, calls.work, tiles[:, 0], figures)
         return waves.seconds(mlp_outputs(self.weights, waves.inputs))
 
-    def look_up(self, calls: Calls, figures: StudyFigures) -> FloatArray:
+    def look_up(self, calls: Calls, figures: StudyFigures) -> Floats:
         """Tiles of the nearest training rows; a whole row for softmax and layer norm."""
         if self.name in WHOLE_ROW_NETS:
             return calls.shape[:, 1:]
@@ -88,9 +89,7 @@ class NeuSight:
     vendor: str
     name: str = "neusight"
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds, shape [n]; NaN for kernels that are not fp32, that no net prices, or of another vendor."""
         return self.predict_tiled(kernels, devices, device_index, None)
 
@@ -98,9 +97,9 @@ class NeuSight:
         self,
         kernels: KernelTable,
         devices: Sequence[Device],
-        device_index: NDArray[np.int64],
-        tiles: FloatArray | None,
-    ) -> FloatArray:
+        device_index: Integers,
+        tiles: Floats | None,
+    ) -> Floats:
         """Like ``predict`` with known tiles [n, 2] (the first column alone for rows), if they are given."""
         seconds = np.full(len(kernels), np.nan)
         if kernels.family not in (KernelFamily.PRODUCT, KernelFamily.ROWS) or not len(kernels):

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import message_bytes
 from perfcast.core.graph import Graph, Phase
@@ -35,8 +35,6 @@ from perfcast.core.work import Call, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.units import GIB, GIGA
-
-FloatArray = NDArray[np.float64]
 
 LINK_UTILIZATION = 0.72
 
@@ -75,7 +73,7 @@ def forecast_distributed(
         return _tensor_parallel(graph, plan, cost_model, device, link)
     estimates = cost_model.estimate(graph.operations, device)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
-    seconds: FloatArray = estimates.seconds[index]
+    seconds: Floats = estimates.seconds[index]
     if plan.pipeline_parallel > 1:
         return float(seconds.sum()) + _messages_seconds(graph, plan, link)
     return _data_parallel(graph, seconds, plan.data_parallel, link)
@@ -84,7 +82,7 @@ def forecast_distributed(
 # ---- data parallel ------------------------------------------------------------------------------
 
 
-def _data_parallel(graph: Graph, seconds: FloatArray, num_ranks: int, link: float) -> float:
+def _data_parallel(graph: Graph, seconds: Floats, num_ranks: int, link: float) -> float:
     is_backward = np.array([node.phase is Phase.BACKWARD for node in graph.nodes], dtype=bool)
     compute = np.cumsum(np.where(is_backward, seconds, 0.0))
     ended = 0.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
@@ -27,8 +27,6 @@ from perfcast.published.neusight import Calls, NeuSight, TrainedNet, load_neusig
 from perfcast.published.neusight_nets import VENDORS, net_of
 from perfcast.published.neusight_rules import PRICED_KINDS, Call, calls_in
 from perfcast.published.study_figures import collect_study_figures
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class NeuSightCost:
 
     def _sum_calls(
         self, counted: Sequence[list[Call] | None], device: Device
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ) -> tuple[Floats, Floats, Floats]:
         """Seconds of each operation's calls, and their low and high sums; 0 without calls."""
         by_net: dict[str, list[tuple[int, Call]]] = defaultdict(list)
         for index, calls in enumerate(counted):
@@ -91,7 +89,7 @@ class NeuSightCost:
         return sums[0], sums[1], sums[2]
 
 
-def _predict(net: TrainedNet, calls: Sequence[Call], device: Device) -> FloatArray:
+def _predict(net: TrainedNet, calls: Sequence[Call], device: Device) -> Floats:
     table = Calls(
         np.array([call.operation for call in calls], dtype=object),
         np.array([call.shape for call in calls], dtype=np.float64),

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.errors import InputError
 from perfcast.published.study_figures import StudyFigures
-
-FloatArray = NDArray[np.float64]
 
 #: AMD's Tensile ('MT128x64x16'), cuBLAS and CUTLASS ('sgemm_128x64'), cuBLAS on Hopper ('tilesize128x128').
 _PATTERNS = tuple(re.compile(p) for p in (r"_mt(\d+)x(\d+)", r"sgemm_(\d+)x(\d+)", r"tilesize(\d+)x(\d+)"))
@@ -37,7 +36,7 @@ def parse_product_tile(kernel_name: str) -> tuple[int, int]:
     raise InputError(f"kernel '{kernel_name}' does not tell its tile")
 
 
-def parse_product_tiles(kernel_names: NDArray[np.object_]) -> FloatArray:
+def parse_product_tiles(kernel_names: Objects) -> Floats:
     """Tiles [n, 2] of many kernels; each different name is parsed once.
 
     Raises:
@@ -48,23 +47,23 @@ def parse_product_tiles(kernel_names: NDArray[np.object_]) -> FloatArray:
     return tiles.reshape(len(names), 2)[which]
 
 
-def elementwise_tiles(num_elements: FloatArray, num_blocks: FloatArray) -> FloatArray:
+def elementwise_tiles(num_elements: Floats, num_blocks: Floats) -> Floats:
     """Elements per thread block, to the next power of two."""
-    tiles: FloatArray = np.exp2(np.ceil(np.log2(np.ceil(num_elements / num_blocks))))
+    tiles: Floats = np.exp2(np.ceil(np.log2(np.ceil(num_elements / num_blocks))))
     return tiles
 
 
-def product_features(shape: FloatArray, figures: StudyFigures) -> FloatArray:
+def product_features(shape: Floats, figures: StudyFigures) -> Floats:
     """batch, m, k, n and the device; [n, 9]."""
     return _with_device(shape, figures.matrix_gigaflops, figures)
 
 
-def vector_features(shape: FloatArray, work: FloatArray, figures: StudyFigures) -> FloatArray:
+def vector_features(shape: Floats, work: Floats, figures: StudyFigures) -> Floats:
     """Rows, row length, the device, bytes and flops per output; [n, 9]."""
     return np.concatenate([_with_device(shape, figures.vector_gigaflops, figures), work], axis=1)
 
 
-def _with_device(shape: FloatArray, peak_gigaflops: FloatArray, figures: StudyFigures) -> FloatArray:
+def _with_device(shape: Floats, peak_gigaflops: Floats, figures: StudyFigures) -> Floats:
     device = (
         figures.num_sms,
         peak_gigaflops,
@@ -86,10 +85,10 @@ class TileTable:
     """
 
     operations: NDArray[np.str_]
-    features: FloatArray
-    tiles: FloatArray
+    features: Floats
+    tiles: Floats
 
-    def look_up(self, operations: NDArray[np.object_], features: FloatArray) -> FloatArray:
+    def look_up(self, operations: Objects, features: Floats) -> Floats:
         """Tiles of the nearest rows; NaN for kernels that the table does not hold."""
         found = np.full((len(features), self.tiles.shape[1]), np.nan)
         for operation, (rows, tree) in self._trees.items():
@@ -100,7 +99,7 @@ class TileTable:
         return found
 
     @cached_property
-    def _trees(self) -> dict[str, tuple[NDArray[np.int64], Any]]:
+    def _trees(self) -> dict[str, tuple[Integers, Any]]:
         """Rows of each kernel and a tree of their features."""
         from scipy.spatial import cKDTree
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.published.neusight_nets import (
     NETS,
     NUM_INPUTS,
@@ -26,7 +27,6 @@ from perfcast.published.neusight_nets import (
     row_work,
 )
 from perfcast.published.neusight_tiles import (
-    FloatArray,
     TileTable,
     elementwise_tiles,
     parse_product_tiles,
@@ -107,7 +107,7 @@ def training_rows(rows: StudyRows, name: str) -> StudyRows:
     return rows.take(keep)
 
 
-def measured_tiles(name: str, rows: StudyRows) -> FloatArray:
+def measured_tiles(name: str, rows: StudyRows) -> Floats:
     """Tiles that the measured kernels used: [n, 2] for products, [n, 1] for row kernels."""
     if name in PRODUCT_NETS:
         return parse_product_tiles(rows.kernel_name)
@@ -116,7 +116,7 @@ def measured_tiles(name: str, rows: StudyRows) -> FloatArray:
     return elementwise_tiles(rows.shape.prod(axis=1), rows.num_blocks)[:, None]
 
 
-def measured_waves(name: str, rows: StudyRows, tiles: FloatArray) -> Waves:
+def measured_waves(name: str, rows: StudyRows, tiles: Floats) -> Waves:
     """The rows as net ``name`` sees them with these tiles."""
     figures = collect_study_figures(rows.devices, rows.device_index)
     if name in PRODUCT_NETS:
@@ -136,7 +136,7 @@ def tile_table(name: str, rows: StudyRows) -> TileTable:
     return TileTable(rows.operation.astype(str), features, measured_tiles(name, rows))
 
 
-def _work(rows: StudyRows) -> FloatArray:
+def _work(rows: StudyRows) -> Floats:
     work = {str(operation): row_work(str(operation)) for operation in set(rows.operation)}
     return np.array([work[operation] for operation in rows.operation], dtype=np.float64).reshape(-1, 2)
 

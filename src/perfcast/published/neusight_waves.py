@@ -18,12 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.published.study_figures import StudyFigures
 from perfcast.units import GIB, GIGA, KILO, MIB
-
-FloatArray = NDArray[np.float64]
 
 _BYTES = 4.0  # of an fp32 element
 _BINARY = 1024.0  # megabytes per gigabyte and kilobytes per megabyte, as the study counts capacities
@@ -39,11 +37,11 @@ class Waves:
         bound_seconds: Time at utilization 1, shape [n].
     """
 
-    inputs: FloatArray
-    num_waves: FloatArray
-    bound_seconds: FloatArray
+    inputs: Floats
+    num_waves: Floats
+    bound_seconds: Floats
 
-    def seconds(self, outputs: FloatArray) -> FloatArray:
+    def seconds(self, outputs: Floats) -> Floats:
         """Latency from a net's outputs [n, 3]; 0 where the utilization is negative, as in the study."""
         utilization = sigmoid(outputs[:, 2]) - sigmoid(outputs[:, 0]) / self.num_waves
         with np.errstate(divide="ignore"):
@@ -54,14 +52,14 @@ class Waves:
 class _Tiles:
     """What n kernels do per tile and in all; shape [n] each, flops and bytes."""
 
-    blocks: FloatArray
-    tile_flops: FloatArray
-    tile_bytes: FloatArray
-    padded_flops: FloatArray
-    traffic_bytes: FloatArray
+    blocks: Floats
+    tile_flops: Floats
+    tile_bytes: Floats
+    padded_flops: Floats
+    traffic_bytes: Floats
 
 
-def product_waves(shape: FloatArray, tiles: FloatArray, figures: StudyFigures) -> Waves:
+def product_waves(shape: Floats, tiles: Floats, figures: StudyFigures) -> Waves:
     """Products [batch] × (m × k)(k × n).
 
     Args:
@@ -81,7 +79,7 @@ def product_waves(shape: FloatArray, tiles: FloatArray, figures: StudyFigures) -
     return _waves(work, figures.matrix_gigaflops, figures)
 
 
-def vector_waves(shape: FloatArray, work: FloatArray, tiles: FloatArray, figures: StudyFigures) -> Waves:
+def vector_waves(shape: Floats, work: Floats, tiles: Floats, figures: StudyFigures) -> Waves:
     """Operations on rows.
 
     Args:
@@ -102,7 +100,7 @@ def vector_waves(shape: FloatArray, work: FloatArray, tiles: FloatArray, figures
     return _waves(tiled, figures.vector_gigaflops, figures)
 
 
-def _waves(work: _Tiles, peak_gigaflops: FloatArray, figures: StudyFigures) -> Waves:
+def _waves(work: _Tiles, peak_gigaflops: Floats, figures: StudyFigures) -> Waves:
     sms = figures.num_sms
     num_waves = np.ceil(work.blocks / sms)
     tile_gigaflop, tile_megabytes = work.tile_flops / GIGA, work.tile_bytes / MIB
@@ -117,6 +115,6 @@ def _waves(work: _Tiles, peak_gigaflops: FloatArray, figures: StudyFigures) -> W
     return Waves(np.log2(np.stack(inputs, axis=1)), num_waves, num_waves * sms * tile_gigaflop / roof)
 
 
-def sigmoid(x: FloatArray) -> FloatArray:
+def sigmoid(x: Floats) -> Floats:
     """1 / (1 + e⁻ˣ), without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * x))

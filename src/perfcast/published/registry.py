@@ -9,9 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.model import CostModel
@@ -29,9 +27,7 @@ class KernelPredictor(Protocol):
         """Its name in the registry."""
         ...
 
-    def predict(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         """Seconds of each kernel on ``devices[device_index[i]]``, shape [n]; NaN where it has no model."""
         ...
 

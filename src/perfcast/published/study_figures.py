@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device_entries
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.units import GIB, GIGA, MEGA, MIB
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,19 @@ class StudyFigures:
         gigabytes_per_second, memory_gigabytes, l2_megabytes: As the study's device files say.
     """
 
-    num_sms: FloatArray
-    matrix_gigaflops: FloatArray
-    vector_gigaflops: FloatArray
-    memory_gigabytes: FloatArray
-    gigabytes_per_second: FloatArray
-    l2_megabytes: FloatArray
+    num_sms: Floats
+    matrix_gigaflops: Floats
+    vector_gigaflops: Floats
+    memory_gigabytes: Floats
+    gigabytes_per_second: Floats
+    l2_megabytes: Floats
 
-    def take(self, index: NDArray[np.int64]) -> StudyFigures:
+    def take(self, index: Integers) -> StudyFigures:
         """The rows that ``index`` selects."""
         return StudyFigures(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 
-def collect_study_figures(devices: Sequence[Device], device_index: NDArray[np.int64]) -> StudyFigures:
+def collect_study_figures(devices: Sequence[Device], device_index: Integers) -> StudyFigures:
     """Figures of ``devices[device_index[i]]``: the study's own, or the datasheet's for other devices."""
     rows = [_figures_of(device) for device in devices]
     names = [f.name for f in fields(StudyFigures)]

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device_entry
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.errors import InputError
 from perfcast.units import MILLI
-
-FloatArray = NDArray[np.float64]
 
 #: Sizes of each kind of table: the study's column → ours. Its products are (M × N)(N × K).
 PRODUCT_SIZES = ("B", "M", "N", "K")
@@ -44,18 +42,18 @@ class StudyRows:
         seconds: Mean of the runs.
     """
 
-    operation: NDArray[np.object_]
-    kernel_name: NDArray[np.object_]
-    shape: FloatArray
+    operation: Objects
+    kernel_name: Objects
+    shape: Floats
     devices: tuple[Device, ...]
-    device_index: NDArray[np.int64]
-    num_blocks: FloatArray
-    seconds: FloatArray
+    device_index: Integers
+    num_blocks: Floats
+    seconds: Floats
 
     def __len__(self) -> int:
         return len(self.seconds)
 
-    def take(self, index: NDArray[np.bool_] | NDArray[np.int64]) -> StudyRows:
+    def take(self, index: Flags | Integers) -> StudyRows:
         """The rows that ``index`` selects."""
         return StudyRows(
             self.operation[index],
@@ -67,7 +65,7 @@ class StudyRows:
             self.seconds[index],
         )
 
-    def device_names(self) -> NDArray[np.object_]:
+    def device_names(self) -> Objects:
         """Catalog name of each row's device."""
         return np.array([device.name for device in self.devices], dtype=object)[self.device_index]
 
@@ -89,10 +87,10 @@ def read_study_rows(folder: Path, table: str, sizes: tuple[str, ...]) -> StudyRo
     if missing := sorted(set(wanted) - set(frame.columns)):
         raise InputError(f"{path}: column {', '.join(missing)} missing")
 
-    def words(name: str) -> NDArray[np.object_]:
+    def words(name: str) -> Objects:
         return np.array(frame[name].cast(polars.String).to_list(), dtype=object)
 
-    def numbers(name: str) -> FloatArray:
+    def numbers(name: str) -> Floats:
         return frame[name].to_numpy().astype(np.float64)
 
     names, index = np.unique(words("device").astype(str), return_inverse=True)

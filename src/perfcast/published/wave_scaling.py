@@ -24,9 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from perfcast.core.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,16 @@ class Machine:
     peak_flops_per_second: float
 
 
-def memory_boundedness(intensity: FloatArray, machine: Machine) -> FloatArray:
+def memory_boundedness(intensity: Floats, machine: Machine) -> Floats:
     """γ of kernels with ``intensity`` flops per byte."""
     ratio = intensity / (machine.peak_flops_per_second / machine.memory_bytes_per_second)
     return np.where(ratio < 1, 1 - ratio / 2, 0.5 / np.maximum(ratio, 1.0))
 
 
-def scale_waves(seconds: FloatArray, intensity: FloatArray, origin: Machine, target: Machine) -> FloatArray:
+def scale_waves(seconds: Floats, intensity: Floats, origin: Machine, target: Machine) -> Floats:
     """Seconds on ``target`` of kernels that took ``seconds`` on ``origin``."""
     gamma = memory_boundedness(intensity, target)
     memory = origin.memory_bytes_per_second / target.memory_bytes_per_second
     compute = (origin.num_sms * origin.clock_hertz) / (target.num_sms * target.clock_hertz)
-    scaled: FloatArray = seconds * memory**gamma * compute ** (1 - gamma)
+    scaled: Floats = seconds * memory**gamma * compute ** (1 - gamma)
     return scaled

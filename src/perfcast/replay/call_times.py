@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.replay.exchange_times import exchange_spans
 from perfcast.replay.program import Call, CallKind
-from perfcast.traces.events import NONE, Category, Events, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Events, Trace
 from perfcast.traces.link.align import align
 from perfcast.traces.link.kernels import nest
 
@@ -96,16 +97,16 @@ class Timeline:
         return max(start - before - num_bounds / 2 * self.label_seconds, 0.0)
 
 
-def host_rows(events: Events) -> Numbers:
+def host_rows(events: Events) -> Integers:
     """Operators and marked ranges on host threads, gloo's own threads and the steps' marks left out."""
     rows = events.rows_in(Category.OPERATOR, Category.ANNOTATION)
     rows = rows[events.threads[rows] != NONE]
     left_out = [code for code, name in enumerate(events.names) if name.startswith(("gloo:", "ProfilerStep"))]
-    found: Numbers = rows[~np.isin(events.name_codes[rows], left_out)]
+    found: Integers = rows[~np.isin(events.name_codes[rows], left_out)]
     return found
 
 
-def partners(events: Events, rows: Numbers, other: Events, other_rows: Numbers) -> Mapping[int, int]:
+def partners(events: Events, rows: Integers, other: Events, other_rows: Integers) -> Mapping[int, int]:
     """Row → row of another recording of the same program: thread by thread, in the order of starts."""
     found: dict[int, int] = {}
     for ours, theirs in zip(_by_thread(events, rows), _by_thread(other, other_rows), strict=False):
@@ -116,7 +117,7 @@ def partners(events: Events, rows: Numbers, other: Events, other_rows: Numbers) 
     return found
 
 
-def _by_thread(events: Events, rows: Numbers) -> list[list[int]]:
+def _by_thread(events: Events, rows: Integers) -> list[list[int]]:
     """The rows of each thread in the order of starts, the thread with the most first."""
     ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
     threads = events.threads[ordered]
@@ -124,9 +125,9 @@ def _by_thread(events: Events, rows: Numbers) -> list[list[int]]:
     return sorted(found, key=len, reverse=True)
 
 
-def outermost_operators(events: Events) -> Numbers:
+def outermost_operators(events: Events) -> Integers:
     """Operators that lie in no other operator, in order."""
     rows = events.rows_in(Category.OPERATOR)
     parents = nest(events, (Category.OPERATOR,)).parents
-    found: Numbers = rows[(parents[rows] == NONE) & (events.threads[rows] != NONE)]
+    found: Integers = rows[(parents[rows] == NONE) & (events.threads[rows] != NONE)]
     return found

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
-from perfcast.measure.mesh_discovery.matrix import Floats, PairSamples
+from perfcast.measure.mesh_discovery.matrix import PairSamples
 from perfcast.report.html import Section, figure_html, page
 from perfcast.report.mesh_text import describe_axis, describe_shape
 from perfcast.units import GIGA, MICRO

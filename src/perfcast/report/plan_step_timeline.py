@@ -11,8 +11,8 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.core.step_forecast import CAUSES, PlanForecast, Span
 from perfcast.report.figures import finish
 from perfcast.report.plan_step_figures import CAUSE_COLOURS, spread_evenly
@@ -165,7 +165,7 @@ def _bins(spans: Sequence[Span], lanes: Mapping[Lane, int], step_seconds: float)
         yield go.Scatter(x=[None], y=[None], mode="markers", name=_WORDS[look], marker=marker)
 
 
-def longest_looks(spans: Sequence[Span], lanes: Mapping[Lane, int], step_seconds: float) -> NDArray[np.int64]:
+def longest_looks(spans: Sequence[Span], lanes: Mapping[Lane, int], step_seconds: float) -> Integers:
     """What takes most of each bin, as an index into all looks, -1 for nothing; shape [lanes, bins]."""
     width = step_seconds / NUM_BINS
     seconds = np.zeros((len(lanes), len(_LOOKS), NUM_BINS))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan_table import FLAGS, WORDS, PlanTable
 from perfcast.report.figures import GREEN, INK, LINE, finish
 from perfcast.report.search_figures import sample_plans
@@ -22,7 +22,7 @@ from perfcast.units import GIB
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    Values = NDArray[np.float64]
+    Values = Floats
 
 #: Plans that are drawn.
 MAX_LINES = 400
@@ -81,14 +81,14 @@ def plot_coordinates(result: SearchResult) -> Figure:
     return figure
 
 
-def _drawn(result: SearchResult) -> NDArray[np.int64]:
+def _drawn(result: SearchResult) -> Integers:
     """Places of plans in the order of drawing: from the slowest to the fastest, then the winner."""
     shown = sample_plans(result.evaluation.step_seconds, MAX_LINES)[::-1]
     winner = result.place_of(result.winner.plan)
     return shown if winner is None else np.append(shown[shown != winner], winner)
 
 
-def list_axes(result: SearchResult, shown: NDArray[np.int64]) -> list[Axis]:
+def list_axes(result: SearchResult, shown: Integers) -> list[Axis]:
     """The dimensions that are not the same for all shown plans, then memory and time."""
     plans, evaluation = result.evaluation.plans, result.evaluation
     axes = []

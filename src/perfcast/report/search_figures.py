@@ -8,8 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.step_forecast import CAUSES
 from perfcast.report.figures import BLUE, GREEN, GREY, INK, ORANGE, RED, finish
 from perfcast.report.memory_figures import CATEGORY_COLOURS
@@ -26,7 +26,7 @@ from perfcast.units import GIB, format_bytes, format_seconds
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    Index = NDArray[np.int64]
+    Index = Integers
 
 #: Plans of a cloud of points; of more, the fastest half of these and others spread evenly over the rest.
 MAX_POINTS = 1500
@@ -35,7 +35,7 @@ _RESERVE_COLOUR = "#5f6b7a"
 MAX_BARS = 12
 
 
-def sample_plans(step_seconds: NDArray[np.float64], limit: int = MAX_POINTS) -> Index:
+def sample_plans(step_seconds: Floats, limit: int = MAX_POINTS) -> Index:
     """Places of the plans that are drawn, fastest first."""
     order = np.argsort(step_seconds, kind="stable")
     if len(order) <= limit:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.runs import load_run_figures
+from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.plan_table import PlanTable
@@ -56,8 +56,8 @@ class _Evaluated:
     evaluation: Evaluation
     num_plans: int
     excluded: Mapping[str, int]
-    watts: NDArray[np.float64]
-    values: NDArray[np.float64]
+    watts: Floats
+    values: Floats
 
 
 def search_plans(
@@ -177,9 +177,7 @@ def _fitting(asked: Question) -> Fitting:
         )  # fmt: skip
 
 
-def _later_constraints(
-    asked: Question, seconds: NDArray[np.float64], mfu: NDArray[np.float64]
-) -> list[Constraint]:
+def _later_constraints(asked: Question, seconds: Floats, mfu: Floats) -> list[Constraint]:
     """Those that need the time of a step; seconds and MFU of plans, [n]."""
     found = []
     if asked.min_mfu is not None:
@@ -278,7 +276,7 @@ def _simulator(asked: Question, method: str = "simulated") -> Simulator:
     )  # fmt: skip
 
 
-def _values(asked: Question, simulated: Sequence[Simulated]) -> NDArray[np.float64]:
+def _values(asked: Question, simulated: Sequence[Simulated]) -> Floats:
     seconds = np.array([one.time.step_seconds for one in simulated])
     watts = np.array([_watts(asked, one.time.seconds_by_cause) for one in simulated])
     return asked.objective.value(asked.job, seconds, watts)

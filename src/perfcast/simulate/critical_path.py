@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfcast.simulate.engine import Ints, Played
+from perfcast.core.arrays import Integers
+from perfcast.simulate.engine import Played
 from perfcast.simulate.program import Program
 
 
@@ -38,7 +39,7 @@ def critical_path(program: Program, played: Played, last: int | None = None) -> 
     return path[::-1]
 
 
-def _before_on_stream(program: Program, played: Played) -> Ints:
+def _before_on_stream(program: Program, played: Played) -> Integers:
     """[tasks]: the task that ran before each on its stream, or -1."""
     streams = np.asarray(program.streams, dtype=np.int64)
     order = np.lexsort((np.arange(len(streams)), played.ends, played.starts, streams))

@@ -12,14 +12,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError
 from perfcast.simulate.program import Program
 from perfcast.simulate.sharing import Sharing
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class _Units:
         num_awaited: Reasons for which each waits.
     """
 
-    of_task: Ints
+    of_task: Integers
     seconds: list[float]
     successors: list[int]
     bounds: list[int]
@@ -117,7 +114,7 @@ class _Pools:
         self._is_busy = dict.fromkeys(self._ready, False)
 
     @classmethod
-    def of(cls, program: Program, of_task: Ints) -> _Pools | None:
+    def of(cls, program: Program, of_task: Integers) -> _Pools | None:
         """Pools of a program; None where it has none."""
         if not any(lane.is_pool for lane in program.lanes):
             return None
@@ -147,7 +144,7 @@ class _Pools:
         return begin
 
 
-def _number_units(program: Program) -> Ints:
+def _number_units(program: Program) -> Integers:
     """[tasks]: the unit of each, in the order of (priority, first task)."""
     tasks = np.arange(program.num_tasks)
     first = tasks
@@ -168,7 +165,7 @@ def _number_units(program: Program) -> Ints:
     return np.asarray(number[first])
 
 
-def _check_exchanges(program: Program, exchanges: Ints) -> None:
+def _check_exchanges(program: Program, exchanges: Integers) -> None:
     sizes = np.asarray(program.exchange_sizes, dtype=np.int64)
     found = np.bincount(exchanges[exchanges >= 0], minlength=len(sizes))
     for exchange in np.flatnonzero(found != sizes)[:1].tolist():
@@ -181,7 +178,7 @@ def _check_exchanges(program: Program, exchanges: Ints) -> None:
         raise PlanError(f"{program.describe(task)} is of an exchange, which cannot run on a pool")
 
 
-def _join(program: Program, of_task: Ints) -> _Units:
+def _join(program: Program, of_task: Integers) -> _Units:
     """Durations and successors of units."""
     num_units = int(of_task.max(initial=-1)) + 1
     seconds = np.zeros(num_units)
@@ -198,7 +195,7 @@ def _join(program: Program, of_task: Ints) -> _Units:
     )
 
 
-def _edges(program: Program, of_task: Ints) -> tuple[Ints, Ints]:
+def _edges(program: Program, of_task: Integers) -> tuple[Integers, Integers]:
     """Pairs of units, the first waiting for the second: by dependencies, and by the order of streams."""
     streams = np.asarray(program.streams, dtype=np.int64)
     order = np.argsort(streams, kind="stable")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from heapq import heappush
 
 import numpy as np
-import numpy.typing as npt
 
+from perfcast.core.arrays import Integers
 from perfcast.simulate.program import Program
 
 
@@ -36,7 +36,7 @@ class Sharing:
         self._is_mixed = [False] * (num_places // 2)
 
     @classmethod
-    def of(cls, program: Program, of_task: npt.NDArray[np.int64]) -> Sharing | None:
+    def of(cls, program: Program, of_task: Integers) -> Sharing | None:
         """Of a program; None where nothing can slow down."""
         if not any(slowdown > 1 for slowdown in program.slowdowns):
             return None

@@ -18,6 +18,7 @@ from math import lcm
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.step_forecast import StragglerEffect
@@ -26,7 +27,6 @@ from perfcast.errors import InputError
 from perfcast.simulate.closed_form.passes import PassTime, in_turn
 from perfcast.simulate.closed_form.stages import stage_times
 from perfcast.simulate.closed_form.step import closed_form_step
-from perfcast.simulate.engine import Floats
 from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.recursion import Move, order_moves

@@ -17,10 +17,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Seconds = NDArray[np.float64]
+from perfcast.core.arrays import Flags, Floats, Integers
+
 Codes = NDArray[np.int32]
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 #: Stands in integer columns where an event has no such number.
 NONE = -1
@@ -190,20 +189,20 @@ class Events:
 
     name_codes: Codes
     categories: NDArray[np.int8]
-    start_seconds: Seconds
-    end_seconds: Seconds
+    start_seconds: Floats
+    end_seconds: Floats
     threads: Codes
     devices: Codes
-    streams: Numbers
-    correlations: Numbers
-    external_ids: Numbers
-    record_function_ids: Numbers
-    sequence_numbers: Numbers
-    forward_threads: Numbers
+    streams: Integers
+    correlations: Integers
+    external_ids: Integers
+    record_function_ids: Integers
+    sequence_numbers: Integers
+    forward_threads: Integers
     inputs: Codes
     launches: Codes
-    num_bytes: Numbers
-    orders: Numbers
+    num_bytes: Integers
+    orders: Integers
     names: tuple[str, ...]
     threads_table: tuple[Thread, ...]
     inputs_table: tuple[OperatorInputs, ...]
@@ -238,7 +237,7 @@ class Events:
         """Which rows are of one of these kinds (bool, one a row)."""
         return np.isin(self.categories, np.array(categories, dtype=np.int8))
 
-    def rows_in(self, *categories: Category) -> Numbers:
+    def rows_in(self, *categories: Category) -> Integers:
         """The rows of these kinds, in order."""
         return np.flatnonzero(self.is_in(*categories))
 
@@ -246,7 +245,7 @@ class Events:
         """The name codes for which ``matches`` (bool, one a name) holds."""
         return np.flatnonzero(matches).astype(np.int32)
 
-    def rows_named(self, *names: str) -> Numbers:
+    def rows_named(self, *names: str) -> Integers:
         """The rows with one of these exact names, in order."""
         codes = [code for code, name in enumerate(self.names) if name in names]
         return np.flatnonzero(np.isin(self.name_codes, codes))
@@ -273,7 +272,7 @@ class Trace:
     process_groups: tuple[ProcessGroup, ...] = ()
     collectives: tuple[Collective, ...] = ()
     synchronizations: tuple[Synchronization, ...] = ()
-    forward_backward: Numbers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    forward_backward: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
     metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from perfcast.core.arrays import Floats
 
 
 def union(starts: Floats, ends: Floats) -> tuple[Floats, Floats]:

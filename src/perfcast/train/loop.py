@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import InputError
 from perfcast.train.checkpoint import Archive, read_archive, write_archive
 from perfcast.train.task import Float32Array, Outcome, Task, fingerprint, split_rows
@@ -65,8 +66,8 @@ class _Examples:
     inputs: Tensor
     context: Tensor
     seconds: Tensor
-    train: NDArray[np.int64]
-    validation: NDArray[np.int64]
+    train: Integers
+    validation: Integers
 
 
 def train(task: Task, seed: int, num_epochs: int, folder: Path, progress: Progress | None = None) -> Outcome:
@@ -132,7 +133,7 @@ def _validate(task: Task, state: _State, examples: _Examples) -> float:
     return error
 
 
-def _predict(task: Task, net: nn.Module, examples: _Examples) -> tuple[Tensor, NDArray[np.float64]]:
+def _predict(task: Task, net: nn.Module, examples: _Examples) -> tuple[Tensor, Floats]:
     """The net's outputs on the validation rows, and seconds, never negative."""
     net.eval()
     with torch.inference_mode():
@@ -142,7 +143,7 @@ def _predict(task: Task, net: nn.Module, examples: _Examples) -> tuple[Tensor, N
     return outputs, predicted.clamp_min(0.0).numpy().astype(np.float64)
 
 
-def _spread(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> tuple[float, float]:
+def _spread(measured: Floats, predicted: Floats) -> tuple[float, float]:
     """5th and 95th percentile of measured / predicted where anything is predicted; (1, 1) if nothing is."""
     timed = predicted > 0
     if not timed.any():

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from perfcast.core.arrays import Integers
+
 Float32Array = NDArray[np.float32]
 
 
@@ -91,9 +93,7 @@ def summary(outcome: Outcome, task: Task) -> dict[str, Any]:
     return {**kept, **asdict(task.recipe)}
 
 
-def split_rows(
-    num_rows: int, train_fraction: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_rows(num_rows: int, train_fraction: float, seed: int) -> tuple[Integers, Integers]:
     """A random split of row numbers into training and validation.
 
     Raises:

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from perfcast.catalog.devices import find_device_name, load_device_entries
+from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.kernel import KernelTable
 from perfcast.dataset.measurements import Measurements, Rejected, tidy
 from perfcast.dataset.quality import judge
@@ -23,8 +24,6 @@ from perfcast.dataset.table import RawTable, kind_of, read_frame, read_tables
 from perfcast.dataset.words import decode, encode
 from perfcast.errors import InputError
 from perfcast.validate.sampling import draw_evenly, hash_rows
-
-Words = NDArray[np.object_]
 
 #: Columns that a measurement fills: times and rates, spreads, what a profiler saw, what a tuner chose.
 _MEASURED = re.compile(
@@ -58,18 +57,18 @@ class Cases:
     table: str
     kind: str
     kernels: KernelTable | None
-    rows: NDArray[np.int64]
+    rows: Integers
     expands: bool
-    device: Words
-    catalog_device: Words
-    operation: Words
-    dtype: Words
-    framework: Words
-    seconds: NDArray[np.float64]
-    reason: Words
+    device: Objects
+    catalog_device: Objects
+    operation: Objects
+    dtype: Objects
+    framework: Objects
+    seconds: Floats
+    reason: Objects
     columns: pl.DataFrame
     source: str
-    strata: Words
+    strata: Objects
     keys: NDArray[np.uint64]
 
     def __len__(self) -> int:
@@ -92,7 +91,7 @@ class Cases:
         rows = self.rows.tolist()
         return [f"{self.table}:{row}" for row in rows] if self.expands else rows
 
-    def judge(self) -> Words:
+    def judge(self) -> Objects:
         """Verdict on each measurement: 'above peak', 'known fault: …'; '' for none; shape [n]."""
         if self.kernels is None:
             return np.full(len(self), "", dtype=object)
@@ -208,7 +207,7 @@ def _measured_cases(raw: RawTable, part: Measurements, frame: pl.DataFrame) -> C
     )
 
 
-def _join_words(table: str, *columns: Words) -> Words:
+def _join_words(table: str, *columns: Objects) -> Objects:
     """'gemm_h100_sxm | h100_sxm | bf16 | vllm' of each row, shape [n]."""
     frame = pl.DataFrame({str(i): pl.Series(c.tolist(), dtype=pl.String) for i, c in enumerate(columns)})
     return decode(frame.select(pl.concat_str(pl.lit(table), pl.all(), separator=" | ").alias("s"))["s"])
@@ -244,7 +243,7 @@ def _rejected_cases(raw: RawTable, rejected: Rejected, frame: pl.DataFrame) -> C
     )
 
 
-def _word_column(frame: pl.DataFrame, names: Sequence[str], otherwise: str) -> Words:
+def _word_column(frame: pl.DataFrame, names: Sequence[str], otherwise: str) -> Objects:
     """The first of the named columns that exists, as words; ``otherwise`` in its gaps."""
     for name in names:
         if name in frame.columns:

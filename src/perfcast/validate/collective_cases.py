@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device_entries
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.cluster import Link
 from perfcast.core.collective import COLLECTIVES
 from perfcast.dataset.table import read_frame
 from perfcast.dataset.words import decode, encode
 from perfcast.errors import InputError
 from perfcast.units import GIB, GIGA, KILO, MEGA, MICRO
-from perfcast.validate.cases import Cases, Words
+from perfcast.validate.cases import Cases
 from perfcast.validate.collective_systems import Placed, cluster_name, place
 from perfcast.validate.sampling import hash_rows
 
@@ -46,16 +46,16 @@ class CollectiveCases:
 
     cases: Cases
     places: tuple[Placed, ...]
-    placed: NDArray[np.int64]
-    collectives: NDArray[np.int64]
-    message_bytes: NDArray[np.float64]
-    reducible: NDArray[np.bool_]
-    curves: NDArray[np.int64]
+    placed: Integers
+    collectives: Integers
+    message_bytes: Floats
+    reducible: Flags
+    curves: Integers
 
     def __len__(self) -> int:
         return len(self.placed)
 
-    def take(self, index: NDArray[np.int64]) -> CollectiveCases:
+    def take(self, index: Integers) -> CollectiveCases:
         """The cases that ``index`` selects."""
         return CollectiveCases(
             cases=self.cases.take(index),
@@ -68,14 +68,14 @@ class CollectiveCases:
         )
 
     @property
-    def dies(self) -> Words:
+    def dies(self) -> Objects:
         """Die of each case's device; '' where there is no place."""
         entries = load_device_entries()
         names = [entries[place.cluster.device].device.die for place in self.places]
-        dies: Words = np.array([*names, ""], dtype=object)[self.placed]
+        dies: Objects = np.array([*names, ""], dtype=object)[self.placed]
         return dies
 
-    def quality(self) -> Words:
+    def quality(self) -> Objects:
         """'above peak' where the time is below what the group's narrowest link takes for the bytes; [n]."""
         verdict = np.full(len(self), "", dtype=object)
         for number, placed in enumerate(self.places):
@@ -89,14 +89,14 @@ class CollectiveCases:
                 verdict[rows[self.cases.seconds[rows] < fastest]] = "above peak"
         return verdict
 
-    def labels(self) -> dict[str, Words]:
+    def labels(self) -> dict[str, Objects]:
         """What the summary goes by, beside device and operation: system, group and range of sizes."""
         systems = [f"{p.cluster.name}, {'x'.join(map(str, p.span))}" for p in self.places]
         names = [p.cluster.name for p in self.places]
         known = self.placed >= 0
 
-        def look(words: list[str]) -> Words:
-            values: Words = np.array([*words, ""], dtype=object)[np.where(known, self.placed, len(words))]
+        def look(words: list[str]) -> Objects:
+            values: Objects = np.array([*words, ""], dtype=object)[np.where(known, self.placed, len(words))]
             return values
 
         inside = (self.message_bytes >= LEAST_BYTES) & (self.message_bytes <= MOST_BYTES)
@@ -183,38 +183,38 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
     )  # fmt: skip
 
 
-def _words(frame: pl.DataFrame, name: str) -> Words:
+def _words(frame: pl.DataFrame, name: str) -> Objects:
     if name not in frame.columns:
         return np.full(frame.height, "", dtype=object)
     return decode(frame[name].cast(pl.String).fill_null(""))
 
 
-def _numbers(frame: pl.DataFrame, name: str) -> NDArray[np.float64]:
+def _numbers(frame: pl.DataFrame, name: str) -> Floats:
     """NaN where the column is empty or not a number."""
     return frame[name].cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _operations(words: Words) -> Words:
+def _operations(words: Objects) -> Objects:
     """'alltoall' → 'all_to_all', 'all_reduce (out-of-place)' → 'all_reduce'."""
     different, codes = encode(words)
     plain = [re.sub(r"\s*\(.*\)$", "", word).strip().lower().replace("-", "_") for word in different]
     return np.array([_NAMES.get(word, word) for word in plain], dtype=object)[codes]
 
 
-def _codes(operations: Words) -> NDArray[np.int64]:
+def _codes(operations: Objects) -> Integers:
     different, codes = encode(operations)
     known = [COLLECTIVES.index(word) if word in COLLECTIVES else -1 for word in different]
     return np.array(known, dtype=np.int64)[codes]
 
 
-def _custom(notes: Words) -> NDArray[np.bool_]:
+def _custom(notes: Objects) -> Flags:
     different, codes = encode(notes)
     return np.array([_CUSTOM.search(word) is not None for word in different], dtype=np.bool_)[codes]
 
 
 def _places(
-    device: Words, interconnect: Words, notes: Words, numbers: dict[str, NDArray[np.float64]]
-) -> tuple[tuple[Placed, ...], NDArray[np.int64]]:
+    device: Objects, interconnect: Objects, notes: Objects, numbers: dict[str, Floats]
+) -> tuple[tuple[Placed, ...], Integers]:
     """The different places, and the index of each row's; -1 where the system or the group is not known."""
     likely = np.array([text if "gpu model" in text.lower() else "" for text in notes.tolist()], dtype=object)
     systems, codes = encode(device + " " + interconnect + " " + likely)
@@ -232,11 +232,11 @@ def _places(
 
 
 def _reasons(
-    codes: NDArray[np.int64],
-    placed: NDArray[np.int64],
-    numbers: dict[str, NDArray[np.float64]],
-    custom: NDArray[np.bool_],
-) -> Words:
+    codes: Integers,
+    placed: Integers,
+    numbers: dict[str, Floats],
+    custom: Flags,
+) -> Objects:
     """Why a case has no forecast; the first that applies."""
     reason = np.where(placed < 0, "unknown device", "").astype(object)
     for name, values in numbers.items():
@@ -245,9 +245,7 @@ def _reasons(
     return reason
 
 
-def _seconds(
-    frame: pl.DataFrame, codes: NDArray[np.int64], numbers: dict[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def _seconds(frame: pl.DataFrame, codes: Integers, numbers: dict[str, Floats]) -> Floats:
     """Measured; from the bus bandwidth where no time is given; NaN without either."""
     seconds = _numbers(frame, "time_us") * MICRO
     if "busbw_GBps" not in frame.columns:
@@ -258,23 +256,23 @@ def _seconds(
     return np.where(seconds > 0, seconds, np.where(np.isfinite(derived), derived, np.nan))
 
 
-def bus_factors(codes: NDArray[np.int64], group_sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def bus_factors(codes: Integers, group_sizes: Floats) -> Floats:
     """Bus bandwidth times seconds over message bytes (nccl-tests, PERFORMANCE.md), shape [n]."""
     part = (group_sizes - 1) / group_sizes
     twice, once = (
         np.isin(codes, [COLLECTIVES.index(name) for name in names])
         for names in (("all_reduce",), ("all_gather", "reduce_scatter", "all_to_all"))
     )
-    factors: NDArray[np.float64] = np.where(twice, 2 * part, np.where(once, part, 1.0))
+    factors: Floats = np.where(twice, 2 * part, np.where(once, part, 1.0))
     return factors
 
 
-def _catalog_devices(places: tuple[Placed, ...], placed: NDArray[np.int64]) -> Words:
-    names: Words = np.array([*(p.cluster.device for p in places), ""], dtype=object)
+def _catalog_devices(places: tuple[Placed, ...], placed: Integers) -> Objects:
+    names: Objects = np.array([*(p.cluster.device for p in places), ""], dtype=object)
     return names[placed]
 
 
-def _curves(frame: pl.DataFrame, columns: pl.DataFrame) -> NDArray[np.int64]:
+def _curves(frame: pl.DataFrame, columns: pl.DataFrame) -> Integers:
     """Rows that differ in nothing but the size (and the notes on a run's spread) are one sweep."""
     keep = [n for n in columns.columns if n not in ("size_bytes", "id", "notes", "row")]
     joined = frame.select(
@@ -283,12 +281,12 @@ def _curves(frame: pl.DataFrame, columns: pl.DataFrame) -> NDArray[np.int64]:
     return encode(decode(joined.to_series()))[1]
 
 
-def _join(*columns: Words) -> Words:
+def _join(*columns: Objects) -> Objects:
     frame = pl.DataFrame({str(i): pl.Series(c.tolist(), dtype=pl.String) for i, c in enumerate(columns)})
     return decode(frame.select(pl.concat_str(pl.all(), separator=" | ").alias("s"))["s"])
 
 
-def _size_words(sizes: NDArray[np.float64], known: NDArray[np.bool_]) -> Words:
+def _size_words(sizes: Floats, known: Flags) -> Objects:
     """'≤ 32 KB' and so on: where latency, protocols and bandwidth decide."""
     bounds = np.array([32 * KILO, MEGA, 32 * MEGA, GIGA])
     names = np.array(

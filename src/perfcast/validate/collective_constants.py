@@ -14,15 +14,14 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device_entry
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.constants import Constants, parse_constants
 from perfcast.errors import InputError
 from perfcast.validate.collective_cases import LEAST_BYTES, MOST_BYTES, CollectiveCases
 from perfcast.validate.collective_pricers import price_datasheet
 
-Array = NDArray[np.float64]
 Path = tuple[str, ...]
 
 #: Largest values by the last word of a constant's name, and by its whole name.
@@ -81,7 +80,7 @@ def fit_constants(parts: Sequence[CollectiveCases]) -> Constants:
     start = np.minimum(start, most - 1e-6)
     thinned = [thin(part) for part in parts]
 
-    def residuals(values: Array) -> Array:
+    def residuals(values: Floats) -> Floats:
         constants = parse_constants(with_values(content, names, np.exp(values)))
         errors = [
             weights ** (_WEIGHT / 2)
@@ -101,13 +100,13 @@ def fit_constants(parts: Sequence[CollectiveCases]) -> Constants:
     return parse_constants(with_values(content, names, np.exp(found.x)))
 
 
-def _dampened(errors: Array) -> Array:
+def _dampened(errors: Floats) -> Floats:
     """Whose squares are Cauchy's loss of the errors: beyond the scale they hardly grow any more."""
-    damped: Array = np.sign(errors) * _LOSS_SCALE * np.sqrt(np.log1p((errors / _LOSS_SCALE) ** 2))
+    damped: Floats = np.sign(errors) * _LOSS_SCALE * np.sqrt(np.log1p((errors / _LOSS_SCALE) ** 2))
     return damped
 
 
-def thin(part: CollectiveCases) -> tuple[CollectiveCases, Array]:
+def thin(part: CollectiveCases) -> tuple[CollectiveCases, Floats]:
     """One case for each octave of every group of a collection, and how many rows it stands for."""
     inside = (part.message_bytes >= LEAST_BYTES) & (part.message_bytes <= MOST_BYTES)
     usable = np.flatnonzero((part.placed >= 0) & (part.cases.seconds > 0) & inside)
@@ -145,7 +144,7 @@ def free_constants(content: Mapping[str, Any]) -> list[Path]:
 
 
 def with_values(
-    content: Mapping[str, Any], names: Sequence[Path], values: Sequence[float] | Array
+    content: Mapping[str, Any], names: Sequence[Path], values: Sequence[float] | Floats
 ) -> dict[str, Any]:
     """The same tables with other numbers under some names."""
     chosen = dict(zip(names, map(float, values), strict=True))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.cost.collective.constants import Constants
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import collective_table
@@ -42,7 +42,7 @@ def price_datasheet(cases: CollectiveCases, constants: Constants | None = None) 
     return prices
 
 
-def _spans(cases: CollectiveCases) -> NDArray[np.int64]:
+def _spans(cases: CollectiveCases) -> Integers:
     """Of each case, filled up with ones to the deepest tree, shape [n, L]."""
     depth = max((len(place.span) for place in cases.places), default=1)
     rows = [[*place.span, *[1] * (depth - len(place.span))] for place in cases.places] + [[1] * depth]
@@ -69,9 +69,7 @@ def price_fitted(cases: CollectiveCases) -> Prices:
     return prices
 
 
-def _price_half(
-    cases: CollectiveCases, prices: Prices, known: NDArray[np.int64], asked: NDArray[np.int64]
-) -> None:
+def _price_half(cases: CollectiveCases, prices: Prices, known: Integers, asked: Integers) -> None:
     sizes, seconds = cases.message_bytes, cases.cases.seconds
     try:
         curve = fit_curve(sizes[known], seconds[known])

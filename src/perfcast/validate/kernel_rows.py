@@ -6,18 +6,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device_entries
+from perfcast.core.arrays import Integers, Objects
 from perfcast.core.kernel import KernelFamily, join_kernel_tables
 from perfcast.dataset.words import encode
-from perfcast.validate.cases import Cases, Words
+from perfcast.validate.cases import Cases
 from perfcast.validate.pricers import Pricer, Prices
 from perfcast.validate.result import PricedCases
 
 
 def price_cases(
-    cases: Sequence[Cases], pricers: Sequence[Pricer], labels: Mapping[int, Mapping[str, Words]] | None = None
+    cases: Sequence[Cases],
+    pricers: Sequence[Pricer],
+    labels: Mapping[int, Mapping[str, Objects]] | None = None,
 ) -> list[PricedCases]:
     """What every predictor says of every case; a predictor that does not cover a table is left out there."""
     prices: dict[int, dict[str, Prices]] = {number: {} for number in range(len(cases))}
@@ -59,7 +61,7 @@ def _price_family(
     answer = _without_unpriced(answer)
     start = 0
     for number, rows in zip(numbers, sound, strict=True):
-        mine: NDArray[np.int64] = np.arange(start, start + len(rows))
+        mine: Integers = np.arange(start, start + len(rows))
         prices[number][pricer.name].put(rows, answer.take(mine))
         start += len(rows)
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.core.arrays import Objects
 from perfcast.dataset.table import kind_of, known_files
 from perfcast.errors import InputError
 from perfcast.published.registry import PREDICTORS as PUBLISHED
-from perfcast.validate.cases import Cases, Words, collect_cases
+from perfcast.validate.cases import Cases, collect_cases
 from perfcast.validate.kernel_rows import price_cases
 from perfcast.validate.leave_out import Demand, Fold, LeaveOut, demand_of, folds_of
 from perfcast.validate.pricers import build_pricers
@@ -130,7 +131,7 @@ def _join(one: Demand, other: Demand) -> dict[str, set[str]]:
     return {key: one.get(key, set()) | other.get(key, set()) for key in {**one, **other}}
 
 
-def _distributions(cases: Cases) -> Words:
+def _distributions(cases: Cases) -> Objects:
     return np.array([_distribution(name, "") for name in cases.catalog_device.tolist()], dtype=object)
 
 

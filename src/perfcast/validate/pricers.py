@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.store import WEIGHTS, load_family, model_names_of
@@ -23,8 +23,6 @@ UNSUPPORTED = "unsupported operation"
 _BLIND_OVER = ("sglang", "trtllm", "vllm")
 _LARGER = ("mlp8", "mlp16", "transformer3", "transformer6")
 
-FloatArray = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Prices:
@@ -35,11 +33,11 @@ class Prices:
         reason: Why there is no price; '' for none.
     """
 
-    seconds: FloatArray
-    low: FloatArray
-    high: FloatArray
-    provenance: NDArray[np.object_]
-    reason: NDArray[np.object_]
+    seconds: Floats
+    low: Floats
+    high: Floats
+    provenance: Objects
+    reason: Objects
 
     @classmethod
     def none(cls, count: int, reason: str) -> Prices:
@@ -48,12 +46,12 @@ class Prices:
         words = np.full(count, "", dtype=object)
         return cls(nothing, nothing.copy(), nothing.copy(), words, np.full(count, reason, dtype=object))
 
-    def put(self, index: NDArray[np.int64], prices: Prices) -> None:
+    def put(self, index: Integers, prices: Prices) -> None:
         """Write ``prices`` into the rows ``index``."""
         for name in ("seconds", "low", "high", "provenance", "reason"):
             getattr(self, name)[index] = getattr(prices, name)
 
-    def take(self, index: NDArray[np.int64]) -> Prices:
+    def take(self, index: Integers) -> Prices:
         """The rows that ``index`` selects."""
         return Prices(
             self.seconds[index], self.low[index], self.high[index], self.provenance[index], self.reason[index]
@@ -72,9 +70,7 @@ class Pricer(Protocol):
         """Whether rows of this kind of table are reported at all."""
         ...
 
-    def price(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> Prices:
+    def price(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Prices:
         """Price kernel i on ``devices[device_index[i]]``."""
         ...
 
@@ -90,9 +86,7 @@ class LearnedPricer:
         """All tables."""
         return True
 
-    def price(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> Prices:
+    def price(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Prices:
         """Price by model; a model without a file prices nothing."""
         prices = Prices.none(len(kernels), NO_PREDICTOR)
         models = model_names_of(kernels)
@@ -132,9 +126,7 @@ class BlindPricer:
         """Products measured in three frameworks."""
         return kind == "gemm"
 
-    def price(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> Prices:
+    def price(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Prices:
         """Price three times, and average."""
         answers = []
         for framework in _BLIND_OVER:
@@ -165,9 +157,7 @@ class PublishedPricer:
         """The larger predictors answer for batched products only."""
         return self.name not in _LARGER or kind == "bmm"
 
-    def price(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> Prices:
+    def price(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Prices:
         """Price by vendor; what was never trained prices nothing."""
         prices = Prices.none(len(kernels), NO_PREDICTOR)
         vendor = np.array([device.vendor for device in devices], dtype=object)[device_index]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.training import FRAMEWORKS
@@ -22,8 +22,6 @@ from perfcast.prediction.step.scaling import (
     operation_classes,
 )
 from perfcast.validate.published_prices import PricedRun
-
-FloatArray = NDArray[np.float64]
 
 #: Programs whose pace is that of a trace, since no published run of theirs waits for its host.
 TRACED = ("pytorch", "fsdp")
@@ -84,8 +82,8 @@ class Scalable:
 
     run: PricedRun
     operations: tuple[Operation, ...]
-    seconds: FloatArray
-    classes: NDArray[np.int64]
+    seconds: Floats
+    classes: Integers
     device: Device
     network: str
 

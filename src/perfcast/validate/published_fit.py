@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.prediction.step.scaling import CLASSES
-from perfcast.validate.published_constants import FloatArray, Parameter, Scalable
+from perfcast.validate.published_constants import Parameter, Scalable
 
 MOST_ROWS = 60
 _SCALE, _DIFFERENCE, _STEPS, _REWEIGHTS = 0.2, 0.02, 3, 8
@@ -44,7 +45,7 @@ class Evidence:
     """
 
     runs: Sequence[Scalable]
-    measured: FloatArray
+    measured: Floats
     sources: Sequence[str]
     names: Sequence[str]
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -80,8 +81,8 @@ class Fitter:
     evidence: Evidence
     parameters: Sequence[Parameter]
     forecast: Forecast
-    _paces: dict[int, FloatArray] = field(default_factory=dict)
-    _slopes: dict[tuple[int, float], FloatArray] = field(default_factory=dict)
+    _paces: dict[int, Floats] = field(default_factory=dict)
+    _slopes: dict[tuple[int, float], Floats] = field(default_factory=dict)
 
     def fit(self, without: str | None = None) -> dict[str, float]:
         """The constants that explain the runs of all sources but one best."""
@@ -108,7 +109,7 @@ class Fitter:
     def _seconds(self, row: int, values: Mapping[str, float]) -> float:
         return self.forecast(self.evidence.runs[row], values)
 
-    def _slopes_of(self, row: int, values: Mapping[str, float], moved: Sequence[Parameter]) -> FloatArray:
+    def _slopes_of(self, row: int, values: Mapping[str, float], moved: Sequence[Parameter]) -> Floats:
         """d log seconds / d log constant of one run near its host's pace, the others at their start; [k]."""
         run = self.evidence.runs[row]
         pace = min(_PACES, key=lambda tried: abs(np.log(tried / run.launch_seconds(values))))
@@ -124,13 +125,13 @@ class Fitter:
             self._slopes[key] = found
         return self._slopes[key]
 
-    def _choose_paces(self, rows: Sequence[int], weights: FloatArray) -> dict[str, float]:
+    def _choose_paces(self, rows: Sequence[int], weights: Floats) -> dict[str, float]:
         """Pace of all programs and factor of each: least cost over the grid of both."""
         spreads = {p.name: p.spread for p in self.parameters if p.name.startswith(_LAUNCH)}
         starts = {p.name: p.start for p in self.parameters if p.name in spreads}
         coarse = np.log(_PACES)
         grid = np.linspace(coarse[0], coarse[-1], _FINE)
-        costs: defaultdict[str, FloatArray] = defaultdict(lambda: np.zeros(len(grid)))
+        costs: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(len(grid)))
         for row, weight in zip(rows, weights, strict=True):
             seconds = np.interp(grid, coarse, self._paces_of(row))
             left = seconds - np.log(self.evidence.measured[row])
@@ -150,7 +151,7 @@ class Fitter:
                 best = (float(total), chosen)
         return best[1]
 
-    def _paces_of(self, row: int) -> FloatArray:
+    def _paces_of(self, row: int) -> Floats:
         """Logarithm of a run's seconds at every pace of the grid, all else at its start."""
         if row not in self._paces:
             run = self.evidence.runs[row]
@@ -164,7 +165,7 @@ class Fitter:
         return start | {_LAUNCH: pace / start.get(f"{_LAUNCH}.{run.run.training.framework}", 1.0)}
 
 
-def _moved(parameters: Sequence[Parameter], offsets: FloatArray) -> dict[str, float]:
+def _moved(parameters: Sequence[Parameter], offsets: Floats) -> dict[str, float]:
     return {p.name: p.start * float(np.exp(x)) for p, x in zip(parameters, offsets, strict=True)}
 
 
@@ -179,12 +180,12 @@ def concerns(name: str, run: Scalable) -> bool:
 
 
 def _solve(
-    residuals: FloatArray,
-    slopes: FloatArray,
-    offsets: FloatArray,
-    weights: FloatArray,
+    residuals: Floats,
+    slopes: Floats,
+    offsets: Floats,
+    weights: Floats,
     parameters: Sequence[Parameter],
-) -> FloatArray:
+) -> Floats:
     """One step: ridge regression, reweighted until outliers have lost their say."""
     spreads = np.array([parameter.spread for parameter in parameters])
     step = np.zeros(len(parameters))
@@ -194,5 +195,5 @@ def _solve(
         matrix = slopes.T @ (robust[:, None] * slopes) + np.diag(spreads**-2)
         right = slopes.T @ (robust * residuals) + offsets / spreads**2
         step = -np.linalg.solve(matrix, right)
-    largest: FloatArray = np.clip(step, -1.0, 1.0)
+    largest: Floats = np.clip(step, -1.0, 1.0)
     return largest

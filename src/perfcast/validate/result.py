@@ -10,7 +10,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from perfcast.validate.cases import Cases, Words
+from perfcast.core.arrays import Objects
+from perfcast.validate.cases import Cases
 from perfcast.validate.pricers import Prices
 from perfcast.validate.suite import Row
 from perfcast.validate.summary import Scores, summarize
@@ -27,8 +28,8 @@ class PricedCases:
 
     cases: Cases
     prices: Mapping[str, Prices]
-    quality: Words
-    labels: Mapping[str, Words]
+    quality: Objects
+    labels: Mapping[str, Objects]
 
     def scores(self) -> list[Scores]:
         """Columns for the summary."""

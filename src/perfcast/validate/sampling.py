@@ -7,13 +7,13 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers, Objects
 from perfcast.dataset.words import encode
 
-Index = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 
-def hash_rows(table: str, rows: Index, words: NDArray[np.object_]) -> Keys:
+def hash_rows(table: str, rows: Integers, words: Objects) -> Keys:
     """A fixed pseudo-random number for each (table, row, word), shape [n].
 
     SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014) of the row's
@@ -24,7 +24,7 @@ def hash_rows(table: str, rows: Index, words: NDArray[np.object_]) -> Keys:
     return _mix(starts[codes] + rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def draw_evenly(strata: Index, keys: Keys, most: int) -> Index:
+def draw_evenly(strata: Integers, keys: Keys, most: int) -> Integers:
     """At most ``most`` of n rows, evenly over strata; indices in ascending order.
 
     The smaller strata are taken whole, and what they leave goes to the larger ones; within a stratum the
@@ -41,7 +41,7 @@ def draw_evenly(strata: Index, keys: Keys, most: int) -> Index:
     return np.sort(order[rank < taken[codes[order]]])
 
 
-def shares(counts: Index, most: int, order: Index) -> Index:
+def shares(counts: Integers, most: int, order: Integers) -> Integers:
     """How many rows of each stratum are taken: all of the small ones, equally many of the others.
 
     Args:

@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.validate.suite import Row
 from perfcast.validate.summary import Scores
-
-FloatArray = NDArray[np.float64]
 
 _REPEATS = 2000
 _INTERVAL = (0.05, 0.95)

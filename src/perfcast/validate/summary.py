@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.dataset.words import encode
-
-FloatArray = NDArray[np.float64]
 
 _FIGURES = (
     "mean_absolute_relative_error", "median_absolute_relative_error", "p90_absolute_relative_error",
@@ -29,25 +27,25 @@ class Scores:
     """
 
     predictor: str
-    labels: Mapping[str, NDArray[np.object_]]
-    predicted: FloatArray
-    low: FloatArray
-    high: FloatArray
-    measured: FloatArray
-    skipped: NDArray[np.bool_]
+    labels: Mapping[str, Objects]
+    predicted: Floats
+    low: Floats
+    high: Floats
+    measured: Floats
+    skipped: Flags
 
     def __len__(self) -> int:
         return len(self.predicted)
 
     @property
-    def errors(self) -> FloatArray:
+    def errors(self) -> Floats:
         """(predicted - measured) / measured; NaN for rows that are not judged."""
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = self.predicted / self.measured - 1.0
         return np.where(self.skipped | ~(self.measured > 0), np.nan, errors)
 
     @property
-    def covered(self) -> FloatArray:
+    def covered(self) -> Floats:
         """1 where the measurement lies in the interval, 0 where not, NaN without an interval."""
         inside = (self.low <= self.measured) & (self.measured <= self.high)
         return np.where(np.isfinite(self.low) & np.isfinite(self.errors), inside.astype(np.float64), np.nan)
@@ -91,7 +89,7 @@ class _Joined:
             if value
         ]
 
-    def _figures(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+    def _figures(self, rows: Integers) -> dict[str, Any]:
         errors, covered = self._errors[rows], self._covered[rows]
         errors, covered = errors[np.isfinite(errors)], covered[np.isfinite(covered)]
         counts = {"n": len(errors), "skipped": int(self._skipped[rows].sum())}
@@ -103,7 +101,7 @@ class _Joined:
         return {**counts, **dict(zip(_FIGURES, [*map(float, figures), coverage], strict=True))}
 
 
-def _values(part: Scores, group: str) -> NDArray[np.object_]:
+def _values(part: Scores, group: str) -> Objects:
     if group == "all":
         return np.full(len(part), "all", dtype=object)
     if group == "size":
@@ -118,7 +116,7 @@ def _values(part: Scores, group: str) -> NDArray[np.object_]:
     return np.where(present, joined, "").astype(object)
 
 
-def _decades(seconds: FloatArray) -> NDArray[np.object_]:
+def _decades(seconds: Floats) -> Objects:
     """'1e-2 s' holds 10 ms to 100 ms."""
     sound = seconds > 0
     decade = np.floor(np.log10(np.where(sound, seconds, 1.0))).astype(np.int64)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.measure.embedding_probes import Array, probe_slopes
+from perfcast.core.arrays import Floats
+from perfcast.measure.embedding_probes import probe_slopes
 from perfcast.validate.trace_parts import StepTimes
 
 #: Of steps by the processor's clock, and by that on the wall.
@@ -51,7 +52,7 @@ def stated_steps(times: Mapping[str, StepTimes], num_ranks: int) -> dict[str, St
     return stated
 
 
-def _stated(seconds: Array, slower: Array, turns: Sequence[int], share: float) -> StatedStep:
+def _stated(seconds: Floats, slower: Floats, turns: Sequence[int], share: float) -> StatedStep:
     stated = np.log(seconds) - slower
     is_later = np.array(turns) > np.median(np.unique(turns))
     apart = np.quantile(stated[is_later], share) - np.quantile(stated[~is_later], share)

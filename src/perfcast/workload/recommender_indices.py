@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.embedding import REUSE_LIMITS, ReuseHistogram
 from perfcast.errors import InputError
-
-Indices = NDArray[np.int64]
 
 #: Rows with so few lookups in a batch may have them by chance.
 _CHANCE = 2
@@ -22,12 +20,12 @@ _CHANCE = 2
 _LEAST_DEVIATION = 1e-6
 
 
-def draw_uniform(num_rows: int, num_lookups: int, rng: np.random.Generator) -> Indices:
+def draw_uniform(num_rows: int, num_lookups: int, rng: np.random.Generator) -> Integers:
     """Every row as likely as any other, shape [lookups]."""
     return rng.integers(0, num_rows, num_lookups)
 
 
-def draw_zipf(num_rows: int, num_lookups: int, exponent: float, rng: np.random.Generator) -> Indices:
+def draw_zipf(num_rows: int, num_lookups: int, exponent: float, rng: np.random.Generator) -> Integers:
     """The i-th most popular row with a probability proportional to i^-exponent, shape [lookups].
 
     Drawn by inversion of the distribution's integral, row by row for the first thousand: the rest is smooth.
@@ -44,7 +42,7 @@ def draw_zipf(num_rows: int, num_lookups: int, exponent: float, rng: np.random.G
     return row_of_rank(ranks, num_rows)
 
 
-def draw_from_reuse(reuse: ReuseHistogram, num_rows: int, rng: np.random.Generator) -> Indices:
+def draw_from_reuse(reuse: ReuseHistogram, num_rows: int, rng: np.random.Generator) -> Integers:
     """Indices in random order whose histogram is ``reuse``, shape [lookups].
 
     Rows with more than two lookups are the table's most popular ones; the others are any of the rest. Counts
@@ -72,7 +70,7 @@ def draw_from_reuse(reuse: ReuseHistogram, num_rows: int, rng: np.random.Generat
 
 def draw_bag_lengths(
     num_lookups: int, batch_size: int, deviation: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
+) -> Integers:
     """Lookups of each bag, shape [batch], that sum to ``num_lookups``.
 
     Args:
@@ -91,7 +89,7 @@ def draw_bag_lengths(
     return np.diff(edges)
 
 
-def row_of_rank(ranks: Indices, num_rows: int) -> Indices:
+def row_of_rank(ranks: Integers, num_rows: int) -> Integers:
     """Rows of popularity ranks 0 … rows - 1: a step of about the golden section, coprime to the rows."""
     step = max(round(num_rows * (math.sqrt(5) - 1) / 2), 1)
     while math.gcd(step, num_rows) != 1:
@@ -108,12 +106,12 @@ def _integral(low: float, high: float, exponent: float) -> float:
     return float((high ** (1 - exponent) - low ** (1 - exponent)) / (1 - exponent))
 
 
-def _inverse(low: float, areas: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:
+def _inverse(low: float, areas: Floats, exponent: float) -> Floats:
     """The x up to which the integral from ``low`` has each of the areas."""
     if exponent == 1:
         return low * np.exp(areas)
     power = 1 - exponent
-    found: NDArray[np.float64] = (areas * power + low**power) ** (1 / power)
+    found: Floats = (areas * power + low**power) ** (1 / power)
     return found
 
 
@@ -139,7 +137,7 @@ def _rounded_lookups(reuse: ReuseHistogram) -> list[int]:
     return held
 
 
-def _counts_of_bin(rows: int, lookups: int, k: int) -> NDArray[np.int64]:
+def _counts_of_bin(rows: int, lookups: int, k: int) -> Integers:
     """How often each of a bin's rows is looked up, shape [rows]: spread evenly over what the bin allows."""
     if not rows:
         return np.zeros(0, dtype=np.int64)

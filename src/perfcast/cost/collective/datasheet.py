@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective.choose import ALGORITHMS, algorithms_of
 from perfcast.cost.collective.constants import PROTOCOLS, Constants, load_constants
 from perfcast.cost.collective.geometry import Geometry, lay_out
 from perfcast.cost.collective.protocol import Offer, offers_of
-from perfcast.cost.collective.table import Array, CollectiveTable, collective_table
+from perfcast.cost.collective.table import CollectiveTable, collective_table
 
 #: Calls priced at once: as many as keep the columns in a processor's cache.
 _CHUNK = 16_384
@@ -33,12 +33,12 @@ class CollectiveTimes:
         protocols: Index into ``PROTOCOLS``; -1 for a group of one.
     """
 
-    seconds: Array
-    low: Array
-    high: Array
-    latency_seconds: Array
-    algorithms: NDArray[np.int64]
-    protocols: NDArray[np.int64]
+    seconds: Floats
+    low: Floats
+    high: Floats
+    latency_seconds: Floats
+    algorithms: Integers
+    protocols: Integers
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -130,7 +130,7 @@ def _price_rows(
     )
 
 
-def _different_groups(table: CollectiveTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _different_groups(table: CollectiveTable) -> tuple[Integers, Integers]:
     """First call of each different group, shape [u], and the group of each call, shape [n]."""
     columns = [*table.spans.T, table.reducible, table.concurrent_groups, table.sharing]
     codes = np.zeros(len(table), dtype=np.int64)
@@ -160,8 +160,8 @@ def _offers(
 
 
 def _cheapest(
-    offers: Sequence[Offer], sizes: Array, groups: NDArray[np.int64], by_judgement: bool
-) -> tuple[Array, Array, NDArray[np.int64]]:
+    offers: Sequence[Offer], sizes: Floats, groups: Integers, by_judgement: bool
+) -> tuple[Floats, Floats, Integers]:
     """Seconds, latency and index of the chosen offer of each call, shape [n] each."""
     seconds, latency = np.full(len(sizes), np.inf), np.full(len(sizes), np.inf)
     least, chosen = np.full(len(sizes), np.inf), np.zeros(len(sizes), dtype=np.int64)
@@ -178,12 +178,12 @@ def _cheapest(
     return seconds, latency, chosen
 
 
-def _copied_seconds(geometry: Geometry, collective: str, constants: Constants) -> Array | float:
+def _copied_seconds(geometry: Geometry, collective: str, constants: Constants) -> Floats | float:
     """The piece of 1/n that a rank keeps is copied by the same workers that send the others.
 
     The library starts as many of them as it takes to fill a device's links, so the pace of copies is taken in
     parts of the innermost link's rate.
     """
     share = constants.copy_shares.get(collective, 0.0)
-    seconds: Array = share * geometry.message_bytes / geometry.members / geometry.copy_rate
+    seconds: Floats = share * geometry.message_bytes / geometry.members / geometry.copy_rate
     return seconds

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.cluster import Cluster, Link
 from perfcast.cost.collective.constants import PROTOCOLS, Constants
-from perfcast.cost.collective.table import Array, CollectiveTable, Flags
+from perfcast.cost.collective.table import CollectiveTable
 from perfcast.errors import InputError
 
 #: Groups of links that write 128 bytes in one piece, as LL128 needs: not PCIe between cards, sockets or EFA.
@@ -34,26 +35,26 @@ class Geometry:
         is_torus: Which levels pass on what is not for them, shape [L].
     """
 
-    message_bytes: Array
-    members: Array
-    spans: Array
-    below: Array
-    rates: Array
-    network_rates: Array
-    copy_rate: Array
-    hop_seconds: Array
+    message_bytes: Floats
+    members: Floats
+    spans: Floats
+    below: Floats
+    rates: Floats
+    network_rates: Floats
+    copy_rate: Floats
+    hop_seconds: Floats
     allows_ll128: Flags
     judges_as_is: Flags
     is_torus: Flags
 
     @property
-    def ring_rate(self) -> Array:
+    def ring_rate(self) -> Floats:
         """Of a ring through all members: the narrowest level it crosses, shape [n].
 
         The members below one child cross a level together, each with its share.
         """
         with np.errstate(divide="ignore"):
-            rate: Array = np.where(self.spans > 1, self.rates * self.below, np.inf).min(axis=1)
+            rate: Floats = np.where(self.spans > 1, self.rates * self.below, np.inf).min(axis=1)
         return rate
 
 
@@ -74,7 +75,7 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
             f"a group of span {span} does not lie in cluster '{cluster.name}' of {tuple(sizes.tolist())}"
         )
     spans = table.spans.astype(np.float64)
-    through: Array = np.cumprod(spans, axis=1).astype(np.float64)
+    through: Floats = np.cumprod(spans, axis=1).astype(np.float64)
     links = [level.link for level in cluster.levels]
     figures = [constants.of_link(link.kind) for link in links]
     plain = np.stack([_link_rates(link, table.spans[:, i]) for i, link in enumerate(links)], axis=1)
@@ -103,7 +104,7 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
     )
 
 
-def _link_rates(link: Link, spans: np.ndarray) -> Array:
+def _link_rates(link: Link, spans: np.ndarray) -> Floats:
     """Of one member on one level that has its parent's links for itself, shape [n]."""
     alone = max(link.bytes_per_second, link.port_bytes_per_second)
     rates = np.full(len(spans), alone)
@@ -113,7 +114,7 @@ def _link_rates(link: Link, spans: np.ndarray) -> Array:
     return rates if link.is_duplex else rates / 2
 
 
-def _shared_rates(cluster: Cluster, table: CollectiveTable, through: Array) -> Array:
+def _shared_rates(cluster: Cluster, table: CollectiveTable, through: Floats) -> Floats:
     """What contention leaves to one member, shape [n, L].
 
     The members below one child, and those of other active groups there, share the child's ports: each has its
@@ -130,7 +131,7 @@ def _shared_rates(cluster: Cluster, table: CollectiveTable, through: Array) -> A
     ratios = np.array([link.oversubscription for link in links])
     duplex = np.array([1.0 if link.is_duplex else 0.5 for link in links])
     rates = np.array([link.bytes_per_second for link in links]) * duplex
-    shared: Array = rates * capacity / neighbours / np.maximum(ratios * active, 1.0)
+    shared: Floats = rates * capacity / neighbours / np.maximum(ratios * active, 1.0)
     return shared
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 from perfcast.cost.collective.work import Work, tree_hops
 
 
@@ -23,7 +23,7 @@ def in_network_all_reduce(geometry: Geometry) -> Work:
     return Work(hops, np.where(usable, seconds.max(axis=1), np.inf), pattern="switch")
 
 
-def _level_seconds(geometry: Geometry, level: int) -> Array:
+def _level_seconds(geometry: Geometry, level: int) -> Floats:
     """What one member sends on a level, over its rate; 0 where the group has one child; shape [n]."""
     spans = geometry.spans[:, level]
     held = geometry.message_bytes / geometry.below[:, level]
@@ -32,5 +32,5 @@ def _level_seconds(geometry: Geometry, level: int) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         reduced = held * (1 + extra) / network
     treed = held * np.where(spans <= 2, 1.0, 2.0) / plain
-    seconds: Array = np.where(spans > 1, np.where(network > 0, reduced, treed), 0.0)
+    seconds: Floats = np.where(spans > 1, np.where(network > 0, reduced, treed), 0.0)
     return seconds

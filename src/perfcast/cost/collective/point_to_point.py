@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 from perfcast.cost.collective.work import Work
 
 
@@ -24,9 +24,9 @@ def rooted(geometry: Geometry) -> Work:
     return Work((geometry.spans > 1).astype(np.float64), seconds.max(axis=1), pattern="send")
 
 
-def _outermost(geometry: Geometry) -> Array:
+def _outermost(geometry: Geometry) -> Floats:
     """1 on the outermost level with more than one child, else 0; shape [n, L]."""
     busy = geometry.spans > 1
     beyond = np.cumsum(busy[:, ::-1], axis=1)[:, ::-1]
-    hop: Array = (busy & (beyond == 1)).astype(np.float64)
+    hop: Floats = (busy & (beyond == 1)).astype(np.float64)
     return hop

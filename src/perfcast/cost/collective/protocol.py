@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.constants import PROTOCOLS, Constants
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 from perfcast.cost.collective.work import Work
 
 LL128 = PROTOCOLS.index("ll128")
@@ -43,21 +43,21 @@ class Offer:
 
     algorithm: int
     protocol: int
-    latency_seconds: Array
-    seconds_per_byte: Array
-    ramp: Array
-    judged_seconds_per_byte: Array
+    latency_seconds: Floats
+    seconds_per_byte: Floats
+    ramp: Floats
+    judged_seconds_per_byte: Floats
 
-    def seconds(self, message_bytes: Array, groups: np.ndarray) -> Array:
+    def seconds(self, message_bytes: Floats, groups: np.ndarray) -> Floats:
         """Of messages [n] to groups [n] (index into u); shape [n]."""
-        seconds: Array = self.latency_seconds[groups] + message_bytes * self.seconds_per_byte[groups]
+        seconds: Floats = self.latency_seconds[groups] + message_bytes * self.seconds_per_byte[groups]
         if self.ramp.any():
             seconds += np.sqrt(message_bytes * self.ramp[groups])
         return seconds
 
 
 def offers_of(
-    algorithm: int, work: Work, geometry: Geometry, copied: Array | float, constants: Constants
+    algorithm: int, work: Work, geometry: Geometry, copied: Floats | float, constants: Constants
 ) -> Iterator[Offer]:
     """One offer for each protocol that the work's pattern has.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 from perfcast.cost.collective.work import Work, per_level
 
 
@@ -26,7 +26,7 @@ def recursive_half(geometry: Geometry) -> Work:
     return Work(hops + extra, seconds + _extra_seconds(geometry, extra))
 
 
-def _half(geometry: Geometry) -> tuple[Array, Array, Array]:
+def _half(geometry: Geometry) -> tuple[Floats, Floats, Floats]:
     """Hops [n, L], seconds [n], and 1 on levels whose members are no power of two [n, L]."""
     hops = np.floor(np.log2(geometry.spans))
     extra = (2.0**hops < geometry.spans).astype(np.float64)
@@ -35,6 +35,8 @@ def _half(geometry: Geometry) -> tuple[Array, Array, Array]:
     return hops, per_level(geometry, sent).sum(axis=1), extra
 
 
-def _extra_seconds(geometry: Geometry, extra: Array) -> Array:
-    seconds: Array = per_level(geometry, extra * geometry.message_bytes[:, None] / geometry.below).sum(axis=1)
+def _extra_seconds(geometry: Geometry, extra: Floats) -> Floats:
+    seconds: Floats = per_level(geometry, extra * geometry.message_bytes[:, None] / geometry.below).sum(
+        axis=1
+    )
     return seconds

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from perfcast.core.arrays import Floats
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import CollectiveTimes, price_collectives
-from perfcast.cost.collective.table import Array, collective_table
+from perfcast.cost.collective.table import collective_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +30,11 @@ class CollectiveSweep:
     span: tuple[int, ...]
     concurrent_groups: int
     bus_factor: float
-    message_bytes: Array
+    message_bytes: Floats
     times: CollectiveTimes
 
     @property
-    def bus_bytes_per_second(self) -> Array:
+    def bus_bytes_per_second(self) -> Floats:
         """What nccl-tests call bus bandwidth; 0 for a group of one."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = self.message_bytes * self.bus_factor / self.times.seconds

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.collective import COLLECTIVES
 from perfcast.errors import InputError, UnknownNameError
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,29 +30,29 @@ class CollectiveTable:
             so many times less of every link. Shape [n].
     """
 
-    collectives: Codes
-    message_bytes: Array
-    spans: Codes
+    collectives: Integers
+    message_bytes: Floats
+    spans: Integers
     reducible: Flags
-    concurrent_groups: Array
-    sharing: Array
+    concurrent_groups: Floats
+    sharing: Floats
 
     def __len__(self) -> int:
         return len(self.message_bytes)
 
-    def take(self, index: NDArray[np.int64] | slice) -> CollectiveTable:
+    def take(self, index: Integers | slice) -> CollectiveTable:
         """The calls that ``index`` selects."""
         return CollectiveTable(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @property
-    def group_sizes(self) -> Codes:
+    def group_sizes(self) -> Integers:
         """Ranks of each group, shape [n]."""
-        sizes: Codes = self.spans.prod(axis=1)
+        sizes: Integers = self.spans.prod(axis=1)
         return sizes
 
 
 def collective_table(
-    collectives: str | Sequence[str] | Codes,
+    collectives: str | Sequence[str] | Integers,
     message_bytes: ArrayLike,
     spans: ArrayLike,
     *,
@@ -85,7 +82,7 @@ def collective_table(
     return table
 
 
-def collective_codes(names: str | Sequence[str] | Codes) -> Codes:
+def collective_codes(names: str | Sequence[str] | Integers) -> Integers:
     """Index of each name in ``COLLECTIVES``; codes pass.
 
     Raises:

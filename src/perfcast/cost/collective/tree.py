@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 from perfcast.cost.collective.work import Work, per_level, tree_hops
 
 _TREE_SHARE = 0.92
@@ -46,8 +46,8 @@ def double_tree_all_reduce(geometry: Geometry) -> Work:
     return Work(hops, actual, judged_seconds=np.where(geometry.judges_as_is, actual, judged))
 
 
-def _pipelined(geometry: Geometry, factor: Array) -> Array:
+def _pipelined(geometry: Geometry, factor: Floats) -> Floats:
     """Chunks keep all levels busy at once: the slowest level counts. The members below one child share."""
     sent = factor * geometry.message_bytes[:, None] / geometry.below
-    seconds: Array = per_level(geometry, sent).max(axis=1)
+    seconds: Floats = per_level(geometry, sent).max(axis=1)
     return seconds

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.table import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,28 +23,28 @@ class Work:
         judged_seconds: Transfer as the library's own model sees it when it chooses; None: as it is.
     """
 
-    hops: Array
-    transfer_seconds: Array
+    hops: Floats
+    transfer_seconds: Floats
     pattern: str = "chain"
-    judged_seconds: Array | None = None
+    judged_seconds: Floats | None = None
 
 
 Algorithm = Callable[[Geometry], Work]
 
 
-def chain_hops(geometry: Geometry) -> Array:
+def chain_hops(geometry: Geometry) -> Floats:
     """Hops of a walk through all members, by the outermost level that each crosses: n - 1 in all; [n, L]."""
-    hops: Array = (geometry.spans - 1) * geometry.members[:, None] / (geometry.spans * geometry.below)
+    hops: Floats = (geometry.spans - 1) * geometry.members[:, None] / (geometry.spans * geometry.below)
     return hops
 
 
-def tree_hops(geometry: Geometry) -> Array:
+def tree_hops(geometry: Geometry) -> Floats:
     """Hops from the leaves to the root of binary trees on each level; shape [n, L]."""
-    hops: Array = np.ceil(np.log2(geometry.spans))
+    hops: Floats = np.ceil(np.log2(geometry.spans))
     return hops
 
 
-def per_level(geometry: Geometry, bytes_of_member: Array) -> Array:
+def per_level(geometry: Geometry, bytes_of_member: Floats) -> Floats:
     """Seconds of each level for what one member sends there; 0 where the group has one child; [n, L]."""
-    seconds: Array = np.where(geometry.spans > 1, bytes_of_member / geometry.rates, 0.0)
+    seconds: Floats = np.where(geometry.spans > 1, bytes_of_member / geometry.rates, 0.0)
     return seconds

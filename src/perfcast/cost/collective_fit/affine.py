@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.errors import CalibrationError
-
-Array = NDArray[np.float64]
 
 _MOST_ITERATIONS = 50
 _USUAL_RELATIVE_ERROR = 0.05
@@ -27,12 +25,12 @@ class Affine:
     latency_seconds: float
     bytes_per_second: float
 
-    def seconds(self, sizes_bytes: Array) -> Array:
+    def seconds(self, sizes_bytes: Floats) -> Floats:
         """Of messages of any shape of array."""
         return self.latency_seconds + sizes_bytes / self.bytes_per_second
 
 
-def fit_affine(sizes_bytes: Array, seconds: Array) -> Affine:
+def fit_affine(sizes_bytes: Floats, seconds: Floats) -> Affine:
     """The line of least relative error, with outliers weighed down.
 
     Minimises Σ wᵢ ((latency + sizeᵢ / rate − tᵢ) / tᵢ)²: relative, since sizes span six decades; wᵢ falls
@@ -61,7 +59,7 @@ def fit_affine(sizes_bytes: Array, seconds: Array) -> Affine:
     return Affine(latency, unit / slope if slope > 0 else float("inf"))
 
 
-def _weighted_line(sizes: Array, seconds: Array, weights: Array) -> tuple[float, float]:
+def _weighted_line(sizes: Floats, seconds: Floats, weights: Floats) -> tuple[float, float]:
     """Intercept (not below zero) and slope."""
     root = np.sqrt(weights)
     columns = np.stack([root / seconds, root * sizes / seconds], axis=1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective_fit.affine import fit_affine
 from perfcast.cost.collective_fit.curve import Curve, Form
 from perfcast.cost.collective_fit.interpolate import fit_interpolated
 from perfcast.cost.collective_fit.sigmoid import fit_sigmoid
 from perfcast.errors import CalibrationError
 
-Array = NDArray[np.float64]
-Fit = Callable[[Array, Array], Form]
+Fit = Callable[[Floats, Floats], Form]
 
 LEAST_SIZES = 4
 #: Fitted on all sizes, knots lie twice as close as in the test, and the error between them shrinks. Of what
@@ -60,7 +60,7 @@ _FORMS: Sequence[tuple[Fit, float]] = (
 )
 
 
-def _held_out_error(fit: Fit, sizes: Array, times: Array) -> float:
+def _held_out_error(fit: Fit, sizes: Floats, times: Floats) -> float:
     """Mean absolute relative error of each half of the sizes by a fit of the other half."""
     errors = []
     for start in (0, 1):
@@ -73,7 +73,7 @@ def _held_out_error(fit: Fit, sizes: Array, times: Array) -> float:
     return float(np.mean(np.concatenate(errors)))
 
 
-def _medians(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
+def _medians(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Floats, Floats]:
     """Different sizes, rising, and the median time of each."""
     sizes, times = (np.asarray(values, dtype=np.float64).ravel() for values in (sizes_bytes, seconds))
     if len(sizes) != len(times):
@@ -93,7 +93,7 @@ def _medians(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[Array, Array]:
     return different, np.array([np.median(group) for group in groups])
 
 
-def _describe(form: Form, sizes: Array, times: Array, held_out: float) -> Curve:
+def _describe(form: Form, sizes: Floats, times: Floats, held_out: float) -> Curve:
     predicted = form.seconds(sizes)
     logarithms = np.log(times)
     total = float(np.sum((logarithms - np.mean(logarithms)) ** 2))

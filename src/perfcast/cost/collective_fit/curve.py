@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from perfcast.core.arrays import Floats
 from perfcast.cost.collective_fit.affine import Affine
 from perfcast.cost.collective_fit.interpolate import Interpolated
 from perfcast.cost.collective_fit.sigmoid import Sigmoid
 from perfcast.errors import CalibrationError
 
-Array = NDArray[np.float64]
 Form = Affine | Sigmoid | Interpolated
 
 _FORMS: Mapping[str, type[Affine] | type[Sigmoid] | type[Interpolated]] = {
@@ -52,7 +52,7 @@ class Curve:
         """'affine', 'sigmoid' or 'interpolated'."""
         return next(name for name, kind in _FORMS.items() if isinstance(self.form, kind))
 
-    def seconds(self, sizes_bytes: ArrayLike) -> Array:
+    def seconds(self, sizes_bytes: ArrayLike) -> Floats:
         """Time of messages of the sizes given, in an array of the same shape."""
         return self.form.seconds(np.asarray(sizes_bytes, dtype=np.float64))
 

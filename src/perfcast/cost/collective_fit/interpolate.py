@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from perfcast.core.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +28,16 @@ class Interpolated:
     knot_seconds: tuple[float, ...]
     beyond_bytes_per_second: float
 
-    def seconds(self, sizes_bytes: Array) -> Array:
+    def seconds(self, sizes_bytes: Floats) -> Floats:
         """Of messages of any shape of array."""
         within = np.interp(sizes_bytes, self.sizes_bytes, self.knot_seconds)
         beyond = np.maximum(sizes_bytes - self.sizes_bytes[-1], 0.0)
         return np.asarray(within + beyond / self.beyond_bytes_per_second)
 
 
-def fit_interpolated(sizes_bytes: Array, seconds: Array, knots_per_octave: int | None = None) -> Interpolated:
+def fit_interpolated(
+    sizes_bytes: Floats, seconds: Floats, knots_per_octave: int | None = None
+) -> Interpolated:
     """Knots at the measured sizes, or at the medians of so many bins per doubling of the size.
 
     A median belongs to any rising curve whose points it stands for, so bins average noise out without
@@ -66,7 +67,7 @@ def fit_interpolated(sizes_bytes: Array, seconds: Array, knots_per_octave: int |
     )
 
 
-def rising_medians(values: Array) -> Array:
+def rising_medians(values: Floats) -> Floats:
     """The never-falling sequence nearest to the values in total absolute difference.
 
     Neighbours out of order are pooled and stand at their median (pool adjacent violators): one disturbed
@@ -82,7 +83,7 @@ def rising_medians(values: Array) -> Array:
     return np.concatenate([np.full(len(members), middle) for members, middle in pools])
 
 
-def _medians_of_bins(sizes_bytes: Array, seconds: Array, per_octave: int) -> tuple[Array, Array]:
+def _medians_of_bins(sizes_bytes: Floats, seconds: Floats, per_octave: int) -> tuple[Floats, Floats]:
     bins = np.floor(np.log2(sizes_bytes) * per_octave + 1e-9)
     edges = np.flatnonzero(np.diff(bins)) + 1
     sizes = np.array([np.median(part) for part in np.split(sizes_bytes, edges)])

@@ -17,11 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.errors import CalibrationError
-
-Array = NDArray[np.float64]
 
 _OCTAVES_PER_DECADE = math.log2(10)
 _NEAR_PEAK = 0.95
@@ -51,7 +49,7 @@ class Sigmoid:
     second_knee_bytes: float
     beyond_bytes_per_second: float
 
-    def seconds(self, sizes_bytes: Array) -> Array:
+    def seconds(self, sizes_bytes: Floats) -> Floats:
         """Of messages of any shape of array."""
         between = np.clip(sizes_bytes, self.first_knee_bytes, self.second_knee_bytes)
         slope = self.steepness / 2 * (np.log2(between) - self.centre)
@@ -60,7 +58,7 @@ class Sigmoid:
         return np.asarray(between / 10 ** (rise + self.base) + beyond / self.beyond_bytes_per_second)
 
 
-def fit_sigmoid(sizes_bytes: Array, seconds: Array) -> Sigmoid:
+def fit_sigmoid(sizes_bytes: Floats, seconds: Floats) -> Sigmoid:
     """Find the knees roughly, then all parameters of least error of log time, outliers weighed down.
 
     Args:
@@ -107,7 +105,7 @@ def fit_sigmoid(sizes_bytes: Array, seconds: Array) -> Sigmoid:
     return _from_parameters(result.x)
 
 
-def find_knees(sizes_bytes: Array, seconds: Array) -> tuple[int, int]:
+def find_knees(sizes_bytes: Floats, seconds: Floats) -> tuple[int, int]:
     """Indices of the two knees in a rising sweep.
 
     The second is two points after the last one that reaches less than 95 % of the peak bandwidth. The
@@ -123,7 +121,7 @@ def find_knees(sizes_bytes: Array, seconds: Array) -> tuple[int, int]:
     return (int(steep[0]) if steep.size else 0), second
 
 
-def _from_parameters(parameters: Array) -> Sigmoid:
+def _from_parameters(parameters: Floats) -> Sigmoid:
     """From height, share of the steepness at which time would fall, centre, base, and three logarithms.
 
     They are log₁₀ of the rate beyond, and log₂ of the two knees.

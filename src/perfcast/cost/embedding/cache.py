@@ -12,16 +12,15 @@ touched rows fit, t is without end and only first lookups miss.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from perfcast.core.arrays import Floats
 
 _HALVINGS = 60
 #: Times the batch: longer than any row waits for its next lookup.
 _FOR_EVER = 1e6
 
 
-def hit_shares(touched_rows: Array, touched_lookups: Array, cached_rows: Array) -> Array:
+def hit_shares(touched_rows: Floats, touched_lookups: Floats, cached_rows: Floats) -> Floats:
     """Share of the lookups that a cache of ``cached_rows`` rows answers, shape [n]; 0 where there are none.
 
     Args:
@@ -34,11 +33,11 @@ def hit_shares(touched_rows: Array, touched_lookups: Array, cached_rows: Array) 
     horizon = _kept_lookups(touched_rows, counts, cached_rows)
     kept = -np.expm1(-counts * horizon[:, None])
     hits = (touched_rows * np.maximum(counts - 1, 0.0) * kept).sum(axis=1)
-    shares: Array = np.where(lookups > 0, hits / safe, 0.0)
+    shares: Floats = np.where(lookups > 0, hits / safe, 0.0)
     return shares
 
 
-def _kept_lookups(rows: Array, counts: Array, cached_rows: Array) -> Array:
+def _kept_lookups(rows: Floats, counts: Floats, cached_rows: Floats) -> Floats:
     """t / n for each cache by bisection in the logarithm, shape [n]; for ever where all touched rows fit."""
     low, high = np.full(len(rows), -60.0), np.full(len(rows), 60.0)
     for _ in range(_HALVINGS):
@@ -47,5 +46,5 @@ def _kept_lookups(rows: Array, counts: Array, cached_rows: Array) -> Array:
         too_long = held > cached_rows
         high, low = np.where(too_long, middle, high), np.where(too_long, low, middle)
     fits = rows.sum(axis=1) <= cached_rows
-    horizon: Array = np.where(fits, _FOR_EVER, np.exp(np.where(fits, 0.0, low)))
+    horizon: Floats = np.where(fits, _FOR_EVER, np.exp(np.where(fits, 0.0, low)))
     return np.where(cached_rows <= 0, 0.0, horizon)

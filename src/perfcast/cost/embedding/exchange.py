@@ -7,17 +7,15 @@ the busiest sends or receives, whichever is more (``cost.collective.table.uneven
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
 from perfcast.cost.collective.table import uneven_bytes
 
-Array = NDArray[np.float64]
 
-
-def exchange_operation(sent_bytes: Array, ranks: tuple[int, ...], dtype: DType = DType.FP32) -> Operation:
+def exchange_operation(sent_bytes: Floats, ranks: tuple[int, ...], dtype: DType = DType.FP32) -> Operation:
     """The all-to-all that stands for one in which rank r sends ``sent_bytes[r, q]`` to rank q.
 
     Raises:
@@ -29,7 +27,7 @@ def exchange_operation(sent_bytes: Array, ranks: tuple[int, ...], dtype: DType =
     return collective_operation("all_to_all", round(uneven_bytes(sent_bytes)), ranks, dtype)
 
 
-def busiest_bytes(sent: Array, received: Array) -> Array:
+def busiest_bytes(sent: Floats, received: Floats) -> Floats:
     """Message of the even all-to-all that takes as long, of many plans at once; shape [m].
 
     Args:
@@ -38,6 +36,6 @@ def busiest_bytes(sent: Array, received: Array) -> Array:
     ranks = sent.shape[1]
     if ranks == 1:
         return np.zeros(len(sent))
-    busiest: Array = np.maximum(sent, received).max(axis=1)
-    scaled: Array = busiest * (ranks / (ranks - 1))
+    busiest: Floats = np.maximum(sent, received).max(axis=1)
+    scaled: Floats = busiest * (ranks / (ranks - 1))
     return scaled

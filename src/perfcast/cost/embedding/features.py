@@ -16,14 +16,12 @@ histogram of Lin et al. (IEEE TPDS 2024): shares of the touched rows by reuse.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import REUSE_LIMITS
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.cost.embedding.cache import hit_shares
 from perfcast.units import KIB, MIB
-
-Array = NDArray[np.float64]
 
 _LINE_BYTES = 64
 #: A core's first and second cache, and a share of the last one.
@@ -34,7 +32,7 @@ _NUM_BINS = 12
 _LEAST = 1e-3
 
 
-def base_terms(columns: EmbeddingColumns) -> Array:
+def base_terms(columns: EmbeddingColumns) -> Floats:
     """Work of each lookup, shape [n, 10]."""
     bags, lookups, dim = columns.batch_size, columns.num_lookups, columns.dim
     lines = np.ceil(columns.row_bytes / _LINE_BYTES)
@@ -45,7 +43,7 @@ def base_terms(columns: EmbeddingColumns) -> Array:
     return np.stack(terms, axis=1)
 
 
-def speed_features(columns: EmbeddingColumns) -> Array:
+def speed_features(columns: EmbeddingColumns) -> Floats:
     """What the correction of the base rests on, shape [n, 13 + 12]."""
     lookups = np.maximum(columns.num_lookups, _LEAST)
     touched_bytes = columns.unique_rows * columns.row_bytes
@@ -63,17 +61,17 @@ def speed_features(columns: EmbeddingColumns) -> Array:
     return np.concatenate([np.stack(logs + shares + footprints, axis=1), histogram], axis=1)
 
 
-def new_rows(columns: EmbeddingColumns) -> Array:
+def new_rows(columns: EmbeddingColumns) -> Floats:
     """Touched rows that the batch before is not expected to have touched, shape [n]."""
     rows = columns.touched_rows
     present = rows > 0
     rates = np.where(present, columns.touched_lookups / np.where(present, rows, 1.0), 0.0)
     rates[:, 0] = np.where(present[:, 0], 2 * rows[:, 1] / np.where(present[:, 0], rows[:, 0], 1.0), 0.0)
-    fresh: Array = (rows * np.exp(-np.minimum(rates, REUSE_LIMITS[-1]))).sum(axis=1)
+    fresh: Floats = (rows * np.exp(-np.minimum(rates, REUSE_LIMITS[-1]))).sum(axis=1)
     return fresh
 
 
-def _hits(columns: EmbeddingColumns, cache_bytes: float) -> Array:
+def _hits(columns: EmbeddingColumns, cache_bytes: float) -> Floats:
     return hit_shares(
         columns.touched_rows, columns.touched_lookups, np.floor(cache_bytes / columns.row_bytes)
     )

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.embedding import EmbeddingLookup
 from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
 from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.learned import EmbeddingNet
 from perfcast.errors import CalibrationError
-
-Array = NDArray[np.float64]
 
 NUM_MEMBERS = 3
 _HIDDEN = 16
@@ -44,8 +42,8 @@ class EmbeddingCases:
     """
 
     columns: EmbeddingColumns
-    case: NDArray[np.int64]
-    seconds: Array
+    case: Integers
+    seconds: Floats
 
 
 def gather_cases(lookups: Sequence[Sequence[EmbeddingLookup]], seconds: Sequence[float]) -> EmbeddingCases:
@@ -79,7 +77,9 @@ def fit_nets(
     return tuple(_fit_net(base, features, cases, seed, has_step) for seed in range(num_members))
 
 
-def _fit_net(base: Array, features: Array, cases: EmbeddingCases, seed: int, has_step: bool) -> EmbeddingNet:
+def _fit_net(
+    base: Floats, features: Floats, cases: EmbeddingCases, seed: int, has_step: bool
+) -> EmbeddingNet:
     import torch
     from torch import nn
 

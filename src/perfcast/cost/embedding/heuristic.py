@@ -23,16 +23,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.core.hardware import Device
 from perfcast.cost.embedding.model import check_optimizer, check_phase
 from perfcast.cost.embedding.traffic import backward_traffic, forward_traffic
 from perfcast.errors import PlanError
 from perfcast.units import MICRO
-
-Array = NDArray[np.float64]
 
 _RESIDENT_WARPS = 45
 _CACHE_SHARE = 0.9
@@ -74,7 +72,7 @@ class HeuristicEmbeddingPricer:
         """Standard deviation of ln(measured / predicted)."""
         return _MEASURED_SPREAD if self.device.die in _RATES else _GUESSED_SPREAD
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Array:
+    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Floats:
         """Seconds of memory and of the last cache, and 1, of each table; shape [n, 3]."""
         check_phase(phase)
         traffic = (
@@ -95,21 +93,21 @@ class HeuristicEmbeddingPricer:
             axis=1,
         )
 
-    def device_seconds(self, summed: Array, phase: str) -> Array:
+    def device_seconds(self, summed: Floats, phase: str) -> Floats:
         """Launch and the slower of memory and cache, shape [m]."""
         check_phase(phase)
         launch = max(_LAUNCH_SECONDS[phase], self.device.launch_seconds)
-        seconds: Array = np.maximum(summed[:, 0], summed[:, 1]) + launch * (summed[:, 2] > 0.5)
+        seconds: Floats = np.maximum(summed[:, 0], summed[:, 1]) + launch * (summed[:, 2] > 0.5)
         return seconds
 
-    def _cached_rows(self, columns: EmbeddingColumns) -> Array:
+    def _cached_rows(self, columns: EmbeddingColumns) -> Floats:
         """Rows of a table that the last cache holds, shape [n]."""
         at_once = np.ceil(_RESIDENT_WARPS * self.device.num_sms / columns.batch_size)
-        rows: Array = np.floor(_CACHE_SHARE * self.device.l2_bytes / (at_once * columns.row_bytes))
+        rows: Floats = np.floor(_CACHE_SHARE * self.device.l2_bytes / (at_once * columns.row_bytes))
         return rows
 
 
-def _slowness(dim: Array) -> Array:
+def _slowness(dim: Floats) -> Floats:
     factor = np.ones(len(dim))
     for limit, slower in reversed(_SHORT_ROWS):
         factor = np.where(dim <= limit, slower, factor)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.core.hardware import Device
 from perfcast.cost.embedding.features import base_terms, speed_features
@@ -27,8 +27,6 @@ from perfcast.cost.embedding.model import PHASES, check_phase
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
 from perfcast.files import write_text_atomically
-
-Array = NDArray[np.float64]
 
 SCHEMA = 2
 SHIPPED = Path(__file__).parent.parent / "weights" / "embedding" / "cpu.json"
@@ -51,20 +49,20 @@ class EmbeddingNet:
         step_seconds: Once for all tables of a rank.
     """
 
-    rates: Array
-    mean: Array
-    scale: Array
-    hidden_weights: Array
-    hidden_bias: Array
-    output_weights: Array
+    rates: Floats
+    mean: Floats
+    scale: Floats
+    hidden_weights: Floats
+    hidden_bias: Floats
+    output_weights: Floats
     output_bias: float
     step_seconds: float
 
-    def seconds(self, base: Array, features: Array) -> Array:
+    def seconds(self, base: Floats, features: Floats) -> Floats:
         """Of each table, shape [n]."""
         hidden = np.tanh((features - self.mean) / self.scale @ self.hidden_weights.T + self.hidden_bias)
         correction = hidden @ self.output_weights + self.output_bias
-        found: Array = base @ self.rates * np.exp(np.clip(correction, -_MOST_CORRECTION, _MOST_CORRECTION))
+        found: Floats = base @ self.rates * np.exp(np.clip(correction, -_MOST_CORRECTION, _MOST_CORRECTION))
         return found
 
 
@@ -104,20 +102,20 @@ class LearnedEmbeddingPricer:
         spread = max(self.weights.spread.values())
         return spread if self.is_measured_here else max(spread, _FOREIGN_SPREAD)
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Array:
+    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Floats:
         """Seconds of each table by each member, shape [n, members]."""
         check_phase(phase)
         base, features = base_terms(columns), speed_features(columns)
         nets = self.weights.members[phase]
         return np.stack([net.seconds(base, features) for net in nets], axis=1)
 
-    def device_seconds(self, summed: Array, phase: str) -> Array:
+    def device_seconds(self, summed: Floats, phase: str) -> Floats:
         """Geometric mean over members, shape [m]."""
         check_phase(phase)
         tiny = np.finfo(np.float64).tiny
         steps = np.array([net.step_seconds for net in self.weights.members[phase]])
         middle = np.exp(np.log(np.maximum(summed + steps, tiny)).mean(axis=1))
-        seconds: Array = np.where(summed.max(axis=1) > 0, middle, 0.0)
+        seconds: Floats = np.where(summed.max(axis=1) > 0, middle, 0.0)
         return seconds
 
 
@@ -196,7 +194,7 @@ def _to_json(weights: EmbeddingWeights) -> dict[str, Any]:
     }
 
 
-def _rounded(values: Array) -> Any:
+def _rounded(values: Floats) -> Any:
     return json.loads(json.dumps(np.vectorize(lambda x: float(f"{x:.6g}"))(values).tolist()))
 
 

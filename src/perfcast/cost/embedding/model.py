@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import EmbeddingLookup
 from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
 from perfcast.errors import UnknownNameError
-
-Array = NDArray[np.float64]
 
 #: ``backward`` holds the update of the touched rows too: optimizers of embeddings are fused with it.
 PHASES = ("forward", "backward")
@@ -45,11 +43,11 @@ class EmbeddingPricer(Protocol):
         """Standard deviation of ln(measured / predicted) of lookups that the model has not seen."""
         ...
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Array:
+    def table_vectors(self, columns: EmbeddingColumns, phase: str) -> Floats:
         """One vector for each table or shard, shape [n, k]; vectors of one rank are added up."""
         ...
 
-    def device_seconds(self, summed: Array, phase: str) -> Array:
+    def device_seconds(self, summed: Floats, phase: str) -> Floats:
         """Seconds of ranks from their sums of vectors, shape [m, k] to [m]; no tables take no time."""
         ...
 

@@ -21,12 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.cost.embedding.cache import hit_shares
-
-Array = NDArray[np.float64]
 
 SECTOR_BYTES = 32
 _OFFSET_BYTES, _TABLE_BYTES = 32.0, 64.0
@@ -47,17 +45,17 @@ class Traffic:
         cache_bytes: What that cache answers.
     """
 
-    memory_bytes: Array
-    cache_bytes: Array
+    memory_bytes: Floats
+    cache_bytes: Floats
 
 
-def in_sectors(num_bytes: Array) -> Array:
+def in_sectors(num_bytes: Floats) -> Floats:
     """Rounded up to whole sectors."""
-    rounded: Array = SECTOR_BYTES * np.ceil(num_bytes / SECTOR_BYTES)
+    rounded: Floats = SECTOR_BYTES * np.ceil(num_bytes / SECTOR_BYTES)
     return rounded
 
 
-def forward_traffic(columns: EmbeddingColumns, cached_rows: Array) -> Traffic:
+def forward_traffic(columns: EmbeddingColumns, cached_rows: Floats) -> Traffic:
     """What the forward moves when the cache holds ``cached_rows`` rows of each table, shape [n]."""
     hits = hit_shares(columns.touched_rows, columns.touched_lookups, cached_rows)
     rows = columns.num_lookups * in_sectors(columns.row_bytes)
@@ -77,10 +75,10 @@ def backward_traffic(columns: EmbeddingColumns, optimizer: str) -> Traffic:
     return Traffic(_header_bytes(columns) + sort + first * gradient + updates, again * gradient)
 
 
-def _bag_bytes(columns: EmbeddingColumns) -> Array:
+def _bag_bytes(columns: EmbeddingColumns) -> Floats:
     return _header_bytes(columns) + columns.batch_size * in_sectors(columns.dim * POOLED_BYTES)
 
 
-def _header_bytes(columns: EmbeddingColumns) -> Array:
+def _header_bytes(columns: EmbeddingColumns) -> Floats:
     indices = columns.batch_size * in_sectors(columns.pooling * columns.index_bytes)
     return indices + columns.batch_size * (_OFFSET_BYTES + _TABLE_BYTES)

@@ -7,8 +7,8 @@ kernels (``KERNEL_CONSTANTS``).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.attention_constants import (
     FRAMEWORKS,
@@ -24,8 +24,6 @@ from perfcast.cost.learned.attention_time import (
 from perfcast.cost.learned.attention_work import AttentionWork, describe_work, flag_operations
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import ARITHMETIC, Figures
-
-FloatArray = NDArray[np.float64]
 
 family = KernelFamily.ATTENTION
 
@@ -60,7 +58,7 @@ def describe(kernels: KernelTable, figures: Figures) -> Physics:
     )
 
 
-def _framework_index(kernels: KernelTable) -> NDArray[np.int64]:
+def _framework_index(kernels: KernelTable) -> Integers:
     """Position in ``FRAMEWORKS``; others run FlashAttention's kernels, as the last does."""
     words = kernels.word("framework").tolist()
     return np.array(
@@ -68,7 +66,7 @@ def _framework_index(kernels: KernelTable) -> NDArray[np.int64]:
     )
 
 
-def _host_seconds(kernels: KernelTable) -> FloatArray:
+def _host_seconds(kernels: KernelTable) -> Floats:
     """Least time of a call that the host launches as many small kernels, 0 where one graph is replayed."""
     launched = flag_operations(kernels)["latent"] & (kernels.word("framework") == "vllm")
     return np.where(launched, LATENT_MODULE_SECONDS, 0.0)
@@ -77,10 +75,10 @@ def _host_seconds(kernels: KernelTable) -> FloatArray:
 def _collect_features(
     kernels: KernelTable,
     figures: Figures,
-    framework: NDArray[np.int64],
+    framework: Integers,
     work: AttentionWork,
     time: AttentionTime,
-) -> FloatArray:
+) -> Floats:
     """Columns in the order of ``feature_names``; logarithms to base 2."""
     flags = flag_operations(kernels)
     keys, window = kernels.size("num_keys"), kernels.size("window")
@@ -101,6 +99,6 @@ def _collect_features(
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 
-def _is_narrow(formats: NDArray[np.object_]) -> NDArray[np.bool_]:
+def _is_narrow(formats: Objects) -> Flags:
     """Which formats have at most eight bits."""
     return np.array([ARITHMETIC[word].bits <= 8 for word in formats.tolist()], dtype=bool)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.cost.learned.attention_work import AttentionWork
 from perfcast.cost.learned.figures import Figures
-
-FloatArray = NDArray[np.float64]
 
 #: Keys of one step of a split-key kernel, and the rows that its matrix instructions take together.
 SPLIT_KEY_STEP, SPLIT_ROW_STEP = 128.0, 16.0
@@ -53,23 +51,23 @@ class AttentionConstants:
         roof_power: Like ``overlap_power``, for arithmetic and traffic.
     """
 
-    base_seconds: FloatArray | float
-    base_cycles: FloatArray | float
-    block_cycles: FloatArray | float
-    group_cycles: FloatArray | float
-    vector_cycles: FloatArray | float
-    element_cycles: FloatArray | float
-    widen_cycles: FloatArray | float
-    overlap_power: FloatArray | float
-    matrix_efficiency: FloatArray | float
-    min_rows: FloatArray | float
-    reduction_cycles: FloatArray | float
-    passes: FloatArray | float
-    memory_efficiency: FloatArray | float
-    cache_bytes_per_cycle: FloatArray | float
-    core_bytes_per_cycle: FloatArray | float
-    cache_share: FloatArray | float
-    roof_power: FloatArray | float
+    base_seconds: Floats | float
+    base_cycles: Floats | float
+    block_cycles: Floats | float
+    group_cycles: Floats | float
+    vector_cycles: Floats | float
+    element_cycles: Floats | float
+    widen_cycles: Floats | float
+    overlap_power: Floats | float
+    matrix_efficiency: Floats | float
+    min_rows: Floats | float
+    reduction_cycles: Floats | float
+    passes: Floats | float
+    memory_efficiency: Floats | float
+    cache_bytes_per_cycle: Floats | float
+    core_bytes_per_cycle: Floats | float
+    cache_share: Floats | float
+    roof_power: Floats | float
 
 
 @dataclass(frozen=True)
@@ -87,23 +85,23 @@ class AttentionTime:
         splits: Parts that the keys of one sequence are cut into.
     """
 
-    seconds: FloatArray
-    base_seconds: FloatArray
-    block_seconds: FloatArray
-    arithmetic_seconds: FloatArray
-    traffic_seconds: FloatArray
-    vector_over_matrix: FloatArray
-    waves: FloatArray
-    splits: FloatArray
+    seconds: Floats
+    base_seconds: Floats
+    block_seconds: Floats
+    arithmetic_seconds: Floats
+    traffic_seconds: Floats
+    vector_over_matrix: Floats
+    waves: Floats
+    splits: Floats
 
 
-def choose_constants(table: tuple[AttentionConstants, ...], index: NDArray[np.int64]) -> AttentionConstants:
+def choose_constants(table: tuple[AttentionConstants, ...], index: Integers) -> AttentionConstants:
     """Columns: row i has the constants ``table[index[i]]``."""
     names = [field.name for field in fields(AttentionConstants)]
     return AttentionConstants(**{name: np.array([getattr(c, name) for c in table])[index] for name in names})
 
 
-def join_overlapping(first: FloatArray, second: FloatArray, power: FloatArray | float) -> FloatArray:
+def join_overlapping(first: Floats, second: Floats, power: Floats | float) -> Floats:
     """(first**p + second**p)**(1/p): two parts that overlap in part."""
     longer, shorter = np.maximum(first, second), np.minimum(first, second)
     return longer * (1 + (shorter / longer) ** power) ** (1 / power)
@@ -138,7 +136,7 @@ def time_attention(work: AttentionWork, figures: Figures, constants: AttentionCo
     )
 
 
-def _count_splits(work: AttentionWork, figures: Figures) -> FloatArray:
+def _count_splits(work: AttentionWork, figures: Figures) -> Floats:
     """Parts of the keys: enough for all multiprocessors, none shorter than a step. Not rounded: a rounded
     count would let a larger batch take less time.
     """
@@ -149,7 +147,7 @@ def _count_splits(work: AttentionWork, figures: Figures) -> FloatArray:
 
 def _key_seconds(
     work: AttentionWork, figures: Figures, constants: AttentionConstants
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Floats, Floats]:
     """Products, and everything else, that a block does with one key."""
     whole_rows = SPLIT_ROW_STEP * np.ceil(work.block_rows / SPLIT_ROW_STEP)
     pads = work.splits_keys & work.pads_rows
@@ -162,14 +160,12 @@ def _key_seconds(
     return rows * (work.flops / work.pairs) / per_sm, cycles / figures.clock_hertz
 
 
-def _tile_seconds(work: AttentionWork, waves: FloatArray, block: FloatArray, key: FloatArray) -> FloatArray:
+def _tile_seconds(work: AttentionWork, waves: Floats, block: Floats, key: Floats) -> Floats:
     """Whole waves of tiles of mean length, or the longest tile if that takes longer."""
     return np.maximum(np.ceil(waves) * (block + work.block_keys * key), block + work.longest_block_keys * key)
 
 
-def _split_seconds(
-    work: AttentionWork, waves: FloatArray, splits: FloatArray, block: FloatArray, key: FloatArray
-) -> FloatArray:
+def _split_seconds(work: AttentionWork, waves: Floats, splits: Floats, block: Floats, key: Floats) -> Floats:
     """Waves of equal parts of the keys, in whole steps; several blocks share a multiprocessor, so that the
     last wave costs what it holds.
     """
@@ -178,8 +174,8 @@ def _split_seconds(
 
 
 def _traffic_seconds(
-    work: AttentionWork, figures: Figures, waves: FloatArray, constants: AttentionConstants
-) -> FloatArray:
+    work: AttentionWork, figures: Figures, waves: Floats, constants: AttentionConstants
+) -> Floats:
     """Bytes from the cache or memory, no faster than the multiprocessors at work can take them."""
     share = work.traffic_bytes / (constants.cache_share * figures.l2_bytes)
     hits = 1 / (1 + share**CACHE_SHARPNESS)

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Objects
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.figures import ARITHMETIC
 from perfcast.errors import UnknownNameError
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -82,28 +79,28 @@ class AttentionWork:
         widens_keys: 1 where keys are stored in a narrower format than the arithmetic's, else 0.
     """
 
-    flops: FloatArray
-    pairs: FloatArray
-    softmax_passes: FloatArray
-    outer_bytes: FloatArray
-    key_bytes: FloatArray
-    visible_keys: FloatArray
-    splits_keys: BoolArray
-    blocks: FloatArray
-    block_rows: FloatArray
-    pads_rows: BoolArray
-    block_keys: FloatArray
-    longest_block_keys: FloatArray
-    key_elements: FloatArray
-    widens_keys: FloatArray
+    flops: Floats
+    pairs: Floats
+    softmax_passes: Floats
+    outer_bytes: Floats
+    key_bytes: Floats
+    visible_keys: Floats
+    splits_keys: Flags
+    blocks: Floats
+    block_rows: Floats
+    pads_rows: Flags
+    block_keys: Floats
+    longest_block_keys: Floats
+    key_elements: Floats
+    widens_keys: Floats
 
     @property
-    def traffic_bytes(self) -> FloatArray:
+    def traffic_bytes(self) -> Floats:
         """All bytes, each counted once."""
         return self.outer_bytes + self.key_bytes
 
 
-def flag_operations(kernels: KernelTable) -> dict[str, BoolArray]:
+def flag_operations(kernels: KernelTable) -> dict[str, Flags]:
     """Each field of ``Trait`` as a column.
 
     Raises:
@@ -117,7 +114,7 @@ def flag_operations(kernels: KernelTable) -> dict[str, BoolArray]:
     return {name: np.array([getattr(OPERATIONS[word], name) for word in words], dtype=bool) for name in names}
 
 
-def element_bytes(formats: NDArray[np.object_]) -> FloatArray:
+def element_bytes(formats: Objects) -> Floats:
     """Bytes of one element in each format.
 
     Raises:
@@ -130,9 +127,7 @@ def element_bytes(formats: NDArray[np.object_]) -> FloatArray:
     return np.array([ARITHMETIC[word].bits / 8 for word in words], dtype=np.float64)
 
 
-def count_visible_keys(
-    queries: FloatArray, keys: FloatArray, window: FloatArray, causal: FloatArray
-) -> FloatArray:
+def count_visible_keys(queries: Floats, keys: Floats, window: Floats, causal: Floats) -> Floats:
     """Keys seen by the queries of one head, added up.
 
     Query i of q sees n_i = k - q + 1 + i keys if causal (the last one sees all), else k; a window caps n_i
@@ -185,18 +180,18 @@ def describe_work(kernels: KernelTable) -> AttentionWork:
     )
 
 
-def _pack_heads(kernels: KernelTable, splits_keys: BoolArray, absorbed: BoolArray) -> FloatArray:
+def _pack_heads(kernels: KernelTable, splits_keys: Flags, absorbed: Flags) -> Floats:
     """Query heads of one key/value head whose rows a block takes together."""
     group = kernels.size("num_heads") / kernels.size("num_kv_heads")
     alone = (kernels.word("framework") == "trtllm") & (~splits_keys | (group > MAX_PACKED_HEADS))
     return np.where(absorbed, np.minimum(group, MAX_ABSORBED_HEADS), np.where(alone, 1.0, group))
 
 
-def _round_up(amount: FloatArray, step: float) -> FloatArray:
+def _round_up(amount: Floats, step: float) -> Floats:
     return step * np.ceil(amount / step)
 
 
-def _count_outer_bytes(kernels: KernelTable, backward: BoolArray) -> FloatArray:
+def _count_outer_bytes(kernels: KernelTable, backward: Flags) -> Floats:
     """Queries and outputs. Backward reads them again beside the outputs' gradients, and writes those of
     queries: 5 arrays for 2. Quantised queries (one byte) still give outputs of 16 bits.
     """
@@ -207,8 +202,8 @@ def _count_outer_bytes(kernels: KernelTable, backward: BoolArray) -> FloatArray:
 
 
 def _count_key_bytes(
-    kernels: KernelTable, visible_keys: FloatArray, bytes_per_key: FloatArray, backward: BoolArray
-) -> FloatArray:
+    kernels: KernelTable, visible_keys: Floats, bytes_per_key: Floats, backward: Flags
+) -> Floats:
     """Keys and values that some query sees; backward writes as many gradients."""
     inner = kernels.size("batch") * visible_keys * kernels.size("num_kv_heads") * bytes_per_key
     return np.asarray(inner * np.where(backward, 2.0, 1.0))

@@ -19,15 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.products import ELEMENT_BYTES, MATRIX_UNITS
 from perfcast.cost.learned.tiles import Products, TileConstants, TileTimes, time_tiles
-
-FloatArray = NDArray[np.float64]
 
 family = KernelFamily.CONVOLUTION
 
@@ -77,29 +75,29 @@ _WINOGRAD_SAVING = 4.0
 class Shapes:
     """Sizes derived from the table; arrays of shape [n]; bytes are of whole tensors."""
 
-    outputs: FloatArray
-    squares_of_2: FloatArray
-    squares_of_4: FloatArray
-    flops: FloatArray
-    input_bytes: FloatArray
-    output_bytes: FloatArray
-    weight_bytes: FloatArray
-    element_bytes: FloatArray
-    is_winograd: NDArray[np.bool_]
+    outputs: Floats
+    squares_of_2: Floats
+    squares_of_4: Floats
+    flops: Floats
+    input_bytes: Floats
+    output_bytes: Floats
+    weight_bytes: Floats
+    element_bytes: Floats
+    is_winograd: Flags
 
 
 @dataclass(frozen=True)
 class Algorithms:
     """Seconds of each algorithm, infinite where it does not apply, and the tiles behind them."""
 
-    implicit: FloatArray
-    fused: FloatArray
-    spread: FloatArray
-    direct: FloatArray
+    implicit: Floats
+    fused: Floats
+    spread: Floats
+    direct: Floats
     tiles: tuple[TileTimes, TileTimes, TileTimes]
 
     @property
-    def all(self) -> FloatArray:
+    def all(self) -> Floats:
         """Shape [4, n]."""
         return np.stack([self.implicit, self.fused, self.spread, self.direct])
 
@@ -207,11 +205,11 @@ def _time_implicit(products: Products, figures: Figures) -> TileTimes:
 def _products(
     figures: Figures,
     shapes: Shapes,
-    batch: FloatArray,
-    m: FloatArray,
-    n: FloatArray,
-    k: FloatArray,
-    a_bytes: FloatArray,
+    batch: Floats,
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    a_bytes: Floats,
 ) -> Products:
     return Products(
         batch=batch, m=m, n=n, k=k, a_bytes=a_bytes, b_bytes=shapes.element_bytes,
@@ -222,21 +220,21 @@ def _products(
     )  # fmt: skip
 
 
-def _spread_bytes(kernels: KernelTable, shapes: Shapes) -> FloatArray:
+def _spread_bytes(kernels: KernelTable, shapes: Shapes) -> Floats:
     """Transformed input, output and weights, each between two kernels."""
     c_in, c_out = kernels.size("c_in"), kernels.size("c_out")
     return shapes.element_bytes * 36 * (shapes.squares_of_4 * (c_in + c_out) + c_in * c_out)
 
 
-def _is_backward(kernels: KernelTable) -> NDArray[np.bool_]:
+def _is_backward(kernels: KernelTable) -> Flags:
     return np.char.find(kernels.word("operation").astype(str), "backward") >= 0
 
 
-def _features(kernels: KernelTable, shapes: Shapes, algorithms: Algorithms, base: FloatArray) -> FloatArray:
-    def log_ratio(over: FloatArray, under: FloatArray) -> FloatArray:
+def _features(kernels: KernelTable, shapes: Shapes, algorithms: Algorithms, base: Floats) -> Floats:
+    def log_ratio(over: Floats, under: Floats) -> Floats:
         return np.clip(np.log2(np.clip(over, 1e-15, 1e8) / np.clip(under, 1e-15, 1e8)), -20, 20)
 
-    def used(values: FloatArray, block: int) -> FloatArray:
+    def used(values: Floats, block: int) -> Floats:
         return np.asarray(values / (block * np.ceil(values / block)), dtype=np.float64)
 
     implicit, fused, spread = algorithms.tiles

@@ -21,15 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Objects
 from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.routing import TILE_ROWS, Routing, route
-
-FloatArray = NDArray[np.float64]
-Words = NDArray[np.object_]
 
 family = KernelFamily.EXPERTS
 
@@ -100,12 +97,12 @@ class Work:
     """
 
     routing: Routing
-    slots: FloatArray
-    inter: FloatArray
-    up_width: FloatArray
-    weight_bytes: FloatArray
-    activation_bytes: FloatArray
-    flops: FloatArray
+    slots: Floats
+    inter: Floats
+    up_width: Floats
+    weight_bytes: Floats
+    activation_bytes: Floats
+    flops: Floats
 
 
 @dataclass(frozen=True)
@@ -118,12 +115,12 @@ class Steps:
         blocks_per_sm: Tiles of the first product per multiprocessor.
     """
 
-    total: FloatArray
-    floor: FloatArray
-    weights: FloatArray
-    products: FloatArray
-    activations: FloatArray
-    blocks_per_sm: FloatArray
+    total: Floats
+    floor: Floats
+    weights: Floats
+    products: Floats
+    activations: Floats
+    blocks_per_sm: Floats
 
 
 def describe(kernels: KernelTable, figures: Figures) -> Physics:
@@ -201,7 +198,7 @@ def price_steps(kernels: KernelTable, figures: Figures, work: Work) -> Steps:
     )
 
 
-def _price_products(kernels: KernelTable, figures: Figures, work: Work) -> tuple[FloatArray, FloatArray]:
+def _price_products(kernels: KernelTable, figures: Figures, work: Work) -> tuple[Floats, Floats]:
     """Tiles per multiprocessor of the first product, and seconds of both, with the best height of tile.
 
     A tile of h rows and 128 columns takes, for each step of depth, its multiply-adds and its operands' bytes
@@ -228,7 +225,7 @@ def _price_products(kernels: KernelTable, figures: Figures, work: Work) -> tuple
     return np.take_along_axis(np.stack(blocks), best, axis=0)[0], options.min(axis=0)
 
 
-def _attainable_peak(kernels: KernelTable, figures: Figures) -> FloatArray:
+def _attainable_peak(kernels: KernelTable, figures: Figures) -> Floats:
     """Peak of the instructions that the format's kernels use."""
     weight_bits, activation_bits, _ = _format_columns(kernels)
     warp_peak = figures.num_sms * figures.clock_hertz * _WARP_FLOPS_PER_CYCLE
@@ -236,7 +233,7 @@ def _attainable_peak(kernels: KernelTable, figures: Figures) -> FloatArray:
     return np.where((weight_bits < 8.0) & (activation_bits == 16.0), np.minimum(peak, warp_peak), peak)
 
 
-def _executed_rows(kernels: KernelTable, routing: Routing) -> FloatArray:
+def _executed_rows(kernels: KernelTable, routing: Routing) -> Floats:
     runs_all = (kernels.word("framework") == "sglang") & np.isin(
         kernels.word("dtype").astype(str), _ALL_SLOTS
     )
@@ -244,13 +241,13 @@ def _executed_rows(kernels: KernelTable, routing: Routing) -> FloatArray:
     return np.where(runs_all, slots, routing.rows)
 
 
-def _handled_rows(kernels: KernelTable, slots: FloatArray) -> FloatArray:
+def _handled_rows(kernels: KernelTable, slots: Floats) -> Floats:
     """Rows that pass between the products; vLLM's buffers have one for every slot of every token."""
     whole = (kernels.word("framework") == "vllm") & np.isin(kernels.word("dtype").astype(str), _WHOLE_BUFFERS)
     return np.where(whole, kernels.size("num_tokens") * kernels.size("experts_per_token"), slots)
 
 
-def _features(kernels: KernelTable, figures: Figures, work: Work, steps: Steps) -> FloatArray:
+def _features(kernels: KernelTable, figures: Figures, work: Work, steps: Steps) -> Floats:
     routing = work.routing
     local = np.floor(kernels.size("num_experts") / kernels.size("expert_parallel"))
     columns = (
@@ -275,7 +272,7 @@ def _features(kernels: KernelTable, figures: Figures, work: Work, steps: Steps) 
     return np.stack(columns, axis=1)
 
 
-def _format_columns(kernels: KernelTable) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _format_columns(kernels: KernelTable) -> tuple[Floats, Floats, Floats]:
     """Bits of a weight, bits of an activation, code of the format."""
     names, which = encode_words(kernels.word("dtype"))
     unknown = sorted(set(names) - FORMATS.keys())
@@ -287,14 +284,14 @@ def _format_columns(kernels: KernelTable) -> tuple[FloatArray, FloatArray, Float
     return weight, activation, code
 
 
-def _framework_code(frameworks: Words) -> FloatArray:
+def _framework_code(frameworks: Objects) -> Floats:
     code = np.full(len(frameworks), float(len(_FRAMEWORKS)))
     for index, name in enumerate(_FRAMEWORKS):
         code[frameworks == name] = index
     return code
 
 
-def _is_gated(kernels: KernelTable) -> NDArray[np.bool_]:
+def _is_gated(kernels: KernelTable) -> Flags:
     words = kernels.word("operation").astype(str)
     unknown = sorted(set(words.tolist()) - set(_OPERATIONS))
     if unknown:
@@ -304,5 +301,5 @@ def _is_gated(kernels: KernelTable) -> NDArray[np.bool_]:
     return ~np.char.startswith(words, "moe_ungated")
 
 
-def _is_cold(kernels: KernelTable) -> NDArray[np.bool_]:
+def _is_cold(kernels: KernelTable) -> Flags:
     return np.char.endswith(kernels.word("operation").astype(str), "_cold")

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.figures import Figures
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,10 +20,10 @@ class Physics:
         features: Dimensionless quantities that the multiplier depends on, shape [n, f].
     """
 
-    seconds: FloatArray
-    compute_seconds: FloatArray
-    memory_seconds: FloatArray
-    features: FloatArray
+    seconds: Floats
+    compute_seconds: Floats
+    memory_seconds: Floats
+    features: Floats
 
 
 class Family(Protocol):

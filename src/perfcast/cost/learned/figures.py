@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words
 from perfcast.cost.learned.sustained import sustained_share
-
-FloatArray = NDArray[np.float64]
 
 #: Arithmetic of a format by its measured name; fp64 was measured by nobody, but is priced.
 ARITHMETIC: dict[str, DType] = {
@@ -49,26 +47,24 @@ class Figures:
         power_watts: NaN where unknown.
     """
 
-    matrix_flops_per_second: FloatArray
-    sustained_share: FloatArray
-    vector_flops_per_second: FloatArray
-    memory_bytes_per_second: FloatArray
-    memory_bytes: FloatArray
-    l2_bytes: FloatArray
-    num_sms: FloatArray
-    clock_hertz: FloatArray
-    year: FloatArray
-    power_watts: FloatArray
-    uses_matrix_units: NDArray[np.bool_]
+    matrix_flops_per_second: Floats
+    sustained_share: Floats
+    vector_flops_per_second: Floats
+    memory_bytes_per_second: Floats
+    memory_bytes: Floats
+    l2_bytes: Floats
+    num_sms: Floats
+    clock_hertz: Floats
+    year: Floats
+    power_watts: Floats
+    uses_matrix_units: Flags
 
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Figures:
+    def take(self, index: Integers | Flags) -> Figures:
         """The rows that ``index`` selects."""
         return Figures(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 
-def collect_figures(
-    devices: Sequence[Device], device_index: NDArray[np.int64], formats: NDArray[np.object_]
-) -> Figures:
+def collect_figures(devices: Sequence[Device], device_index: Integers, formats: Objects) -> Figures:
     """One row per kernel: ``devices[device_index[i]]`` computing in ``formats[i]``.
 
     Raises:
@@ -81,7 +77,7 @@ def collect_figures(
     on_matrix = np.array([matrix for row in units for _, matrix in row], dtype=bool).reshape(shape)
     shares = np.array([[sustained_share(d, False), sustained_share(d, True)] for d in devices])
 
-    def column(values: list[float]) -> FloatArray:
+    def column(values: list[float]) -> Floats:
         return np.array(values, dtype=np.float64)[device_index]
 
     uses_matrix_units = on_matrix[device_index, which]

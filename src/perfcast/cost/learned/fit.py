@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Family, Physics
@@ -27,8 +27,6 @@ from perfcast.cost.learned.scalars import (
     vendor_key,
 )
 from perfcast.cost.learned.trees import COMMON, KNOWN, KNOWN_OF_FEW, Trees, TreeSettings, fit_trees
-
-FloatArray = NDArray[np.float64]
 
 _SHRINKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _TRUSTS = (0.0, 0.5, 0.75, 1.0)
@@ -51,11 +49,11 @@ class TrainingRows:
     """
 
     kernels: KernelTable
-    seconds: FloatArray
+    seconds: Floats
     devices: tuple[Device, ...]
-    device_index: NDArray[np.int64]
+    device_index: Integers
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> TrainingRows:
+    def take(self, rows: Integers | Flags) -> TrainingRows:
         """Some of the rows; the devices stay."""
         return TrainingRows(
             self.kernels.take(rows), self.seconds[rows], self.devices, self.device_index[rows]
@@ -68,26 +66,26 @@ class _Prepared:
 
     rows: TrainingRows
     physics: Physics
-    target: FloatArray
-    shares: FloatArray
+    target: Floats
+    shares: Floats
     segments: list[Segment]
-    segment_index: NDArray[np.int64]
-    fold: NDArray[np.int64]
+    segment_index: Integers
+    fold: Integers
     threads: int
 
-    def scalars(self, residual: FloatArray, chosen: NDArray[np.bool_]) -> DeviceScalars:
+    def scalars(self, residual: Floats, chosen: Flags) -> DeviceScalars:
         return fit_scalars(
             residual[chosen], self.shares[chosen], self.rows.device_index[chosen],
             self.rows.devices, self.segments, self.segment_index[chosen],
         )  # fmt: skip
 
-    def offsets(self, scalars: DeviceScalars) -> FloatArray:
+    def offsets(self, scalars: DeviceScalars) -> Floats:
         return scalar_offsets(
             scalars, self.shares, self.rows.device_index, self.rows.devices,
             self.segments, self.segment_index,
         )[0]  # fmt: skip
 
-    def weights(self, chosen: NDArray[np.bool_]) -> FloatArray:
+    def weights(self, chosen: Flags) -> Floats:
         """Every architecture counts alike, and within it every segment by the root of its rows."""
         weight = np.zeros(len(self.target))
         for fold in np.unique(self.fold[chosen]).tolist():
@@ -146,7 +144,7 @@ def _prepare(family: Family, rows: TrainingRows, threads: int) -> _Prepared:
     )
 
 
-def _evenly(p: _Prepared, most: int) -> NDArray[np.int64]:
+def _evenly(p: _Prepared, most: int) -> Integers:
     """At most ``most`` rows, every device and segment alike."""
     group = p.rows.device_index * len(p.segments) + p.segment_index
     counts = np.bincount(group)
@@ -167,8 +165,8 @@ def _trained(p: _Prepared) -> frozenset[tuple[int, str, str]]:
 
 
 def _fit_common(
-    p: _Prepared, chosen: NDArray[np.bool_], settings: TreeSettings = COMMON
-) -> tuple[DeviceScalars, Trees, FloatArray]:
+    p: _Prepared, chosen: Flags, settings: TreeSettings = COMMON
+) -> tuple[DeviceScalars, Trees, Floats]:
     """Scalars and common trees in turn, each on what the other leaves."""
     weight, residual = p.weights(chosen), np.zeros(len(p.target))
     for _ in range(2):
@@ -183,7 +181,7 @@ def _fit_common(
     return scalars, trees, p.offsets(scalars)
 
 
-def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], FloatArray]:
+def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], Floats]:
     """Best trust in the others' scalars and shrinkage of the common trees on architectures left out.
 
     Returns both by ``vendor_key``, and log(measured / predicted) of every row, its architecture left out.
@@ -213,7 +211,7 @@ def _leave_out(p: _Prepared) -> tuple[dict[str, float], dict[str, float], FloatA
     return trusts, shrinks, best
 
 
-def _vendor_keys(p: _Prepared) -> tuple[list[str], NDArray[np.int64]]:
+def _vendor_keys(p: _Prepared) -> tuple[list[str], Integers]:
     """The different vendor keys, and which one each row has."""
     pair = p.rows.device_index * len(p.segments) + p.segment_index
     pairs, which = np.unique(pair, return_inverse=True)
@@ -225,7 +223,7 @@ def _vendor_keys(p: _Prepared) -> tuple[list[str], NDArray[np.int64]]:
     return keys.tolist(), of_pair[which].astype(np.int64)
 
 
-def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
+def _fit_known(p: _Prepared, offsets: Floats) -> tuple[Trees, Floats]:
     """Trees that know the architecture, and log(measured / predicted) where a row was held out (else NaN).
 
     The rows held out stay out: what the interval was measured on is what is shipped.
@@ -241,7 +239,7 @@ def _fit_known(p: _Prepared, offsets: FloatArray) -> tuple[Trees, FloatArray]:
 
 
 def _quantiles(
-    p: _Prepared, errors: FloatArray, fold: NDArray[np.int64]
+    p: _Prepared, errors: Floats, fold: Integers
 ) -> dict[tuple[Segment, int], tuple[float, float]]:
     """By level and dominant regime (-1: any); architectures count alike."""
     regime, present = p.shares.argmax(axis=1), np.isfinite(errors)
@@ -259,7 +257,7 @@ def _quantiles(
     return found
 
 
-def _balanced_quantiles(errors: FloatArray, fold: NDArray[np.int64]) -> tuple[float, float]:
+def _balanced_quantiles(errors: Floats, fold: Integers) -> tuple[float, float]:
     counts = np.bincount(fold)
     weight = 1.0 / counts[fold]
     order = np.argsort(errors)
@@ -270,16 +268,14 @@ def _balanced_quantiles(errors: FloatArray, fold: NDArray[np.int64]) -> tuple[fl
     return min(low, -0.01), max(high, 0.01)
 
 
-def _cell_errors(
-    p: _Prepared, held_out: FloatArray, fewer: _Prepared, unseen: FloatArray
-) -> tuple[CellError, ...]:
+def _cell_errors(p: _Prepared, held_out: Floats, fewer: _Prepared, unseen: Floats) -> tuple[CellError, ...]:
     """By operation, format and device; frameworks together."""
     known, count = _mean_errors(p, held_out), _counts(p)
     left_out = _mean_errors(fewer, unseen)
     return tuple(CellError(*cell, count[cell], known.get(cell), left_out.get(cell)) for cell in sorted(count))
 
 
-def _cells(p: _Prepared) -> NDArray[np.object_]:
+def _cells(p: _Prepared) -> Objects:
     names = [d.name for d in p.rows.devices]
     return np.array(
         [f"{p.segments[s][0]}|{p.segments[s][1]}|{names[d]}" for s, d in
@@ -292,7 +288,7 @@ def _counts(p: _Prepared) -> dict[tuple[str, str, str], int]:
     return {_cell(name): int(count) for name, count in zip(names.tolist(), counts, strict=True)}
 
 
-def _mean_errors(p: _Prepared, errors: FloatArray) -> dict[tuple[str, str, str], float]:
+def _mean_errors(p: _Prepared, errors: Floats) -> dict[tuple[str, str, str], float]:
     present = np.isfinite(errors)
     names, which = np.unique(_cells(p)[present].astype(str), return_inverse=True)
     relative = np.abs(np.expm1(-np.clip(errors[present], -3, 3)))

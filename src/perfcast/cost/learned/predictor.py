@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
 from perfcast.cost.learned.family import Family, Physics
@@ -33,8 +33,6 @@ from perfcast.cost.learned.scalars import (
     vendor_key,
 )
 from perfcast.cost.learned.trees import Trees
-
-FloatArray = NDArray[np.float64]
 
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 #: How much wider an interval is for a kernel beyond all measured sizes: for each doubling, this much.
@@ -63,11 +61,11 @@ class Hull:
         shapes: A sample of measured sizes, shape [s, axes], and on which of ``devices``, shape [s].
     """
 
-    low: FloatArray
-    high: FloatArray
+    low: Floats
+    high: Floats
     devices: tuple[str, ...]
-    shapes: FloatArray
-    shape_device: NDArray[np.int64]
+    shapes: Floats
+    shape_device: Integers
 
 
 @dataclass(frozen=True)
@@ -91,12 +89,12 @@ class CellError:
 class KernelEstimates:
     """Of n kernels, shape [n] each; the shares are of the physics' time, see ``scalars.regime_shares``."""
 
-    seconds: FloatArray
-    seconds_low: FloatArray
-    seconds_high: FloatArray
-    overhead_share: FloatArray
-    compute_share: FloatArray
-    provenance: NDArray[np.object_]
+    seconds: Floats
+    seconds_low: Floats
+    seconds_high: Floats
+    overhead_share: Floats
+    compute_share: Floats
+    provenance: Objects
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,7 @@ class FittedFamily:
     hulls: Mapping[Segment, Hull]
     errors: tuple[CellError, ...] = ()
 
-    def describe(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> Physics:
+    def describe(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Physics:
         """Physics of kernels on their devices.
 
         Only repeated kernels were measured. The residual of a cold one is that of its repeated twin; what
@@ -136,7 +132,7 @@ class FittedFamily:
         return replace(physics, features=repeated.features)
 
     def estimate(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
+        self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers
     ) -> KernelEstimates:
         """Seconds of kernel i on ``devices[device_index[i]]``."""
         physics = self.describe(kernels, devices, device_index)
@@ -161,9 +157,7 @@ class FittedFamily:
             provenance=np.where(known & (beyond <= 0), INTERPOLATED, EXTRAPOLATED).astype(object),
         )
 
-    def _codes(
-        self, kernels: KernelTable, devices: Sequence[Device], device_index: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _codes(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Integers:
         """Code of each kernel's architecture where ``known`` has seen such a kernel, else -1."""
         segments, segment_index = index_segments(kernels)
         of_device = [architecture_code(device, self.architectures) for device in devices]
@@ -175,7 +169,7 @@ class FittedFamily:
                     table[row, column] = code
         return table[device_index, segment_index] if len(kernels) else np.zeros(0, dtype=np.int64)
 
-    def _residual(self, physics: Physics, codes: NDArray[np.int64], shrink: FloatArray) -> FloatArray:
+    def _residual(self, physics: Physics, codes: Integers, shrink: Floats) -> Floats:
         residual = np.zeros(len(physics.seconds))
         known = (codes >= 0) & (self.known is not None)
         if self.known is not None and known.any():
@@ -184,15 +178,13 @@ class FittedFamily:
             residual[~known] = shrink[~known] * self.common.predict(physics.features[~known])
         return residual
 
-    def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> FloatArray:
+    def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> Floats:
         """Of each device and segment, shape [devices, segments]; the mean of all where none was chosen."""
         default = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
         table = [[self.shrink.get(vendor_key(d.vendor, s), default) for s in segments] for d in devices]
         return np.array(table, dtype=np.float64).reshape(len(devices), len(segments))
 
-    def _beyond(
-        self, kernels: KernelTable, segments: Sequence[Segment], segment_index: NDArray[np.int64]
-    ) -> FloatArray:
+    def _beyond(self, kernels: KernelTable, segments: Sequence[Segment], segment_index: Integers) -> Floats:
         """Doublings by which the sizes leave what was measured; infinite for a segment never measured."""
         sizes, beyond = log_sizes(kernels), np.full(len(kernels), np.inf)
         for number, segment in enumerate(segments):
@@ -207,11 +199,11 @@ class FittedFamily:
     def _interval(
         self,
         segments: Sequence[Segment],
-        segment_index: NDArray[np.int64],
-        regime: NDArray[np.int64],
-        known: NDArray[np.bool_],
-        beyond: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
+        segment_index: Integers,
+        regime: Integers,
+        known: Flags,
+        beyond: Floats,
+    ) -> tuple[Floats, Floats]:
         """Logarithms of low and high over the estimate, shape [n] each."""
         low, high = np.zeros(len(known)), np.zeros(len(known))
         key = (segment_index * NUM_SCALARS + regime) * 2 + known
@@ -228,7 +220,7 @@ class FittedFamily:
         sizes, segments = log_sizes(kernels), index_segments(kernels)
         return [self._nearest(segments[0][s], sizes[i], device) for i, s in enumerate(segments[1].tolist())]
 
-    def _nearest(self, segment: Segment, sizes: FloatArray, device: Device) -> str:
+    def _nearest(self, segment: Segment, sizes: Floats, device: Device) -> str:
         hull = self.hulls.get(segment)
         if hull is None:
             hull = next((h for key, h in self.hulls.items() if key[:2] == segment[:2]), None)
@@ -241,7 +233,7 @@ class FittedFamily:
         shape = ", ".join(f"{a} {2**v - 1:.0f}" for a, v in zip(axes, hull.shapes[best], strict=True))
         return f"{hull.devices[hull.shape_device[best]]}: {shape}"
 
-    def with_measurements(self, kernels: KernelTable, seconds: FloatArray, device: Device) -> FittedFamily:
+    def with_measurements(self, kernels: KernelTable, seconds: Floats, device: Device) -> FittedFamily:
         """The family after a few measurements on a device moved its scalars.
 
         Bayesian linear regression: prior mean is what an unseen device would get (or its own scalars),
@@ -288,11 +280,11 @@ def architecture_code(device: Device, architectures: Sequence[Architecture]) -> 
     return -1
 
 
-def with_codes(features: FloatArray, codes: NDArray[np.int64]) -> FloatArray:
+def with_codes(features: Floats, codes: Integers) -> Floats:
     """Features, and the architecture's code in a last column: what ``FittedFamily.known`` takes."""
     return np.column_stack([features, codes.astype(np.float64)])
 
 
-def log_sizes(kernels: KernelTable) -> FloatArray:
+def log_sizes(kernels: KernelTable) -> Floats:
     """log₂(1 + size) of every axis, shape [n, axes]."""
     return np.log2(1.0 + np.column_stack([kernels.size(name) for name in SIZES[kernels.family]]))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Objects
 from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.tiles import Products, TileConstants, TileTimes, time_tiles
-
-FloatArray = NDArray[np.float64]
 
 family = KernelFamily.PRODUCT
 feature_names = (
@@ -74,9 +72,9 @@ def describe(kernels: KernelTable, figures: Figures) -> Physics:
     )
 
 
-def is_wide(kernels: KernelTable) -> NDArray[np.bool_]:
+def is_wide(kernels: KernelTable) -> Flags:
     """Whether a kernel's elements have 32 bits or more: other libraries, other tiles."""
-    dtype: NDArray[np.object_] = kernels.word("dtype")
+    dtype: Objects = kernels.word("dtype")
     return np.asarray((dtype == "fp32") | (dtype == "fp64"), dtype=bool)
 
 
@@ -100,14 +98,14 @@ def to_products(kernels: KernelTable, figures: Figures) -> Products:
     )  # fmt: skip
 
 
-def _copies(kernels: KernelTable) -> FloatArray:
+def _copies(kernels: KernelTable) -> Floats:
     if kernels.is_cold:
         return np.full(len(kernels), np.inf)
     names, which = encode_words(kernels.word("framework"))
     return np.array([_WEIGHT_COPIES.get(name, 1.0) for name in names], dtype=np.float64)[which]
 
 
-def _time(products: Products, narrow: NDArray[np.bool_], in_model: bool) -> TileTimes:
+def _time(products: Products, narrow: Flags, in_model: bool) -> TileTimes:
     """In a model the host runs ahead of the device, and a launch costs the device's part alone."""
     wide_constants = VECTOR_UNITS
     if in_model:
@@ -116,7 +114,7 @@ def _time(products: Products, narrow: NDArray[np.bool_], in_model: bool) -> Tile
         return time_tiles(products, MATRIX_UNITS)
     if not narrow.any():
         return time_tiles(products, wide_constants)
-    merged: dict[str, FloatArray] = {}
+    merged: dict[str, Floats] = {}
     parts = [(np.flatnonzero(narrow), MATRIX_UNITS), (np.flatnonzero(~narrow), wide_constants)]
     for rows, constants in parts:
         some = Products(**{name: column[rows] for name, column in vars(products).items()})
@@ -125,14 +123,14 @@ def _time(products: Products, narrow: NDArray[np.bool_], in_model: bool) -> Tile
     return TileTimes(**merged)
 
 
-def _features(kernels: KernelTable, figures: Figures, p: Products, t: TileTimes) -> FloatArray:
-    def log_ratio(over: FloatArray, under: FloatArray) -> FloatArray:
+def _features(kernels: KernelTable, figures: Figures, p: Products, t: TileTimes) -> Floats:
+    def log_ratio(over: Floats, under: Floats) -> Floats:
         return np.clip(np.log2(np.maximum(over, 1e-15) / np.maximum(under, 1e-15)), -20, 20)
 
-    def per_sm(tile_m: int, tile_n: int) -> FloatArray:
+    def per_sm(tile_m: int, tile_n: int) -> Floats:
         return p.batch * np.ceil(p.m / tile_m) * np.ceil(p.n / tile_n) / figures.num_sms
 
-    def fill(tile_m: int, tile_n: int) -> FloatArray:
+    def fill(tile_m: int, tile_n: int) -> Floats:
         return per_sm(tile_m, tile_n) / np.ceil(per_sm(tile_m, tile_n))
 
     weights = p.batch * p.b_bytes * p.k * p.n
@@ -149,7 +147,7 @@ def _features(kernels: KernelTable, figures: Figures, p: Products, t: TileTimes)
     ])  # fmt: skip
 
 
-def codes(words: NDArray[np.object_], known: tuple[str, ...]) -> FloatArray:
+def codes(words: Objects, known: tuple[str, ...]) -> Floats:
     """Position of each word among the known ones, -1 for others."""
     names, which = encode_words(words)
     position = {name: float(index) for index, name in enumerate(known)}

@@ -14,11 +14,9 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.kernel import encode_words
-
-FloatArray = NDArray[np.float64]
 
 #: Rows of a block of the grouped products for which padding is counted.
 TILE_ROWS = (16, 64, 128)
@@ -40,23 +38,23 @@ class Routing:
         tiles: Blocks of ``TILE_ROWS`` rows, each expert's rows padded to whole blocks, shape [n, 3].
     """
 
-    rows: FloatArray
-    tokens: FloatArray
-    touched: FloatArray
-    largest: FloatArray
-    tiles: FloatArray
+    rows: Floats
+    tokens: Floats
+    touched: Floats
+    largest: Floats
+    tiles: Floats
 
-    def take(self, index: NDArray[np.int64]) -> Routing:
+    def take(self, index: Integers) -> Routing:
         """The rows that ``index`` selects."""
         return Routing(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 
 def route(
-    num_tokens: FloatArray,
-    experts_per_token: FloatArray,
-    num_experts: FloatArray,
-    expert_parallel: FloatArray,
-    distribution: NDArray[np.object_],
+    num_tokens: Floats,
+    experts_per_token: Floats,
+    num_experts: Floats,
+    expert_parallel: Floats,
+    distribution: Objects,
 ) -> Routing:
     """Routing of each kernel; ``distribution`` is ``balanced`` or ``power_law_`` and an exponent.
 
@@ -87,7 +85,7 @@ def _exponent(name: str) -> float:
     return exponent
 
 
-def _different_rows(keys: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+def _different_rows(keys: Floats) -> tuple[Floats, Integers]:
     """Different rows in lexicographic order, and where each row is among them."""
     order = np.lexsort(keys.T[::-1])
     ordered = keys[order]
@@ -98,14 +96,14 @@ def _different_rows(keys: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     return ordered[fresh], back
 
 
-def _runs(keys: FloatArray) -> list[tuple[int, int]]:
+def _runs(keys: Floats) -> list[tuple[int, int]]:
     """Bounds of runs of equal rows."""
     edges = np.flatnonzero(np.any(keys[1:] != keys[:-1], axis=1)) + 1
     bounds = [0, *edges.tolist(), len(keys)]
     return list(pairwise(bounds))
 
 
-def _route_group(keys: FloatArray) -> Routing:
+def _route_group(keys: Floats) -> Routing:
     """Routing of calls that share exponent, experts and ranks; keys as in ``route``, shape [p, 5]."""
     if not len(keys):
         empty = np.zeros(0)
@@ -117,7 +115,7 @@ def _route_group(keys: FloatArray) -> Routing:
     return _power_law(tokens, rows, int(num_experts), int(num_ranks), exponent)
 
 
-def _balanced(tokens: FloatArray, rows: FloatArray, num_experts: float, num_ranks: float) -> Routing:
+def _balanced(tokens: Floats, rows: Floats, num_experts: float, num_ranks: float) -> Routing:
     local = max(num_experts // num_ranks, 1.0)
     load = rows / num_experts
     touched = np.minimum(np.ceil(local * load), local)
@@ -131,9 +129,7 @@ def _balanced(tokens: FloatArray, rows: FloatArray, num_experts: float, num_rank
     )
 
 
-def _power_law(
-    tokens: FloatArray, rows: FloatArray, num_experts: int, num_ranks: int, exponent: float
-) -> Routing:
+def _power_law(tokens: Floats, rows: Floats, num_experts: int, num_ranks: int, exponent: float) -> Routing:
     local = num_experts // num_ranks
     loads, added = _draw_loads(tokens, rows, num_experts, num_ranks * local, exponent)
     ranks = loads.reshape(*loads.shape[:2], num_ranks, local)
@@ -157,8 +153,8 @@ def _power_law(
 
 
 def _draw_loads(
-    tokens: FloatArray, rows: FloatArray, num_experts: int, kept: int, exponent: float
-) -> tuple[FloatArray, FloatArray]:
+    tokens: Floats, rows: Floats, num_experts: int, kept: int, exponent: float
+) -> tuple[Floats, Floats]:
     """Rows of ``kept`` experts in each draw, shape [p, draws, kept], and rows that rounding left over."""
     uniform = np.random.default_rng(_SEED).random((_NUM_DRAWS, num_experts))
     crowded = rows > num_experts

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.kernel import KernelTable, encode_words
-
-FloatArray = NDArray[np.float64]
 
 
 class Pattern(IntEnum):
@@ -114,12 +112,12 @@ class BehaviourColumns:
         code: Place of the operation among the measured ones, from 0; -1 for all others.
     """
 
-    pattern: NDArray[np.int64]
-    cycles: FloatArray
-    base_seconds: FloatArray
-    extra_reads: FloatArray
-    scattered_share: FloatArray
-    code: FloatArray
+    pattern: Integers
+    cycles: Floats
+    base_seconds: Floats
+    extra_reads: Floats
+    scattered_share: Floats
+    code: Floats
 
 
 def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
@@ -133,7 +131,7 @@ def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
     found = [_behaviour(*name) for name in names]
     codes = {name: float(code) for code, name in enumerate(MEASURED)}
 
-    def column(values: list[float]) -> FloatArray:
+    def column(values: list[float]) -> Floats:
         return np.array(values, dtype=np.float64)[index]
 
     return BehaviourColumns(

@@ -23,15 +23,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
 from perfcast.cost.learned.row_operations import BehaviourColumns, Pattern, collect_behaviours
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 family = KernelFamily.ROWS
 
@@ -95,24 +92,24 @@ class Blocks:
         is_warp: A softmax whose row fits the registers of a warp.
     """
 
-    in_flight: FloatArray
-    whole_steps: FloatArray
-    rest_steps: FloatArray
-    is_warp: BoolArray
+    in_flight: Floats
+    whole_steps: Floats
+    rest_steps: Floats
+    is_warp: Flags
 
 
 @dataclass(frozen=True)
 class RowTime:
     """Parts of the time and what they depend on; arrays of shape [n]."""
 
-    seconds: FloatArray
-    base_seconds: FloatArray
-    traffic_seconds: FloatArray
-    arithmetic_seconds: FloatArray
-    waiting_seconds: FloatArray
-    miss: FloatArray
-    warm: FloatArray
-    stacked: FloatArray
+    seconds: Floats
+    base_seconds: Floats
+    traffic_seconds: Floats
+    arithmetic_seconds: Floats
+    waiting_seconds: Floats
+    miss: Floats
+    warm: Floats
+    stacked: Floats
 
 
 def describe(kernels: KernelTable, figures: Figures) -> Physics:
@@ -177,7 +174,7 @@ def time_rows(
     )
 
 
-def memory_is_stacked(figures: Figures) -> FloatArray:
+def memory_is_stacked(figures: Figures) -> Floats:
     """1 for efficient stacked memory, 0 for soldered chips or the first generation, between in doubt."""
     rate = figures.memory_bytes_per_second / figures.num_sms
     share = 1.0 / (1.0 + (rate / _STACKED_BYTES_PER_SECOND_PER_SM) ** -_STACKED_SHARPNESS)
@@ -189,8 +186,8 @@ def _traffic(
     figures: Figures,
     behaviours: BehaviourColumns,
     blocks: Blocks,
-    stacked: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+    stacked: Floats,
+) -> tuple[Floats, Floats, Floats]:
     """Seconds of traffic; share of second reads that miss the cache; share of the tensors found there."""
     read, rows = kernels.size("read_bytes"), kernels.size("num_rows")
     total = read + kernels.size("written_bytes")
@@ -214,7 +211,7 @@ def _traffic(
 
 def _arithmetic(
     kernels: KernelTable, figures: Figures, behaviours: BehaviourColumns, blocks: Blocks
-) -> FloatArray:
+) -> Floats:
     """A warp that owns a row works on a power of two of elements."""
     length = kernels.size("row_length")
     worked = np.where(blocks.is_warp, 2.0 ** np.ceil(np.log2(np.maximum(length, 1.0))), length)
@@ -222,9 +219,7 @@ def _arithmetic(
     return cycles / (figures.num_sms * figures.clock_hertz)
 
 
-def _waiting(
-    kernels: KernelTable, figures: Figures, behaviours: BehaviourColumns, blocks: Blocks
-) -> FloatArray:
+def _waiting(kernels: KernelTable, figures: Figures, behaviours: BehaviourColumns, blocks: Blocks) -> Floats:
     steps = blocks.whole_steps + _SOFTMAX_REST * blocks.rest_steps
     softmax = np.where(blocks.is_warp, 0.0, _SOFTMAX_STEP_CYCLES * steps + _SOFTMAX_FIXED_CYCLES)
     norm = _NORM_STEP_CYCLES * blocks.whole_steps + _NORM_FIXED_CYCLES
@@ -234,9 +229,7 @@ def _waiting(
     return np.asarray(turns * cycles / figures.clock_hertz, dtype=np.float64)
 
 
-def _launch(
-    kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks
-) -> tuple[FloatArray, FloatArray]:
+def _launch(kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks) -> tuple[Floats, Floats]:
     """Seconds before the kernel's work, and the least that the host takes."""
     is_eager = (kernels.word("framework") == "pytorch") & (kernels.word("dtype") == "fp32")
     is_eager = is_eager & (not kernels.is_cold)
@@ -254,15 +247,13 @@ def _launch(
     return np.where(is_eager, eager, behaviours.base_seconds), np.where(is_eager, least, 0.0)
 
 
-def _share_above(ratio: FloatArray, sharpness: float) -> FloatArray:
+def _share_above(ratio: Floats, sharpness: float) -> Floats:
     """From 0 far below ratio 1 to 1 far above."""
-    powered: FloatArray = np.minimum(ratio, 1e6) ** sharpness
+    powered: Floats = np.minimum(ratio, 1e6) ** sharpness
     return powered / (1.0 + powered)
 
 
-def _features(
-    kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks, time: RowTime
-) -> FloatArray:
+def _features(kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks, time: RowTime) -> Floats:
     length = kernels.size("row_length")
     is_row_wise = behaviours.pattern != Pattern.STREAM
     steps = blocks.whole_steps + blocks.rest_steps
@@ -285,7 +276,7 @@ def _features(
     return np.stack(columns, axis=1)
 
 
-def _library_code(kernels: KernelTable) -> FloatArray:
+def _library_code(kernels: KernelTable) -> Floats:
     framework = kernels.word("framework")
     libraries = ("pytorch", "sglang", "trtllm", "vllm")
     return np.select(

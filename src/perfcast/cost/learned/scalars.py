@@ -18,14 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.sustained import sustained_share
 
-FloatArray = NDArray[np.float64]
 Segment = tuple[str, ...]
 Architecture = tuple[str, str, str]
 
@@ -38,7 +37,7 @@ _RIDGE = 10.0
 _SAME_ARCHITECTURE = 6.0
 
 
-def regime_shares(physics: Physics) -> FloatArray:
+def regime_shares(physics: Physics) -> Floats:
     """Shares of overhead, computing and memory, shape [n, 3]; each row sums to 1."""
     roof = np.maximum(physics.compute_seconds, physics.memory_seconds)
     overhead = np.maximum(physics.seconds - roof, 1e-3 * physics.seconds)
@@ -46,7 +45,7 @@ def regime_shares(physics: Physics) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def index_segments(kernels: KernelTable) -> tuple[list[Segment], NDArray[np.int64]]:
+def index_segments(kernels: KernelTable) -> tuple[list[Segment], Integers]:
     """The different segments, and which one each kernel belongs to.
 
     A segment is (operation, format, framework); attention's format names its cache's too.
@@ -80,13 +79,13 @@ class DeviceScalars:
         sustained: Of each device, the sustained share of ordinary and of matrix units.
     """
 
-    values: Mapping[tuple[str, Segment], FloatArray]
+    values: Mapping[tuple[str, Segment], Floats]
     architectures: Mapping[str, Architecture]
-    spread: FloatArray
+    spread: Floats
     trust: Mapping[str, float] = field(default_factory=dict)
     sustained: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    def known(self, device: Device, segment: Segment) -> FloatArray | None:
+    def known(self, device: Device, segment: Segment) -> Floats | None:
         """Scalars of a trained device for a segment or the nearest coarser one."""
         for level in coarser(segment):
             found = self.values.get((device.name, level))
@@ -94,7 +93,7 @@ class DeviceScalars:
                 return found
         return None
 
-    def expected(self, device: Device, segment: Segment) -> FloatArray:
+    def expected(self, device: Device, segment: Segment) -> Floats:
         """Mean over the trained devices of its vendor, weighted towards its own architecture.
 
         Where the vendor has none, over all devices.
@@ -109,7 +108,7 @@ class DeviceScalars:
                 )
         return np.zeros(NUM_SCALARS)
 
-    def _shift(self, device: Device, relative: str, level: Segment) -> FloatArray:
+    def _shift(self, device: Device, relative: str, level: Segment) -> Floats:
         """Between two devices of one architecture, half of what the law of sustained clocks says differs.
 
         The physics holds all of it; the relative's scalar shows how far the law was from the truth there.
@@ -121,8 +120,8 @@ class DeviceScalars:
             shift[COMPUTE] = 0.5 * np.log(sustained_share(device, on_matrix) / there)
         return shift
 
-    def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> FloatArray:
-        groups: defaultdict[Architecture, list[FloatArray]] = defaultdict(list)
+    def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> Floats:
+        groups: defaultdict[Architecture, list[Floats]] = defaultdict(list)
         for name in members:
             groups[self.architectures[name]].append(
                 self.values[name, level] + self._shift(device, name, level)
@@ -150,15 +149,15 @@ def _alike(device: Device, architecture: Architecture) -> bool:
 
 
 def fit_scalars(
-    residual: FloatArray,
-    shares: FloatArray,
-    device_index: NDArray[np.int64],
+    residual: Floats,
+    shares: Floats,
+    device_index: Integers,
     devices: Sequence[Device],
     segments: Sequence[Segment],
-    segment_index: NDArray[np.int64],
+    segment_index: Integers,
 ) -> DeviceScalars:
     """Scalars of every device and segment, by robust ridge regression of ``residual`` on ``shares``."""
-    values: dict[tuple[str, Segment], FloatArray] = {}
+    values: dict[tuple[str, Segment], Floats] = {}
     for index, device in enumerate(devices):
         mine = np.flatnonzero(device_index == index)
         by_level: defaultdict[Segment, list[int]] = defaultdict(list)
@@ -177,9 +176,7 @@ def fit_scalars(
     return DeviceScalars(values, architectures, floor, sustained=sustained)
 
 
-def solve_scalars(
-    residual: FloatArray, shares: FloatArray, prior: FloatArray, ridge: FloatArray
-) -> FloatArray:
+def solve_scalars(residual: Floats, shares: Floats, prior: Floats, ridge: Floats) -> Floats:
     """argmin Σ |residual − shares · s| + Σ ridge · (s − prior)², up to the scale of the first sum.
 
     Least squares first, then reweighted towards least absolute deviations around what that found.
@@ -195,13 +192,13 @@ def solve_scalars(
 
 def scalar_offsets(
     scalars: DeviceScalars,
-    shares: FloatArray,
-    device_index: NDArray[np.int64],
+    shares: Floats,
+    device_index: Integers,
     devices: Sequence[Device],
     segments: Sequence[Segment],
-    segment_index: NDArray[np.int64],
+    segment_index: Integers,
     use_known: bool = True,
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+) -> tuple[Floats, Flags]:
     """u · s of each kernel, and whether s is the device's own; each shape [n]."""
     pairs, which = np.unique(device_index * len(segments) + segment_index, return_inverse=True)
     of_pair, own = np.zeros((len(pairs), NUM_SCALARS)), np.zeros(len(pairs), dtype=bool)

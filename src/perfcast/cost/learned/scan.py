@@ -22,11 +22,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures
-
-FloatArray = NDArray[np.float64]
 
 family = KernelFamily.SCAN
 
@@ -109,13 +108,13 @@ class Work:
         manner: How the kernel goes through a sequence.
     """
 
-    channels: FloatArray
-    heads: FloatArray
-    state_bytes: FloatArray
-    stream_bytes: FloatArray
-    flops: FloatArray
-    chunks: FloatArray
-    code: FloatArray
+    channels: Floats
+    heads: Floats
+    state_bytes: Floats
+    stream_bytes: Floats
+    flops: Floats
+    chunks: Floats
+    code: Floats
     manner: NDArray[np.str_]
 
 
@@ -181,11 +180,11 @@ def describe(kernels: KernelTable, figures: Figures) -> Physics:
 class _Paces:
     """``Pace`` in columns."""
 
-    floor_seconds: FloatArray
-    passes: FloatArray
-    block_cycles: FloatArray
-    chunk_cycles: FloatArray
-    lane_cycles: FloatArray
+    floor_seconds: Floats
+    passes: Floats
+    block_cycles: Floats
+    chunk_cycles: Floats
+    lane_cycles: Floats
 
 
 def _paces(kernels: KernelTable, work: Work) -> _Paces:
@@ -205,9 +204,7 @@ def _paces(kernels: KernelTable, work: Work) -> _Paces:
     )
 
 
-def _price_steps(
-    kernels: KernelTable, figures: Figures, work: Work, pace: _Paces
-) -> tuple[FloatArray, FloatArray]:
+def _price_steps(kernels: KernelTable, figures: Figures, work: Work, pace: _Paces) -> tuple[Floats, Floats]:
     """Blocks or lanes per multiprocessor, and seconds of what runs one after the other in them."""
     batch = kernels.size("batch")
     is_conv = work.manner == "convolution"
@@ -219,9 +216,7 @@ def _price_steps(
     return np.where(is_conv, blocks, lanes), cycles / figures.clock_hertz
 
 
-def _features(
-    kernels: KernelTable, work: Work, total_over_floor: FloatArray, lanes: FloatArray
-) -> FloatArray:
+def _features(kernels: KernelTable, work: Work, total_over_floor: Floats, lanes: Floats) -> Floats:
     framework = kernels.word("framework")
     framework_code = np.full(len(kernels), float(len(_FRAMEWORKS)))
     for index, name in enumerate(_FRAMEWORKS):
@@ -239,7 +234,7 @@ def _features(
     return np.stack(columns, axis=1)
 
 
-def _operations(kernels: KernelTable) -> tuple[FloatArray, NDArray[np.str_]]:
+def _operations(kernels: KernelTable) -> tuple[Floats, NDArray[np.str_]]:
     """Code of each operation, and how it goes through a sequence."""
     names, which = encode_words(kernels.word("operation"))
     unknown = sorted(set(names) - OPERATIONS.keys())

@@ -26,7 +26,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from perfcast.core.arrays import Floats
+
 _CHUNK = 8192
 
 
@@ -67,19 +68,19 @@ class Products:
         flops_per_second: Sustained peak.
     """
 
-    batch: FloatArray
-    m: FloatArray
-    n: FloatArray
-    k: FloatArray
-    a_bytes: FloatArray
-    b_bytes: FloatArray
-    c_bytes: FloatArray
-    resident: FloatArray
-    flops_per_second: FloatArray
-    memory_bytes_per_second: FloatArray
-    num_sms: FloatArray
-    clock_hertz: FloatArray
-    l2_bytes: FloatArray
+    batch: Floats
+    m: Floats
+    n: Floats
+    k: Floats
+    a_bytes: Floats
+    b_bytes: Floats
+    c_bytes: Floats
+    resident: Floats
+    flops_per_second: Floats
+    memory_bytes_per_second: Floats
+    num_sms: Floats
+    clock_hertz: Floats
+    l2_bytes: Floats
 
     def rows(self, chosen: slice) -> Products:
         """Some of the products."""
@@ -90,17 +91,17 @@ class Products:
 class TileTimes:
     """Of the chosen candidate, columns of shape [n]; terms are in seconds."""
 
-    seconds: FloatArray
-    launch: FloatArray
-    compute: FloatArray
-    memory: FloatArray
-    cache: FloatArray
-    latency: FloatArray
-    blocks_per_sm: FloatArray
-    waves: FloatArray
-    tile_m: FloatArray
-    tile_n: FloatArray
-    split: FloatArray
+    seconds: Floats
+    launch: Floats
+    compute: Floats
+    memory: Floats
+    cache: Floats
+    latency: Floats
+    blocks_per_sm: Floats
+    waves: Floats
+    tile_m: Floats
+    tile_n: Floats
+    split: Floats
 
 
 def time_tiles(products: Products, constants: TileConstants) -> TileTimes:
@@ -121,7 +122,7 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
     candidates = np.array([(m, n, s) for m, n in c.tiles for s in c.splits], dtype=np.float32)
     tile_m, tile_n, split = candidates.T
 
-    def col(values: FloatArray) -> NDArray[np.float32]:
+    def col(values: Floats) -> NDArray[np.float32]:
         return values.astype(np.float32)[:, None]
 
     m, n, k, batch, sms, clock = (col(v) for v in (p.m, p.n, p.k, p.batch, p.num_sms, p.clock_hertz))
@@ -153,7 +154,7 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
     best = np.argmin(seconds, axis=1)
     row = np.arange(len(best))
 
-    def at(values: NDArray[np.float32]) -> FloatArray:
+    def at(values: NDArray[np.float32]) -> Floats:
         return np.asarray(values[row, best], dtype=np.float64)
 
     launch = c.launch_seconds + c.launch_cycles / p.clock_hertz

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
@@ -50,8 +50,8 @@ class Translation:
     """
 
     tables: Mapping[KernelFamily, KernelTable]
-    sources: Mapping[KernelFamily, NDArray[np.int64]]
-    repeats: Mapping[KernelFamily, NDArray[np.float64]]
+    sources: Mapping[KernelFamily, Integers]
+    repeats: Mapping[KernelFamily, Floats]
 
 
 def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK) -> Translation:

@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from perfcast.core.arrays import Floats
 
 if TYPE_CHECKING:
     import lightgbm
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Trees:
 
         return lightgbm.Booster(model_str=self.text)
 
-    def predict(self, features: FloatArray) -> FloatArray:
+    def predict(self, features: Floats) -> Floats:
         """Value of each row of ``features``, shape [n]."""
         if not len(features):
             return np.zeros(0)
@@ -51,7 +50,7 @@ class Trees:
 
 
 def fit_trees(
-    features: FloatArray, target: FloatArray, weight: FloatArray, settings: TreeSettings, threads: int = 1
+    features: Floats, target: Floats, weight: Floats, settings: TreeSettings, threads: int = 1
 ) -> Trees:
     """Least absolute deviations; deterministic for a given number of rows."""
     import lightgbm

@@ -14,15 +14,13 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.measure.mesh_discovery.levels import Levels
-from perfcast.measure.mesh_discovery.matrix import Floats, Pairs, PairSamples
-
-Labels = NDArray[np.int64]
+from perfcast.measure.mesh_discovery.matrix import PairSamples
 
 
-def assign_ranks(samples: PairSamples, levels: Levels) -> Labels:
+def assign_ranks(samples: PairSamples, levels: Levels) -> Integers:
     """``(L, n)`` labels of the groups of every level, from all pairs that answered."""
     answered = samples.answered()
     alive = np.zeros(samples.num_ranks, dtype=bool)
@@ -39,7 +37,7 @@ def assign_ranks(samples: PairSamples, levels: Levels) -> Labels:
     return labels
 
 
-def cluster_by_odds(num_ranks: int, pairs: Pairs, odds: Floats) -> Labels:
+def cluster_by_odds(num_ranks: int, pairs: Integers, odds: Floats) -> Integers:
     """``(n,)`` labels of groups, from pairs that attract (positive odds) or repel."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -57,7 +55,7 @@ def cluster_by_odds(num_ranks: int, pairs: Pairs, odds: Floats) -> Labels:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _contracted(num_nodes: int, pairs: Pairs, odds: Floats) -> Labels:
+def _contracted(num_nodes: int, pairs: Integers, odds: Floats) -> Integers:
     """Merge the two groups with the greatest positive sum of odds, until there are none."""
     between: list[dict[int, float]] = [{} for _ in range(num_nodes)]
     for (first, second), value in zip(pairs.tolist(), odds.tolist(), strict=True):
@@ -96,13 +94,13 @@ def _root(parent: list[int], node: int) -> int:
     return node
 
 
-def level_of_pairs(labels: Labels, pairs: Pairs) -> NDArray[np.int64]:
+def level_of_pairs(labels: Integers, pairs: Integers) -> Integers:
     """``(k,)``: the level on which the two ranks of each pair meet."""
     same = labels[:, pairs[:, 0]] == labels[:, pairs[:, 1]]
     return np.asarray(same.argmax(axis=0), dtype=np.int64)
 
 
-def groups_of(row: Labels) -> list[NDArray[np.int64]]:
+def groups_of(row: Integers) -> list[Integers]:
     """Members of each group of one level, ordered by their lowest rank; ranks labelled −1 are left out."""
     order = np.argsort(row, kind="stable")
     order = order[row[order] >= 0]

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import InputError
-from perfcast.measure.mesh_discovery.assign import Labels, groups_of
+from perfcast.measure.mesh_discovery.assign import groups_of
 from perfcast.measure.mesh_discovery.confidence import confidence_of
 from perfcast.measure.mesh_discovery.faults import (
     Hierarchy,
@@ -85,7 +86,7 @@ def _mesh_of(found: Hierarchy) -> DiscoveredMesh:
     )
 
 
-def _with_dead(labels: Labels, dead: tuple[int, ...]) -> Labels:
+def _with_dead(labels: Integers, dead: tuple[int, ...]) -> Integers:
     """Dead devices put where exactly they are lacking: all in one group of each level, or nowhere."""
     if not dead:
         return labels
@@ -101,7 +102,7 @@ def _with_dead(labels: Labels, dead: tuple[int, ...]) -> Labels:
     return placed
 
 
-def nested_groups(labels: Labels) -> tuple[tuple[Groups, ...], tuple[int, ...]]:
+def nested_groups(labels: Integers) -> tuple[tuple[Groups, ...], tuple[int, ...]]:
     """Groups of every level, outer first, ordered by lowest rank in their parent; and the shape, if any."""
     order = np.flatnonzero(labels[-1] >= 0)
     keys = [_lowest_ranks(row)[order] for row in labels]
@@ -116,7 +117,7 @@ def nested_groups(labels: Labels) -> tuple[tuple[Groups, ...], tuple[int, ...]]:
     return tuple(rows), tuple(below // above for above, below in pairwise(counts))
 
 
-def _lowest_ranks(row: Labels) -> Labels:
+def _lowest_ranks(row: Integers) -> Integers:
     """``(n,)``: the lowest rank of each rank's group."""
     lowest = np.empty_like(row)
     for group in groups_of(row):

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfcast.measure.mesh_discovery.assign import Labels, assign_ranks, groups_of, level_of_pairs
+from perfcast.core.arrays import Floats, Integers
+from perfcast.measure.mesh_discovery.assign import assign_ranks, groups_of, level_of_pairs
 from perfcast.measure.mesh_discovery.levels import Levels, fit_levels
-from perfcast.measure.mesh_discovery.matrix import Floats, PairSamples
+from perfcast.measure.mesh_discovery.matrix import PairSamples
 
 _MOST_SUSPECTS = 8
 _LEAST_SLOWDOWN = 1.2
@@ -63,7 +64,7 @@ class Hierarchy:
     samples: PairSamples
     calibration: PairSamples
     levels: Levels
-    labels: Labels
+    labels: Integers
     slow_links: tuple[tuple[int, ...], ...] = ()
     is_certain: bool = True
 
@@ -86,7 +87,7 @@ def hierarchy_of(samples: PairSamples, calibration: PairSamples) -> Hierarchy:
     return Hierarchy(samples, calibration, *_used(levels, assign_ranks(samples, levels), samples))
 
 
-def _used(levels: Levels, labels: Labels, samples: PairSamples) -> tuple[Levels, Labels]:
+def _used(levels: Levels, labels: Integers, samples: PairSamples) -> tuple[Levels, Integers]:
     """Without the levels on which no pair meets."""
     known = samples.answered().pairs
     known = known[(labels[-1, known] >= 0).all(axis=1)]
@@ -156,7 +157,7 @@ def _rebuilt(found: Hierarchy, levels: Levels, links: tuple[tuple[int, ...], ...
     return Hierarchy(found.samples, found.calibration, levels, labels, links, is_certain)
 
 
-def _with_ranks(samples: PairSamples, labels: Labels) -> PairSamples:
+def _with_ranks(samples: PairSamples, labels: Integers) -> PairSamples:
     """The samples, extended so that ranks whose every pair was set aside keep a place of their own."""
     alone = np.setdiff1d(np.flatnonzero(labels[-1] >= 0), samples.pairs[samples.counts > 0])
     if not len(alone):
@@ -182,7 +183,7 @@ def crossing(samples: PairSamples, links: tuple[tuple[int, ...], ...]) -> np.nda
     return mask
 
 
-def place_group(labels: Labels, ranks: tuple[int, ...], samples: PairSamples, levels: Levels) -> bool:
+def place_group(labels: Integers, ranks: tuple[int, ...], samples: PairSamples, levels: Levels) -> bool:
     """Put a group where its pairs say it belongs (``labels`` changes); whether there was one place only."""
     mine = np.array(ranks)
     whole = [row for row in range(len(labels) - 1) if len(np.unique(labels[row, mine])) == 1]

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.measure.mesh_discovery.matrix import Floats, PairSamples
+from perfcast.core.arrays import Floats
+from perfcast.measure.mesh_discovery.matrix import PairSamples
 
 LEAST_RATIO = 1.1
 MOST_LEVELS = 8

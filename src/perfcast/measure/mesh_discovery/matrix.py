@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import InputError
-
-Pairs = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: Measures pairs ``(k, 2)`` once each; seconds of latency ``(k,)`` and bytes per second ``(k,)``, NaN for a
 #: pair that does not answer. A pair may be asked for again, and may stand twice in one call.
-Measure = Callable[[Pairs], tuple[Floats, Floats]]
+Measure = Callable[[Integers], tuple[Floats, Floats]]
 
 FORMAT = "perfcast-pair-samples"
 _MOST_RANKS = 1 << 17
@@ -37,8 +35,8 @@ class PairSamples:
     """
 
     num_ranks: int
-    pairs: Pairs
-    counts: NDArray[np.int64]
+    pairs: Integers
+    counts: Integers
     costs: Floats
     scatter: Floats
 
@@ -156,7 +154,7 @@ def load_samples(path: str | Path) -> PairSamples:
         raise InputError(f"'{path}': {error}") from error
 
 
-def checked_pairs(pairs: ArrayLike, num_ranks: int) -> Pairs:
+def checked_pairs(pairs: ArrayLike, num_ranks: int) -> Integers:
     """As ``(k, 2)`` integers, the smaller rank first.
 
     Raises:

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from perfcast.measure.mesh_discovery.assign import Labels, groups_of, level_of_pairs
+from perfcast.core.arrays import Integers
+from perfcast.measure.mesh_discovery.assign import groups_of, level_of_pairs
 from perfcast.measure.mesh_discovery.faults import Hierarchy, Misfit, crossing, slowness, usual_size
 
 _LEAST_PAIR_SLOWDOWN = 1.5
@@ -102,7 +103,7 @@ def _slow_pairs(found: Hierarchy, links: tuple[tuple[int, ...], ...]) -> list[Mi
     ]
 
 
-def _unequal_groups(labels: Labels) -> list[Misfit]:
+def _unequal_groups(labels: Integers) -> list[Misfit]:
     """Groups with another number of children than most of their level."""
     misfits: list[Misfit] = []
     below = np.arange(labels.shape[1])

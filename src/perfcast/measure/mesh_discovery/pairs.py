@@ -18,10 +18,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import CalibrationError
 from perfcast.measure.mesh_discovery.discover import discover_with_samples
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
-from perfcast.measure.mesh_discovery.matrix import Floats, Pairs, PairSamples
+from perfcast.measure.mesh_discovery.matrix import PairSamples
 from perfcast.measure.mesh_discovery.rounds import rounds_of
 from perfcast.units import MIB
 
@@ -46,7 +47,7 @@ class PairMeter:
     large_bytes: int = MIB
     delay: Callable[[int, int, int], float] | None = None
 
-    def measure(self, pairs: Pairs) -> tuple[Floats, Floats]:
+    def measure(self, pairs: Integers) -> tuple[Floats, Floats]:
         """Called on rank 0 while the others ``serve``: one measurement of each pair.
 
         Raises:
@@ -74,12 +75,12 @@ class PairMeter:
         """Called on rank 0: let the others return from ``serve``."""
         self._tell(np.empty((0, 2), dtype=np.int64))
 
-    def _tell(self, pairs: Pairs) -> None:
+    def _tell(self, pairs: Integers) -> None:
         dist.broadcast(torch.tensor([len(pairs)], device=self._device), src=0)
         if len(pairs):
             dist.broadcast(torch.from_numpy(pairs.astype(np.int64)).contiguous().to(self._device), src=0)
 
-    def _hear(self) -> Pairs:
+    def _hear(self) -> Integers:
         count = torch.zeros(1, dtype=torch.int64, device=self._device)
         dist.broadcast(count, src=0)
         pairs = torch.zeros((int(count.item()), 2), dtype=torch.int64, device=self._device)
@@ -87,7 +88,7 @@ class PairMeter:
             dist.broadcast(pairs, src=0)
         return np.asarray(pairs.cpu().numpy())
 
-    def _play(self, pairs: Pairs) -> tuple[Floats, Floats]:
+    def _play(self, pairs: Integers) -> tuple[Floats, Floats]:
         """Latency and bandwidth of all pairs; each is written by its first rank and summed over ranks."""
         results = torch.zeros((len(pairs), 2), dtype=torch.float64)
         for indices in rounds_of(pairs):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfcast.measure.mesh_discovery.matrix import Pairs
+from perfcast.core.arrays import Integers
 
 
-def all_pairs(ranks: Sequence[int] | np.ndarray) -> Pairs:
+def all_pairs(ranks: Sequence[int] | np.ndarray) -> Integers:
     """``(n (n − 1) / 2, 2)``: every pair once, in the rounds of a round-robin tournament.
 
     The circle method: one player stays, the others move on by one seat; n − 1 rounds of n / 2 pairs, and
@@ -24,13 +24,13 @@ def all_pairs(ranks: Sequence[int] | np.ndarray) -> Pairs:
     return pairs[(pairs >= 0).all(axis=1)]
 
 
-def random_matching(ranks: np.ndarray, draw: np.random.Generator) -> Pairs:
+def random_matching(ranks: np.ndarray, draw: np.random.Generator) -> Integers:
     """``(n // 2, 2)``: disjoint pairs at random; with an odd number one is left out."""
     order = draw.permutation(ranks)
     return order[: len(order) // 2 * 2].reshape(-1, 2)
 
 
-def rounds_of(pairs: Pairs) -> list[np.ndarray]:
+def rounds_of(pairs: Integers) -> list[np.ndarray]:
     """Indices of the pairs, in rounds of disjoint ones: a greedy colouring of the edges.
 
     At most 2 d − 1 rounds if no rank has more than d pairs; a pair that stands twice has two rounds.

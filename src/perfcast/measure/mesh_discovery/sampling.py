@@ -21,16 +21,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import InputError
 from perfcast.measure.mesh_discovery.levels import Levels, fit_levels
-from perfcast.measure.mesh_discovery.matrix import (
-    Floats,
-    Measure,
-    Pairs,
-    PairSamples,
-    checked_pairs,
-    log_costs,
-)
+from perfcast.measure.mesh_discovery.matrix import Measure, PairSamples, checked_pairs, log_costs
 from perfcast.measure.mesh_discovery.rounds import all_pairs, random_matching
 
 FULL_RANKS = 64
@@ -55,10 +49,10 @@ class Sampler:
 
     measure: Measure
     num_ranks: int
-    asked: list[tuple[Pairs, Floats, Floats]] = field(default_factory=list)
+    asked: list[tuple[Integers, Floats, Floats]] = field(default_factory=list)
     investigated: set[int] = field(default_factory=set)
 
-    def ask(self, pairs: Pairs) -> Floats:
+    def ask(self, pairs: Integers) -> Floats:
         """``(k, 2)`` log costs of one measurement of each pair.
 
         Raises:
@@ -90,7 +84,7 @@ class Sampler:
                     self.ask(pairs)
         return self.samples()
 
-    def odds_below(self, levels: Levels, level: int, pairs: Pairs) -> Floats:
+    def odds_below(self, levels: Levels, level: int, pairs: Integers) -> Floats:
         """``(k,)`` log odds that pairs meet below the level, each measured until it is clear; 0 if silent."""
         sums, counts = np.zeros((len(pairs), 2)), np.zeros(len(pairs), dtype=np.int64)
         odds, open_ = np.zeros(len(pairs)), np.arange(len(pairs))
@@ -195,7 +189,7 @@ def _split(
     return children
 
 
-def _crossed(pivots: np.ndarray, part: np.ndarray) -> Pairs:
+def _crossed(pivots: np.ndarray, part: np.ndarray) -> Integers:
     """Every pivot with every other rank of the part, of which the pivots are the first."""
     return np.concatenate([_paired(pivot, part) for pivot in pivots])
 
@@ -227,6 +221,6 @@ def _confirm(sampler: Sampler, groups: list[np.ndarray], draw: np.random.Generat
             sampler.ask(together)
 
 
-def _paired(pivot: int, ranks: np.ndarray) -> Pairs:
+def _paired(pivot: int, ranks: np.ndarray) -> Integers:
     others = ranks[ranks != pivot]
     return np.stack((np.full(len(others), pivot), others), axis=1)

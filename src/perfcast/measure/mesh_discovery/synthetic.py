@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
-from perfcast.measure.mesh_discovery.matrix import Floats, Pairs
 
 #: Faults that a made-up cluster may have.
 FAULTS = ("none", "slow_device", "slow_group", "dead_device", "unequal_groups")
@@ -55,7 +55,7 @@ class SyntheticCluster:
         """Ranks, dead ones included."""
         return len(self.places)
 
-    def measure(self, draw: np.random.Generator, pairs: Pairs) -> tuple[Floats, Floats]:
+    def measure(self, draw: np.random.Generator, pairs: Integers) -> tuple[Floats, Floats]:
         """One noisy measurement of each pair: seconds, bytes per second; NaN where a device is dead."""
         same = self.places[pairs[:, 0]] == self.places[pairs[:, 1]]
         level = same.argmax(axis=1)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.errors import InputError
@@ -66,10 +66,10 @@ class AllocatorTrace:
         num_retries: How often the driver had to be asked again after the cache was emptied.
     """
 
-    allocated_bytes: NDArray[np.int64]
-    reserved_bytes: NDArray[np.int64]
-    inactive_split_bytes: NDArray[np.int64]
-    num_segments: NDArray[np.int64]
+    allocated_bytes: Integers
+    reserved_bytes: Integers
+    inactive_split_bytes: Integers
+    num_segments: Integers
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     num_retries: int
@@ -81,7 +81,7 @@ class AllocatorTrace:
         return None if self.failure is None else self.failure.event
 
     @property
-    def fragmentation(self) -> NDArray[np.float64]:
+    def fragmentation(self) -> Floats:
         """1 - allocated / reserved after each event; 0 where nothing is reserved."""
         held = np.maximum(self.reserved_bytes, 1)
         return np.where(self.reserved_bytes > 0, 1.0 - self.allocated_bytes / held, 0.0)

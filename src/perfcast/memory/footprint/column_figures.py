@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.hardware import Device
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
@@ -26,8 +26,6 @@ from perfcast.memory.footprint.moments import (
 )
 from perfcast.memory.footprint.recomputed import Recomputed
 
-Bytes = NDArray[np.float64]
-
 #: Columns on which a layer's tensors depend.
 _LAYER_KEYS = ("tensor_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel",
                "micro_batch_size", "sequence_parallel", "recompute")  # fmt: skip
@@ -44,7 +42,7 @@ class ColumnSetting:
     sequence_length: int
     device: Device | None
 
-    def word(self, column: str, *words: str) -> NDArray[np.bool_]:
+    def word(self, column: str, *words: str) -> Flags:
         """Which plans have one of some words."""
         known = {"offload": OFFLOAD, "recompute": RECOMPUTE, "schedule": SCHEDULES}[column]
         return np.isin(getattr(self.plans, column), [known.index(word) for word in words])
@@ -54,30 +52,30 @@ class ColumnSetting:
 class LayerFigures:
     """Bytes and elements of one layer or one end of the model, for each plan; shape [n] each."""
 
-    kept_dense: Bytes
-    kept_expert: Bytes
-    input_rows: Bytes
-    core: Bytes
-    backward_dense: Bytes
-    backward_expert: Bytes
-    backward_both: Bytes
-    head_input: Bytes
-    loss: Bytes
-    logit_gradient: Bytes
-    exchange: Bytes
-    issued_ahead: Bytes
-    inputs: Bytes
-    dense_elements: Bytes
-    shared_elements: Bytes
-    expert_elements: Bytes
-    dense_shapes: Bytes
-    expert_shapes: Bytes
-    all_shapes: Bytes
-    embedding: Bytes
-    embedding_table: Bytes
-    head: Bytes
-    own_head: Bytes
-    head_table: Bytes
+    kept_dense: Floats
+    kept_expert: Floats
+    input_rows: Floats
+    core: Floats
+    backward_dense: Floats
+    backward_expert: Floats
+    backward_both: Floats
+    head_input: Floats
+    loss: Floats
+    logit_gradient: Floats
+    exchange: Floats
+    issued_ahead: Floats
+    inputs: Floats
+    dense_elements: Floats
+    shared_elements: Floats
+    expert_elements: Floats
+    dense_shapes: Floats
+    expert_shapes: Floats
+    all_shapes: Floats
+    embedding: Floats
+    embedding_table: Floats
+    head: Floats
+    own_head: Floats
+    head_table: Floats
 
 
 def layer_figures(setting: ColumnSetting) -> LayerFigures:

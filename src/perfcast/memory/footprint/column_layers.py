@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import Column, Split
+from perfcast.core.plan_table import Split
 from perfcast.core.weights import layers_of_stages
-from perfcast.memory.footprint.column_figures import Bytes, ColumnSetting
+from perfcast.memory.footprint.column_figures import ColumnSetting
 
 
-def layers_of(setting: ColumnSetting, stage: Column) -> tuple[Column, Column]:
+def layers_of(setting: ColumnSetting, stage: Integers) -> tuple[Integers, Integers]:
     """Layers before a stage, and layers of it, shape [n] each."""
     plans = setting.plans
     stages, chunks = plans.pipeline_parallel, plans.virtual_stages_per_rank
@@ -37,7 +38,7 @@ def _layers_of_stages(
     return layers_of_stages(setting.model, plan, balances_head=setting.habits.balances_stages)
 
 
-def candidates_of_splits(setting: ColumnSetting) -> tuple[Column, ...]:
+def candidates_of_splits(setting: ColumnSetting) -> tuple[Integers, ...]:
     """Of plans that state the layers of their stages, those that differ from a neighbour or its mirror image.
 
     Stages between equal ones hold no more than the first of them. Other plans have stage 0 here.
@@ -70,8 +71,8 @@ def _turns(split: Split, num_stages: int, num_dense: int) -> list[int]:
 
 
 def recomputed_of(
-    setting: ColumnSetting, before: Column, count: Column, held: tuple[Column, Column]
-) -> tuple[Bytes, Bytes]:
+    setting: ColumnSetting, before: Integers, count: Integers, held: tuple[Integers, Integers]
+) -> tuple[Floats, Floats]:
     """``recomputed_layers`` of every plan: dense ones, and those with experts.
 
     Args:

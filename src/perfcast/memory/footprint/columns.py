@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.plan import SCHEDULES
-from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory.allocator.context import communicator, cublas_workspace_bytes, driver_context
 from perfcast.memory.footprint.buffers import workspace_terms
-from perfcast.memory.footprint.column_figures import Bytes, ColumnSetting, LayerFigures, layer_figures
+from perfcast.memory.footprint.column_figures import ColumnSetting, LayerFigures, layer_figures
 from perfcast.memory.footprint.column_layers import candidates_of_splits, layers_of, recomputed_of
 from perfcast.memory.footprint.fitted import load_spread
 from perfcast.memory.footprint.habits import habits_of
@@ -38,10 +38,10 @@ class FootprintColumns:
             for its backward. The rest is work space.
     """
 
-    peak_bytes: Bytes
-    device_bytes: Bytes
-    state_bytes: Bytes
-    activation_bytes: Bytes
+    peak_bytes: Floats
+    device_bytes: Floats
+    state_bytes: Floats
+    activation_bytes: Floats
 
 
 def footprint_columns(
@@ -82,19 +82,19 @@ def footprint_columns(
 class _StageColumns:
     """What one rank of a stage holds, for each plan; shape [n] each."""
 
-    num_dense: Bytes
-    num_expert: Bytes
-    embedding: Bytes
-    embedding_table: Bytes
-    head: Bytes
-    head_table: Bytes
-    holds_head: NDArray[np.bool_]
-    in_flight: Bytes
-    again_dense: Bytes
-    again_expert: Bytes
+    num_dense: Floats
+    num_expert: Floats
+    embedding: Floats
+    embedding_table: Floats
+    head: Floats
+    head_table: Floats
+    holds_head: Flags
+    in_flight: Floats
+    again_dense: Floats
+    again_expert: Floats
 
 
-def _candidates(setting: ColumnSetting) -> tuple[Column, ...]:
+def _candidates(setting: ColumnSetting) -> tuple[Integers, ...]:
     """Stages of which one needs most: the ends, the first behind dense layers, the middle for DualPipe."""
     stages, experts = setting.plans.pipeline_parallel, setting.model.experts
     each = -(-setting.model.num_layers // stages)
@@ -103,7 +103,7 @@ def _candidates(setting: ColumnSetting) -> tuple[Column, ...]:
     return (*usual, *candidates_of_splits(setting))
 
 
-def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _StageColumns:
+def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Integers) -> _StageColumns:
     """What a rank of a stage holds; with DualPipe that of the mirrored stage too."""
     own = _stage_columns(setting, layers, stage)
     both = setting.word("schedule", "dualpipe")
@@ -126,7 +126,7 @@ def _of_rank(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _St
     return _StageColumns(*columns)
 
 
-def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Column) -> _StageColumns:
+def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Integers) -> _StageColumns:
     model, stages = setting.model, setting.plans.pipeline_parallel
     before, count = layers_of(setting, stage)
     num_dense = model.num_layers if model.experts is None else model.experts.num_dense_layers
@@ -152,7 +152,7 @@ def _stage_columns(setting: ColumnSetting, layers: LayerFigures, stage: Column) 
     )
 
 
-def _in_flight(plans: PlanTable, stage: Column) -> Bytes:
+def _in_flight(plans: PlanTable, stage: Integers) -> Floats:
     """``chunks_in_flight`` of every plan, in units of all that its stage holds."""
     stages, chunks, count = plans.pipeline_parallel, plans.virtual_stages_per_rank, plans.num_micro_batches
     forwards = count * chunks
@@ -164,7 +164,9 @@ def _in_flight(plans: PlanTable, stage: Column) -> Bytes:
     return np.where(is_dual, both / 2, ahead / chunks)
 
 
-def _peaks(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> tuple[Bytes, Bytes, Bytes]:
+def _peaks(
+    setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns
+) -> tuple[Floats, Floats, Floats]:
     """The largest moment of a stage; its states, and what waits then."""
     states = _states(setting, layers, stage)
     held = states + _gathered(setting, layers, stage) + _on_loan(setting, layers, stage) + layers.inputs
@@ -191,7 +193,7 @@ def _workspace_bytes(device: Device | None) -> int:
     return 0 if device is None else cublas_workspace_bytes(device)
 
 
-def _waiting(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _waiting(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``activation_terms``."""
     again = stage.again_dense + stage.again_expert
     in_flight = np.where(setting.word("offload", "activations"), 1.0, stage.in_flight)
@@ -199,7 +201,7 @@ def _waiting(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns)
     return np.rint(in_flight * again * layers.input_rows) + np.rint(in_flight * kept)
 
 
-def _kept(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _kept(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """Of a micro-batch, what layers keep that are not computed again."""
     dense, expert = stage.num_dense - stage.again_dense, stage.num_expert - stage.again_expert
     kept = dense * layers.kept_dense + expert * layers.kept_expert
@@ -207,13 +209,13 @@ def _kept(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) ->
     return np.where(offloaded, _larger(layers, dense, expert), kept)
 
 
-def _larger(layers: LayerFigures, num_dense: Bytes, num_expert: Bytes) -> Bytes:
+def _larger(layers: LayerFigures, num_dense: Floats, num_expert: Floats) -> Floats:
     """What the larger kind of layer keeps, of the kinds that there are."""
     dense = np.where(num_dense > 0, layers.kept_dense, 0.0)
     return np.maximum(dense, np.where(num_expert > 0, layers.kept_expert, 0.0))
 
 
-def _again(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _again(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``recomputed_term``."""
     selective = setting.word("recompute", "selective")
     is_dual = setting.word("schedule", "dualpipe")
@@ -224,12 +226,12 @@ def _again(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -
     return np.where(recomputes, np.maximum(made, 0.0), np.where(selective, layers.core, 0.0))
 
 
-def _backward(layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _backward(layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``layer_backward_terms``."""
     return _by_kinds(stage, layers.backward_dense, layers.backward_expert, layers.backward_both)
 
 
-def _by_kinds(stage: _StageColumns, dense: Bytes, expert: Bytes, both: Bytes) -> Bytes:
+def _by_kinds(stage: _StageColumns, dense: Floats, expert: Floats, both: Floats) -> Floats:
     """A figure of the kinds of layer that a stage has."""
     has_dense, has_expert = stage.num_dense > 0, stage.num_expert > 0
     return np.where(
@@ -237,13 +239,13 @@ def _by_kinds(stage: _StageColumns, dense: Bytes, expert: Bytes, both: Bytes) ->
     )
 
 
-def _elements(layers: LayerFigures, stage: _StageColumns) -> tuple[Bytes, Bytes]:
+def _elements(layers: LayerFigures, stage: _StageColumns) -> tuple[Floats, Floats]:
     """Parameters of a rank: dense ones, and experts'."""
     dense = stage.num_dense * layers.dense_elements + stage.num_expert * layers.shared_elements
     return dense + stage.embedding + stage.head, stage.num_expert * layers.expert_elements
 
 
-def _states(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _states(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``state_terms``."""
     habits, zero = setting.habits, setting.plans.zero_stage
     on_host = setting.word("offload", "parameters")
@@ -253,7 +255,7 @@ def _states(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) 
     shapes = _by_kinds(stage, layers.dense_shapes, layers.expert_shapes, layers.all_shapes)
     dummies = habits.compute_weight_bytes * shapes if habits.keeps_dummy_gradients else np.zeros_like(shapes)
 
-    def parameters(each: float, absent: NDArray[np.bool_], sharded: NDArray[np.bool_]) -> Bytes:
+    def parameters(each: float, absent: Flags, sharded: Flags) -> Floats:
         return np.where(absent, 0.0, _per_parameter(setting.plans, each, _elements(layers, stage), sharded))
 
     never = np.zeros_like(on_host)
@@ -268,22 +270,20 @@ def _states(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) 
     )
 
 
-def _per_parameter(
-    plans: PlanTable, each: float, elements: tuple[Bytes, Bytes], sharded: NDArray[np.bool_]
-) -> Bytes:
+def _per_parameter(plans: PlanTable, each: float, elements: tuple[Floats, Floats], sharded: Flags) -> Floats:
     dense_shards = np.where(sharded, plans.shard_size, 1)
     expert_shards = np.where(sharded, np.minimum(plans.shard_size, plans.num_expert_replicas), 1)
     return np.rint(each * (elements[0] / dense_shards + elements[1] / expert_shards))
 
 
-def _largest_layer(layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _largest_layer(layers: LayerFigures, stage: _StageColumns) -> Floats:
     expert = layers.shared_elements + layers.expert_elements
     return np.maximum(
         np.where(stage.num_dense > 0, layers.dense_elements, 0.0), np.where(stage.num_expert > 0, expert, 0.0)
     )
 
 
-def _gathered(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _gathered(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``gathered_terms`` with one layer gathered ahead."""
     largest, outside = _largest_layer(layers, stage), stage.embedding + stage.head
     whole = sum(_elements(layers, stage)) - outside
@@ -293,14 +293,14 @@ def _gathered(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns
     return np.where(setting.plans.zero_stage == 3, each * (held + outside) + 2 * each * largest, 0.0)
 
 
-def _on_loan(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Bytes:
+def _on_loan(setting: ColumnSetting, layers: LayerFigures, stage: _StageColumns) -> Floats:
     """``offload_terms``."""
     applies = setting.word("offload", "parameters") & (setting.plans.zero_stage < 3)
     lent = 2 * _largest_layer(layers, stage) + stage.embedding + stage.head
     return np.where(applies, 2 * setting.habits.compute_weight_bytes * lent, 0.0)
 
 
-def _context_bytes(device: Device | None, plans: PlanTable) -> Bytes:
+def _context_bytes(device: Device | None, plans: PlanTable) -> Floats:
     """Of the driver, and of one communicator for each axis."""
     if device is None or device.vendor != "nvidia":
         return np.zeros(len(plans))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast import Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
@@ -83,9 +83,7 @@ def _estimates(graph: Graph, device: Device, cost_model: CostModel | None) -> Es
     return Estimates(unknown, unknown, unknown, ("",) * count, ("",) * count)
 
 
-def _exposed_host_seconds(
-    graph: Graph, node_seconds: NDArray[np.float64], cost_model: CostModel | None
-) -> float:
+def _exposed_host_seconds(graph: Graph, node_seconds: Floats, cost_model: CostModel | None) -> float:
     """Time that the device waits for the host, where the cost model knows the host."""
     if not isinstance(cost_model, KnowsHost):
         return 0.0
@@ -93,7 +91,7 @@ def _exposed_host_seconds(
     return exposed_host_seconds(node_seconds[runs], cost_model.host_seconds)
 
 
-def _by_provenance(estimates: Estimates, counts: NDArray[np.int64]) -> dict[str, float]:
+def _by_provenance(estimates: Estimates, counts: Integers) -> dict[str, float]:
     """Seconds of the step by what is known of its operations."""
     seconds: dict[str, float] = defaultdict(float)
     for tag, value in zip(estimates.provenance, (estimates.seconds * counts).tolist(), strict=True):
@@ -115,7 +113,7 @@ class _Totals:
     """Sums over nodes by any label."""
 
     graph: Graph
-    node_seconds: NDArray[np.float64]
+    node_seconds: Floats
 
     def group(self, labels: list[str]) -> tuple[KindTime, ...]:
         seconds: dict[str, float] = defaultdict(float)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.models import load_model
+from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
@@ -45,8 +45,6 @@ from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.recommender.program import PlayedStep, StepSeconds, play_step
 from perfcast.workload.recommender_placement import plain_sharding
-
-Array = NDArray[np.float64]
 
 #: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.
 DTYPES = ("fp32", "tf32", "bf16", "fp16")
@@ -242,7 +240,7 @@ class _StepPrices:
         return cls(ends[0], ends[1], ends[2], sizes, tuple(len(mine) for mine in lookups))
 
 
-def price_ranks(pricer: EmbeddingPricer, lookups: Sequence[Sequence[Any]]) -> dict[str, Array]:
+def price_ranks(pricer: EmbeddingPricer, lookups: Sequence[Sequence[Any]]) -> dict[str, Floats]:
     """Seconds of every rank's lookups by phase, shape [ranks]."""
     columns = embedding_columns([lookup for mine in lookups for lookup in mine])
     owner = np.repeat(np.arange(len(lookups)), [len(mine) for mine in lookups])

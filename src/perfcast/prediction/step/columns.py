@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfcast.core.different import Index, different_rows
+from perfcast.core.arrays import Integers
+from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import OFFLOAD, SCHEDULES
@@ -77,7 +78,7 @@ def evaluate_steps(
 
 def _groups(
     setting: Setting, plans: PlanTable, costs: PartCosts, slowdown: tuple[float, float]
-) -> Iterator[tuple[Index, Group, Structure]]:
+) -> Iterator[tuple[Integers, Group, Structure]]:
     """Plans that differ in numbers only, in pieces, with what they have in common."""
     habits = kernel_habits(setting.training.framework)
     sides = costs.has_sides.transpose(2, 0, 1).reshape(costs.has_sides.shape[2], -1)
@@ -119,7 +120,7 @@ def _groups(
 
 
 def _time_rows(
-    costs: PartCosts, plans: PlanTable, rows: Index, group: Group, structure: Structure
+    costs: PartCosts, plans: PlanTable, rows: Integers, group: Group, structure: Structure
 ) -> StepColumns:
     """Steps of some plans; passes that are the same for several plans are added up once, and so are steps."""
     first, index = different_rows([costs.same_passes[rows]])

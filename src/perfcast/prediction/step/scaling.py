@@ -15,9 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.figures import parse_figure, parse_table, parse_toml
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks
 from perfcast.core.dtype import DType
@@ -89,7 +89,7 @@ def parse_step_scaling(path: Path) -> StepScaling:
     )
 
 
-def operation_classes(operations: Sequence[Operation], cluster: Cluster | None) -> NDArray[np.int64]:
+def operation_classes(operations: Sequence[Operation], cluster: Cluster | None) -> Integers:
     """Index into ``CLASSES`` of each operation."""
     return np.array([CLASSES.index(_class(operation, cluster)) for operation in operations], dtype=np.int64)
 
@@ -113,7 +113,7 @@ def leaves_node(operation: Operation, cluster: Cluster) -> bool:
 
 def class_factors(
     scaling: StepScaling, device: Device, cluster: Cluster | None, training: Training | None
-) -> NDArray[np.float64]:
+) -> Floats:
     """Factor of each of ``CLASSES``."""
     die = scaling.dies.get(device.die, 1.0)
     version = training.flash_version if training is not None else None

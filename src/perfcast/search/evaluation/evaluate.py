@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Cluster
-from perfcast.core.different import Index
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
 from perfcast.core.plan import SCHEDULES
@@ -25,7 +24,6 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts
-from perfcast.simulate.closed_form.part_costs import Array
 from perfcast.simulate.schedule.dualpipe import check_dualpipe
 from perfcast.simulate.schedule.interleaved import check_groups
 from perfcast.workload.blocks.flops import flops_per_sequence
@@ -46,20 +44,20 @@ class Evaluation:
     """
 
     plans: PlanTable
-    step_seconds: Array
-    seconds_by_cause: dict[str, Array]
-    peak_bytes: Array
-    device_bytes: Array
-    fits: NDArray[np.bool_]
-    tokens_per_second: Array
-    mfu: Array
+    step_seconds: Floats
+    seconds_by_cause: dict[str, Floats]
+    peak_bytes: Floats
+    device_bytes: Floats
+    fits: Flags
+    tokens_per_second: Floats
+    mfu: Floats
     num_tokens: int
     num_operations: int
 
     def __len__(self) -> int:
         return len(self.step_seconds)
 
-    def take(self, index: NDArray[np.bool_] | Index) -> Evaluation:
+    def take(self, index: Flags | Integers) -> Evaluation:
         """The plans that ``index`` selects."""
         columns = {name: getattr(self, name)[index] for name in _COLUMNS}
         causes = {cause: seconds[index] for cause, seconds in self.seconds_by_cause.items()}
@@ -115,7 +113,7 @@ def evaluate_plans(
     )  # fmt: skip
 
 
-def take_memory(memory: FootprintColumns, index: NDArray[np.bool_] | Index) -> FootprintColumns:
+def take_memory(memory: FootprintColumns, index: Flags | Integers) -> FootprintColumns:
     """The plans that ``index`` selects."""
     return FootprintColumns(*(getattr(memory, f.name)[index] for f in fields(memory)))
 

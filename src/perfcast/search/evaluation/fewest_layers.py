@@ -16,16 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import OFFLOAD, RECOMPUTE
-from perfcast.core.plan_table import COLUMNS, Column, PlanTable, join
+from perfcast.core.plan_table import COLUMNS, PlanTable, join
 from perfcast.memory.footprint.columns import FootprintColumns
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.space.definition import MAPPING, Space, largest_parts
 
-Mask = NDArray[np.bool_]
 #: Most seconds of a step in which every layer is computed again, of one in which none is.
 _MOST_RATIO = 1.5
 _FULL, _NONE = RECOMPUTE.index("full"), RECOMPUTE.index("none")
@@ -48,7 +47,7 @@ class Weigher:
     memory: Callable[[PlanTable], FootprintColumns]
     evaluate: Callable[[PlanTable, FootprintColumns], Evaluation]
 
-    def fits(self, plans: PlanTable) -> Mask:
+    def fits(self, plans: PlanTable) -> Flags:
         """Which plans a device can hold."""
         return np.asarray(self.memory(plans).device_bytes <= self.most_bytes)
 
@@ -111,12 +110,12 @@ def fewest_layers(weigher: Weigher, plans: PlanTable) -> PlanTable:
     return replace(plans.take(some), recompute_layers=enough[place][some])
 
 
-def _cores(plans: PlanTable) -> tuple[Column, Column]:
+def _cores(plans: PlanTable) -> tuple[Integers, Integers]:
     """Different plans but for how they lie in the network, and which of them each one is."""
     return different_rows([getattr(plans, name) for name in COLUMNS if name not in MAPPING])
 
 
-def _largest_parts(num_layers: int, plans: PlanTable) -> Column:
+def _largest_parts(num_layers: int, plans: PlanTable) -> Integers:
     parts = (plans.pipeline_parallel, plans.virtual_stages_per_rank, plans.split)
     return largest_parts(num_layers, *parts, plans.splits)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.plan_table import PlanTable
@@ -46,7 +46,7 @@ def evaluate_in_parts(
     return StepColumns(step, causes), sum(count for _, count in found)
 
 
-def split_plans(plans: PlanTable, num_parts: int) -> list[NDArray[np.int64]]:
+def split_plans(plans: PlanTable, num_parts: int) -> list[Integers]:
     """Places of the plans of each part: those of one cut of the layers together, the largest first."""
     first, place = different_rows([plans.tensor_parallel, plans.context_parallel])
     counts = np.bincount(place, minlength=len(first))

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags
 from perfcast.errors import InputError, PlanError
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +23,11 @@ class Constraint:
     """
 
     words: str
-    keeps: Mask
+    keeps: Flags
     nearest: str = ""
 
 
-def apply_constraints(constraints: Sequence[Constraint], count: int) -> tuple[Mask, dict[str, int]]:
+def apply_constraints(constraints: Sequence[Constraint], count: int) -> tuple[Flags, dict[str, int]]:
     """Which plans meet all, and how many each removed of those that the ones before it left.
 
     Raises:

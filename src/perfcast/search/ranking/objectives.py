@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfcast.catalog.runs import RunFigures
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.step_forecast import CAUSES
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.units import HOUR
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,29 +59,29 @@ class Objective:
     """
 
     title: str
-    value: Callable[[Job, Array, Array], Array]
+    value: Callable[[Job, Floats, Floats], Floats]
     larger_is_better: bool = False
     needs: tuple[tuple[str, str], ...] = ()
     needs_watts: bool = False
 
 
-def _tokens_per_second(job: Job, seconds: Array, watts: Array) -> Array:
+def _tokens_per_second(job: Job, seconds: Floats, watts: Floats) -> Floats:
     return job.num_tokens / seconds
 
 
-def _dollars_per_token(job: Job, seconds: Array, watts: Array) -> Array:
+def _dollars_per_token(job: Job, seconds: Floats, watts: Floats) -> Floats:
     return (job.dollars_per_device_hour or 0.0) / HOUR * job.num_devices * seconds / job.num_tokens
 
 
-def _joules_per_token(job: Job, seconds: Array, watts: Array) -> Array:
+def _joules_per_token(job: Job, seconds: Floats, watts: Floats) -> Floats:
     return watts * job.num_devices * seconds / job.num_tokens
 
 
-def _time_to_train(job: Job, seconds: Array, watts: Array) -> Array:
+def _time_to_train(job: Job, seconds: Floats, watts: Floats) -> Floats:
     return job.num_steps * seconds
 
 
-def _devices(job: Job, seconds: Array, watts: Array) -> Array:
+def _devices(job: Job, seconds: Floats, watts: Floats) -> Floats:
     return np.full_like(seconds, job.num_devices)
 
 
@@ -124,7 +122,7 @@ def find_objective(name: str, job: Job, device: Device) -> Objective:
     return found
 
 
-def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Array], figures: RunFigures) -> Array:
+def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Floats], figures: RunFigures) -> Floats:
     """Mean power of a device of each plan with its share of the server, [n]; NaN where none is published."""
     from perfcast.prediction.run.energy import device_watts
 
@@ -133,11 +131,11 @@ def watts_of_devices(device: Device, seconds_by_cause: Mapping[str, Array], figu
         return np.full_like(total, np.nan)
     ends = [device_watts(device, busy, figures) or 0.0 for busy in (0.0, 1.0)]
     busy = np.array(sum(seconds_by_cause[cause] for cause in ("compute", "recompute", "optimizer"))) / total
-    found: Array = ends[0] + busy * (ends[1] - ends[0])
+    found: Floats = ends[0] + busy * (ends[1] - ends[0])
     return found
 
 
-def order_of(objective: Objective, values: Array, seconds: Array) -> NDArray[np.int64]:
+def order_of(objective: Objective, values: Floats, seconds: Floats) -> Integers:
     """Places of plans, best first: of equal values the faster step, of equal steps the order of the space.
 
     Args:

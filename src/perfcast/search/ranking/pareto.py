@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from perfcast.core.arrays import Floats, Integers
 
 
-def pareto_front(costs: NDArray[np.float64]) -> NDArray[np.int64]:
+def pareto_front(costs: Floats) -> Integers:
     """Places of the rows that no row dominates, those of the least first cost first; of equal rows the first.
 
     A row dominates another if none of its costs is larger and one is smaller.

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan import SCHEDULES
 from perfcast.search.ranking.simulator import Simulated
-
-Array = NDArray[np.float64]
 
 #: Of the formula that a simulated step was faster at most, rounded up. Of 2,945 plans of small spaces, which
 #: ``benchmarks/search_exhaustive.py`` prints and checks: 1F1B 9.6 % (nanotron's host-bound pipelines), GPipe
@@ -40,7 +38,7 @@ class Shortlist:
 
     places: Sequence[int]
     least: int
-    bounds: Array
+    bounds: Floats
     cost_of: Callable[[Simulated], float]
 
     def stops(self, place: int, before: Sequence[Simulated]) -> bool:
@@ -51,8 +49,8 @@ class Shortlist:
 
 
 def make_shortlist(
-    costs: Array,
-    schedules: NDArray[np.int64],
+    costs: Floats,
+    schedules: Integers,
     *,
     least: int,
     most: int,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import collective_table
-from perfcast.search.sharding.problem import Array
 from perfcast.units import TIB
 
 #: Sizes that are priced: from a byte to a tebibyte, eight to each doubling.
@@ -20,14 +20,14 @@ _NUM_SIZES = 8 * 40 + 1
 class Curve:
     """Seconds over message sizes, both ascending, shape [k]; beyond the last one at its pace."""
 
-    sizes_bytes: Array
-    seconds: Array
+    sizes_bytes: Floats
+    seconds: Floats
 
-    def at(self, message_bytes: Array) -> Array:
+    def at(self, message_bytes: Floats) -> Floats:
         """Seconds of each message."""
-        inside: Array = np.interp(message_bytes, self.sizes_bytes, self.seconds)
+        inside: Floats = np.interp(message_bytes, self.sizes_bytes, self.seconds)
         beyond = np.maximum(message_bytes / self.sizes_bytes[-1], 1.0)
-        total: Array = inside * beyond
+        total: Floats = inside * beyond
         return total
 
 
@@ -38,11 +38,11 @@ class CurveExchange:
     all_to_all: Curve
     all_reduce: Curve
 
-    def all_to_all_seconds(self, message_bytes: Array) -> Array:
+    def all_to_all_seconds(self, message_bytes: Floats) -> Floats:
         """An even all-to-all in which every rank holds so many bytes."""
         return self.all_to_all.at(message_bytes)
 
-    def all_reduce_seconds(self, message_bytes: Array) -> Array:
+    def all_reduce_seconds(self, message_bytes: Floats) -> Floats:
         """An all-reduce of so many bytes."""
         return self.all_reduce.at(message_bytes)
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.search.sharding.options import ShardOptions
 from perfcast.search.sharding.placement import Placed, count_pieces, time_placements
-from perfcast.search.sharding.problem import Array, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
 
 _NUM_DRAWS = 400
 _COMMON_VARIANCE = 0.5
@@ -38,9 +39,9 @@ class Draws:
         exchange: Of all exchanges, shape [d].
     """
 
-    tables: Array
-    common: Array
-    exchange: Array
+    tables: Floats
+    common: Floats
+    exchange: Floats
 
 
 def draw_errors(problem: ShardingProblem, *, seed: int = 0) -> Draws:
@@ -53,7 +54,7 @@ def draw_errors(problem: ShardingProblem, *, seed: int = 0) -> Draws:
     return Draws(np.exp(own), np.exp(common), np.exp(exchange))
 
 
-def drawn_steps(problem: ShardingProblem, options: ShardOptions, placed: Placed, draws: Draws) -> Array:
+def drawn_steps(problem: ShardingProblem, options: ShardOptions, placed: Placed, draws: Draws) -> Floats:
     """The step under every draw, shape [d]."""
     phases = time_placements(problem, options, [placed])
     weights = (count_pieces(placed, problem.num_ranks) * options.seconds[list(placed.options)]).T
@@ -61,7 +62,7 @@ def drawn_steps(problem: ShardingProblem, options: ShardOptions, placed: Placed,
     shares = weights / np.where(total > 0, total, 1.0)
     factors = draws.common[:, None] * (draws.tables @ shares)
     lookups = (factors * phases.forward[0]).max(axis=1) + (factors * phases.backward[0]).max(axis=1)
-    steps: Array = lookups + draws.exchange * float(phases.exchange[0])
+    steps: Floats = lookups + draws.exchange * float(phases.exchange[0])
     return steps
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.embedding import ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.options import MEMORY, OUT, ShardOptions
 from perfcast.search.sharding.placement import Placed
-from perfcast.search.sharding.problem import Array, Ranks, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
 from perfcast.search.sharding.step import price_lookups
 from perfcast.units import format_bytes
 
@@ -74,16 +74,16 @@ def place_greedily(
     return Placed(tuple(choice), tuple(places))
 
 
-def least_loaded(loads: Array, has_room: NDArray[np.bool_], count: int) -> Ranks | None:
+def least_loaded(loads: Floats, has_room: Flags, count: int) -> Integers | None:
     """The ``count`` least loaded ranks that have room, by load, then by rank; None if too few have."""
     order = np.argsort(np.where(has_room, loads, np.inf), kind="stable")[:count]
     return order if has_room[order].all() and len(order) == count else None
 
 
-def rank_loads(problem: ShardingProblem, options: ShardOptions, state: Array, pace: float) -> Array:
+def rank_loads(problem: ShardingProblem, options: ShardOptions, state: Floats, pace: float) -> Floats:
     """Seconds that ranks are busy with lookups and with sending, shape [m]."""
     forward, backward = price_lookups(problem, options, state)
-    total: Array = forward + backward + pace * state[:, OUT]
+    total: Floats = forward + backward + pace * state[:, OUT]
     return total
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.core.embedding import EmbeddingTable
 from perfcast.core.embedding_reuse import count_reuse
 from perfcast.errors import InputError
 from perfcast.units import GIB, format_bytes
 
-Numbers = NDArray[np.int64]
 #: Indices, and lookups of each bag.
-Sample = tuple[Numbers, Numbers]
+Sample = tuple[Integers, Integers]
 
 _MOST_BYTES = 4 * GIB
 
@@ -45,7 +45,7 @@ def apply_samples(
     )
 
 
-def _counted(table: EmbeddingTable, indices: Numbers, lengths: Numbers) -> EmbeddingTable:
+def _counted(table: EmbeddingTable, indices: Integers, lengths: Integers) -> EmbeddingTable:
     if len(indices) and (indices.min() < 0 or indices.max() >= table.num_rows):
         worst = int(indices.min() if indices.min() < 0 else indices.max())
         raise InputError(f"indices of table {table.name!r}: {worst} is no row of its {table.num_rows:,}")

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.search.sharding.greedy import exchange_pace, least_loaded
 from perfcast.search.sharding.options import IN, MEMORY, OUT, ShardOptions
 from perfcast.search.sharding.placement import Placed, state_of
-from perfcast.search.sharding.problem import Array, Ranks, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
 from perfcast.search.sharding.step import (
     PhaseSeconds,
     even_bytes,
@@ -47,7 +47,7 @@ class _Search:
     in_pace: float
     out_pace: float
 
-    def exchange_loads(self, incoming: Array, outgoing: Array) -> Array:
+    def exchange_loads(self, incoming: Floats, outgoing: Floats) -> Floats:
         """Seconds of ranks, of any shape, from their bytes."""
         return self.in_pace * incoming + self.out_pace * outgoing
 
@@ -57,7 +57,7 @@ class _Current:
     """A placement with what it costs."""
 
     placed: Placed
-    state: Array
+    state: Floats
     reduced: float
     phases: PhaseSeconds
     value: float
@@ -68,12 +68,12 @@ class _Current:
 class _Pieces:
     """Pieces of all tables that are not replicated, shape [p]."""
 
-    tables: Ranks
-    options: Ranks
-    ranks: Ranks
-    position: Ranks
+    tables: Integers
+    options: Integers
+    ranks: Integers
+    position: Integers
 
-    def held(self, num_tables: int, num_ranks: int) -> NDArray[np.bool_]:
+    def held(self, num_tables: int, num_ranks: int) -> Flags:
         """Which rank holds a piece of which table, shape [T, n]."""
         table = np.zeros((num_tables, num_ranks), dtype=bool)
         table[self.tables, self.ranks] = True
@@ -112,13 +112,13 @@ def _weigh(search: _Search, placed: Placed) -> _Current:
     return _Current(placed, state, reduced, phases, value, float(phases.step[0]))
 
 
-def _values(search: _Search, phases: PhaseSeconds, states: Array) -> Array:
+def _values(search: _Search, phases: PhaseSeconds, states: Floats) -> Floats:
     loads = phases.forward + phases.backward + search.exchange_loads(states[..., IN], states[..., OUT])
     return _value(phases.step, (loads**2).mean(axis=1))
 
 
-def _value(step: Array, mean_square: Array) -> Array:
-    total: Array = step + _LEVELLING * np.sqrt(mean_square)
+def _value(step: Floats, mean_square: Floats) -> Floats:
+    total: Floats = step + _LEVELLING * np.sqrt(mean_square)
     return total
 
 
@@ -134,9 +134,9 @@ def _better(search: _Search, current: _Current) -> Placed | None:
     return None
 
 
-def _loads(search: _Search, current: _Current) -> Array:
+def _loads(search: _Search, current: _Current) -> Floats:
     """Seconds that every rank is busy, shape [n]."""
-    lookups: Array = current.phases.forward[0] + current.phases.backward[0]
+    lookups: Floats = current.phases.forward[0] + current.phases.backward[0]
     return lookups + search.exchange_loads(current.state[:, IN], current.state[:, OUT])
 
 
@@ -174,7 +174,9 @@ def _moved(search: _Search, current: _Current, pieces: _Pieces, source: int) -> 
     return placed
 
 
-def _changes(search: _Search, current: _Current, pieces: _Pieces, source: int) -> tuple[Ranks, Ranks, Ranks]:
+def _changes(
+    search: _Search, current: _Current, pieces: _Pieces, source: int
+) -> tuple[Integers, Integers, Integers]:
     """Pieces given by a rank, pieces taken for them (-1: none), and the other rank, shape [c] each."""
     problem = search.problem
     held = pieces.held(len(problem.tables), problem.num_ranks)
@@ -197,9 +199,7 @@ def _changes(search: _Search, current: _Current, pieces: _Pieces, source: int) -
     return given[room], taken[room], targets[room]
 
 
-def _promising(
-    search: _Search, current: _Current, pieces: _Pieces, swaps: Ranks, source: int
-) -> NDArray[np.int64]:
+def _promising(search: _Search, current: _Current, pieces: _Pieces, swaps: Integers, source: int) -> Integers:
     """Exchanges of places that leave the busier of both ranks least, by the sum of single prices."""
     rows, loads = search.options.rows[pieces.options], _loads(search, current)
     seconds = search.options.seconds[pieces.options] + search.exchange_loads(rows[:, IN], rows[:, OUT])
@@ -210,7 +210,9 @@ def _promising(
     return np.argsort(busier, kind="stable")[:_MOST_SWAPS]
 
 
-def _pair_values(search: _Search, current: _Current, source: int, targets: Ranks, change: Array) -> Array:
+def _pair_values(
+    search: _Search, current: _Current, source: int, targets: Integers, change: Floats
+) -> Floats:
     """The value after ``change`` is added to the source's state and taken from a target's, [c]."""
     problem = search.problem
     here, there = current.state[source] + change, current.state[targets] - change
@@ -237,7 +239,7 @@ def _pair_values(search: _Search, current: _Current, source: int, targets: Ranks
     return _value(step + indices + 2 * outputs + reduce, np.maximum(squares, 0.0) / problem.num_ranks)
 
 
-def _peak(now: Array, source: int, targets: Ranks, changed: Array) -> Array:
+def _peak(now: Floats, source: int, targets: Integers, changed: Floats) -> Floats:
     """Largest over ranks where the source's and a target's values are changed, shape [c].
 
     Args:
@@ -250,7 +252,7 @@ def _peak(now: Array, source: int, targets: Ranks, changed: Array) -> Array:
     most = rest[first]
     rest[first] = -np.inf
     others = np.where(targets == first, rest.max(), most)
-    total: Array = np.maximum(others, changed.max(axis=0))
+    total: Floats = np.maximum(others, changed.max(axis=0))
     return total
 
 
@@ -277,7 +279,7 @@ def _cut(search: _Search, current: _Current, pieces: _Pieces, source: int) -> Pl
     return found[best][0] if values[best] < current.value * (1 - _LEAST_GAIN) else None
 
 
-def _recuts(search: _Search, current: _Current, table: int) -> Iterator[tuple[Placed, Array, float]]:
+def _recuts(search: _Search, current: _Current, table: int) -> Iterator[tuple[Placed, Floats, float]]:
     """Every other option of one table, its pieces on the ranks least busy without it."""
     problem, options = search.problem, search.options
     old, ranks = current.placed.options[table], list(current.placed.ranks[table])

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ShardingKind
 from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
-from perfcast.search.sharding.problem import OPTIMIZER_STATES, Array, Ranks, ShardingProblem
+from perfcast.search.sharding.problem import OPTIMIZER_STATES, ShardingProblem
 
 INDEX_BYTES = 8
 OUTPUT_BYTES = 4
@@ -49,14 +49,14 @@ class ShardOptions:
         first: Option of each table where it is whole on one rank, shape [T].
     """
 
-    tables: Ranks
+    tables: Integers
     kinds: tuple[ShardingKind, ...]
-    parts: Ranks
-    rows: Array
+    parts: Integers
+    rows: Floats
     forward_width: int
-    reduced_bytes: Array
-    seconds: Array
-    first: Ranks
+    reduced_bytes: Floats
+    seconds: Floats
+    first: Integers
 
     def of_table(self, table: int) -> range:
         """Options of one table."""
@@ -113,7 +113,7 @@ def list_options(problem: ShardingProblem, given: Sequence[Cut] = ()) -> ShardOp
 
 
 def _piece_columns(
-    problem: ShardingProblem, tables: Ranks, kinds: tuple[ShardingKind, ...], parts: Ranks
+    problem: ShardingProblem, tables: Integers, kinds: tuple[ShardingKind, ...], parts: Integers
 ) -> EmbeddingColumns:
     """What the rank of the largest piece of every option looks up, shape [O]."""
     whole = _table_columns(problem, problem.global_batch_size)
@@ -146,7 +146,7 @@ def _table_columns(problem: ShardingProblem, batch_size: int) -> EmbeddingColumn
     )
 
 
-def _are(kinds: tuple[ShardingKind, ...], wanted: ShardingKind) -> NDArray[np.bool_]:
+def _are(kinds: tuple[ShardingKind, ...], wanted: ShardingKind) -> Flags:
     return np.array([kind is wanted for kind in kinds], dtype=bool)
 
 
@@ -173,7 +173,7 @@ def _powers(limit: int) -> list[int]:
     return [2**k for k in range(1, limit.bit_length()) if 2**k <= limit]
 
 
-def _bytes(columns: EmbeddingColumns, replicated: NDArray[np.bool_], problem: ShardingProblem) -> Array:
+def _bytes(columns: EmbeddingColumns, replicated: Flags, problem: ShardingProblem) -> Floats:
     """OUT, IN and MEMORY of every option's piece, shape [O, 3]."""
     elements = columns.num_rows * columns.dim
     by_row, by_element = OPTIMIZER_STATES[problem.optimizer]

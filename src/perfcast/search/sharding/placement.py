@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import ShardingKind, TablePlacement
 from perfcast.errors import PlanError
 from perfcast.search.sharding.options import MEMORY, ShardOptions, pieces_of
-from perfcast.search.sharding.problem import Array, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
 from perfcast.search.sharding.step import PhaseSeconds, time_states
 
 
@@ -33,14 +34,14 @@ class Placed:
         return Placed(tuple(options), tuple(places))
 
 
-def state_of(placed: Placed, options: ShardOptions, num_ranks: int) -> tuple[Array, float]:
+def state_of(placed: Placed, options: ShardOptions, num_ranks: int) -> tuple[Floats, float]:
     """What lies on every rank, shape [n, F + 3], and the bytes of gradients to be reduced."""
     chosen = list(placed.options)
     pieces = count_pieces(placed, num_ranks)
     return pieces @ options.rows[chosen], float(options.reduced_bytes[chosen].sum())
 
 
-def count_pieces(placed: Placed, num_ranks: int) -> Array:
+def count_pieces(placed: Placed, num_ranks: int) -> Floats:
     """Pieces of each table on each rank, shape [n, T]."""
     pieces = np.zeros((num_ranks, len(placed.options)))
     for table, ranks in enumerate(placed.ranks):

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from perfcast.core.arrays import Floats
 from perfcast.core.embedding import EmbeddingTable, ShardingKind
 from perfcast.core.embedding_columns import EmbeddingColumns
 from perfcast.errors import InputError, UnknownNameError
 
-Array = NDArray[np.float64]
-Ranks = NDArray[np.int64]
 Phase = Literal["forward", "backward"]
 
 #: Bytes that an optimizer keeps: for each row, and for each element (32-bit states).
@@ -38,11 +34,11 @@ class LookupCost(Protocol):
         """Standard deviation of ln(measured / predicted)."""
         ...
 
-    def table_vectors(self, columns: EmbeddingColumns, phase: Phase) -> Array:
+    def table_vectors(self, columns: EmbeddingColumns, phase: Phase) -> Floats:
         """Vectors of n lookups, shape [n, k]."""
         ...
 
-    def device_seconds(self, summed: Array, phase: Phase) -> Array:
+    def device_seconds(self, summed: Floats, phase: Phase) -> Floats:
         """Seconds of sums of vectors, shape [m, k] → [m]; a sum of zeros takes no time."""
         ...
 
@@ -50,11 +46,11 @@ class LookupCost(Protocol):
 class Exchange(Protocol):
     """What the ranks take to exchange bytes; the message of NCCL's convention, shape [m] → seconds [m]."""
 
-    def all_to_all_seconds(self, message_bytes: Array) -> Array:
+    def all_to_all_seconds(self, message_bytes: Floats) -> Floats:
         """An even all-to-all in which every rank holds so many bytes."""
         ...
 
-    def all_reduce_seconds(self, message_bytes: Array) -> Array:
+    def all_reduce_seconds(self, message_bytes: Floats) -> Floats:
         """An all-reduce of so many bytes."""
         ...
 

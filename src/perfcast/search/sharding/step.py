@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.search.sharding.options import IN, OUT, ShardOptions
-from perfcast.search.sharding.problem import Array, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,27 +34,27 @@ class PhaseSeconds:
         reduce: All-reduce of the gradients of data-parallel tables, shape [c].
     """
 
-    forward: Array
-    backward: Array
-    indices: Array
-    outputs: Array
-    reduce: Array
+    forward: Floats
+    backward: Floats
+    indices: Floats
+    outputs: Floats
+    reduce: Floats
 
     @property
-    def exchange(self) -> Array:
+    def exchange(self) -> Floats:
         """All that is between ranks, shape [c]."""
-        total: Array = self.indices + 2 * self.outputs + self.reduce
+        total: Floats = self.indices + 2 * self.outputs + self.reduce
         return total
 
     @property
-    def step(self) -> Array:
+    def step(self) -> Floats:
         """Shape [c]."""
-        total: Array = self.forward.max(axis=1) + self.backward.max(axis=1) + self.exchange
+        total: Floats = self.forward.max(axis=1) + self.backward.max(axis=1) + self.exchange
         return total
 
 
 def time_states(
-    problem: ShardingProblem, options: ShardOptions, states: Array, reduced_bytes: Array
+    problem: ShardingProblem, options: ShardOptions, states: Floats, reduced_bytes: Floats
 ) -> PhaseSeconds:
     """Phases of placements.
 
@@ -70,7 +71,7 @@ def time_states(
     )
 
 
-def price_lookups(problem: ShardingProblem, options: ShardOptions, rows: Array) -> tuple[Array, Array]:
+def price_lookups(problem: ShardingProblem, options: ShardOptions, rows: Floats) -> tuple[Floats, Floats]:
     """Forward and backward seconds of ranks, shape [m] each.
 
     Args:
@@ -84,8 +85,8 @@ def price_lookups(problem: ShardingProblem, options: ShardOptions, rows: Array) 
 
 
 def exchange_seconds(
-    problem: ShardingProblem, index_bytes: Array, output_bytes: Array, reduced_bytes: Array
-) -> tuple[Array, Array, Array]:
+    problem: ShardingProblem, index_bytes: Floats, output_bytes: Floats, reduced_bytes: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Indices, outputs (one way) and gradients of data-parallel tables, shape [c] each.
 
     Args:
@@ -101,7 +102,7 @@ def exchange_seconds(
     return indices, outputs, np.where(reduced_bytes > 0, reduced, 0.0)
 
 
-def even_bytes(most: Array, least: Array, total: Array, num_ranks: int) -> Array:
+def even_bytes(most: Floats, least: Floats, total: Floats, num_ranks: int) -> Floats:
     """The busiest rank's bytes times n / (n - 1), shape [c]: an even all-to-all of so many takes as long.
 
     Args:
@@ -109,10 +110,10 @@ def even_bytes(most: Array, least: Array, total: Array, num_ranks: int) -> Array
     """
     mine = most * (num_ranks - 1) / num_ranks
     others = np.maximum(total - least, 0.0) / num_ranks
-    even: Array = np.maximum(mine, others) * num_ranks / max(num_ranks - 1, 1)
+    even: Floats = np.maximum(mine, others) * num_ranks / max(num_ranks - 1, 1)
     return even
 
 
-def _message(held: Array) -> Array:
+def _message(held: Floats) -> Floats:
     """``even_bytes`` of what every rank holds, shape [c, n] → [c]."""
     return even_bytes(held.max(axis=1), held.min(axis=1), held.sum(axis=1), held.shape[1])

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
-from perfcast.core.plan_table import COLUMNS, Column, PlanTable, Split
+from perfcast.core.plan_table import COLUMNS, PlanTable, Split
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.fixed import KEYS, STAGES, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
@@ -92,7 +92,7 @@ def list_cores(
         model.num_layers, rows["pipeline_parallel"], rows["virtual_stages_per_rank"], rows["split"], splits
     )
 
-    def belongs(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+    def belongs(rows: Mapping[str, Integers], values: Mapping[str, int]) -> Flags:
         return _belongs_passes(rows, values, sequence_length, space)
 
     rows = _expand(rows, _pass_choices(space), belongs)
@@ -100,12 +100,12 @@ def list_cores(
     return _table(rows, splits)
 
 
-def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanTable, NDArray[np.int64]]:
+def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanTable, Integers]:
     """Every way in which plans may lie in the network and exchange, and which core each comes from.
 
     Of plans that are the same (an order of axes of which some have one member) the first order is kept.
     """
-    rows: dict[str, Column] = {name: getattr(cores, name) for name in COLUMNS if name not in MAPPING}
+    rows: dict[str, Integers] = {name: getattr(cores, name) for name in COLUMNS if name not in MAPPING}
     rows["core"] = np.arange(len(cores), dtype=np.int64)
 
     mapped = _expand(rows, _mapping_choices(space), _belongs_to(model, space))
@@ -113,7 +113,7 @@ def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanT
     return PlanTable(**mapped, splits=cores.splits), core
 
 
-def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> NDArray[np.int64]:
+def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> Integers:
     """In how many ways each plan may lie in the network and exchange, shape [n]."""
     rows = {name: getattr(cores, name) for name in COLUMNS}
     choices, belongs = _mapping_choices(space), _belongs_to(model, space)
@@ -124,13 +124,13 @@ def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> NDArra
 
 
 def _belongs_to(model: Transformer, space: Space) -> _Belongs:
-    def belongs(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+    def belongs(rows: Mapping[str, Integers], values: Mapping[str, int]) -> Flags:
         return _belongs_mapping(rows, values, model, space)
 
     return belongs
 
 
-def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: Space) -> dict[str, Column]:
+def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: Space) -> dict[str, Integers]:
     """dp · tp · pp · cp = devices, and the experts' degrees."""
     rows, fixed = [], space.fixed
     pieces = min(space.largest_context_parallel, max(sequence_length // space.least_context_tokens, 1))
@@ -173,14 +173,14 @@ def _expert_degrees(model: Transformer, ranks: int, tp: int, space: Space) -> li
 
 
 def _with_batches(
-    degrees: Mapping[str, Column],
+    degrees: Mapping[str, Integers],
     model: Transformer,
     global_batch_size: int,
     sequence_length: int,
     space: Space,
-) -> tuple[dict[str, Column], tuple[Split, ...]]:
+) -> tuple[dict[str, Integers], tuple[Split, ...]]:
     """Micro-batches that divide a replica's share, virtual stages that the layers fill, and how they do."""
-    parts: list[dict[str, Column]] = []
+    parts: list[dict[str, Integers]] = []
     largest = None if "mbs" in space.fixed else space.largest_micro_batch
     most = model.num_layers if "vp" in space.fixed else space.largest_virtual_stages
     sizes = allowed(space.fixed, "mbs", divisors(global_batch_size, largest))
@@ -206,15 +206,15 @@ def _with_batches(
     return _stack(parts, names), tuple(splits)
 
 
-def _split_column(pp: Column, ways: Mapping[int, Split | None], splits: dict[Split, int]) -> Column:
+def _split_column(pp: Integers, ways: Mapping[int, Split | None], splits: dict[Split, int]) -> Integers:
     """The place in ``splits`` of the way to deal layers out to so many stages, -1 where there is none."""
     found = [-1 if way is None else splits.setdefault(way, len(splits)) for way in ways.values()]
     return np.array(found, dtype=np.int64)[np.searchsorted(list(ways), pp)]
 
 
 def largest_parts(
-    num_layers: int, stages: Column, chunks: Column, split: Column, splits: Sequence[Split]
-) -> Column:
+    num_layers: int, stages: Integers, chunks: Integers, split: Integers, splits: Sequence[Split]
+) -> Integers:
     """Layers of the largest part of the model that any rank holds."""
     stated = np.array([max(each, default=0) for each in splits], dtype=np.int64)[split]
     return np.where(split > 0, stated, -(-num_layers // (stages * chunks)))
@@ -255,14 +255,14 @@ def _mapping_choices(space: Space) -> dict[str, list[int]]:
     )  # fmt: skip
 
 
-_Belongs = Callable[[Mapping[str, Column], Mapping[str, int]], NDArray[np.bool_]]
+_Belongs = Callable[[Mapping[str, Integers], Mapping[str, int]], Flags]
 
 
 def _expand(
-    rows: Mapping[str, Column], choices: Mapping[str, Sequence[int]], belongs: _Belongs
-) -> dict[str, Column]:
+    rows: Mapping[str, Integers], choices: Mapping[str, Sequence[int]], belongs: _Belongs
+) -> dict[str, Integers]:
     """Every row with every choice that makes sense for it."""
-    parts: list[dict[str, Column]] = []
+    parts: list[dict[str, Integers]] = []
     for choice in product(*choices.values()):
         values = dict(zip(choices, choice, strict=True))
         fits = belongs(rows, values)
@@ -272,7 +272,7 @@ def _expand(
     return _stack(parts, [*rows, *choices])
 
 
-def _belongs_states(rows: Mapping[str, Column], values: Mapping[str, int]) -> NDArray[np.bool_]:
+def _belongs_states(rows: Mapping[str, Integers], values: Mapping[str, int]) -> Flags:
     """Nothing is sharded over one replica; shards of some are fewer; ZeRO 3, as of FSDP, has no pipeline."""
     fits = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
     if values["zero_stage"]:
@@ -289,8 +289,8 @@ def _belongs_states(rows: Mapping[str, Column], values: Mapping[str, int]) -> ND
 
 
 def _belongs_passes(
-    rows: Mapping[str, Column], values: Mapping[str, int], sequence_length: int, space: Space
-) -> NDArray[np.bool_]:
+    rows: Mapping[str, Integers], values: Mapping[str, int], sequence_length: int, space: Space
+) -> Flags:
     """Schedules that exist; with one stage all are one. Some of a part's layers are computed again."""
     pp, count = rows["pipeline_parallel"], rows["num_micro_batches"]
     schedule, has_chunks = SCHEDULES[values["schedule"]], rows["virtual_stages_per_rank"] > 1
@@ -312,8 +312,8 @@ def _belongs_passes(
 
 
 def _belongs_mapping(
-    rows: Mapping[str, Column], values: Mapping[str, int], model: Transformer, space: Space
-) -> NDArray[np.bool_]:
+    rows: Mapping[str, Integers], values: Mapping[str, int], model: Transformer, space: Space
+) -> Flags:
     """One of several equal plans: choices that change nothing are the first of their list."""
     tp, cp = rows["tensor_parallel"], rows["context_parallel"]
     fits = _is_first_order(rows, values["order"], _mapping_choices(space)["order"])
@@ -335,7 +335,7 @@ def _belongs_mapping(
     return fits
 
 
-def _is_first_order(rows: Mapping[str, Column], order: int, orders: Sequence[int]) -> NDArray[np.bool_]:
+def _is_first_order(rows: Mapping[str, Integers], order: int, orders: Sequence[int]) -> Flags:
     """Whether no earlier order puts the axes of more than one member in the same places."""
     sizes = {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel",
              "cp": "context_parallel"}  # fmt: skip
@@ -352,7 +352,7 @@ def _is_first_order(rows: Mapping[str, Column], order: int, orders: Sequence[int
     return first
 
 
-def _table(rows: Mapping[str, Column], splits: tuple[Split, ...]) -> PlanTable:
+def _table(rows: Mapping[str, Integers], splits: tuple[Split, ...]) -> PlanTable:
     """Plans of some rows, with the simplest of what they do not say."""
     count = len(rows["tensor_parallel"])
     simplest = {
@@ -365,7 +365,7 @@ def _table(rows: Mapping[str, Column], splits: tuple[Split, ...]) -> PlanTable:
     return PlanTable(**{**columns, **rows}, splits=splits)
 
 
-def _stack(parts: Sequence[Mapping[str, Column]], names: Sequence[str]) -> dict[str, Column]:
+def _stack(parts: Sequence[Mapping[str, Integers]], names: Sequence[str]) -> dict[str, Integers]:
     if not parts:
         return {name: np.zeros(0, dtype=np.int64) for name in names}
     return {name: np.concatenate([part[name] for part in parts]) for name in names}

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.plan import SCHEDULES
-from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
@@ -96,7 +96,7 @@ def enumerate_fitting(
 
 def least_bytes(
     model: Transformer, plans: PlanTable, training: Training, sequence_length: int, device: Device
-) -> NDArray[np.float64]:
+) -> Floats:
     """What every plan takes at least, shape [n]: the states of a stage, as the allocator reserves them.
 
     Of each different way to hold states, its simplest plan is looked at. Where the head counts when layers
@@ -113,7 +113,7 @@ def least_bytes(
     found = [
         footprint_columns(model, t, training, sequence_length, device=device).state_bytes for t in tables
     ]
-    least: NDArray[np.float64] = np.rint(np.min(found, axis=0) * load_spread(training.framework).reserved)
+    least: Floats = np.rint(np.min(found, axis=0) * load_spread(training.framework).reserved)
     return least[place]
 
 
@@ -127,7 +127,7 @@ def _simplest(plans: PlanTable) -> PlanTable:
     return _with_chunks(simple, np.where(plans.split > 0, plans.virtual_stages_per_rank, one))
 
 
-def _with_chunks(plans: PlanTable, chunks: Column) -> PlanTable:
+def _with_chunks(plans: PlanTable, chunks: Integers) -> PlanTable:
     interleaved, plain = SCHEDULES.index("interleaved"), SCHEDULES.index("1f1b")
     schedule = np.where(chunks > 1, interleaved, plain)
     return replace(plans, virtual_stages_per_rank=chunks, schedule=schedule)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
 from perfcast.core.placement import group_of
@@ -20,7 +20,7 @@ _GROUPS = ("tensor", "context", "replica", "expert", "expert_tensor", "expert_re
 _UNSHARDED = (*_GROUPS, "model")
 
 
-def lie_evenly(cluster: Cluster, plans: PlanTable) -> NDArray[np.bool_]:
+def lie_evenly(cluster: Cluster, plans: PlanTable) -> Flags:
     """Which plans' groups fill every level of the tree evenly, shape [n].
 
     Where all degrees and all inner levels are powers of two, every group is a set of ranks whose numbers
@@ -48,7 +48,7 @@ def _lies(cluster: Cluster, plan: Plan) -> bool:
     return all(_is_even(np.array(group_of(plan, name)), sizes) for name in names)
 
 
-def _is_even(members: NDArray[np.int64], sizes: Sequence[int]) -> bool:
+def _is_even(members: Integers, sizes: Sequence[int]) -> bool:
     for size in sizes:
         parents, counts = np.unique(members // size, return_counts=True)
         if (counts != counts[0]).any():

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from perfcast.core.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +24,15 @@ class StageColumns:
         joined: [stages, n], a forward and a whole backward side by side ('dualpipe').
     """
 
-    forward: Array
-    backward: Array
-    weight: Array | None = None
-    joined: Array | None = None
+    forward: Floats
+    backward: Floats
+    weight: Floats | None = None
+    joined: Floats | None = None
 
 
 def makespans(
-    schedule: str, stages: StageColumns, num_micro_batches: Index, message: Array, virtual: int = 1
-) -> Array:
+    schedule: str, stages: StageColumns, num_micro_batches: Integers, message: Floats, virtual: int = 1
+) -> Floats:
     """Seconds from the first forward to the last gradient, shape [n]."""
     if schedule == "interleaved":
         return _interleaved(stages, num_micro_batches, message, virtual)
@@ -45,7 +43,7 @@ def makespans(
     return _one_by_one(stages, num_micro_batches, message)
 
 
-def before(rows: Array) -> Array:
+def before(rows: Floats) -> Floats:
     """Sum of the rows above each, shape as given."""
     found = np.zeros_like(rows)
     for at in range(1, len(rows)):
@@ -53,20 +51,20 @@ def before(rows: Array) -> Array:
     return found
 
 
-def behind(rows: Array) -> Array:
+def behind(rows: Floats) -> Floats:
     """Sum of the rows below each."""
-    found: Array = before(rows[::-1])[::-1]
+    found: Floats = before(rows[::-1])[::-1]
     return found
 
 
-def _gpipe(stages: StageColumns, m: Index, t: Array) -> Array:
+def _gpipe(stages: StageColumns, m: Integers, t: Floats) -> Floats:
     f, b = stages.forward, stages.backward
     longest = np.maximum(f.max(axis=0), t) + np.maximum(b.max(axis=0), t)
-    found: Array = f.sum(axis=0) + b.sum(axis=0) + 2 * (len(f) - 1) * t + (m - 1) * longest
+    found: Floats = f.sum(axis=0) + b.sum(axis=0) + 2 * (len(f) - 1) * t + (m - 1) * longest
     return found
 
 
-def _one_by_one(stages: StageColumns, m: Index, t: Array) -> Array:
+def _one_by_one(stages: StageColumns, m: Integers, t: Floats) -> Floats:
     f, b = stages.forward, stages.backward
     w = np.zeros_like(f) if stages.weight is None else stages.weight
     both, num_stages = f + b, len(f)
@@ -84,7 +82,7 @@ def _one_by_one(stages: StageColumns, m: Index, t: Array) -> Array:
     return np.asarray(np.where(m <= num_stages, short, longest), dtype=np.float64)
 
 
-def _waits(both: Array, w: Array, answer: Array, m: Index, t: Array) -> Array:
+def _waits(both: Floats, w: Floats, answer: Floats, m: Integers, t: Floats) -> Floats:
     """What a stage's rounds of micro-batches in flight take, each held up by the answer."""
     num_stages = len(both)
     place = np.arange(num_stages)[:, None]
@@ -93,20 +91,20 @@ def _waits(both: Array, w: Array, answer: Array, m: Index, t: Array) -> Array:
     sums = np.vstack([before(both), both.sum(axis=0)[None, :]])
     upto = np.take_along_axis(sums, place + rest, axis=0)
     further = np.where(rest > 0, upto - sums[:-1] + 2 * (rest - 1) * t, 0.0)
-    found: Array = (rounds + 1) * (both + answer) + num_between * w + further
+    found: Floats = (rounds + 1) * (both + answer) + num_between * w + further
     return found
 
 
-def _interleaved(stages: StageColumns, m: Index, t: Array, virtual: int) -> Array:
+def _interleaved(stages: StageColumns, m: Integers, t: Floats, virtual: int) -> Floats:
     both = stages.forward + stages.backward
     num_stages = len(both) // virtual
     own = both.reshape(virtual, num_stages, -1).sum(axis=0)
     ways = before(both[:num_stages]) + m * own + behind(both[-num_stages:])
-    found: Array = ways.max(axis=0) + 2 * (len(both) - 1) * t
+    found: Floats = ways.max(axis=0) + 2 * (len(both) - 1) * t
     return found
 
 
-def _dualpipe(stages: StageColumns, m: Index, t: Array) -> Array:
+def _dualpipe(stages: StageColumns, m: Integers, t: Floats) -> Floats:
     num_stages = len(stages.forward)
     weight = np.zeros_like(stages.forward) if stages.weight is None else stages.weight
     joined = np.zeros_like(stages.forward) if stages.joined is None else stages.joined
@@ -120,5 +118,5 @@ def _dualpipe(stages: StageColumns, m: Index, t: Array) -> Array:
     bubble = np.maximum(np.maximum(first, second), 0.0)
     longest = ((m - num_stages - 1) * x + (num_stages + 1) * (f + b + w) + bubble).max(axis=0)
     num_messages = 2 * m * (num_stages - 1) / num_stages + max(num_stages - 5, -1)
-    found: Array = np.maximum(longest, 0.0) + num_messages * t
+    found: Floats = np.maximum(longest, 0.0) + num_messages * t
     return found

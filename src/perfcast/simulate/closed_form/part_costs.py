@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfcast.core.different import Index, different_rows
+from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.core.different import different_rows
 from perfcast.core.operation import Operation
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
@@ -26,8 +26,6 @@ from perfcast.workload.plan_columns.sides import (
     stage_optimizers,
 )
 from perfcast.workload.plan_columns.weights import kind_weights
-
-Array = NDArray[np.float64]
 
 #: Rows of the figures of a sequence of calls; behind them one for each of ``CAUSES``.
 SECONDS, OWN, HOST, FIRST_CAUSE = range(4)
@@ -63,18 +61,18 @@ class PartCosts:
     """
 
     cuts: Cuts
-    layers: tuple[Array, ...]
-    layer_place: Index
-    sides: Array
-    has_sides: NDArray[np.bool_]
-    side_place: Index
-    optimizers: Array
-    optimizer_leads: Array
-    optimizer_exchanges: NDArray[np.bool_]
-    optimizer_place: Index
-    boundaries: Array
-    boundary_place: Index
-    same_passes: Index
+    layers: tuple[Floats, ...]
+    layer_place: Integers
+    sides: Floats
+    has_sides: Flags
+    side_place: Integers
+    optimizers: Floats
+    optimizer_leads: Floats
+    optimizer_exchanges: Flags
+    optimizer_place: Integers
+    boundaries: Floats
+    boundary_place: Integers
+    same_passes: Integers
     num_operations: int
 
 
@@ -87,7 +85,7 @@ class Calls:
     sides: SideCalls
     optimizers: OptimizerCalls
     messages: tuple[Operation | None, ...]
-    message_place: Index
+    message_place: Integers
 
     def operations(self) -> tuple[Operation, ...]:
         """Different ones, each once."""
@@ -184,7 +182,7 @@ def cost_parts(
     )  # fmt: skip
 
 
-def _layer_figures(times: Sequence[tuple[LayerTime, LayerTime]]) -> Array:
+def _layer_figures(times: Sequence[tuple[LayerTime, LayerTime]]) -> Floats:
     """From the times of forwards and of backwards, [part, figure, layer]."""
     rows = [
         [_figures(part) for part in (one.forward, two.backward, two.input_gradient, two.weight_gradient)]
@@ -198,7 +196,7 @@ def _figures(time: CallsTime) -> list[float]:
     return [time.seconds, time.compute_seconds, time.host_seconds, *causes]
 
 
-def _side_figures(times: PartTimes, start: int) -> Array:
+def _side_figures(times: PartTimes, start: int) -> Floats:
     """Of all layers from ``start`` on, [part, figure, layer]."""
     rows = [
         [[s.seconds, s.compute_seconds, s.host_seconds] for s in (t.gather, t.gather_again, t.exchange)]

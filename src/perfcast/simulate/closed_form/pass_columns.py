@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.simulate.closed_form.part_costs import (
     BACKWARD,
     COMPUTE,
@@ -28,7 +29,6 @@ from perfcast.simulate.closed_form.part_costs import (
     SIDE_HOST,
     SIDE_SECONDS,
     WEIGHT_GRADIENT,
-    Array,
 )
 from perfcast.workload.plan_columns.cuts import Content
 
@@ -74,14 +74,14 @@ class UnitColumns:
         gather, exchange: Seconds on the data stream, [n]; None where there is none.
     """
 
-    time: Array
+    time: Floats
     count: int = 1
-    gather: Array | None = None
-    exchange: Array | None = None
+    gather: Floats | None = None
+    exchange: Floats | None = None
 
-    def slowed(self, slowdown: tuple[float, float]) -> Array:
+    def slowed(self, slowdown: tuple[float, float]) -> Floats:
         """Seconds of one while exchanges run beside it, as far as it computes."""
-        found: Array = self.time[SECONDS] + (slowdown[0] - 1.0) * self.time[OWN]
+        found: Floats = self.time[SECONDS] + (slowdown[0] - 1.0) * self.time[OWN]
         return found
 
 
@@ -96,15 +96,15 @@ class PassColumns:
         exchange: Seconds of all exchanges of gradients, hidden or not, [n].
     """
 
-    figures: Array
-    left: Array
-    entry: Array
-    exchange: Array
+    figures: Floats
+    left: Floats
+    entry: Floats
+    exchange: Floats
 
     @property
-    def seconds(self) -> Array:
+    def seconds(self) -> Floats:
         """Of the pass, [n]."""
-        found: Array = self.figures[SECONDS]
+        found: Floats = self.figures[SECONDS]
         return found
 
 
@@ -118,15 +118,15 @@ class Passes:
     """
 
     structure: Structure
-    layers: Sequence[Array]
-    sides: Array
+    layers: Sequence[Floats]
+    sides: Floats
     _found: dict[object, PassColumns] = field(default_factory=dict)
     _rows: dict[object, _Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._nothing = np.zeros(self.sides.shape[-1])
 
-    def of(self, content: Content, part: int, wants: Wants, left: Array | None = None) -> PassColumns:
+    def of(self, content: Content, part: int, wants: Wants, left: Floats | None = None) -> PassColumns:
         """Of one pass.
 
         Args:
@@ -160,7 +160,7 @@ class Passes:
         unit = UnitColumns(time, 1, _sum(one.gather, two.gather), _sum(one.exchange, two.exchange))
         return self._play(_Row.of([unit], self._nothing), self._nothing)
 
-    def first_forwards(self, contents: Sequence[Content], between: int, wants: Wants) -> Array:
+    def first_forwards(self, contents: Sequence[Content], between: int, wants: Wants) -> Floats:
         """Seconds of the first forward of a stage of several chunks whose weights are gathered once, and by
         what the first ones of further chunks are longer, which follow ``between`` passes later; [n]."""
         units: list[UnitColumns] = []
@@ -178,7 +178,7 @@ class Passes:
     def _units(self, content: Content, part: int, wants: Wants) -> list[UnitColumns]:
         """A pass's units in the order in which they run."""
         units: list[UnitColumns] = []
-        plain: Array | None = None
+        plain: Floats | None = None
         for kind, count in content if part == FORWARD else reversed(content):
             gather, exchange = self._sides(kind, part, wants)
             time = self.layers[kind][part]
@@ -195,7 +195,7 @@ class Passes:
             units.append(UnitColumns(plain))
         return units or [UnitColumns(np.zeros((NUM_FIGURES, self.sides.shape[-1])))]
 
-    def _sides(self, kind: int, part: int, wants: Wants) -> tuple[Array | None, Array | None]:
+    def _sides(self, kind: int, part: int, wants: Wants) -> tuple[Floats | None, Floats | None]:
         """What is gathered before, and exchanged after, a layer's pass; [figure, n]."""
         gather = exchange = None
         if wants.gathers and part != WEIGHT_GRADIENT:
@@ -207,7 +207,7 @@ class Passes:
 
     # ---- play --------------------------------------------------------------------------------------------
 
-    def _play(self, row: _Row, left: Array) -> PassColumns:
+    def _play(self, row: _Row, left: Floats) -> PassColumns:
         """Compute unit by unit beside the data stream's queue, both slower while both run."""
         state = _State(self.structure, left)
         if any(unit.gather is not None for unit in row.units):
@@ -233,11 +233,11 @@ class _Row:
     """
 
     units: Sequence[UnitColumns]
-    figures: Array
-    exchange: Array
+    figures: Floats
+    exchange: Floats
 
     @classmethod
-    def of(cls, units: Sequence[UnitColumns], nothing: Array) -> _Row:
+    def of(cls, units: Sequence[UnitColumns], nothing: Floats) -> _Row:
         """Some units; ``nothing`` is a row of zeros."""
         figures, exchange = units[0].count * units[0].time, nothing
         for unit in units[1:]:
@@ -257,7 +257,7 @@ class _State:
         put_off: Exchanges that do not run beside the compute.
     """
 
-    def __init__(self, structure: Structure, left: Array) -> None:
+    def __init__(self, structure: Structure, left: Floats) -> None:
         self.structure = structure
         self.backlog = left
         self.clock, self.entry, self.put_off = (np.zeros_like(left) for _ in range(3))
@@ -302,7 +302,7 @@ class _State:
         figures = {id(unit): self._slowed(unit) for unit in units}
         queued, done = self.backlog, np.zeros_like(self.backlog)
         ahead = len(row) if self.structure.num_ahead is None else self.structure.num_ahead
-        gathered: list[Array] = []
+        gathered: list[Floats] = []
         for at, unit in enumerate(row):
             for other in range(len(gathered), min(at + ahead + 1, len(row))):
                 gather = row[other].gather
@@ -325,27 +325,27 @@ class _State:
                     self.put_off = self.put_off + unit.exchange
         self.backlog = queued - done
 
-    def _slowed(self, unit: UnitColumns) -> tuple[Array, Array, Array]:
+    def _slowed(self, unit: UnitColumns) -> tuple[Floats, Floats, Floats]:
         """Seconds beside exchanges, by what they shorten the queue, and what a second of it costs."""
         factor, time = self.structure.slowdown[1], unit.time[SECONDS]
         slowed = unit.slowed(self.structure.slowdown)
         return slowed, slowed / factor, factor * (1.0 - time / np.maximum(slowed, _LEAST_SECONDS))
 
-    def _uncovered_seconds(self, backlog: Array, time: Array, slowed: Array) -> Array:
+    def _uncovered_seconds(self, backlog: Floats, time: Floats, slowed: Floats) -> Floats:
         """Of a unit behind whose first part the queue runs empty."""
         beside = self.structure.slowdown[1] * backlog
-        found: Array = beside + time - beside * (time / np.maximum(slowed, _LEAST_SECONDS))
+        found: Floats = beside + time - beside * (time / np.maximum(slowed, _LEAST_SECONDS))
         return found
 
-    def _uncovered(self, where: np.ndarray, time: Array, slowed: Array) -> None:
+    def _uncovered(self, where: np.ndarray, time: Floats, slowed: Floats) -> None:
         self.clock = self.clock + np.where(where, self._uncovered_seconds(self.backlog, time, slowed), 0.0)
 
 
-def _seconds(side: Array | None) -> Array | None:
+def _seconds(side: Floats | None) -> Floats | None:
     return None if side is None else side[SIDE_SECONDS]
 
 
-def _with_compute(time: Array, side: Array) -> Array:
+def _with_compute(time: Floats, side: Floats) -> Floats:
     """With copies that a side needs on the compute stream, and what the host issues for it."""
     found = time.copy()
     for row in (SECONDS, OWN, COMPUTE):
@@ -354,7 +354,7 @@ def _with_compute(time: Array, side: Array) -> Array:
     return found
 
 
-def _sum(first: Array | None, second: Array | None) -> Array | None:
+def _sum(first: Floats | None, second: Floats | None) -> Floats | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
@@ -370,7 +370,7 @@ def _merged(units: Sequence[UnitColumns], count: int) -> UnitColumns:
     return UnitColumns(time, 1, gather, exchange)
 
 
-def _joined(first: Array, second: Array, slowdown: tuple[float, float]) -> Array:
+def _joined(first: Floats, second: Floats, slowdown: tuple[float, float]) -> Floats:
     """``simulate.combine.joined``: two sequences side by side that hide each other's exchanges."""
     both = first + second
     compute, exchange = both[OWN], both[SECONDS] - both[OWN]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.different import Index
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.step_forecast import CAUSES
 from perfcast.simulate.closed_form.makespans import StageColumns, before, behind, makespans
 from perfcast.simulate.closed_form.part_costs import (
@@ -22,7 +22,6 @@ from perfcast.simulate.closed_form.part_costs import (
     OWN,
     SECONDS,
     WEIGHT_GRADIENT,
-    Array,
 )
 from perfcast.simulate.closed_form.pass_columns import PassColumns, Passes, Wants
 from perfcast.workload.plan_columns.cuts import Content, Cut
@@ -73,12 +72,12 @@ class StageKind:
     backwards: tuple[PassColumns, ...]
     weights: tuple[PassColumns, ...]
     joined: PassColumns | None
-    figures: Array
-    exchange: Array
-    first: Array
-    last: Array
-    earlier: Array
-    left: Array
+    figures: Floats
+    exchange: Floats
+    first: Floats
+    last: Floats
+    earlier: Floats
+    left: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +91,11 @@ class Batches:
         message: Seconds of one to a neighbour, [n].
     """
 
-    index: Index
-    num_micro_batches: Index
-    optimizers: Sequence[Array]
-    leads: Sequence[Array]
-    message: Array
+    index: Integers
+    num_micro_batches: Integers
+    optimizers: Sequence[Floats]
+    leads: Sequence[Floats]
+    message: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +107,8 @@ class StepColumns:
         seconds_by_cause: Mean over all ranks, [cause, n]; they add up to the step.
     """
 
-    step_seconds: Array
-    seconds_by_cause: Array
+    step_seconds: Floats
+    seconds_by_cause: Floats
 
 
 def time_steps(
@@ -146,7 +145,7 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     )  # fmt: skip
 
 
-def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], steady: Wants) -> Array:
+def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], steady: Wants) -> Floats:
     """Seconds of the first forward, and by what those of further chunks are longer."""
     wants = Wants(group.has_gathers, steady.exchanges)
     if group.gathers_each or group.virtual == 1:
@@ -157,7 +156,7 @@ def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], ste
 def _last_gradients(
     group: Group, passes: Passes, chunks: Sequence[Content], usual: Sequence[PassColumns], part: int,
     steady: Wants,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """By what the very last pass is longer, those of other chunks are, and what exchanges it leaves."""
     structure = passes.structure
     puts_off = not (structure.overlaps_exchange or structure.exchanges_each)
@@ -201,20 +200,20 @@ class _Pipeline:
         self._end = self._ends()
         self._exchanged = self._exchanges() if group.exchanges_each else None
 
-    def spread(self, value: Callable[[StageKind], Array]) -> Array:
+    def spread(self, value: Callable[[StageKind], Floats]) -> Floats:
         """Of every stage."""
         found = np.stack([value(kind) for kind in self.kinds])[:, self._index]
-        of_stages: Array = found[self.place]
+        of_stages: Floats = found[self.place]
         return of_stages
 
-    def _total(self, kind: StageKind) -> Array:
+    def _total(self, kind: StageKind) -> Floats:
         """Figures of all passes, [figure, n]; of 'dualpipe' half the micro-batches pass each chunk."""
-        found: Array = self._num_apart * kind.figures[:, self._index]
+        found: Floats = self._num_apart * kind.figures[:, self._index]
         return (
             found if kind.joined is None else found + self._num_joined * kind.joined.figures[:, self._index]
         )
 
-    def done(self) -> Array:
+    def done(self) -> Floats:
         """Of each stage, until its exchanges are over; with a barrier, those of all."""
         done = self._end + self.spread(lambda kind: kind.left)
         if self._exchanged is not None:
@@ -223,7 +222,7 @@ class _Pipeline:
             return np.broadcast_to(done.max(axis=0), done.shape)
         return done
 
-    def mean_causes(self, step: Array) -> Array:
+    def mean_causes(self, step: Floats) -> Floats:
         """Mean over stages, [cause, n]: what each does, what it waits for as far as the step has room."""
         own = [
             total[FIRST_CAUSE:] + optimizer[FIRST_CAUSE:]
@@ -240,7 +239,7 @@ class _Pipeline:
             filled = filled + added
         return found
 
-    def _exposed(self) -> Array:
+    def _exposed(self) -> Floats:
         """Seconds of each stage's gathers and exchanges beside the steady passes."""
         exposed = self.spread(lambda kind: kind.last + kind.earlier + kind.left)
         exposed[0] += np.maximum(self._first_delay, 0.0)
@@ -248,7 +247,7 @@ class _Pipeline:
             return np.maximum(exposed, self._exchanged - self._end)
         return exposed
 
-    def _ends(self) -> Array:
+    def _ends(self) -> Floats:
         """Until each stage's last pass is over."""
         drain, last = self._drain(), self.spread(lambda kind: kind.last)
         latest = (self.hosts + drain).max(axis=0)
@@ -256,21 +255,21 @@ class _Pipeline:
         longer = last if self.group.splits else behind(last) + last
         if self.group.virtual > 1:
             longer = longer + self.spread(lambda kind: kind.earlier).sum(axis=0)
-        found: Array = np.maximum(end, self._busy + self._first_delay) + longer
+        found: Floats = np.maximum(end, self._busy + self._first_delay) + longer
         return found
 
-    def _delay(self) -> Array:
+    def _delay(self) -> Floats:
         """By what gathers that happen once hold up the first micro-batch, [n]."""
         fill = before(self.spread(lambda kind: kind.forwards[0].seconds) + self._message)
-        found: Array = (self.spread(lambda kind: kind.first) - fill).max(axis=0)
+        found: Floats = (self.spread(lambda kind: kind.first) - fill).max(axis=0)
         return found
 
-    def _drain(self) -> Array:
+    def _drain(self) -> Floats:
         """How long before the pipeline's end each stage has run its last pass."""
         seconds = self.spread(lambda kind: kind.backwards[0].seconds) + self._message
         return np.zeros_like(seconds) if self.group.splits else before(seconds)
 
-    def _exchanges(self) -> Array:
+    def _exchanges(self) -> Floats:
         """Until all exchanges of each stage are over, where every micro-batch has its own."""
         count, several = self._count, self.group.num_stages > 1
         forwards = sum(
@@ -288,10 +287,10 @@ class _Pipeline:
         own = self._num_apart * self.spread(lambda kind: kind.exchange)
         if self.group.schedule == "dualpipe":
             own = own + self._num_joined * self.spread(_joined_exchange)
-        total: Array = begun + own + slowed
+        total: Floats = begun + own + slowed
         return total
 
-    def _makespans(self) -> tuple[Array, Array]:
+    def _makespans(self) -> tuple[Floats, Floats]:
         """Of all passes, and what of it is waiting for messages.
 
         Of the wait for a stage's first gather only the slowest stage's is on the way.
@@ -312,13 +311,13 @@ class _Pipeline:
         return whole - entries.sum(axis=0) + entries.max(axis=0), waited
 
 
-def _joined_seconds(kind: StageKind) -> Array:
+def _joined_seconds(kind: StageKind) -> Floats:
     return np.zeros(0) if kind.joined is None else kind.joined.seconds
 
 
-def _joined_exchange(kind: StageKind) -> Array:
+def _joined_exchange(kind: StageKind) -> Floats:
     return np.zeros(0) if kind.joined is None else kind.joined.exchange
 
 
-def _without_entry(one: PassColumns) -> Array:
+def _without_entry(one: PassColumns) -> Floats:
     return one.seconds - one.entry

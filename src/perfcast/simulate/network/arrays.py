@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from perfcast.core.arrays import Floats, Integers
+
 Words = npt.NDArray[np.uint64]
 
 
-def ints(values: npt.ArrayLike) -> Ints:
+def ints(values: npt.ArrayLike) -> Integers:
     """As 64-bit integers."""
     return np.asarray(values, dtype=np.int64)
 
@@ -45,15 +44,15 @@ def coarse(values: Floats) -> Words:
     return (words_of(values) + np.uint64(1 << 11)) >> np.uint64(12)
 
 
-def sums_by(places: Ints, weights: Floats, count: int) -> Floats:
+def sums_by(places: Integers, weights: Floats, count: int) -> Floats:
     """Sum of the weights at each place from 0 to ``count`` − 1."""
     return np.bincount(places, weights=weights, minlength=count).astype(np.float64)
 
 
-def runs(starts: Ints, counts: Ints) -> Ints:
+def runs(starts: Integers, counts: Integers) -> Integers:
     """``start, start + 1 …`` of ``count`` numbers each, one run behind the other."""
-    offsets: Ints = np.cumsum(counts) - counts
-    steps: Ints = np.arange(int(counts.sum()), dtype=np.int64)
+    offsets: Integers = np.cumsum(counts) - counts
+    steps: Integers = np.arange(int(counts.sum()), dtype=np.int64)
     return steps + np.repeat(starts - offsets, counts)
 
 
@@ -68,8 +67,8 @@ class Incidence:
 
     num_rows: int
     num_columns: int
-    rows: Ints
-    columns: Ints
+    rows: Integers
+    columns: Integers
     weights: Floats
 
     def by_row(self) -> Incidence:
@@ -84,12 +83,12 @@ class Incidence:
         swapped = Incidence(self.num_columns, self.num_rows, self.columns, self.rows, self.weights)
         return swapped.by_row()
 
-    def bounds(self) -> Ints:
+    def bounds(self) -> Integers:
         """Where each row begins, and the end; of entries that are sorted by row."""
         return np.searchsorted(self.rows, np.arange(self.num_rows + 1)).astype(np.int64)
 
 
-def sums_of_words(words: Words, bounds: Ints) -> Words:
+def sums_of_words(words: Words, bounds: Integers) -> Words:
     """Sum of each run of words between bounds, modulo 2⁶⁴; zero for an empty run."""
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(words, dtype=np.uint64)])
     sums: Words = total[bounds[1:]] - total[bounds[:-1]]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import Bools, Floats, Incidence, Ints, sums_by
+from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.simulate.network.arrays import Incidence, sums_by
 from perfcast.simulate.network.routing import Routes
 
 #: A link may be asked for this part more than it has before it counts: less than rates are rounded by.
@@ -81,6 +82,6 @@ def least_by_row(incidence: Incidence, values: Floats) -> Floats:
     return least
 
 
-def _numbered(mask: Bools) -> tuple[Ints, Ints]:
+def _numbered(mask: Flags) -> tuple[Integers, Integers]:
     """Where the mask is true; and the number of each of these places among them."""
     return np.flatnonzero(mask), np.cumsum(mask) - 1

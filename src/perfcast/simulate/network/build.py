@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster, Level
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Ints
 from perfcast.simulate.network.fabric import Fabric, Site
 from perfcast.simulate.network.star import Star
 from perfcast.simulate.network.topology import Topology, Wiring
@@ -53,7 +53,7 @@ def wire_outer_levels(wiring: Wiring, levels: tuple[Level, ...], fabric: Fabric)
     """The second level of every site, then one switch for each higher group."""
     unit_size, site_size = levels[0].size, levels[0].size * levels[1].size
     num_sites = wiring.num_devices // site_size
-    tops: list[Ints] = []
+    tops: list[Integers] = []
     for number in range(num_sites):
         devices = np.arange(number * site_size, (number + 1) * site_size, dtype=np.int64)
         prefix = f"{levels[1].name} {number} " if num_sites > 1 else ""
@@ -64,7 +64,7 @@ def wire_outer_levels(wiring: Wiring, levels: tuple[Level, ...], fabric: Fabric)
         below *= level.size
 
 
-def join_sites(wiring: Wiring, level: Level, tops: list[Ints], devices_below: int) -> list[Ints]:
+def join_sites(wiring: Wiring, level: Level, tops: list[Integers], devices_below: int) -> list[Integers]:
     """One switch over every ``level.size`` sites; returns the new tops.
 
     Raises:

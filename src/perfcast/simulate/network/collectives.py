@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.simulate.network.arrays import Floats, Ints, ints
+from perfcast.simulate.network.arrays import ints
 from perfcast.simulate.network.flows import ALL, FlowSet, in_turn, make_flows, together
 
 
@@ -26,7 +27,7 @@ class Group:
         num_chunks: Into how many messages a pipelined algorithm cuts its buffer.
     """
 
-    ranks: Ints
+    ranks: Integers
     unit_size: int
     num_chunks: int
 
@@ -35,7 +36,7 @@ class Group:
         """Number of ranks."""
         return len(self.ranks)
 
-    def units(self) -> Ints:
+    def units(self) -> Integers:
         """Ranks by unit, shape (units, ranks of each), in the order of the group.
 
         Raises:
@@ -53,7 +54,7 @@ class Group:
 Rule = Callable[[Group, float], FlowSet]
 
 
-def ring(rings: Ints, messages: int, each_bytes: float) -> FlowSet:
+def ring(rings: Integers, messages: int, each_bytes: float) -> FlowSet:
     """Every rank sends to the next of its ring, and passes on what it received a step ago.
 
     Args:
@@ -122,7 +123,7 @@ def chain_up(group: Group, message_bytes: float) -> FlowSet:
     return chain_down(back, message_bytes)
 
 
-def binary_parents(count: int) -> Ints:
+def binary_parents(count: int) -> Integers:
     """Parent of each of the places 0 … count − 1 in a binary tree in which every second place is a leaf.
 
     A place with lowest set bit b lies at height log2 b; its parent is the neighbour at the next height, on
@@ -136,7 +137,7 @@ def binary_parents(count: int) -> Ints:
     return parents
 
 
-def tree_flows(ranks: Ints, parents: Ints, each_bytes: float, chunks: int, parts: str) -> FlowSet:
+def tree_flows(ranks: Integers, parents: Integers, each_bytes: float, chunks: int, parts: str) -> FlowSet:
     """Up a tree (reduce), down it (broadcast), or both; a chunk goes on when all that it needs has arrived.
 
     Args:
@@ -197,7 +198,7 @@ def double_tree_all_reduce(group: Group, message_bytes: float) -> FlowSet:
     return together([half(group, message_bytes / 2), half(other, message_bytes / 2)])
 
 
-def exchange(ranks: Ints, pair_bytes: Floats) -> FlowSet:
+def exchange(ranks: Integers, pair_bytes: Floats) -> FlowSet:
     """All-to-all at once: ``pair_bytes[i, j]`` from rank i to rank j; what stays at home is no flow.
 
     Raises:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Floats, Ints, runs, sums_by
+from perfcast.simulate.network.arrays import runs, sums_by
 from perfcast.simulate.network.paths import Trunks, split_evenly
 from perfcast.simulate.network.topology import Topology
 
@@ -15,7 +16,7 @@ ROUNDS, POWER = 128, 8
 LESS = 1e-9
 
 
-def go_round(topology: Topology, sources: Ints, targets: Ints) -> Trunks:
+def go_round(topology: Topology, sources: Integers, targets: Integers) -> Trunks:
     """Each pair's traffic split evenly over all detours: shortest paths to one, and from there to the target.
 
     After Valiant, "A Scheme for Fast Parallel Communication", SIAM J. Comput. 11, 1982.
@@ -48,7 +49,9 @@ def go_round(topology: Topology, sources: Ints, targets: Ints) -> Trunks:
     return merged(topology, num_pairs, pairs, trunks.links[entries], trunks.weights[entries] * shares[pairs])
 
 
-def go_round_if_crowded(topology: Topology, sources: Ints, targets: Ints, pair_bytes: Floats) -> Trunks:
+def go_round_if_crowded(
+    topology: Topology, sources: Integers, targets: Integers, pair_bytes: Floats
+) -> Trunks:
     """A share of each pair's traffic on the short ways and the rest on detours, so as to level the links.
 
     The shares lower the sum over links of (bytes / rate) to the power of ``POWER`` by the method of Frank and
@@ -83,7 +86,7 @@ def go_round_if_crowded(topology: Topology, sources: Ints, targets: Ints, pair_b
     return merged(topology, len(sources), pairs, links, weights)
 
 
-def merged(topology: Topology, num_pairs: int, pairs: Ints, links: Ints, weights: Floats) -> Trunks:
+def merged(topology: Topology, num_pairs: int, pairs: Integers, links: Integers, weights: Floats) -> Trunks:
     """One entry for each pair and link; entries without weight go."""
     keys, inverse = np.unique(pairs * topology.num_links + links, return_inverse=True)
     sums = sums_by(inverse, weights, len(keys))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Ints
 from perfcast.simulate.network.fabric import Site
 from perfcast.simulate.network.topology import Wiring
 
@@ -35,7 +35,7 @@ class Dragonfly:
     local_seconds: float = 0.0
     global_seconds: float = 0.0
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """See ``Fabric``; higher levels are joined to all routers.
 
         Raises:
@@ -61,7 +61,7 @@ class Dragonfly:
         wiring.detours.append(routers)
         return routers
 
-    def _connect_groups(self, wiring: Wiring, groups: Ints, num_parallel: int, rate: float) -> None:
+    def _connect_groups(self, wiring: Wiring, groups: Integers, num_parallel: int, rate: float) -> None:
         """``num_parallel`` links between every two groups."""
         num_groups = len(groups)
         low, high = np.triu_indices(num_groups, 1)

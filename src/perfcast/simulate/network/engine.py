@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Bools, Floats, Ints
 from perfcast.simulate.network.fair_share import fair_rates
 from perfcast.simulate.network.period import Moment, Waits, num_periods
 from perfcast.simulate.network.symmetry import Kinds
@@ -42,12 +42,12 @@ class Play:
     kinds: Kinds
     waits: Waits
     now_seconds: float
-    sent: Ints
-    arrived: Ints
-    is_active: Bools
+    sent: Integers
+    arrived: Integers
+    is_active: Flags
     left_bytes: Floats
     finish_seconds: Floats
-    flying: list[tuple[float, int, Ints]] = field(default_factory=list)
+    flying: list[tuple[float, int, Integers]] = field(default_factory=list)
     sequence: int = 0
     num_events: int = 0
     is_exact: bool = True
@@ -108,7 +108,7 @@ def start(state: Play) -> None:
         let_fly(state, empty)
 
 
-def let_fly(state: Play, drained: Bools) -> None:
+def let_fly(state: Play, drained: Flags) -> None:
     """The last byte has left: it arrives after the latency."""
     state.is_active &= ~drained
     state.sent[drained] += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Link
-from perfcast.simulate.network.arrays import Ints
 from perfcast.simulate.network.topology import Wiring
 
 
@@ -21,7 +21,7 @@ class Site:
         prefix: Put before the names of switches, so that sites can be told apart.
     """
 
-    devices: Ints
+    devices: Integers
     link: Link
     plane: int
     prefix: str = ""
@@ -30,7 +30,7 @@ class Site:
 class Fabric(Protocol):
     """The parameters of a kind of network."""
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """Join the devices of a site; returns the switches that a higher level is joined to.
 
         Raises:

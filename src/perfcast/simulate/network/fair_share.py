@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import Bools, Floats, Ints, sums_by
+from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.simulate.network.arrays import sums_by
 
 #: Links whose fair share is this close to the least one count as full together.
 SAME = 1e-12
@@ -23,14 +24,14 @@ class Shares:
         num_flows: Kinds of flows.
     """
 
-    links: Ints
-    flows: Ints
+    links: Integers
+    flows: Integers
     weights: Floats
     bytes_per_second: Floats
     num_flows: int
 
 
-def fair_rates(shares: Shares, is_active: Bools) -> Floats:
+def fair_rates(shares: Shares, is_active: Flags) -> Floats:
     """Rate of one flow of each kind, in bytes/s; zero for those that are not active.
 
     All active flows grow at one pace; when a link is full, those on it stay as they are, and the others grow

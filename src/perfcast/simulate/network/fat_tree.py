@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Ints
 from perfcast.simulate.network.fabric import Site
 from perfcast.simulate.network.topology import Wiring
 
@@ -31,7 +31,7 @@ class FatTree:
     oversubscription: tuple[float, ...] = ()
     hop_seconds: float = 0.0
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """See ``Fabric``.
 
         Raises:
@@ -71,8 +71,8 @@ def ports_down(radix: int, oversubscription: float) -> int:
 
 
 def join_leaves(
-    wiring: Wiring, site: Site, leaves: Ints, radix: int, ratios: tuple[float, float], hop_seconds: float
-) -> Ints:
+    wiring: Wiring, site: Site, leaves: Integers, radix: int, ratios: tuple[float, float], hop_seconds: float
+) -> Integers:
     """Spines above the leaves, or pods and a core where there are more leaves than a spine has ports.
 
     Returns:
@@ -106,7 +106,7 @@ def join_leaves(
 
 
 def connect_all(
-    wiring: Wiring, lower: Ints, upper: Ints, bytes_per_second: float, hop_seconds: float
+    wiring: Wiring, lower: Integers, upper: Integers, bytes_per_second: float, hop_seconds: float
 ) -> None:
     """One cable from every lower switch to every upper one."""
     tails, heads = np.repeat(lower, len(upper)), np.tile(upper, len(lower))

@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Floats, Ints, ints, runs
+from perfcast.simulate.network.arrays import ints, runs
 
 #: A lag that asks for all messages of the other flow.
 ALL = -(2**62)
@@ -32,14 +33,14 @@ class FlowSet:
         waiting, awaited, lag: Of each dependency.
     """
 
-    source: Ints
-    destination: Ints
+    source: Integers
+    destination: Integers
     message_bytes: Floats
-    num_messages: Ints
+    num_messages: Integers
     start_seconds: Floats
-    waiting: Ints
-    awaited: Ints
-    lag: Ints
+    waiting: Integers
+    awaited: Integers
+    lag: Integers
 
     @property
     def num_flows(self) -> int:

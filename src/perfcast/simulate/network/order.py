@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Bools, Ints
 from perfcast.simulate.network.flows import FlowSet
 
 
-def stages_and_depths(flows: FlowSet) -> tuple[Ints, Ints]:
+def stages_and_depths(flows: FlowSet) -> tuple[Integers, Integers]:
     """Of each flow, how many complete stages, and how many messages of the same number, go before it.
 
     A flow's stage is the most dependencies with a negative lag on a way to it, its depth the most with lag 0.
@@ -24,7 +24,7 @@ def stages_and_depths(flows: FlowSet) -> tuple[Ints, Ints]:
     return _longest(flows, flows.lag < 0, all_of_them), _longest(flows, is_level, is_level)
 
 
-def _longest(flows: FlowSet, counts: Bools, matters: Bools) -> Ints:
+def _longest(flows: FlowSet, counts: Flags, matters: Flags) -> Integers:
     """The most counted dependencies on a way to each flow over those that matter."""
     waiting, awaited, step = flows.waiting[matters], flows.awaited[matters], counts[matters].astype(np.int64)
     found = np.zeros(flows.num_flows, dtype=np.int64)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Floats, Ints, Words, ints, mix, runs, sums_by, words_of
+from perfcast.simulate.network.arrays import Words, ints, mix, runs, sums_by, words_of
 from perfcast.simulate.network.topology import Topology
 
 #: Distance that is looked at first; farther pairs are looked for afterwards.
@@ -25,8 +26,8 @@ class Trunks:
     """
 
     num_pairs: int
-    pairs: Ints
-    links: Ints
+    pairs: Integers
+    links: Integers
     weights: Floats
 
 
@@ -38,13 +39,13 @@ class Graph:
         distance: Shape (targets, switches): costs from a switch to a target; -1: none, or not looked for.
     """
 
-    starts: Ints
-    head: Ints
-    link: Ints
-    cost: Ints
+    starts: Integers
+    head: Integers
+    link: Integers
+    cost: Integers
     distance: npt.NDArray[np.int32]
 
-    def onward(self, at: Ints, target: Ints) -> tuple[Ints, Ints]:
+    def onward(self, at: Integers, target: Integers) -> tuple[Integers, Integers]:
         """Arcs that lead nearer to a target, for many places at once.
 
         Args:
@@ -63,7 +64,7 @@ class Graph:
         return places[nearer], arcs[nearer]
 
 
-def graph_towards(topology: Topology, sources: Ints, targets: Ints) -> tuple[Graph, Ints]:
+def graph_towards(topology: Topology, sources: Integers, targets: Integers) -> tuple[Graph, Integers]:
     """The graph with the distance to each different target; and which row of those each target has.
 
     Raises:
@@ -85,7 +86,7 @@ def graph_towards(topology: Topology, sources: Ints, targets: Ints) -> tuple[Gra
     return Graph(starts, head, topology.arc_link[arcs], cost, distance), rows.astype(np.int64)
 
 
-def _backward(tail: Ints, head: Ints, cost: Ints, num_switches: int) -> Any:
+def _backward(tail: Integers, head: Integers, cost: Integers, num_switches: int) -> Any:
     """Sparse matrix of the costs of arcs, turned round; parallel arcs cost the same and are one."""
     from scipy.sparse import csr_matrix
 
@@ -94,7 +95,7 @@ def _backward(tail: Ints, head: Ints, cost: Ints, num_switches: int) -> Any:
     return csr_matrix((cost[firsts], places), shape=(num_switches, num_switches))
 
 
-def _distances(backward: Any, targets: Ints, sources: Ints, rows: Ints) -> npt.NDArray[np.int32]:
+def _distances(backward: Any, targets: Integers, sources: Integers, rows: Integers) -> npt.NDArray[np.int32]:
     """See ``Graph``; first what is near, then whole rows where that was not enough."""
     from scipy.sparse.csgraph import dijkstra
 
@@ -109,7 +110,7 @@ def _distances(backward: Any, targets: Ints, sources: Ints, rows: Ints) -> npt.N
     return distance
 
 
-def split_evenly(topology: Topology, sources: Ints, targets: Ints) -> Trunks:
+def split_evenly(topology: Topology, sources: Integers, targets: Integers) -> Trunks:
     """All shortest paths of each pair of different switches; every switch splits evenly over its ways onward.
 
     Raises:
@@ -120,7 +121,7 @@ def split_evenly(topology: Topology, sources: Ints, targets: Ints) -> Trunks:
     graph, rows = graph_towards(topology, sources, targets)
     num_switches = len(topology.switch_names)
     pair, at, share = np.arange(len(sources)), sources, np.ones(len(sources))
-    found: list[tuple[Ints, Ints, Floats]] = []
+    found: list[tuple[Integers, Integers, Floats]] = []
     while len(pair):
         places, arcs = graph.onward(at, rows[pair])
         ways = np.bincount(places, minlength=len(pair))
@@ -135,7 +136,7 @@ def split_evenly(topology: Topology, sources: Ints, targets: Ints) -> Trunks:
     return Trunks(len(sources), pairs, links, weights)
 
 
-def choose_by_hash(topology: Topology, sources: Ints, targets: Ints, keys: Words) -> Trunks:
+def choose_by_hash(topology: Topology, sources: Integers, targets: Integers, keys: Words) -> Trunks:
     """One shortest path of each pair: at every switch the way onward is the hash of the key and of the hop.
 
     Raises:

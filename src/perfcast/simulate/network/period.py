@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import Bools, Floats, Ints
+from perfcast.core.arrays import Flags, Floats, Integers
 
 #: Remains and offsets that differ by less than this part of a message or of a period are the same.
 SAME = 1e-9
@@ -20,20 +20,20 @@ class Waits:
         num_messages: Of each flow.
     """
 
-    waiting: Ints
-    awaited: Ints
-    lag: Ints
-    num_messages: Ints
+    waiting: Integers
+    awaited: Integers
+    lag: Integers
+    num_messages: Integers
 
-    def are_over(self, sent: Ints, arrived: Ints) -> Bools:
+    def are_over(self, sent: Integers, arrived: Integers) -> Flags:
         """Whether the next message of each flow has all that it waits for."""
         short = arrived[self.awaited] < self.needed(sent)
-        over: Bools = np.bincount(self.waiting[short], minlength=len(sent)) == 0
+        over: Flags = np.bincount(self.waiting[short], minlength=len(sent)) == 0
         return over
 
-    def needed(self, sent: Ints) -> Ints:
+    def needed(self, sent: Integers) -> Integers:
         """How many messages of the awaited flow each dependency asks for."""
-        asked: Ints = sent[self.waiting] - self.lag + 1
+        asked: Integers = sent[self.waiting] - self.lag + 1
         return np.minimum(asked, self.num_messages[self.awaited])
 
 
@@ -46,11 +46,11 @@ class Moment:
     """
 
     now_seconds: float
-    sent: Ints
-    arrived: Ints
-    is_active: Bools
+    sent: Integers
+    arrived: Integers
+    is_active: Flags
     left_bytes: Floats
-    flying: Ints
+    flying: Integers
     offset_seconds: Floats
 
     def steps_since(self, earlier: Moment) -> int:

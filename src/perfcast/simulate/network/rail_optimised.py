@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Ints, ints
+from perfcast.simulate.network.arrays import ints
 from perfcast.simulate.network.fabric import Site
 from perfcast.simulate.network.fat_tree import join_leaves, ports_down, tier_ratios
 from perfcast.simulate.network.topology import Wiring
@@ -32,7 +33,7 @@ class RailOptimised:
     has_spines: bool = True
     has_relays: bool = True
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """See ``Fabric``.
 
         Raises:

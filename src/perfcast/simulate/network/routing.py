@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.simulate.network.arrays import Floats, Incidence, Ints, mix, sums_by, words_of
+from perfcast.simulate.network.arrays import Incidence, mix, sums_by, words_of
 from perfcast.simulate.network.detours import go_round, go_round_if_crowded
 from perfcast.simulate.network.paths import Trunks, choose_by_hash, split_evenly
 from perfcast.simulate.network.topology import NONE, Topology
@@ -36,14 +37,14 @@ class Routes:
 class Legs:
     """Flows in pieces that stay in one plane; a flow that is relayed has two."""
 
-    flow: Ints
-    plane: Ints
-    source: Ints
-    destination: Ints
+    flow: Integers
+    plane: Integers
+    source: Integers
+    destination: Integers
 
 
 def route_flows(
-    topology: Topology, sources: Ints, destinations: Ints, flow_bytes: Floats, policy: str = "even"
+    topology: Topology, sources: Integers, destinations: Integers, flow_bytes: Floats, policy: str = "even"
 ) -> Routes:
     """Find the way of each flow between two devices around all that has failed.
 
@@ -88,7 +89,7 @@ def route_flows(
     return Routes(segments, links, latency)
 
 
-def _check_ends(topology: Topology, sources: Ints, destinations: Ints) -> None:
+def _check_ends(topology: Topology, sources: Integers, destinations: Integers) -> None:
     for ends in (sources, destinations):
         if len(ends) and not 0 <= ends.min() <= ends.max() < topology.num_devices:
             outside = ends[(ends < 0) | (ends >= topology.num_devices)][0]
@@ -97,7 +98,7 @@ def _check_ends(topology: Topology, sources: Ints, destinations: Ints) -> None:
         raise PlanError(f"a flow from device {sources[sources == destinations][0]} to itself")
 
 
-def _legs(topology: Topology, sources: Ints, destinations: Ints) -> Legs:
+def _legs(topology: Topology, sources: Integers, destinations: Integers) -> Legs:
     """Inside a unit, or between units, where to another rail by way of the own unit if there are relays."""
     size = topology.unit_size
     plane = (sources // size != destinations // size).astype(np.int64)
@@ -115,7 +116,7 @@ def _legs(topology: Topology, sources: Ints, destinations: Ints) -> Legs:
     )
 
 
-def _check_devices(topology: Topology, legs: Legs, up: Ints, down: Ints) -> None:
+def _check_devices(topology: Topology, legs: Legs, up: Integers, down: Integers) -> None:
     for links, devices in ((up, legs.source), (down, legs.destination)):
         cut = (links == NONE) | ~topology.is_up[links]
         if cut.any():
@@ -123,8 +124,8 @@ def _check_devices(topology: Topology, legs: Legs, up: Ints, down: Ints) -> None
 
 
 def _trunks(
-    topology: Topology, legs: Legs, begin: Ints, end: Ints, flow_bytes: Floats, policy: str
-) -> tuple[Trunks, Ints]:
+    topology: Topology, legs: Legs, begin: Integers, end: Integers, flow_bytes: Floats, policy: str
+) -> tuple[Trunks, Integers]:
     """Ways between switches, and which of them each leg takes (-1: it needs none)."""
     leg_trunk = np.full(len(begin), NONE, dtype=np.int64)
     crossing = np.flatnonzero(begin != end)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import Floats, Incidence, Ints, ints, sums_by
+from perfcast.core.arrays import Floats, Integers
+from perfcast.simulate.network.arrays import Incidence, ints, sums_by
 from perfcast.simulate.network.collectives import Group, collective_flows
 from perfcast.simulate.network.engine import play
 from perfcast.simulate.network.flows import FlowSet, together
@@ -129,7 +130,7 @@ def simulate_groups(
     return latest(owners, result.finish_seconds, len(sets)), result
 
 
-def latest(owners: Ints, seconds: Floats, count: int) -> Floats:
+def latest(owners: Integers, seconds: Floats, count: int) -> Floats:
     """The last finish of each owner's flows; 0 without flows."""
     ends = np.zeros(count)
     np.maximum.at(ends, owners, seconds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import Ints
+from perfcast.core.arrays import Integers
 from perfcast.simulate.network.fabric import Site
 from perfcast.simulate.network.topology import Wiring
 
@@ -17,7 +17,7 @@ class Star:
     unit reaches it through a shared uplink of its devices' rate over the oversubscription.
     """
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """See ``Fabric``; half of the link's latency lies on either end."""
         link, (num_units, unit_size) = site.link, site.devices.shape
         half_seconds = link.latency_seconds / 2

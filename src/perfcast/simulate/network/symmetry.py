@@ -13,16 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.simulate.network.arrays import (
-    Floats,
-    Incidence,
-    Ints,
-    Words,
-    coarse,
-    mix,
-    sums_of_words,
-    words_of,
-)
+from perfcast.core.arrays import Floats, Integers
+from perfcast.simulate.network.arrays import Incidence, Words, coarse, mix, sums_of_words, words_of
 from perfcast.simulate.network.bottlenecks import Contention, find_contention
 from perfcast.simulate.network.fair_share import Shares
 from perfcast.simulate.network.flows import FlowSet
@@ -45,15 +37,15 @@ class Kinds:
         is_exact: Whether all flows of a kind have the same dependencies; else some wait longer than needed.
     """
 
-    flow_kind: Ints
+    flow_kind: Integers
     shares: Shares
     message_bytes: Floats
-    num_messages: Ints
+    num_messages: Integers
     start_seconds: Floats
     latency_seconds: Floats
-    waiting: Ints
-    awaited: Ints
-    lag: Ints
+    waiting: Integers
+    awaited: Integers
+    lag: Integers
     is_exact: bool
 
     @property
@@ -94,7 +86,7 @@ def fold(flows: FlowSet, routes: Routes, bytes_per_second: Floats, most_kinds: i
     )
 
 
-def _kinds(colours: Words) -> tuple[Ints, Ints]:
+def _kinds(colours: Words) -> tuple[Integers, Integers]:
     """Number of each colour, and its first place; numbers follow first places, not the values of a hash."""
     _, firsts, numbers = np.unique(colours, return_index=True, return_inverse=True)
     order = np.argsort(firsts)
@@ -155,7 +147,7 @@ class _Colours:
                 return False
         return True
 
-    def separate(self, *columns: Ints) -> bool:
+    def separate(self, *columns: Integers) -> bool:
         """Tell flows apart by what is given of each; whether dependencies would split nothing any more."""
         for column in columns:
             self.flows = mix(self.flows ^ mix(words_of(column)))
@@ -184,7 +176,9 @@ class _Colours:
         return len(np.unique(self.flows))
 
 
-def _shares(contention: Contention, flow_kind: Ints, first_flow: Ints, first_link: Ints) -> Shares:
+def _shares(
+    contention: Contention, flow_kind: Integers, first_flow: Integers, first_link: Integers
+) -> Shares:
     """How many flows of each kind pass the first link of each kind; and each kind's lone rate as a link."""
     from scipy.sparse import csr_matrix
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Link
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.simulate.network.arrays import Bools, Floats, Ints, ints
+from perfcast.simulate.network.arrays import ints
 
 NONE = -1
 
@@ -37,17 +38,17 @@ class Topology:
     num_devices: int
     unit_size: int
     switch_names: tuple[str, ...]
-    attached: Ints
-    up_link: Ints
-    down_link: Ints
-    tail: Ints
-    head: Ints
-    arc_link: Ints
-    cost: Ints
+    attached: Integers
+    up_link: Integers
+    down_link: Integers
+    tail: Integers
+    head: Integers
+    arc_link: Integers
+    cost: Integers
     bytes_per_second: Floats
     latency_seconds: Floats
-    is_up: Bools
-    detours: Ints
+    is_up: Flags
+    detours: Integers
     has_relays: bool = False
 
     @property
@@ -60,7 +61,7 @@ class Topology:
         """One or two."""
         return len(self.attached)
 
-    def links_between(self, first: str, second: str) -> Ints:
+    def links_between(self, first: str, second: str) -> Integers:
         """Links of both directions between two neighbours: ``'device 3'``, or the name of a switch.
 
         Raises:
@@ -80,7 +81,7 @@ class Topology:
             raise PlanError(f"'{first}' and '{second}' of {self.name} are not joined by a link")
         return found
 
-    def links_of_switch(self, name: str) -> Ints:
+    def links_of_switch(self, name: str) -> Integers:
         """All links that end at a switch.
 
         Raises:
@@ -114,7 +115,7 @@ class Topology:
             raise UnknownNameError("switch", name, self.switch_names)
         return self.switch_names.index(name)
 
-    def _links_of_device(self, device: int, switch: int) -> Ints:
+    def _links_of_device(self, device: int, switch: int) -> Integers:
         here = self.attached[:, device] == switch
         return np.unique(np.concatenate([self.up_link[here, device], self.down_link[here, device]]))
 
@@ -141,29 +142,31 @@ class Wiring:
     num_devices: int
     num_planes: int
     switch_names: list[str] = field(default_factory=list)
-    attached: Ints = field(init=False)
-    up_link: Ints = field(init=False)
-    down_link: Ints = field(init=False)
+    attached: Integers = field(init=False)
+    up_link: Integers = field(init=False)
+    down_link: Integers = field(init=False)
     numbered: dict[str, int] = field(default_factory=dict)
     num_links: int = 0
-    arcs: list[tuple[Ints, Ints, Ints, Ints]] = field(default_factory=list)
+    arcs: list[tuple[Integers, Integers, Integers, Integers]] = field(default_factory=list)
     rates: list[Floats] = field(default_factory=list)
     latencies: list[Floats] = field(default_factory=list)
-    detours: list[Ints] = field(default_factory=list)
+    detours: list[Integers] = field(default_factory=list)
     has_relays: bool = False
 
     def __post_init__(self) -> None:
         shape = (self.num_planes, self.num_devices)
         self.attached, self.up_link, self.down_link = (np.full(shape, NONE, np.int64) for _ in range(3))
 
-    def add_switches(self, prefix: str, count: int) -> Ints:
+    def add_switches(self, prefix: str, count: int) -> Integers:
         """``count`` switches named ``'prefix 0'``, ``'prefix 1'`` …; goes on where the prefix left off."""
         first, begin = self.numbered.get(prefix, 0), len(self.switch_names)
         self.numbered[prefix] = first + count
         self.switch_names += [f"{prefix} {first + i}" for i in range(count)]
         return np.arange(begin, begin + count, dtype=np.int64)
 
-    def attach(self, plane: int, devices: Ints, switches: Ints, link: Link, latency_seconds: float) -> None:
+    def attach(
+        self, plane: int, devices: Integers, switches: Integers, link: Link, latency_seconds: float
+    ) -> None:
         """Hang each device on its switch, at the rate of the cluster's link."""
         up, down = self._new_links(len(devices), link.bytes_per_second, latency_seconds, link.is_duplex)
         self.attached[plane, devices] = switches
@@ -171,8 +174,8 @@ class Wiring:
 
     def connect(
         self,
-        tails: Ints,
-        heads: Ints,
+        tails: Integers,
+        heads: Integers,
         bytes_per_second: float,
         latency_seconds: float,
         is_duplex: bool = True,
@@ -185,7 +188,7 @@ class Wiring:
 
     def _new_links(
         self, count: int, bytes_per_second: float, latency_seconds: float, is_duplex: bool
-    ) -> tuple[Ints, Ints]:
+    ) -> tuple[Integers, Integers]:
         made = 2 * count if is_duplex else count
         self.rates.append(np.full(made, bytes_per_second))
         self.latencies.append(np.full(made, latency_seconds))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.simulate.network.arrays import Ints
 from perfcast.simulate.network.fabric import Site
 from perfcast.simulate.network.topology import Wiring
 
@@ -23,7 +23,7 @@ class Torus:
 
     shape: tuple[int, ...]
 
-    def wire(self, wiring: Wiring, site: Site) -> Ints:
+    def wire(self, wiring: Wiring, site: Site) -> Integers:
         """See ``Fabric``; higher levels are joined to all routers.
 
         Raises:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.kernels import is_exchange
-from perfcast.traces.events import NONE, Category, Collective, Events, Numbers, OperatorInputs, Trace
+from perfcast.traces.events import NONE, Category, Collective, Events, OperatorInputs, Trace
 from perfcast.traces.link.kernels import KernelLinks
 
 _BYTES = {
@@ -72,7 +73,7 @@ class TimedExchange:
         return self.end_seconds - self.start_seconds
 
 
-def find_exchanges(trace: Trace, links: KernelLinks, parents: Numbers) -> tuple[TimedExchange, ...]:
+def find_exchanges(trace: Trace, links: KernelLinks, parents: Integers) -> tuple[TimedExchange, ...]:
     """All exchanges in the order of their start."""
     events = trace.events
     rows = [row for row in links.rows.tolist() if is_exchange(events.name(row))]
@@ -85,7 +86,7 @@ def find_exchanges(trace: Trace, links: KernelLinks, parents: Numbers) -> tuple[
     return tuple(found)
 
 
-def _of_kernel(trace: Trace, row: int, call: int, parents: Numbers) -> TimedExchange:
+def _of_kernel(trace: Trace, row: int, call: int, parents: Integers) -> TimedExchange:
     known = trace.collective_by_row.get(row)
     around = call
     while known is None and around != NONE:

@@ -6,8 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfcast.core.arrays import Integers
 from perfcast.traces.critical_path.graph import EdgeKind, PathGraph, Window, nanoseconds
-from perfcast.traces.events import CALL_CATEGORIES, NONE, Numbers, Synchronization, Trace
+from perfcast.traces.events import CALL_CATEGORIES, NONE, Synchronization, Trace
 from perfcast.traces.link.kernels import KernelLinks
 from perfcast.traces.timeline.calls import CallKind, call_kind
 
@@ -142,7 +143,7 @@ class _Launches:
             ):
                 times.append(moment)
                 rows.append(row)
-        called: Numbers = events.rows_in(*CALL_CATEGORIES)
+        called: Integers = events.rows_in(*CALL_CATEGORIES)
         correlated = dict(zip(events.correlations[called].tolist(), called.tolist(), strict=True))
         records = {
             correlation: float(events.start_seconds[row])

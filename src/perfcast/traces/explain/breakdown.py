@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.core.operation import OperationKind
 from perfcast.traces.collectives.kernels import is_exchange
 from perfcast.traces.collectives.sizes import TimedExchange, find_exchanges
 from perfcast.traces.events import NONE, Category, Codes
 from perfcast.traces.explain.contexts import TracePhase
 from perfcast.traces.explain.idle import DeviceTime, device_time, processor_time
-from perfcast.traces.explain.work import Analysed, Floats, Work, computing_spans, find_work, host_seconds
+from perfcast.traces.explain.work import Analysed, Work, computing_spans, find_work, host_seconds
 from perfcast.traces.spans import clip, union
 
 

@@ -8,7 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from perfcast.traces.events import HOST_CATEGORIES, NONE, Category, Codes, Numbers, Trace
+from perfcast.core.arrays import Integers
+from perfcast.traces.events import HOST_CATEGORIES, NONE, Category, Codes, Trace
 from perfcast.traces.timeline.calls import is_operator
 
 _MODULE = re.compile(r"^nn\.Module: (.+)$")
@@ -56,7 +57,7 @@ class Contexts:
         return self.labels[code]
 
 
-def find_contexts(trace: Trace, parents: Numbers) -> Contexts:
+def find_contexts(trace: Trace, parents: Integers) -> Contexts:
     """Contexts of all host rows.
 
     A module is the path of the modules that were running, as far as Python's frames were recorded. A backward
@@ -118,7 +119,7 @@ def _phase(name: str) -> int:
     return NONE
 
 
-def _follow_backward(trace: Trace, parents: Numbers, modules: Codes) -> None:
+def _follow_backward(trace: Trace, parents: Integers, modules: Codes) -> None:
     """Give backward operators the modules of their forward ones, and pass them on to what they call."""
     if not len(trace.forward_backward) or not modules.any():
         return

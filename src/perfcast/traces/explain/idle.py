@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.traces.events import NONE, Flags, Trace
+from perfcast.core.arrays import Flags, Floats
+from perfcast.traces.events import NONE, Trace
 from perfcast.traces.link.kernels import KernelLinks
-from perfcast.traces.spans import Floats, clip, gaps, overlap_seconds, total_seconds, union
+from perfcast.traces.spans import clip, gaps, overlap_seconds, total_seconds, union
 from perfcast.units import MICRO
 
 #: Longest wait between a launch and its kernel's start that is taken for the launch itself (the threshold

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.operation import OperationKind
 from perfcast.errors import TraceError
 from perfcast.traces.events import (
@@ -16,7 +16,6 @@ from perfcast.traces.events import (
     NONE,
     Category,
     Codes,
-    Numbers,
     Trace,
 )
 from perfcast.traces.explain.contexts import Contexts, find_contexts
@@ -24,8 +23,6 @@ from perfcast.traces.explain.kernel_kinds import kernel_kind, operator_kind
 from perfcast.traces.link.kernels import KernelLinks, link_kernels, nest
 from perfcast.traces.spans import clip, total_seconds, union
 from perfcast.traces.timeline.calls import is_operator
-
-Floats = NDArray[np.float64]
 
 #: Beginnings of names of operators that may wait for other threads or ranks.
 _MAY_WAIT = ("c10d::", "autograd::", "torch::autograd::")
@@ -37,7 +34,7 @@ class Analysed:
 
     trace: Trace
     links: KernelLinks
-    parents: Numbers
+    parents: Integers
     contexts: Contexts
     low: float
     high: float
@@ -58,10 +55,10 @@ class Work:
         operators: Rows of the innermost operators; ``NONE`` likewise.
     """
 
-    rows: Numbers
+    rows: Integers
     seconds: Floats
-    places: Numbers
-    operators: Numbers
+    places: Integers
+    operators: Integers
     kinds: tuple[OperationKind, ...]
 
 
@@ -129,7 +126,7 @@ def _host_work(analysed: Analysed) -> Work:
     return Work(rows, np.maximum(own[rows], 0.0), rows, rows, kinds)
 
 
-def _operator_around(analysed: Analysed, rows: Numbers, counts: NDArray[np.bool_]) -> Numbers:
+def _operator_around(analysed: Analysed, rows: Integers, counts: Flags) -> Integers:
     """The innermost operator proper around each row."""
     found = analysed.parents[rows]
     while True:
@@ -163,7 +160,7 @@ def host_seconds(analysed: Analysed) -> float:
     return total_seconds(union(*spans))
 
 
-def name_codes(analysed: Analysed, rows: Numbers) -> Codes:
+def name_codes(analysed: Analysed, rows: Integers) -> Codes:
     """Codes of the rows' names; ``NONE`` for a row that is ``NONE``."""
     codes = analysed.trace.events.name_codes[rows]
     return np.where(rows != NONE, codes, NONE).astype(np.int32)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfcast.core.arrays import Flags, Integers
 from perfcast.errors import TraceError
 from perfcast.units import MIB, format_bytes
 
@@ -41,9 +42,9 @@ class Batch:
 class _Marks:
     """The brackets of a block that stand outside strings: positions, +1 or −1, depth after each."""
 
-    positions: NDArray[np.int64]
-    depths: NDArray[np.int64]
-    opens: NDArray[np.bool_]
+    positions: Integers
+    depths: Integers
+    opens: Flags
 
 
 class JsonStream:
@@ -123,7 +124,7 @@ class JsonStream:
                 raise self._error("a closing bracket too many")
         return _Marks(positions, depths, steps > 0)
 
-    def _without_escaped(self, block: bytes, quotes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _without_escaped(self, block: bytes, quotes: Integers) -> Integers:
         """Quotes that a backslash does not escape: an even number of backslashes stands before them."""
         data = np.frombuffer(block, dtype=np.uint8)
         escaped = []

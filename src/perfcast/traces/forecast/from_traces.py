@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster
 from perfcast.errors import PlanError
 from perfcast.traces.collectives.sizes import find_exchanges
-from perfcast.traces.events import Numbers, Trace
+from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
 from perfcast.traces.forecast.collectives import exchange_seconds
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
@@ -263,7 +264,7 @@ def _work_ratios(
     program: RankProgram,
     sides: tuple[Side, Side],
     change: BatchChange | None,
-    parents: Numbers,
+    parents: Integers,
 ) -> Ratios:
     recorded = RecordedOperations(trace, parents)
     wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded

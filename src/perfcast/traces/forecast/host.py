@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.operation import Operation
 from perfcast.traces.collectives.kernels import GLOO
-from perfcast.traces.events import NONE, Category, Flags, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.forecast.batch import BatchChange
 from perfcast.traces.forecast.operations import RecordedOperations
 from perfcast.traces.forecast.recording_cost import RecordingCost
-from perfcast.traces.forecast.repricing import BOUNDED, KEPT, Floats, Ratios, Side, price_ratios, work_ratios
+from perfcast.traces.forecast.repricing import BOUNDED, KEPT, Ratios, Side, price_ratios, work_ratios
 from perfcast.traces.timeline.program import RankProgram
 
 #: An operator inside that does this share of the work of the one around it does all of it.
@@ -32,7 +33,7 @@ def runs_on_host(program: RankProgram) -> bool:
 def reprice_host(
     trace: Trace,
     program: RankProgram,
-    parents: Numbers,
+    parents: Integers,
     change: BatchChange,
     cost: RecordingCost,
     by_provenance: dict[str, float],
@@ -87,7 +88,7 @@ def _with_exchanges(trace: Trace, program: RankProgram, change: BatchChange) -> 
 
 
 def _without_rule(
-    trace: Trace, rows: Numbers, parents: Numbers, counts: Flags, operations: Sequence[Operation | None],
+    trace: Trace, rows: Integers, parents: Integers, counts: Flags, operations: Sequence[Operation | None],
     change: BatchChange,
 ) -> tuple[Flags, Floats]:  # fmt: skip
     """Operators that follow what they are given, and how many times more that is.
@@ -124,7 +125,7 @@ def _with_bounds(ratios: Ratios, bounded: Flags, growth: Floats, own: Floats, ov
     return Ratios(ratio, low, high, tuple(provenance))
 
 
-def _does_work(rows: Numbers, parents: Numbers, operations: Sequence[Operation | None]) -> Flags:
+def _does_work(rows: Integers, parents: Integers, operations: Sequence[Operation | None]) -> Flags:
     """Which operators do work of their own: not those that allocate, or that leave it to one inside."""
     of_row = dict(zip(rows.tolist(), operations, strict=True))
     leaves = set[int]()
@@ -144,7 +145,7 @@ def _work(operation: Operation) -> int:
     return operation.executed_flops if operation.uses_matrix_units else operation.memory_traffic_bytes
 
 
-def _own_seconds(trace: Trace, rows: Numbers, parents: Numbers) -> Floats:
+def _own_seconds(trace: Trace, rows: Integers, parents: Integers) -> Floats:
     """Of each operator, without the operators inside it."""
     events = trace.events
     seconds = np.zeros(len(events))
@@ -162,7 +163,7 @@ def _overhead_seconds(own: Floats, is_free: list[bool]) -> float:
     return float(np.median(free)) if len(free) else 0.0
 
 
-def _with_units(trace: Trace, program: RankProgram, rows: Numbers, more: Floats) -> RankProgram:
+def _with_units(trace: Trace, program: RankProgram, rows: Integers, more: Floats) -> RankProgram:
     """Each outermost operator's stretch longer by what its operators take more."""
     events = trace.events
     by_thread: dict[int, tuple[list[float], list[float]]] = {}

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfcast.core.arrays import Integers
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
-from perfcast.traces.events import NONE, Category, Numbers, OperatorInputs, Trace
+from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
 
 _DTYPES: Mapping[str, DType] = {
     "float": DType.FP32, "double": DType.FP64, "c10::half": DType.FP16, "c10::bfloat16": DType.BF16,
@@ -66,7 +67,7 @@ class RecordedOperations:
     """
 
     trace: Trace
-    parents: Numbers
+    parents: Integers
     reshape: Reshape = AS_RECORDED
     _known: dict[tuple[int, int], Operation | None] = field(default_factory=dict)
 

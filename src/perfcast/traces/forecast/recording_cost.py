@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.traces.events import NONE, Category, Numbers, Trace
+from perfcast.core.arrays import Integers
+from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.record.launch import ranks_in
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.units import MICRO
@@ -54,7 +55,7 @@ def cost_of_recording(trace: Trace, program: RankProgram, plain_seconds: float |
     return RecordingCost(cost, plain_seconds / left if left > 0 else 1.0)
 
 
-def _within_steps(trace: Trace) -> Numbers:
+def _within_steps(trace: Trace) -> Integers:
     events = trace.events
     rows = events.rows_in(Category.OPERATOR)
     starts = events.start_seconds[rows]

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.model import CostModel, is_free, is_unknown
 from perfcast.traces.forecast.operations import lower_for
-
-Floats = NDArray[np.float64]
 
 #: Of work that only memory bandwidth prices: the ratio may be this many times larger or smaller.
 BOUNDED_SPREAD = 2.0

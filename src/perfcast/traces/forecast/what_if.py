@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError
-from perfcast.traces.events import NONE, Category, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.forecast.cuda_graphs import count_graphs, loading_seconds, with_graphs
 from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
 
@@ -77,7 +78,7 @@ def _factor(text: str, factor: str) -> float:
 
 
 def apply_changes(
-    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+    changes: Changes, trace: Trace, parents: Integers, program: RankProgram
 ) -> tuple[RankProgram, int]:
     """The changed program, and how many works and pieces a speed-up met.
 
@@ -119,7 +120,7 @@ def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
 
 
 def _speed_factors(
-    changes: Changes, trace: Trace, parents: Numbers, program: RankProgram
+    changes: Changes, trace: Trace, parents: Integers, program: RankProgram
 ) -> tuple[list[float], int]:
     factors, met = [1.0] * len(program.works), 0
     known: dict[int, str] = {}
@@ -134,7 +135,7 @@ def _speed_factors(
     return factors, met
 
 
-def _names_around(trace: Trace, parents: Numbers, row: int) -> str:
+def _names_around(trace: Trace, parents: Integers, row: int) -> str:
     """Names of an operator and of all that is around it, one a line."""
     names = []
     while row != NONE:
@@ -144,7 +145,7 @@ def _names_around(trace: Trace, parents: Numbers, row: int) -> str:
 
 
 def _faster_operators(
-    changes: Changes, trace: Trace, parents: Numbers, pieces: tuple[HostPiece, ...]
+    changes: Changes, trace: Trace, parents: Integers, pieces: tuple[HostPiece, ...]
 ) -> tuple[tuple[HostPiece, ...], int]:
     """Pieces, shorter by what faster operators in them save; and how many have such operators."""
     met, starts, ends = 0, trace.events.start_seconds, trace.events.end_seconds
@@ -163,7 +164,7 @@ def _faster_operators(
     return pieces, met
 
 
-def _seconds_inside(name: str, trace: Trace, parents: Numbers, rows: set[int]) -> dict[int, float]:
+def _seconds_inside(name: str, trace: Trace, parents: Integers, rows: set[int]) -> dict[int, float]:
     """By row of a set: seconds of the operators in it, or itself, with ``name`` in their names."""
     events, found = trace.events, dict[int, float]()
     codes = [code for code, text in enumerate(events.names) if name in text]

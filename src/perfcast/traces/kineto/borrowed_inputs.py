@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import with_only_group
-from perfcast.traces.events import NONE, Category, Events, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Events, Trace
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES
 from perfcast.traces.kineto.collectives import asked_collectives
 from perfcast.traces.kineto.reader import read_ranks
@@ -78,7 +79,7 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
     return replace(trace, events=told, collectives=tuple(collectives))
 
 
-def _parts(trace: Trace) -> Iterator[Numbers]:
+def _parts(trace: Trace) -> Iterator[Integers]:
     """Rows of operators and marked ranges in each marked step, or all of them."""
     events = trace.events
     rows = events.rows_in(Category.OPERATOR, Category.ANNOTATION)
@@ -90,7 +91,7 @@ def _parts(trace: Trace) -> Iterator[Numbers]:
         yield rows
 
 
-def _threads(events: Events, rows: Numbers) -> list[list[int]]:
+def _threads(events: Events, rows: Integers) -> list[list[int]]:
     """The rows of each thread in the order of starts, the thread with the most first."""
     ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
     threads = events.threads[ordered]

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import C10D_NAMES, collective_of, numbers_in, peer_and_tag
 from perfcast.traces.dtype_words import dtype_of
-from perfcast.traces.events import Category, Collective, Events, Numbers, OperatorInputs
+from perfcast.traces.events import Category, Collective, Events, OperatorInputs
 
 _BOOKKEEPING = {"wait", "init", ""}
 _MARKS = ("nccl:", "gloo:")
@@ -19,7 +20,7 @@ _NO_DTYPES = ("", "Scalar", "ScalarList", "TensorList")
 
 
 def collectives_of(
-    events: Events, kept: Iterable[tuple[int, dict[str, Any]]], rows: Numbers
+    events: Events, kept: Iterable[tuple[int, dict[str, Any]]], rows: Integers
 ) -> tuple[Collective, ...]:
     """All exchanges of a trace in row order.
 

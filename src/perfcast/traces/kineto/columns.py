@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import TraceError
 from perfcast.traces.events import (
     DEVICE_CATEGORIES,
@@ -19,7 +20,6 @@ from perfcast.traces.events import (
     Category,
     Events,
     LaunchShape,
-    Numbers,
     OperatorInputs,
     Thread,
 )
@@ -158,7 +158,7 @@ class Columns:
             for event in events
         ]
         categories = [_CATEGORY_WORDS.get(event.get("cat", ""), Category.OTHER) for event in events]
-        columns: dict[str, Numbers] = {
+        columns: dict[str, Integers] = {
             "starts": _nanoseconds([event["ts"] for event in events]),
             "durations": _nanoseconds([event.get("dur", 0) for event in events]),
             "processes": _places([event.get("pid", NONE) for event in events]),
@@ -254,7 +254,7 @@ class Columns:
         rows[orders] = np.arange(len(orders))
         return Finished(events, origin, starts, rows)
 
-    def _check_span(self, starts: Numbers, durations: Numbers, origin: int) -> None:
+    def _check_span(self, starts: Integers, durations: Integers, origin: int) -> None:
         year = 366 * 86_400 * 10**9
         span = int((starts - origin + durations).max())
         if span > year:
@@ -266,9 +266,9 @@ class Columns:
     def _threads(
         self,
         categories: np.ndarray[Any, Any],
-        processes: Numbers,
-        numbers: Numbers,
-        columns: dict[str, Numbers],
+        processes: Integers,
+        numbers: Integers,
+        columns: dict[str, Integers],
     ) -> tuple[np.ndarray[Any, Any], tuple[Thread, ...]]:
         """Codes of host threads; device events without arguments get device and stream from their place."""
         on_device = np.isin(categories, np.array(_ON_DEVICE, dtype=np.int8))
@@ -290,11 +290,11 @@ class Finished(NamedTuple):
 
     events: Events
     origin_nanoseconds: int
-    start_nanoseconds: Numbers
-    rows: Numbers
+    start_nanoseconds: Integers
+    rows: Integers
 
 
-def _nanoseconds(microseconds: list[Any]) -> Numbers:
+def _nanoseconds(microseconds: list[Any]) -> Integers:
     """Whole nanoseconds of clock readings in microseconds.
 
     Raises:
@@ -311,7 +311,7 @@ def _nanoseconds(microseconds: list[Any]) -> Numbers:
     return np.rint(values * _NANOSECONDS_PER_MICROSECOND).astype(np.int64)
 
 
-def _numbers(values: list[Any]) -> Numbers:
+def _numbers(values: list[Any]) -> Integers:
     """Whole numbers; what does not fit into 64 signed bits (or 2 ** 32 - 1, 'all streams') is ``NONE``."""
     try:
         numbers = np.array(values, dtype=np.int64)
@@ -328,7 +328,7 @@ def _number(value: object) -> int:
     return value if -(2**63) <= value < 2**63 else NONE
 
 
-def _places(values: list[Any]) -> Numbers:
+def _places(values: list[Any]) -> Integers:
     """Process or thread numbers; words ('Spans') are ``NONE``."""
     return _numbers([value if type(value) is int else NONE for value in values])
 

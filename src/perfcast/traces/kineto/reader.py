@@ -13,18 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import TraceError
 from perfcast.traces.collectives.groups import groups_of, with_only_group
-from perfcast.traces.events import (
-    NONE,
-    Category,
-    DeviceProperties,
-    Events,
-    Numbers,
-    Step,
-    Synchronization,
-    Trace,
-)
+from perfcast.traces.events import NONE, Category, DeviceProperties, Events, Step, Synchronization, Trace
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_members
 from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
 from perfcast.traces.kineto.collectives import collectives_of
@@ -190,7 +182,7 @@ def _synchronizations(columns: Columns, finished: Finished) -> tuple[Synchroniza
     return tuple(sorted(found, key=lambda one: one.row))
 
 
-def _forward_backward(flows: Iterable[Flow], finished: Finished) -> Numbers:
+def _forward_backward(flows: Iterable[Flow], finished: Finished) -> Integers:
     """Rows that the arrows join: an arrow's end is the operator that starts there on its thread."""
     flows = list(flows)
     if not flows:

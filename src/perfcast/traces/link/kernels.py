@@ -6,15 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.traces.events import (
-    CALL_CATEGORIES,
-    DEVICE_CATEGORIES,
-    NONE,
-    Category,
-    Events,
-    Flags,
-    Numbers,
-)
+from perfcast.core.arrays import Flags, Integers
+from perfcast.traces.events import CALL_CATEGORIES, DEVICE_CATEGORIES, NONE, Category, Events
 from perfcast.units import MICRO
 
 #: Starts and durations are rounded each for itself: a child may end this much after its parent.
@@ -31,8 +24,8 @@ class Nesting:
     event of their thread nor after it: threads do not do that, so these were recorded wrongly.
     """
 
-    parents: Numbers
-    depths: Numbers
+    parents: Integers
+    depths: Integers
     overlaps: tuple[int, ...]
 
 
@@ -44,9 +37,9 @@ class KernelLinks:
     recording began: its correlation is lower than the first recorded call's.
     """
 
-    rows: Numbers
-    calls: Numbers
-    operators: Numbers
+    rows: Integers
+    calls: Integers
+    operators: Integers
     is_earlier: Flags
 
     @property
@@ -76,7 +69,7 @@ def nest(events: Events, categories: tuple[Category, ...] = NESTED_CATEGORIES) -
 
 
 def _nest_thread(
-    events: Events, rows: Numbers, parents: Numbers, depths: Numbers, overlaps: list[int]
+    events: Events, rows: Integers, parents: Integers, depths: Integers, overlaps: list[int]
 ) -> None:
     """Fill in the parents and depths of one thread's rows, which stand in order of start."""
     open_rows: list[int] = []
@@ -97,10 +90,10 @@ def _nest_thread(
     parents[table[:, 0]], depths[table[:, 0]] = table[:, 1], table[:, 2]
 
 
-def enclosing(events: Events, nesting: Nesting, rows: Numbers, category: Category) -> Numbers:
+def enclosing(events: Events, nesting: Nesting, rows: Integers, category: Category) -> Integers:
     """For each row the innermost event of ``category`` around it (not itself); ``NONE`` where none is."""
     is_wanted = events.categories == category
-    found: Numbers = nesting.parents[rows]
+    found: Integers = nesting.parents[rows]
     while True:
         climbs = (found != NONE) & ~is_wanted[found]
         if not climbs.any():
@@ -108,7 +101,7 @@ def enclosing(events: Events, nesting: Nesting, rows: Numbers, category: Categor
         found = np.where(climbs, nesting.parents[found], found)
 
 
-def outermost(events: Events, nesting: Nesting, category: Category = Category.OPERATOR) -> Numbers:
+def outermost(events: Events, nesting: Nesting, category: Category = Category.OPERATOR) -> Integers:
     """The rows of ``category`` that lie in no other of it, in order."""
     rows = events.rows_in(category)
     is_outermost: Flags = enclosing(events, nesting, rows, category) == NONE
@@ -136,7 +129,7 @@ def _share(flags: Flags) -> float:
     return float(flags.mean()) if len(flags) else 1.0
 
 
-def calls_of(events: Events, rows: Numbers) -> Numbers:
+def calls_of(events: Events, rows: Integers) -> Integers:
     """For each row the host call with the same correlation; ``NONE`` where there is none.
 
     Where two calls share one (a runtime call and the driver call inside it), the outer, earlier one.
@@ -148,7 +141,7 @@ def calls_of(events: Events, rows: Numbers) -> Numbers:
     return _looked_up(events.correlations[rows], known, calls[first])
 
 
-def _looked_up(keys: Numbers, known: Numbers, values: Numbers) -> Numbers:
+def _looked_up(keys: Integers, known: Integers, values: Integers) -> Integers:
     """``values`` at the place of each key in the sorted ``known``; ``NONE`` where it is not."""
     if not len(known):
         return np.full(len(keys), NONE, dtype=np.int64)

@@ -14,8 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.errors import TraceError
-from perfcast.traces.events import NONE, Category, Numbers, Trace
+from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, is_root_name
 from perfcast.traces.execution_trace.storages import with_storages
 from perfcast.traces.link.align import align
@@ -37,7 +38,7 @@ class TraceLink:
     """
 
     how: str
-    node_ids: Numbers
+    node_ids: Integers
     num_rows: int
     num_nodes: int
     unlinked_names: tuple[tuple[str, int], ...] = ()
@@ -98,7 +99,7 @@ def link(execution_trace: ExecutionTrace, trace: Trace) -> TraceLink:
     )
 
 
-def _linkable_rows(trace: Trace) -> Numbers:
+def _linkable_rows(trace: Trace) -> Integers:
     events = trace.events
     return np.flatnonzero(events.is_in(Category.OPERATOR, Category.ANNOTATION) & (events.threads != NONE))
 
@@ -107,7 +108,7 @@ def _is_enough(found: Mapping[int, int], num_nodes: int, num_rows: int) -> bool:
     return len(found) > 0 and len(found) >= _MIN_RATE * min(num_nodes, num_rows)
 
 
-def _by_number(nodes: Sequence[Node], trace: Trace, rows: Numbers) -> dict[int, int]:
+def _by_number(nodes: Sequence[Node], trace: Trace, rows: Integers) -> dict[int, int]:
     """Row → node id where number and name agree."""
     by_number = {node.record_function_id: node for node in nodes if node.record_function_id > 0}
     numbers = trace.events.record_function_ids[rows]
@@ -119,7 +120,7 @@ def _by_number(nodes: Sequence[Node], trace: Trace, rows: Numbers) -> dict[int, 
     return found
 
 
-def _by_order(nodes: Sequence[Node], trace: Trace, rows: Numbers) -> dict[int, int]:
+def _by_order(nodes: Sequence[Node], trace: Trace, rows: Integers) -> dict[int, int]:
     """Row → node id, thread by thread; threads are paired by what they call."""
     events = trace.events
     codes: dict[str, int] = {}
@@ -158,7 +159,7 @@ def _paired(
     return pairs
 
 
-def _mismatch(execution_trace: ExecutionTrace, trace: Trace, nodes: Sequence[Node], rows: Numbers) -> str:
+def _mismatch(execution_trace: ExecutionTrace, trace: Trace, nodes: Sequence[Node], rows: Integers) -> str:
     calls = Counter(node.name for node in nodes)
     others = Counter(trace.events.name(row) for row in rows.tolist())
     common = (calls & others).total()

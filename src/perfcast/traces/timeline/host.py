@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from perfcast.traces.events import CALL_CATEGORIES, Category, Events, Flags, Numbers, Seconds, Trace
+from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.traces.events import CALL_CATEGORIES, Category, Events, Trace
 from perfcast.traces.timeline.calls import CallKind, call_kind, is_operator
 
 #: Threads that are busy at the same time for less than this share of the less busy one take turns.
@@ -71,7 +72,7 @@ def _units_by_thread(events: Events, start: float, end: float) -> dict[int, list
     return found
 
 
-def _is_outermost(starts: Seconds, ends: Seconds) -> Flags:
+def _is_outermost(starts: Floats, ends: Floats) -> Flags:
     """Of intervals sorted by start, which begin when all before them have ended (bool, [intervals])."""
     if not len(starts):
         return np.zeros(0, dtype=np.bool_)
@@ -79,7 +80,7 @@ def _is_outermost(starts: Seconds, ends: Seconds) -> Flags:
     return np.asarray(starts >= before)
 
 
-def _units(events: Events, rows: Numbers, is_outer: Flags, is_mattering_call: Flags) -> list[Unit]:
+def _units(events: Events, rows: Integers, is_outer: Flags, is_mattering_call: Flags) -> list[Unit]:
     heads = np.flatnonzero(is_outer)
     units = []
     for low, high in pairwise([*heads.tolist(), len(rows)]):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfcast.core.different import Index, different_rows
+from perfcast.core.arrays import Integers
+from perfcast.core.different import different_rows
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.workload.blocks import ends
@@ -43,7 +44,7 @@ class Cuts:
 
     kinds: tuple[Kind, ...]
     cuts: tuple[Cut, ...]
-    place: Index
+    place: Integers
 
 
 def cut_models(setting: Setting, plans: PlanTable) -> Cuts:

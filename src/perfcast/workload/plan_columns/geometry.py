@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
 from perfcast.core.plan import ORDERS
-from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.plan_table import PlanTable
 
 AXES = {
     "tp": "tensor_parallel", "cp": "context_parallel", "dp": "data_parallel", "pp": "pipeline_parallel",
 }  # fmt: skip
 
 
-def axis_strides(plans: PlanTable) -> Mapping[str, Column]:
+def axis_strides(plans: PlanTable) -> Mapping[str, Integers]:
     """Ranks between two neighbours on an axis, by 'tp', 'cp', 'dp' and 'pp'; 0 where it has one member."""
     strides = {axis: np.zeros(len(plans), dtype=np.int64) for axis in AXES}
     for code in np.unique(plans.order).tolist():
@@ -29,7 +30,7 @@ def axis_strides(plans: PlanTable) -> Mapping[str, Column]:
     return strides
 
 
-def span_codes(cluster: Cluster, runs: Sequence[tuple[Column, Column]]) -> Column:
+def span_codes(cluster: Cluster, runs: Sequence[tuple[Integers, Integers]]) -> Integers:
     """A number for each different way in which groups lie in a cluster, shape [n]; equal ones cost the same.
 
     Args:
@@ -50,7 +51,7 @@ def span_codes(cluster: Cluster, runs: Sequence[tuple[Column, Column]]) -> Colum
     return found[place]
 
 
-def _span(cluster: Cluster, members: Column) -> tuple[int, ...]:
+def _span(cluster: Cluster, members: Integers) -> tuple[int, ...]:
     """``Cluster.span`` of rising ranks."""
     span, left = [], members
     for level in cluster.levels:
@@ -66,13 +67,15 @@ def _span(cluster: Cluster, members: Column) -> tuple[int, ...]:
     return tuple(span)
 
 
-def replica_columns(cluster: Cluster, plans: PlanTable, strides: Mapping[str, Column]) -> tuple[Column, ...]:
+def replica_columns(
+    cluster: Cluster, plans: PlanTable, strides: Mapping[str, Integers]
+) -> tuple[Integers, ...]:
     """What tells groups of replicas (data and context axes) apart: their size and how they lie."""
     dp, cp = plans.data_parallel, plans.context_parallel
     return dp * cp, span_codes(cluster, [(strides["dp"], dp), (strides["cp"], cp)])
 
 
-def shard_columns(plans: PlanTable) -> tuple[Column, ...]:
+def shard_columns(plans: PlanTable) -> tuple[Integers, ...]:
     """What tells apart groups of some replicas that share a sharded copy: every order and degree."""
     apart = (
         plans.num_shards, plans.order, plans.data_parallel, plans.context_parallel, plans.tensor_parallel,
@@ -82,8 +85,8 @@ def shard_columns(plans: PlanTable) -> tuple[Column, ...]:
 
 
 def expert_columns(
-    plans: PlanTable, strides: Mapping[str, Column], *, has_experts: bool
-) -> tuple[Column, ...]:
+    plans: PlanTable, strides: Mapping[str, Integers], *, has_experts: bool
+) -> tuple[Integers, ...]:
     """What tells groups of experts apart: a stage's size, and how it lies unless it is a row of ranks."""
     zero = np.zeros(len(plans), dtype=np.int64)
     if not has_experts:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster
-from perfcast.core.different import Index, different_rows
+from perfcast.core.different import different_rows
 from perfcast.core.placement import group_of
 from perfcast.core.plan import OFFLOAD, ORDERS, Plan
-from perfcast.core.plan_table import Column, PlanTable
+from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
@@ -50,7 +51,7 @@ class KindCalls:
     """
 
     layers: tuple[Layer, ...]
-    place: Index
+    place: Integers
 
 
 def kind_calls(setting: Setting, plans: PlanTable, kind: Kind) -> KindCalls:
@@ -73,7 +74,7 @@ def _kept_calls(setting: Setting, plans: PlanTable, sort: LayerSort) -> KindCall
     return KindCalls(found.layers, place)
 
 
-def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Column]:
+def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
     """Columns on which a kind of layer depends; those that change most slowly stand first."""
     if kind == MESSAGES:
         return [np.zeros(len(plans), dtype=np.int64)]

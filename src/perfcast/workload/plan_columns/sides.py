@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfcast.core.arrays import Integers
 from perfcast.core.collective import collective_operation
-from perfcast.core.different import Index, different_rows
+from perfcast.core.different import different_rows
 from perfcast.core.operation import Operation
 from perfcast.core.placement import next_stage
 from perfcast.core.plan import OFFLOAD, Plan
@@ -63,7 +63,7 @@ class SideCalls:
     """
 
     layers: tuple[tuple[Layer, ...], ...]
-    place: Index
+    place: Integers
 
 
 def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: Sequence[Kind]) -> SideCalls:
@@ -85,7 +85,9 @@ def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: 
     return SideCalls(tuple(rows), place)
 
 
-def _side_keys(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool) -> list[Index]:
+def _side_keys(
+    setting: Setting, plans: PlanTable, weights: KindWeights, *, has_experts: bool
+) -> list[Integers]:
     strides = axis_strides(plans)
     return [
         weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
@@ -96,7 +98,7 @@ def _side_keys(setting: Setting, plans: PlanTable, weights: KindWeights, *, has_
     ]  # fmt: skip
 
 
-def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -> Index:
+def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -> Integers:
     """Layers of a stage that may share a bucket of gradients, as far as buckets can hold so many."""
     layers = np.maximum(setting.model.num_layers // plans.pipeline_parallel, 1)
     first, place = different_rows([plans.num_dense_replicas, plans.zero_stage])
@@ -132,7 +134,7 @@ class OptimizerCalls:
     """
 
     calls: tuple[Calls, ...]
-    place: NDArray[np.int64]
+    place: Integers
 
 
 def stage_optimizers(
@@ -140,8 +142,8 @@ def stage_optimizers(
 ) -> OptimizerCalls:
     """What ranks of every stage run once a step."""
     most = max(len(cut.stages) for cut in cuts.cuts)
-    rows: list[Index] = []
-    totals: list[NDArray[np.int64]] = []
+    rows: list[Integers] = []
+    totals: list[Integers] = []
     for number in range(most):
         holds = _counts_of_stages(cuts, number)
         mine = np.flatnonzero(holds[:, 0][cuts.place] >= 0)
@@ -163,7 +165,7 @@ def stage_optimizers(
     return OptimizerCalls(calls, place)
 
 
-def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Index]:
+def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Integers]:
     """What tells groups apart that exchange in the optimizer: tensor, both ends, and model without shards."""
     strides, cluster = axis_strides(plans), setting.cluster
     tp, pp = plans.tensor_parallel, plans.pipeline_parallel
@@ -179,7 +181,7 @@ def _table(weights: KindWeights, plan: int) -> int:
     return int(weights.table_elements[weights.place[plan]])
 
 
-def _counts_of_stages(cuts: Cuts, number: int) -> NDArray[np.int64]:
+def _counts_of_stages(cuts: Cuts, number: int) -> Integers:
     """Layers of each kind that a different stage of each cut holds, shape [cuts, kinds]; -1 where none is."""
     found = np.full((len(cuts.cuts), len(cuts.kinds)), -1, dtype=np.int64)
     for at, cut in enumerate(cuts.cuts):
@@ -190,7 +192,7 @@ def _counts_of_stages(cuts: Cuts, number: int) -> NDArray[np.int64]:
     return found
 
 
-def _optimizer(setting: Setting, plan: Plan, columns: NDArray[np.int64], table_elements: int) -> Calls:
+def _optimizer(setting: Setting, plan: Plan, columns: Integers, table_elements: int) -> Calls:
     """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
     dense, expert, tensors, vectors, is_end = columns.tolist()
     training = setting.training
@@ -201,7 +203,7 @@ def _optimizer(setting: Setting, plan: Plan, columns: NDArray[np.int64], table_e
     return optimizer_calls(plan, training, Exchanged(dense, expert), num_tensors=tensors, shares=found)
 
 
-def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Index]:
+def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Integers]:
     """The different messages between stages (None where there is one stage), and which is each plan's."""
     strides = axis_strides(plans)
     several = plans.pipeline_parallel > 1

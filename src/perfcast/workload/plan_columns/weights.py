@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfcast.core.different import Index, different_rows
+from perfcast.core.arrays import Integers
+from perfcast.core.different import different_rows
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.weights import (
@@ -39,9 +39,9 @@ class KindWeights:
         place: Which of the ways is each plan's, shape [n].
     """
 
-    counts: NDArray[np.int64]
-    table_elements: Index
-    place: Index
+    counts: Integers
+    table_elements: Integers
+    place: Integers
 
 
 def kind_weights(setting: Setting, plans: PlanTable, kinds: Sequence[Kind]) -> KindWeights:
