@@ -130,7 +130,8 @@ def _predict_plan(
     fit: bool,
     options: dict[str, Any],
 ) -> PlanMemory:
-    from perfcast.core.training import Training
+    from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
+    from perfcast.core.words import known_word
     from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
 
     is_alone = is_one_device(keys, options["devices"])
@@ -142,9 +143,9 @@ def _predict_plan(
     training = None
     if options["mode"] == "train":
         training = Training(
-            dtype=dtype,
-            optimizer=options["optimizer"],
-            framework=framework or default_framework(plan),
+            dtype=known_word("dtype", dtype, DTYPES),
+            optimizer=known_word("optimizer", options["optimizer"], OPTIMIZERS),
+            framework=known_word("framework", framework or default_framework(plan), FRAMEWORKS),
             attention=attention_kernels(options["attention"]),
         )
     return predict_plan_memory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 
@@ -122,7 +123,7 @@ class PlanMemory:
     model: str
     device: str
     device_title: str
-    mode: str
+    mode: Mode
     plan: Plan
     training: Training | None
     dtype: str

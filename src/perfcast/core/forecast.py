@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from perfcast.core.graph import Graph
+from perfcast.core.mode import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class Forecast:
     model: str
     device: str
     device_title: str
-    mode: str
+    mode: Mode
     dtype: str
     batch_size: int
     sequence_length: int | None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfcast.core.footprint import PlanMemory
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 
@@ -132,7 +133,7 @@ class PlanForecast:
     cluster: str
     device: str
     num_devices: int
-    mode: str
+    mode: Mode
     method: str
     plan: Plan | None
     training: Training | None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from perfcast.errors import PlanError, UnknownNameError
 
-DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
-OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon")
-FRAMEWORKS = ("pytorch", "fsdp", "megatron", "megatron_local", "nanotron", "deepspeed")
-ATTENTION = ("flash", "math")
-FLASH_VERSIONS = (1, 2, 3)
+TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
+TrainingFramework = Literal["pytorch", "fsdp", "megatron", "megatron_local", "nanotron", "deepspeed"]
+AttentionKernels = Literal["flash", "math"]
+FlashVersion = Literal[1, 2, 3]
+
+DTYPES: tuple[TrainingDType, ...] = get_args(TrainingDType)
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+FRAMEWORKS: tuple[TrainingFramework, ...] = get_args(TrainingFramework)
+ATTENTION: tuple[AttentionKernels, ...] = get_args(AttentionKernels)
+FLASH_VERSIONS: tuple[FlashVersion, ...] = get_args(FlashVersion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +37,12 @@ class Training:
             the device has.
     """
 
-    dtype: str = "bf16"
-    optimizer: str = "adamw"
-    framework: str = "pytorch"
-    attention: str = "flash"
+    dtype: TrainingDType = "bf16"
+    optimizer: Optimizer = "adamw"
+    framework: TrainingFramework = "pytorch"
+    attention: AttentionKernels = "flash"
     fuses_cross_entropy: bool = False
-    flash_version: int | None = None
+    flash_version: FlashVersion | None = None
 
     def __post_init__(self) -> None:
         for kind, value, known in (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.mode import MODES, Mode
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
-MODES = ("train", "prefill", "decode")
 DTYPE_LABELS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 RECOMPUTE = ("none", "full")
 ATTENTION = ("sdpa", "eager")
@@ -37,7 +37,7 @@ class Request:
     """
 
     model: str
-    mode: str = "train"
+    mode: Mode = "train"
     batch_size: int = 1
     micro_batch_size: int | None = None
     sequence_length: int | None = None

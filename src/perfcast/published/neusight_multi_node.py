@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from perfcast.catalog.clusters import load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import Training, TrainingDType
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import GIGA, MILLI
 
@@ -111,7 +111,7 @@ def study_cluster(nodes: int) -> Cluster:
 
 
 def forecast_multi_node(
-    nodes: Sequence[int] = tuple(PRINTED_SECONDS), dtype: str = "fp32", cost_model: str = "learned"
+    nodes: Sequence[int] = tuple(PRINTED_SECONDS), dtype: TrainingDType = "fp32", cost_model: str = "learned"
 ) -> tuple[MultiNodeForecast, ...]:
     """Ours beside the printed ones."""
     found = decompose()

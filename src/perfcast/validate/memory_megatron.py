@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
+from perfcast.core.words import known_word
 from perfcast.validate.run_lines import Line, Run, UnreadableError
 from perfcast.validate.run_models import check_world, padded
 
@@ -179,7 +180,7 @@ def _read_training(line: Line, name: str) -> Training:
     is_local = line.text("transformer_impl") == "local" or "local_spec" in name
     is_math = backend in ("unfused", "local") or (not backend and is_local)
     return Training(
-        dtype=dtype,
+        dtype=known_word("dtype", dtype, DTYPES),
         optimizer="muon" if "muon" in name else "adam",
         framework="megatron_local" if is_local else "megatron",
         attention="math" if is_math else "flash",

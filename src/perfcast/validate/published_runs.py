@@ -12,7 +12,7 @@ from typing import Any
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import RECOMPUTE, Plan, Recompute
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, FLASH_VERSIONS, AttentionKernels, FlashVersion, Training
 from perfcast.core.transformer import Transformer
 from perfcast.validate.published_models import is_lora, published_model
 from perfcast.validate.published_setups import Setup, setup_of, source_of
@@ -26,7 +26,6 @@ NEEDED = (
     "layers", "hidden", "heads", "device", "num_gpus", "tp", "pp", "dp", "micro_batch", "global_batch",
     "seq_len", "precision",
 )  # fmt: skip
-_DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "fp32", "tf32": "tf32"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ def _read_run(line: Line) -> Run:
     model = replace(model, has_dropout=setup.has_dropout, has_attention_dropout=setup.has_dropout)
     plan = _plan(line, setup, model)
     vocabulary = padded(model.vocab_size, setup.vocabulary_multiple * plan.tensor_parallel)
-    dtype = _DTYPES.get(line.text("precision"))
+    dtype = next((label for label in DTYPES if label == line.text("precision")), None)
     if dtype is None:
         raise UnreadableError("incomplete: precision")
     is_deepspeed = setup.framework == "megatron_local" and plan.zero_stage == 3
@@ -109,7 +108,7 @@ def _unstated(line: Line, setup: Setup) -> tuple[str, ...]:
     return ()
 
 
-def _attention(line: Line, setup: Setup) -> str:
+def _attention(line: Line, setup: Setup) -> AttentionKernels:
     words = line.text("attention_impl").lower()
     if "unfused" in words or "no flash" in words:
         return "math"
@@ -118,9 +117,9 @@ def _attention(line: Line, setup: Setup) -> str:
     return setup.attention
 
 
-def _flash_version(line: Line, setup: Setup) -> int | None:
+def _flash_version(line: Line, setup: Setup) -> FlashVersion | None:
     stated = re.search(r"flash.?(?:attention)?.{0,2}v?([123])\b", line.text("attention_impl").lower())
-    return int(stated[1]) if stated else setup.flash_version
+    return FLASH_VERSIONS[int(stated[1]) - 1] if stated else setup.flash_version
 
 
 def _recompute(line: Line, setup: Setup) -> Recompute:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from perfcast.core.plan import RankOrder, Recompute
+from perfcast.core.training import AttentionKernels, FlashVersion, TrainingFramework
 from perfcast.validate.run_lines import Line
 
 
@@ -34,8 +35,8 @@ class Setup:
     """
 
     name: str
-    framework: str
-    attention: str = "flash"
+    framework: TrainingFramework
+    attention: AttentionKernels = "flash"
     zero_stage: int = 0
     recompute: Recompute = "none"
     is_sequence_parallel: bool = True
@@ -46,7 +47,7 @@ class Setup:
     vocabulary_multiple: int = 1
     vocab_size: int | None = None
     order: RankOrder = "tp-cp-dp-pp"
-    flash_version: int | None = None
+    flash_version: FlashVersion | None = None
     interleaves: bool = False
     assumptions: tuple[str, ...] = ()
 

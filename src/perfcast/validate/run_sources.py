@@ -9,8 +9,9 @@ import re
 from dataclasses import replace
 
 from perfcast.core.plan import Plan, Recompute
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.words import known_word
 from perfcast.validate.run_lines import Line, Run, UnreadableError
 from perfcast.validate.run_models import check_world, find_published, llama_of, padded
 
@@ -92,7 +93,12 @@ def read_bloom(line: Line) -> Run:
     return Run(
         model=replace(model, vocab_size=padded(model.vocab_size, VOCABULARY_MULTIPLE * tensor)),
         plan=_plan(line, zero_stage=int(zero[1]) if zero else 1, recompute="full"),
-        training=Training(dtype=dtype, optimizer="adam", framework="deepspeed", attention="math"),
+        training=Training(
+            dtype=known_word("dtype", dtype, DTYPES),
+            optimizer="adam",
+            framework="deepspeed",
+            attention="math",
+        ),
         sequence_length=line.whole("seq_len"),
         assumptions=("full recomputation and no dropout, as in the run's published script",),
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from perfcast.core.mode import Mode
+
 _DTYPES = {
     "fp32": torch.float32,
     "tf32": torch.float32,
@@ -28,7 +30,7 @@ class StepShape:
         recompute: 'none' or 'full' (every layer is checkpointed).
     """
 
-    mode: str = "train"
+    mode: Mode = "train"
     batch_size: int = 1
     sequence_length: int | None = None
     dtype: str = "fp32"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfcast.cli.options.plan import is_one_device, parse_plan
 from perfcast.errors import PlanError, UnknownNameError
+
+if TYPE_CHECKING:
+    from perfcast.core.training import AttentionKernels
 
 Command = Callable[..., Any]
 #: Where none is asked for.
@@ -78,13 +81,13 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     return {**options, "recompute": keys.get("recompute", "none")}
 
 
-def attention_kernels(name: str) -> str:
+def attention_kernels(name: str) -> AttentionKernels:
     """What a plan calls the kernels of transformers' implementation of attention.
 
     Raises:
         UnknownNameError: Not one of them.
     """
-    kernels = {"sdpa": "flash", "eager": "math"}
+    kernels: dict[str, AttentionKernels] = {"sdpa": "flash", "eager": "math"}
     if name not in kernels:
         raise UnknownNameError("attention", name, kernels, f"Known: {', '.join(kernels)}.")
     return kernels[name]

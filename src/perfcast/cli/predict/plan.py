@@ -127,15 +127,16 @@ def _choose_cluster(
 
 
 def _training(plan: Plan, framework: str | None, has_sizes: bool, options: dict[str, Any]) -> Training:
-    from perfcast.core.training import Training
+    from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
+    from perfcast.core.words import known_word
     from perfcast.prediction.plan.memory import default_framework
 
     if framework is None:
         framework = default_framework(plan) if has_sizes else "pytorch"
     return Training(
-        dtype=options["dtype"] or PLAN_DTYPE,
-        optimizer=options["optimizer"],
-        framework=framework,
+        dtype=known_word("dtype", options["dtype"] or PLAN_DTYPE, DTYPES),
+        optimizer=known_word("optimizer", options["optimizer"], OPTIMIZERS),
+        framework=known_word("framework", framework, FRAMEWORKS),
         attention=attention_kernels(options["attention"]),
     )
 

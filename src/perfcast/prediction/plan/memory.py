@@ -11,9 +11,10 @@ from perfcast.catalog.models import load_model
 from perfcast.core.footprint import Footprint, PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training, TrainingFramework
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
+from perfcast.core.words import known_word
 from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.names import resolve_device
@@ -58,7 +59,9 @@ def predict_plan_memory(
         raise PlanError(f"sequence length {length}: must be at least 1")
     footprint: Footprint
     if mode == "train":
-        training = training or Training(dtype=dtype, framework=default_framework(plan))
+        training = training or Training(
+            dtype=known_word("dtype", dtype, DTYPES), framework=default_framework(plan)
+        )
         footprint = estimate_footprint(transformer, plan, training, length, device=target)
         dtype = training.dtype
     else:
@@ -80,7 +83,7 @@ def predict_plan_memory(
     return replace(result, step_seconds=cost.seconds, remedies=remedies)
 
 
-def default_framework(plan: Plan) -> str:
+def default_framework(plan: Plan) -> TrainingFramework:
     """Whose habits a plan suggests: FSDP's for ZeRO 3, Megatron's where models are cut, else by ZeRO."""
     if plan.zero_stage == 3:
         return "fsdp"

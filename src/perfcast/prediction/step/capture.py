@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training
+from perfcast.core.words import known_word
 from perfcast.core.work import StepWork
 from perfcast.errors import ModelError
 from perfcast.prediction.one_device.graph import build_graph
@@ -54,7 +55,7 @@ def capture_work(
     from perfcast.workload.shard import MEGATRON_DDP, TORCH_DDP, shard_graph
 
     if mode == "train":
-        training = training or Training(dtype=dtype)
+        training = training or Training(dtype=known_word("dtype", dtype, DTYPES))
         dtype = training.dtype
     else:
         training = None

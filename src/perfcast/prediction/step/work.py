@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from perfcast.core.cluster import Cluster
 from perfcast.core.footprint import PlanMemory
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
+from perfcast.core.words import known_word
 from perfcast.core.work import StepWork
 from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
@@ -33,7 +35,7 @@ class StepFacts:
 
     model: str
     plan: Plan
-    mode: str
+    mode: Mode
     training: Training | None
     dtype: str
     sequence_length: int
@@ -72,7 +74,9 @@ def resolve_step(
     if length < 1:
         raise PlanError(f"sequence length {length}: must be at least 1")
     if mode == "train":
-        training = training or Training(dtype=dtype, framework=default_framework(plan))
+        training = training or Training(
+            dtype=known_word("dtype", dtype, DTYPES), framework=default_framework(plan)
+        )
     else:
         training = None
     precision = dtype if training is None else training.dtype

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan_table import FLAGS, WORDS
-from perfcast.core.training import Training
+from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -58,9 +58,9 @@ class PlanSearch:
         prices: Dollars of a device and hour, by the name of cluster or device (see ``prices_file``).
     """
 
-    dtype: str = "bf16"
-    optimizer: str = "adamw"
-    framework: str = "megatron"
+    dtype: TrainingDType = "bf16"
+    optimizer: Optimizer = "adamw"
+    framework: TrainingFramework = "megatron"
     cost_model: str | None = None
     fixed: Mapping[str, object] = field(default_factory=dict)
     num_best: int = 1
