@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, Plan
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
@@ -26,7 +27,7 @@ from perfcast.search.space.fixed import EVEN
 from perfcast.search.space.impossible import Job, explain_none
 from perfcast.units import HOUR, format_bytes, format_seconds
 
-PHASES = ("prefill", "decode")
+PHASES: tuple[Mode, ...] = ("prefill", "decode")
 #: Sequences of one replica beyond which no batch is tried.
 _LARGEST_SHARE = 4096
 #: Bisection ends when a batch is known to this part of itself.
@@ -55,7 +56,7 @@ class ServingRequest:
     """
 
     model: str | Transformer
-    mode: str
+    mode: Mode
     context_length: int | None = None
     dtype: str = "bf16"
     max_first_seconds: float | None = None
@@ -75,7 +76,7 @@ class ServingRequest:
             raise PlanError("--max-tpot is of --mode decode; a prefill writes no further tokens")
 
     @property
-    def phases(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Mode, ...]:
         """What has to be forecast: the mode, and prefill where its time is limited."""
         return PHASES if self.mode == "decode" and self.max_first_seconds is not None else (self.mode,)
 

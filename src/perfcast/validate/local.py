@@ -13,6 +13,7 @@ import torch
 
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.cost.linear import LinearCost
 from perfcast.cost.model import CostModel
 from perfcast.cost.profile import DeviceProfile, load_local_profile, local_device
@@ -26,10 +27,10 @@ from perfcast.validate.suite import DEFAULT_MAX_ROWS, Row, SuiteResult, sample
 from perfcast.workload.capture import CaptureOptions, capture
 from perfcast.workload.step import Program
 
-MODES = ("train", "prefill")
+MODES: tuple[Mode, ...] = ("train", "prefill")
 PREDICTORS = ("linear", "roofline")
 
-Measure = Callable[[Program, str], StepTime]
+Measure = Callable[[Program, Mode], StepTime]
 
 
 def validate_local(
@@ -115,23 +116,23 @@ def _cost_model(name: str, profile: DeviceProfile) -> CostModel:
     raise UnknownNameError("predictor", name, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
 
 
-def _capture(model: LocalModel, mode: str) -> Graph:
+def _capture(model: LocalModel, mode: Mode) -> Graph:
     options = CaptureOptions(training=mode == "train", for_accelerator=False, optimizer=CPU_OPTIMIZER)
     return with_first_touch(capture(lambda: model.build(mode), options)[0])
 
 
-def _measured(model: LocalModel, mode: str, measure: Measure) -> StepTime:
+def _measured(model: LocalModel, mode: Mode, measure: Measure) -> StepTime:
     torch.manual_seed(0)
     return measure(model.build(mode), mode)
 
 
-def _run(program: Program, mode: str) -> StepTime:
+def _run(program: Program, mode: Mode) -> StepTime:
     return measure_step(step_of(program, training=mode == "train"))
 
 
 def _row(
     model: LocalModel,
-    mode: str,
+    mode: Mode,
     predictor: str,
     forecast: Mapping[str, Any],
     measured: StepTime,

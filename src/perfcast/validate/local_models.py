@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from perfcast.core.mode import Mode
 from perfcast.workload.huggingface import build_program
 from perfcast.workload.recommender import build_dlrm_program
 from perfcast.workload.shape import StepShape
@@ -28,7 +29,7 @@ class LocalModel:
     kind: str
     batch_size: int
     sequence_length: int | None
-    build: Callable[[str], Program]
+    build: Callable[[Mode], Program]
 
 
 class Perceptron(nn.Module):
@@ -89,16 +90,16 @@ class _CrossEntropy:
         return functional.cross_entropy(logits.flatten(0, -2), targets)
 
 
-def _build_mlp(mode: str) -> Program:
+def _build_mlp(mode: Mode) -> Program:
     return Program(Perceptron(), (torch.randn(512, 512),), loss_function=_CrossEntropy(512), batch_size=512)
 
 
-def _build_cnn(mode: str) -> Program:
+def _build_cnn(mode: Mode) -> Program:
     images = torch.randn(16, 3, 64, 64)
     return Program(ConvolutionalNetwork(), (images,), loss_function=_CrossEntropy(16), batch_size=16)
 
 
-def _build_lstm(mode: str) -> Program:
+def _build_lstm(mode: Mode) -> Program:
     tokens = torch.randint(8000, (32, 64))
     loss = _CrossEntropy(32 * 64)
     return Program(LstmTagger(), (tokens,), loss_function=loss, batch_size=32, sequence_length=64)
@@ -114,7 +115,7 @@ _DLRM: Mapping[str, Any] = {
 }
 
 
-def _build_dlrm(mode: str) -> Program:
+def _build_dlrm(mode: Mode) -> Program:
     return build_dlrm_program(_DLRM, 2048, training=mode == "train")
 
 
@@ -147,7 +148,7 @@ class _Configured:
 
     name: str
 
-    def __call__(self, mode: str) -> Program:
+    def __call__(self, mode: Mode) -> Program:
         config, batch_size, length = _CONFIGS[self.name]
         shape = StepShape(mode=mode, batch_size=batch_size, sequence_length=length)
         return build_program(config, None, shape)

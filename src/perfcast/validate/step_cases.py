@@ -9,6 +9,7 @@ from typing import Any
 
 from perfcast.catalog.devices import find_device_name
 from perfcast.catalog.models import load_model
+from perfcast.core.mode import Mode
 from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.prediction import Request
@@ -21,7 +22,7 @@ FUSED = "fusion"
 UNSUPPORTED_PLAN = "unsupported plan"
 
 #: The study's words for what was run → ours. Its training is a forward and a backward, no optimizer.
-_MODES: Mapping[str, str] = {"inference": "prefill", "train": "train"}
+_MODES: Mapping[str, Mode] = {"inference": "prefill", "train": "train"}
 #: Predictions that the study printed beside its measurements, by column; 'micro' is Li et al.
 PRINTED: Mapping[str, str] = {
     "published:neusight": "neusight_predicted_ms",

@@ -11,6 +11,7 @@ from perfcast.cli.options.plan import build_plan, parse_plan
 from perfcast.cli.options.shared import output_options
 
 if TYPE_CHECKING:
+    from perfcast.core.mode import Mode
     from perfcast.core.plan import Plan
     from perfcast.core.training import Training
     from perfcast.prediction.sweep.scale import ScaleForecast
@@ -148,7 +149,11 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
     from perfcast.prediction.plan.cluster import cluster_by_name
     from perfcast.prediction.sweep.serving import serving_sweep
 
-    modes = {"prefill": ("prefill",), "decode": ("decode",), "serve": ("prefill", "decode")}
+    modes: dict[str, tuple[Mode, ...]] = {
+        "prefill": ("prefill",),
+        "decode": ("decode",),
+        "serve": ("prefill", "decode"),
+    }
     if options["mode"] not in modes:
         known = ("train", *modes)
         raise UnknownNameError("mode", options["mode"], known, f"Known: {', '.join(known)}.")

@@ -10,17 +10,17 @@ from typing import Any
 from perfcast.catalog.models import load_model
 from perfcast.core.footprint import Footprint, PlanMemory
 from perfcast.core.hardware import Device
+from perfcast.core.mode import MODES, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training, TrainingFramework
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
-from perfcast.errors import ModelError, PlanError, UnknownNameError
+from perfcast.errors import ModelError, PlanError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.plan.remedies import find_remedies
 from perfcast.prediction.plan.step_cost import estimate_step_cost
-from perfcast.prediction.request import MODES
 
 
 def predict_plan_memory(
@@ -28,7 +28,7 @@ def predict_plan_memory(
     device: str | Device,
     plan: Plan,
     *,
-    mode: str = "train",
+    mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
     sequence_length: int | None = None,
@@ -47,8 +47,7 @@ def predict_plan_memory(
     Raises:
         InputError: A model that no closed form describes, a plan that cannot cut it, an unknown name.
     """
-    if mode not in MODES:
-        raise UnknownNameError("mode", mode, MODES, f"Known: {', '.join(MODES)}.")
+    known_word("mode", mode, MODES)
     target = resolve_device(device) if isinstance(device, str) else device
     config, architecture, own_length = read_model(model)
     transformer = to_transformer(config, architecture, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.words import known_word
@@ -38,7 +39,7 @@ def capture_work(
     plan: Plan,
     device: Device,
     *,
-    mode: str = "train",
+    mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
     sequence_length: int | None = None,

@@ -9,6 +9,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.footprint import PlanMemory
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.step_forecast import PlanForecast, Relief
 from perfcast.core.training import Training
@@ -40,7 +41,7 @@ def predict_plan(
     cluster: str | Cluster,
     plan: Plan,
     *,
-    mode: str = "train",
+    mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
     sequence_length: int | None = None,
@@ -101,7 +102,7 @@ def predict_plan(
 
 
 class _Asked(TypedDict):
-    mode: str
+    mode: Mode
     training: Training | None
     dtype: str
     sequence_length: int | None

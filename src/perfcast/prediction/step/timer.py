@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from perfcast.core.mode import Mode
 from perfcast.core.operation import Operation
 from perfcast.core.step_forecast import StepTime, StragglerEffect
 from perfcast.core.work import StepWork
@@ -31,7 +32,7 @@ class Timer:
     """
 
     method: str
-    mode: str
+    mode: Mode
     launch_seconds: float
     fixed_seconds: float = 0.0
     interval_widening: float = 1.0

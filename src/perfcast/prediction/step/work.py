@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from perfcast.core.cluster import Cluster
 from perfcast.core.footprint import PlanMemory
 from perfcast.core.hardware import Device
-from perfcast.core.mode import Mode
+from perfcast.core.mode import MODES, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
 from perfcast.core.work import StepWork
-from perfcast.errors import ModelError, PlanError, UnknownNameError
+from perfcast.errors import ModelError, PlanError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.plan.memory import default_framework, read_model, to_transformer
-from perfcast.prediction.request import MODES
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def resolve_step(
     model: str | Transformer,
     plan: Plan,
     *,
-    mode: str = "train",
+    mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
     sequence_length: int | None = None,
@@ -61,8 +60,7 @@ def resolve_step(
     Raises:
         InputError: An unknown name, a model without closed form, no sequence length.
     """
-    if mode not in MODES:
-        raise UnknownNameError("mode", mode, MODES, f"Known: {', '.join(MODES)}.")
+    known_word("mode", mode, MODES)
     if isinstance(model, Transformer):
         name, sizes, own_length = "transformer", model, None
     else:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.transformer import Transformer
@@ -101,7 +102,7 @@ def serving_sweep(
     *,
     batch_sizes: Sequence[int],
     context_lengths: Sequence[int],
-    modes: Sequence[str] = ("prefill", "decode"),
+    modes: Sequence[Mode] = ("prefill", "decode"),
     dtype: str = "bf16",
     cost_model: str | CostModel | None = None,
     on_point: Callable[[int, int], None] | None = None,
@@ -150,7 +151,7 @@ class _Setting:
     plan: Plan
     dtype: str
     cost_model: CostModel
-    modes: tuple[str, ...]
+    modes: tuple[Mode, ...]
 
 
 def split_batch(plan: Plan, batch_size: int) -> Plan:
@@ -178,7 +179,7 @@ def _point(setting: _Setting, batch: int, context: int) -> ServingPoint:
     return ServingPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
 
 
-def _phase(setting: _Setting, plan: Plan, batch: int, context: int, mode: str) -> Phase:
+def _phase(setting: _Setting, plan: Plan, batch: int, context: int, mode: Mode) -> Phase:
     """One micro-batch's way through the stages, and what several of them make of it."""
     forecast = predict_plan(
         setting.model, setting.cluster, replace(plan, num_micro_batches=1), mode=mode, dtype=setting.dtype,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks, message_bytes
+from perfcast.core.mode import Mode
 from perfcast.core.operation import Operation
 from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
@@ -51,7 +52,7 @@ def chakra_from_plan(
     cluster: Cluster,
     plan: Plan,
     *,
-    mode: str = "train",
+    mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
     sequence_length: int | None = None,
