@@ -147,7 +147,9 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
     l2_rate = sms * clock * np.float32(c.l2_bytes_per_cycle) * np.minimum(1.0, blocks_per_sm)
     cache = (operand_bytes + col(p.batch * p.c_bytes * p.m * p.n) + partial_bytes) / l2_rate
 
-    busy = np.sqrt(np.sqrt(compute**4 + memory**4 + cache**4))
+    # Squares of squares: a library's ``x**4`` of float32 rounds differently from processor to processor.
+    fourth_powers = (np.square(np.square(term)) for term in (compute, memory, cache))
+    busy = np.sqrt(np.sqrt(sum(fourth_powers)))
     seconds = np.maximum(busy, latency) + 0.3 * latency
     seconds = seconds + np.where(split > 1, c.reduction_cycles / clock, 0)
     seconds = np.where((split == 1) | (k_slice >= 64), seconds, np.inf)
