@@ -1,13 +1,12 @@
-"""The forecasts that are kept, and how one is made."""
+"""Forecasts of captured steps on one device, asked for in Python."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.prediction import predict
-
-FILE = Path(__file__).with_name("forecasts.json")
+import perfcast
 
 #: Name → (model, device, options).
 REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -72,17 +71,31 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def figures_of(name: str) -> dict[str, float]:
-    """What is kept of a forecast."""
-    model, device, options = REQUESTS[name]
-    forecast = predict(model, device, **({"cost_model": "roofline"} | options))
-    return {
-        "step_seconds": forecast.step_seconds,
-        "step_seconds_low": forecast.step_seconds_low,
-        "peak_memory_bytes": forecast.memory.peak_bytes,
-        "peak_memory_by_last_use_bytes": forecast.memory.peak_by_last_use_bytes,
-        "flops": forecast.flops,
-        "recompute_flops": forecast.recompute_flops,
-        "parameter_count": forecast.parameter_count,
-        "node_count": len(forecast.node_seconds),
-    }
+@dataclass(frozen=True)
+class Forecast:
+    """What ``perfcast.predict`` is asked."""
+
+    model: str
+    device: str
+    options: dict[str, Any]
+
+    def answer(self, folder: Path) -> dict[str, Any]:
+        """As it is kept."""
+        options = {"cost_model": "roofline"} | self.options
+        forecast = perfcast.predict(self.model, self.device, **options)
+        figures = {
+            "step_seconds": forecast.step_seconds,
+            "step_seconds_low": forecast.step_seconds_low,
+            "step_seconds_high": forecast.step_seconds_high,
+            "peak_memory_bytes": forecast.memory.peak_bytes,
+            "peak_memory_by_last_use_bytes": forecast.memory.peak_by_last_use_bytes,
+            "flops": forecast.flops,
+            "recompute_flops": forecast.recompute_flops,
+            "parameter_count": forecast.parameter_count,
+            "node_count": len(forecast.node_seconds),
+        }
+        asked = ", ".join(f"{key}={value!r}" for key, value in sorted(options.items()))
+        return {"command": f"perfcast.predict({self.model!r}, {self.device!r}, {asked})", "answer": figures}
+
+
+CASES = {name: Forecast(*request) for name, request in REQUESTS.items()}
