@@ -35,6 +35,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan_text import STAGE_WORDS
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel, Estimates
@@ -48,7 +49,6 @@ from perfcast.search.ranking.shortlist import SHORTFALL
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_plans
-from perfcast.search.space.fixed import STAGES
 
 MOST_PLANS = 300
 LEAST_SAME, MOST_SLOWER, SAME = 0.95, 0.02, 1e-9
@@ -132,8 +132,8 @@ CASES = (
     Case("llama3-70b", "dgx-h100:64", 128, 8192, _SOME, every=replace(_SOME, recompute_layers=range(20))),
     Case("llama3-8b", "dgx-h100:8", 32, 8192, _FEW, every=replace(_FEW, recompute_layers=range(32))),
     # Layers dealt out unevenly.
-    Case("llama3-8b", "dgx-h100:16", 64, 8192, small(stage_splits=STAGES, fixed={"sp": 1})),
-    Case("deepseek-v2", "mi300x:32", 128, 4096, small(stage_splits=STAGES, fixed={"mbs": 1, "etp": 1})),
+    Case("llama3-8b", "dgx-h100:16", 64, 8192, small(stage_splits=STAGE_WORDS, fixed={"sp": 1})),
+    Case("deepseek-v2", "mi300x:32", 128, 4096, small(stage_splits=STAGE_WORDS, fixed={"mbs": 1, "etp": 1})),
     # Few micro-batches a stage, chunks and schedules that formulas approximate, hosts that hold devices up.
     Case("gpt2-xl", "dgx-h100:16", 32, 1024, small(**_PIPES, fixed={"sp": 0})),
     Case("llama3-70b", "mi300x:64", 32, 4096, small(**_PIPES, fixed={"pp": 8})),

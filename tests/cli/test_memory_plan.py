@@ -34,7 +34,7 @@ def test_the_verdict_stands_in_the_first_lines(tiny: str, capsys: pytest.Capture
     assert code == 0
     head = " ".join(out.split("Allocated")[0].split())
     assert " on 8 × NVIDIA T4 16GB" in head
-    assert "dp=2, tp=2, pp=2, sp=1, 2 micro-batches of 1" in head
+    assert "tp=2,pp=2,dp=2,mbs=1 · 2 micro-batches" in head
     assert head.endswith(": fits")
 
 

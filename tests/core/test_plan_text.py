@@ -142,7 +142,7 @@ def test_overlap_says_what_runs_beside_the_compute_and_what_does_not():
         ("prefetch=-1", "not a whole number"),
         ("zero=4", "must be 0, 1, 2 or 3"),
         ("sp=2", "must be 0 or 1"),
-        ("recompute=some", "must be one of none, selective, full"),
+        ("recompute=ful", "unknown recompute 'ful'. Did you mean full"),
         ("stages=7//7", "layers of each stage, such as 7/8/8/7, or even or balanced"),
         ("bucket=2.5", "not a whole number"),
         ("bucket=xMB", "not a number"),

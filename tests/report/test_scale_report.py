@@ -71,7 +71,14 @@ def test_parts_of_a_step_add_up_to_it() -> None:
 
 
 def test_a_plan_is_named_by_what_is_more_than_one() -> None:
-    plan = Plan(tensor_parallel=8, pipeline_parallel=2, data_parallel=4, zero_stage=1, recompute="full")
+    plan = Plan(
+        tensor_parallel=8,
+        pipeline_parallel=2,
+        data_parallel=4,
+        zero_stage=1,
+        sequence_parallel=True,
+        recompute="full",
+    )
     assert describe_degrees(plan) == "tp=8 pp=2 zero=1 recompute=full"
     assert describe_degrees(Plan()) == "dp alone"
     assert describe_degrees(None) == ""

@@ -8,16 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
-from perfcast.cli.options.plan import build_plan, parse_plan
-from perfcast.core.plan import OFFLOAD, ORDERS, RECOMPUTE, Plan
-from perfcast.core.plan_table import COLUMNS, to_table
+from perfcast.core.plan import Plan
+from perfcast.core.plan_table import to_table
 from perfcast.report.search_coordinates import list_axes, plot_coordinates
 from perfcast.report.search_figures import plot_pareto, sample_plans
 from perfcast.report.search_html import render_search_html
@@ -25,8 +22,6 @@ from perfcast.report.search_json import search_schema, search_to_dict
 from perfcast.report.search_text import (
     describe_training,
     format_value,
-    plan_option,
-    plan_words,
     print_search,
 )
 from perfcast.search.findings.find import SearchFindings
@@ -162,45 +157,6 @@ def test_texts_of_users_are_escaped():
     found = replace(found, explanations=(found.explanations[0], hostile), skipped=((HOSTILE, HOSTILE),))
     assert HOSTILE not in render_search_html(found)
     assert HOSTILE in " ".join(printed(found, 200).split())
-
-
-plans = st.builds(
-    Plan,
-    data_parallel=st.sampled_from([1, 2, 8]),
-    tensor_parallel=st.sampled_from([1, 2, 4]),
-    pipeline_parallel=st.sampled_from([2, 4]),
-    context_parallel=st.sampled_from([1, 2]),
-    num_micro_batches=st.just(8),
-    micro_batch_size=st.sampled_from([1, 2]),
-    zero_stage=st.integers(0, 3),
-    sequence_parallel=st.booleans(),
-    recompute=st.sampled_from(RECOMPUTE),
-    offload=st.sampled_from(OFFLOAD),
-    order=st.sampled_from(ORDERS),
-    overlaps_tensor=st.booleans(),
-    overlaps_weights=st.booleans(),
-    schedule=st.sampled_from(["1f1b", "zero_bubble"]),
-)
-
-
-@given(plans)
-def test_a_plan_reads_back_from_its_option(plan: Plan):
-    keys, _, micro = plan_option(plan).rpartition(",mbs=")
-    batch = plan.global_batch_size
-    back = build_plan(parse_plan(keys), plan.world_size, batch, int(micro))
-    for name in COLUMNS:
-        assert getattr(to_table([back]), name) == getattr(to_table([plan]), name), name
-    assert plan_words(plan).split(" ") == plan_option(plan).split(",")
-
-
-def test_interleaved_resharded_uneven_and_partly_recomputed_plans_read_back_too():
-    others = (
-        Plan(data_parallel=8, num_micro_batches=2, recompute="full", recompute_layers=3),
-        Plan(data_parallel=2, pipeline_parallel=4, num_micro_batches=8, stage_layers=(7, 8, 8, 7)),
-    )
-    for plan in (*PLANS, *others):
-        keys, _, micro = plan_option(plan).rpartition(",mbs=")
-        assert build_plan(parse_plan(keys), 8, 16, int(micro)) == plan
 
 
 def test_a_sample_keeps_the_fastest_and_reaches_the_slowest():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options.plan import choose_plan, is_one_device, parse_plan
 from perfcast.cli.options.shared import (
     DEFAULT_DTYPE,
     PLAN_DTYPE,
@@ -15,6 +14,8 @@ from perfcast.cli.options.shared import (
     request_options,
     workload_options,
 )
+from perfcast.core.plan_choice import choose_plan, is_one_device
+from perfcast.core.plan_text import PlanValues, parse_plan
 
 if TYPE_CHECKING:
     from perfcast.core.footprint import PlanMemory
@@ -66,12 +67,12 @@ def memory(
         check_writable(path)
     if largest_batch and largest_sequence:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
-    keys = parse_plan(options["plan"])
-    if fit or framework or not is_one_device(keys, options["devices"]):
+    values = parse_plan(options["plan"])
+    if fit or framework or not is_one_device(values, options["devices"]):
         if largest_batch or largest_sequence or allocator:
             raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
         _refuse_what_plans_ignore(framework, closed_form, options)
-        _write_plan(_predict_plan(model, device, keys, framework, fit, options), json_path, html)
+        _write_plan(_predict_plan(model, device, values, framework, fit, options), json_path, html)
         return
     largest = None
     if largest_batch or largest_sequence:
@@ -125,7 +126,7 @@ def _refuse_what_plans_ignore(framework: str | None, closed_form: bool, options:
 def _predict_plan(
     model: str,
     device: str,
-    keys: dict[str, str],
+    values: PlanValues,
     framework: str | None,
     fit: bool,
     options: dict[str, Any],
@@ -134,11 +135,14 @@ def _predict_plan(
     from perfcast.core.words import known_word
     from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
 
-    is_alone = is_one_device(keys, options["devices"])
+    is_alone = is_one_device(values, options["devices"])
     plan, _ = choose_plan(
-        keys, options["devices"], mode=options["mode"], batch_size=options["batch_size"],
+        values,
+        options["devices"] if options["devices"] != 1 else None,
+        mode=options["mode"],
+        batch_size=options["batch_size"],
         micro_batch_size=options["micro_batch_size"],
-    )  # fmt: skip
+    )
     dtype = options["dtype"] or (DEFAULT_DTYPE if is_alone else PLAN_DTYPE)
     training = None
     if options["mode"] == "train":

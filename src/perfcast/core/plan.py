@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from perfcast.errors import PlanError, UnknownNameError
+from perfcast.core.words import known_word
+from perfcast.errors import PlanError
 
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
@@ -106,15 +107,11 @@ class Plan:
                 raise PlanError(f"{key}={value}: must be at least 1")
         if self.zero_stage not in (0, 1, 2, 3):
             raise PlanError(f"zero={self.zero_stage}: must be 0, 1, 2 or 3")
-        for kind, value, known in (
-            ("recompute", self.recompute, RECOMPUTE),
-            ("schedule", self.schedule, SCHEDULES),
-            ("offload", self.offload, OFFLOAD),
-            ("order of the ranks", self.order, ORDERS),
-            ("context exchange", self.context_exchange, CONTEXT_EXCHANGES),
-        ):
-            if value not in known:
-                raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        known_word("recompute", self.recompute, RECOMPUTE)
+        known_word("schedule", self.schedule, SCHEDULES)
+        known_word("offload", self.offload, OFFLOAD)
+        known_word("order of the ranks", self.order, ORDERS)
+        known_word("context exchange", self.context_exchange, CONTEXT_EXCHANGES)
         if (self.schedule == "interleaved") != (self.virtual_stages_per_rank > 1):
             raise PlanError(
                 f"schedule={self.schedule} with vp={self.virtual_stages_per_rank}: the interleaved schedule, "

@@ -14,7 +14,7 @@ _CUTS = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 #: Without a batch size, micro-batches of a replica for each stage: enough that the pipeline is mostly full.
 _MICRO_BATCHES_PER_STAGE = 4
 #: What a plan may say of a single device.
-_OF_ONE_DEVICE = ("recompute", "recompute_layers", "schedule", "micro_batch_size")
+_OF_ONE_DEVICE = ("recompute", "schedule", "micro_batch_size")
 
 
 def complete_plan(
@@ -42,7 +42,7 @@ def complete_plan(
             raise PlanError(f"{option} {count}: must be at least 1")
     stated: dict[str, Any] = dict(values)
     replicas = _data_parallel(values, num_devices)
-    micro = _micro_batch_size(stated.pop("micro_batch_size", None), micro_batch_size)
+    micro = stated_micro_batch_size(values, micro_batch_size)
     micro, num_micro_batches = _cut_batch(replicas, _degree(values, "pipeline_parallel"), batch_size, micro)
     tensor, inputs = _degree(values, "tensor_parallel"), _degree(values, "tensor_parallel_inputs")
     stated.setdefault("sequence_parallel", usual_sequence_parallel(tensor, inputs))
@@ -86,8 +86,7 @@ def choose_plan(
         notes.append("no --micro-batch-size was given: 1 sequence")
     batch = batch_size
     if batch is None and not is_training:
-        size = _micro_batch_size(values.get("micro_batch_size"), micro) or 1
-        batch = _data_parallel(values, num_devices) * size
+        batch = _data_parallel(values, num_devices) * (stated_micro_batch_size(values, micro) or 1)
     if is_captured or not is_training:
         values = {"sequence_parallel": False, **values}
     plan = complete_plan(values, num_devices, batch, micro)
@@ -97,6 +96,11 @@ def choose_plan(
             f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
         )
     return plan, notes
+
+
+def implied_devices(values: PlanValues) -> int:
+    """As many as the stated degrees multiply up to."""
+    return replica_devices(values) * _degree(values, "data_parallel")
 
 
 def replica_devices(values: PlanValues) -> int:
@@ -137,10 +141,19 @@ def _data_parallel(values: PlanValues, num_devices: int | None) -> int:
     return replicas
 
 
-def _micro_batch_size(stated: object, option: int | None) -> int | None:
-    if stated is None or option is None or stated == option:
-        return option if stated is None else int(str(stated))
-    raise PlanError(f"{KEY_OF_FIELD['micro_batch_size']}={stated} and --micro-batch-size {option} contradict")
+def stated_micro_batch_size(values: PlanValues, option: int | None) -> int | None:
+    """What the plan or ``--micro-batch-size`` says; None where neither does.
+
+    Raises:
+        PlanError: They contradict.
+    """
+    if "micro_batch_size" not in values:
+        return option
+    stated = _degree(values, "micro_batch_size")
+    if option not in (None, stated):
+        key = KEY_OF_FIELD["micro_batch_size"]
+        raise PlanError(f"{key}={stated} and --micro-batch-size {option} contradict")
+    return stated
 
 
 def _cut_batch(replicas: int, stages: int, batch_size: int | None, micro: int | None) -> tuple[int, int]:

@@ -13,11 +13,12 @@ micro-batches a replica has (``core.plan_choice``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
 
@@ -37,7 +38,7 @@ class PlanKey:
     """A key of the vocabulary: the field of ``Plan`` that it states, how its value is read and written.
 
     Attributes:
-        read: Raises ValueError with what is wrong, such as 'not a whole number'.
+        read: Raises ValueError with what is wrong, such as 'not a whole number', or UnknownNameError.
     """
 
     field: str
@@ -98,15 +99,8 @@ def _layers(text: str) -> PlanValue:
     return tuple(int(part) for part in parts)
 
 
-def _word(known: Iterable[str]) -> Callable[[str], str]:
-    words = tuple(known)
-
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return text
-
-    return read
+def _word(kind: str, known: tuple[str, ...]) -> Callable[[str], str]:
+    return lambda text: known_word(kind, text, known)
 
 
 def _write_switch(value: PlanValue) -> str:
@@ -142,12 +136,12 @@ PLAN_KEYS: Mapping[str, PlanKey] = MappingProxyType(
         "etp": PlanKey("expert_tensor_parallel", _degree),
         "sp": PlanKey("sequence_parallel", _switch, _write_switch),
         "reshard": PlanKey("reshard_after_forward", _switch, _write_switch),
-        "schedule": PlanKey("schedule", _word(SCHEDULES)),
-        "recompute": PlanKey("recompute", _word(RECOMPUTE)),
+        "schedule": PlanKey("schedule", _word("schedule", SCHEDULES)),
+        "recompute": PlanKey("recompute", _word("recompute", RECOMPUTE)),
         "recompute_layers": PlanKey("recompute_layers", _degree),
-        "offload": PlanKey("offload", _word(OFFLOAD)),
-        "order": PlanKey("order", _word(ORDERS)),
-        "cp_type": PlanKey("context_exchange", _word(CONTEXT_EXCHANGES)),
+        "offload": PlanKey("offload", _word("offload", OFFLOAD)),
+        "order": PlanKey("order", _word("order of the ranks", ORDERS)),
+        "cp_type": PlanKey("context_exchange", _word("context exchange", CONTEXT_EXCHANGES)),
         "shards": PlanKey("num_shards", _degree),
         "tp_inputs": PlanKey("tensor_parallel_inputs", _degree),
         "prefetch": PlanKey("num_prefetched", _whole),
@@ -171,7 +165,7 @@ def parse_plan(text: str, option: str = "--plan") -> PlanValues:
 
     Raises:
         PlanError: An item that is not KEY=VALUE, a value that its key cannot have, or two values of a field.
-        UnknownNameError: A key that is not one; names those that are close.
+        UnknownNameError: A key or a word that is not one; names those that are close.
     """
     values: dict[str, PlanValue] = {}
     for item in text.replace(",", " ").split():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from perfcast.errors import PlanError, UnknownNameError
+from perfcast.core.words import known_word
+from perfcast.errors import PlanError
 
 TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
@@ -45,13 +46,9 @@ class Training:
     flash_version: FlashVersion | None = None
 
     def __post_init__(self) -> None:
-        for kind, value, known in (
-            ("dtype", self.dtype, DTYPES),
-            ("optimizer", self.optimizer, OPTIMIZERS),
-            ("framework", self.framework, FRAMEWORKS),
-            ("attention", self.attention, ATTENTION),
-        ):
-            if value not in known:
-                raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        known_word("dtype", self.dtype, DTYPES)
+        known_word("optimizer", self.optimizer, OPTIMIZERS)
+        known_word("framework", self.framework, FRAMEWORKS)
+        known_word("attention", self.attention, ATTENTION)
         if self.flash_version not in (None, *FLASH_VERSIONS):
             raise PlanError(f"flash attention {self.flash_version}: its versions are 1, 2 and 3")

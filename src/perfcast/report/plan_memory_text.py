@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.text import Text
 
 from perfcast.core.footprint import PlanMemory, Remedy, StageFootprint, Term
 from perfcast.core.plan import Plan
+from perfcast.core.plan_text import format_plan
 from perfcast.report.tables import new_grid, new_table, print_list, print_table
 from perfcast.units import format_bytes, format_count, format_seconds
 
@@ -53,63 +52,9 @@ def describe_run(result: PlanMemory) -> str:
 
 
 def describe_plan(plan: Plan) -> str:
-    """The keys that say something."""
-    return ", ".join(_plan_items(plan))
-
-
-def _plan_items(plan: Plan) -> Iterator[str]:
-    degrees = {
-        "dp": plan.data_parallel, "tp": plan.tensor_parallel, "pp": plan.pipeline_parallel,
-        "cp": plan.context_parallel, "ep": plan.expert_parallel, "etp": plan.expert_tensor_parallel or 1,
-        "vp": plan.virtual_stages_per_rank,
-    }  # fmt: skip
-    for key, degree in degrees.items():
-        if degree > 1:
-            yield f"{key}={degree}"
-    if plan.zero_stage:
-        yield f"zero={plan.zero_stage}"
-    if plan.zero_stage == 3 and not plan.reshard_after_forward:
-        yield "reshard=0"
-    if plan.zero_stage == 3 and plan.num_prefetched != 1:
-        yield f"prefetch={plan.num_prefetched}"
-    if plan.sequence_parallel:
-        yield "sp=1"
-    if plan.pipeline_parallel > 1 and plan.schedule != "1f1b":
-        yield f"schedule={plan.schedule}"
-    if plan.recompute != "none":
-        yield f"recompute={plan.recompute}"
-    if plan.recompute_layers is not None:
-        yield f"recompute_layers={plan.recompute_layers}"
-    if plan.offload != "none":
-        yield f"offload={plan.offload}"
-    yield from _placement_items(plan)
+    """The plan as every option takes it, and what the batch makes of it."""
     many = "es" if plan.num_micro_batches > 1 else ""
-    yield f"{plan.num_micro_batches} micro-batch{many} of {plan.micro_batch_size}"
-
-
-def _placement_items(plan: Plan) -> Iterator[str]:
-    """Where things lie and what runs beside what, as far as a plan departs from the usual."""
-    usual = Plan()
-    for key, value, default in (
-        ("order", plan.order, usual.order),
-        ("cp_type", plan.context_exchange, usual.context_exchange),
-        ("shards", plan.num_shards, None),
-        ("tp_inputs", plan.tensor_parallel_inputs, 1),
-        ("bucket", plan.bucket_bytes, None),
-        ("capacity", plan.capacity_factor, None),
-        ("imbalance", plan.expert_imbalance, 1.0),
-    ):
-        if value != default:
-            yield f"{key}={value}"
-    if plan.stage_layers:
-        yield f"stages={'/'.join(map(str, plan.stage_layers))}"
-    overlaps = {
-        "tensor": "overlaps_tensor", "gradients": "overlaps_gradients", "weights": "overlaps_weights",
-        "experts": "overlaps_experts",
-    }  # fmt: skip
-    if any(getattr(plan, field) != getattr(usual, field) for field in overlaps.values()):
-        names = [name for name, field in overlaps.items() if getattr(plan, field)]
-        yield f"overlap={'+'.join(names) or 'none'}"
+    return f"{format_plan(plan)} · {plan.num_micro_batches} micro-batch{many}"
 
 
 def describe_need(result: PlanMemory) -> str:

@@ -6,15 +6,12 @@ from rich.console import Console
 from rich.text import Text
 
 from perfcast.core.plan import Plan
+from perfcast.core.plan_text import format_values, stated_values
 from perfcast.prediction.sweep.scale import ScaleForecast, ScalePoint
 from perfcast.report.tables import new_table, percent, print_list, print_table
 from perfcast.units import format_count, format_seconds
 
 _HEADINGS = ("Devices", "Batch", "Step", "Tokens/s", "Effic.", "MFU", "Comm.", "Bubble")
-_KEYS = {
-    "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp", "expert_parallel": "ep",
-    "virtual_stages_per_rank": "vp",
-}  # fmt: skip
 
 
 def print_scaling(found: ScaleForecast, console: Console) -> None:
@@ -84,15 +81,12 @@ def fits(point: ScalePoint) -> bool:
 
 
 def describe_degrees(plan: Plan | None) -> str:
-    """``'tp=8 pp=4 zero=1'``: what is more than 1 (but dp, which follows), and what changes the memory."""
+    """``'tp=8 pp=4 zero=1'``: what a plan states, but dp and the micro-batch, which follow."""
     if plan is None:
         return ""
-    parts = [f"{key}={getattr(plan, name)}" for name, key in _KEYS.items() if getattr(plan, name) > 1]
-    if plan.zero_stage:
-        parts.append(f"zero={plan.zero_stage}")
-    if plan.recompute != "none":
-        parts.append(f"recompute={plan.recompute}")
-    return " ".join(parts) or "dp alone"
+    follows = ("data_parallel", "micro_batch_size")
+    stated = {field: value for field, value in stated_values(plan).items() if field not in follows}
+    return format_values(stated, " ") or "dp alone"
 
 
 def _percent(fraction: float | None) -> str:

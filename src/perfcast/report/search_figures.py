@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.plan_text import format_plan
 from perfcast.core.step_forecast import CAUSES
 from perfcast.report.figures import BLUE, GREEN, GREY, INK, ORANGE, RED, finish
 from perfcast.report.memory_figures import CATEGORY_COLOURS
 from perfcast.report.plan_step_figures import CAUSE_COLOURS
 from perfcast.report.plan_step_text import CAUSE_WORDS
-from perfcast.report.search_text import describe_value, plan_option
+from perfcast.report.search_text import describe_value
 from perfcast.report.tables import words
 from perfcast.search.findings.clusters import ClusterComparison
 from perfcast.search.findings.explain import RESERVE, Explanation
@@ -51,7 +52,7 @@ def plot_pareto(result: SearchResult) -> Figure:
 
     evaluation = result.evaluation
     shown = sample_plans(evaluation.step_seconds)
-    options = [plan_option(evaluation.plans.plan(int(at))) for at in shown]
+    options = [format_plan(evaluation.plans.plan(int(at))) for at in shown]
     figure = go.Figure(
         go.Scatter(
             x=evaluation.step_seconds[shown].tolist(), y=(evaluation.device_bytes[shown] / GIB).tolist(),
@@ -102,7 +103,7 @@ def _add_plans(
     figure.add_scatter(
         x=[plan.step_seconds for plan in plans], y=[plan.device_bytes / GIB for plan in plans], name=name,
         mode=mode, marker={"color": colour, "size": size, "symbol": symbol},
-        line={"color": colour, "width": 1.5, "shape": "hv"}, text=[plan_option(p.plan) for p in plans],
+        line={"color": colour, "width": 1.5, "shape": "hv"}, text=[format_plan(p.plan) for p in plans],
         hovertemplate="%{text}<br>%{x:.4~s}s, %{y:.1f} GiB<extra>" + name + "</extra>",
     )  # fmt: skip
 
@@ -174,7 +175,7 @@ def plot_clusters(comparison: ClusterComparison) -> Figure:
             y=names, x=values, orientation="h", marker_color=[GREEN, *[BLUE] * (len(results) - 1)],
             text=[describe_value(result.winner, comparison.objective) for result in results],
             textposition="outside", cliponaxis=False, textfont={"color": INK},
-            customdata=[plan_option(result.winner.plan) for result in results],
+            customdata=[format_plan(result.winner.plan) for result in results],
             hovertemplate="%{y}<br>%{text}<br>%{customdata}<extra></extra>",
         )
     )  # fmt: skip
@@ -202,7 +203,7 @@ def plot_sensitivity(found: Sensitivity, name: str) -> Figure:
     )  # fmt: skip
     figure.add_scatter(
         x=factors, y=[row[1] for row in rows], name="the best plan", mode="lines+markers",
-        line={"color": GREEN}, text=[plan_option(row[3]) for row in rows], hovertemplate="%{text}",
+        line={"color": GREEN}, text=[format_plan(row[3]) for row in rows], hovertemplate="%{text}",
     )  # fmt: skip
     figure.update_xaxes(
         title=f"{name}, times", type="log", tickvals=factors, ticktext=[f"{factor:g}" for factor in factors]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from perfcast.core.plan_text import format_plan
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.search_coordinates import plot_coordinates
@@ -32,8 +33,6 @@ from perfcast.report.search_text import (
     describe_separation,
     describe_sure,
     describe_unsure,
-    plan_option,
-    plan_words,
 )
 from perfcast.report.tables import percent, words
 from perfcast.search.findings.clusters import ClusterComparison
@@ -50,7 +49,7 @@ def render_search_html(found: SearchFindings) -> str:
     """The whole report as one page."""
     result = found.best
     lead = f'<p class="lead">{escape(describe_job(result))}</p>{cards(_headline(result))}'
-    sections = [Section("", lead + _note(f"Best plan: {plan_option(result.winner.plan)}"))]
+    sections = [Section("", lead + _note(f"Best plan: {format_plan(result.winner.plan)}"))]
     if len(found.comparison.outcomes) > 1:
         sections.append(Section("Clusters side by side", _clusters(found.comparison)))
     names = [f"plan {place}" for place in range(1, len(result.ranked) + 1)][:MAX_BARS]
@@ -104,7 +103,7 @@ def _clusters(comparison: ClusterComparison) -> str:
         (
             Cell(f"{result.cluster}:{result.num_devices}"),
             *_figures(result.winner),
-            Cell(plan_words(result.winner.plan)),
+            Cell(format_plan(result.winner.plan, " ")),
         )
         for result in comparison.results
     ]
@@ -139,7 +138,7 @@ def _ranked(result: SearchResult) -> str:
             Cell(f"{'≈ ' if place in unsure else ''}{place + 1}", place),
             *_figures(plan),
             Cell(plan.method.replace("_", " ")),
-            Cell(plan_words(plan.plan)),
+            Cell(format_plan(plan.plan, " ")),
         )
         for place, plan in enumerate(result.ranked)
     ]
@@ -176,7 +175,7 @@ def _coordinates(result: SearchResult) -> str:
 
 
 def _plans(plans: Sequence[RankedPlan]) -> str:
-    rows = [(*_figures(plan), Cell(plan_words(plan.plan))) for plan in plans]
+    rows = [(*_figures(plan), Cell(format_plan(plan.plan, " "))) for plan in plans]
     return table((*_HEADINGS, "Plan"), rows)
 
 
@@ -234,7 +233,7 @@ def _rival(rival: RivalRanking) -> str:
             Cell(format_seconds(one.rival_seconds), one.rival_seconds),
             _seconds(one.step_seconds or 0.0),
             Cell(one.degrees.replace(",", " ")),
-            Cell("not possible" if one.plan is None else plan_words(one.plan)),
+            Cell("not possible" if one.plan is None else format_plan(one.plan, " ")),
         )
         for place, one in enumerate(rival.plans, start=1)
     ]

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from perfcast.core.plan_text import format_plan
 from perfcast.core.step_forecast import CAUSES
 from perfcast.report.json_format import SCHEMA_VERSION
-from perfcast.report.search_text import plan_option
 from perfcast.search.findings.clusters import ClusterOutcome
 from perfcast.search.findings.explain import Change, Difference, Explanation
 from perfcast.search.findings.find import SearchFindings
@@ -33,7 +33,7 @@ def search_to_dict(found: SearchFindings) -> dict[str, Any]:
         "global_batch_size": best.global_batch_size,
         "training": asdict(best.training),
         "best_cluster": f"{best.cluster}:{best.num_devices}",
-        "best_plan": plan_option(best.winner.plan),
+        "best_plan": format_plan(best.winner.plan),
         "clusters": [_outcome_to_dict(outcome) for outcome in found.comparison.outcomes],
         "ranking": [found.comparison.outcomes[at].asked for at in found.comparison.ranking],
         "explanations": [_explanation_to_dict(explanation) for explanation in found.explanations],
@@ -86,7 +86,7 @@ def _result_to_dict(result: SearchResult) -> dict[str, Any]:
 
 def _plan_to_dict(plan: RankedPlan) -> dict[str, Any]:
     return {
-        "option": plan_option(plan.plan),
+        "option": format_plan(plan.plan),
         "plan": asdict(plan.plan),
         "method": plan.method,
         "step_seconds": plan.step_seconds,
@@ -117,7 +117,7 @@ def _explanation_to_dict(explanation: Explanation) -> dict[str, Any]:
     memory = forecast.memory
     return {
         "label": explanation.label,
-        "option": plan_option(explanation.plan),
+        "option": format_plan(explanation.plan),
         "method": forecast.method,
         "step_seconds": forecast.step_seconds,
         "step_seconds_low": forecast.step_seconds_low,
@@ -170,7 +170,7 @@ def _rival_to_dict(rival: RivalRanking) -> dict[str, Any]:
                 "tensor_parallel": one.tensor_parallel,
                 "pipeline_parallel": one.pipeline_parallel,
                 "rival_step_seconds": one.rival_seconds,
-                "option": None if one.plan is None else plan_option(one.plan),
+                "option": None if one.plan is None else format_plan(one.plan),
                 "step_seconds": one.step_seconds,
             }
             for one in rival.plans

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.report.search_text import plan_words
+from perfcast.core.plan_text import format_values, stated_values
 from perfcast.report.tables import new_grid, new_table, print_list, print_table
 from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
@@ -70,8 +70,9 @@ def serving_words(choice: ServingChoice) -> str:
 
 def plan_degrees(choice: ServingChoice) -> str:
     """Degrees alone: micro-batches follow from the batch."""
-    keys = [key for key in plan_words(choice.plan).split() if not key.startswith(("mbs=", "sp="))]
-    return " ".join(keys) or "one device"
+    follows = ("micro_batch_size", "sequence_parallel")
+    stated = {field: value for field, value in stated_values(choice.plan).items() if field not in follows}
+    return format_values(stated, " ") or "one device"
 
 
 _HEADINGS = ("Batch", "First\ntoken", "Each\ntoken", "Tokens/s\na device", "Memory")

@@ -13,8 +13,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from perfcast.core.plan import Plan
+from perfcast.core.plan_text import format_plan
 from perfcast.report.json_format import SCHEMA_VERSION
-from perfcast.report.search_text import format_value, plan_words
+from perfcast.report.search_text import format_value
 from perfcast.report.tables import new_table, percent, print_list
 from perfcast.search.space.fixed import KEYS
 from perfcast.units import format_bytes, format_count, format_seconds
@@ -86,7 +87,7 @@ def _plan_line(row: Mapping[str, Any], objective: str) -> str:
     """The objective's figure where no column has it, the rate, and the plan as ``--compare`` takes it."""
     figures = [format_value(row["value"], objective)] if objective in _WITH_VALUE else []
     rate = f"{format_count(row['tokens_per_second'])} tokens/s"
-    return " · ".join([*figures, rate, plan_words(_plan(row))])
+    return " · ".join([*figures, rate, format_plan(_plan(row), " ")])
 
 
 def _plan(row: Mapping[str, Any]) -> Plan:

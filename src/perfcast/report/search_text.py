@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.core.plan import Plan
+from perfcast.core.plan_text import format_plan
 from perfcast.report.tables import new_grid, new_table, percent, print_list, print_table
 from perfcast.search.findings.clusters import ClusterComparison
 from perfcast.search.findings.find import SearchFindings
@@ -75,7 +73,7 @@ def describe_effort(result: SearchResult) -> str:
 def _headline(found: SearchFindings) -> Table:
     result, winner = found.best, found.best.winner
     grid = new_grid()
-    grid.add_row("Best plan", Text(plan_option(winner.plan), style="bold"))
+    grid.add_row("Best plan", Text(format_plan(winner.plan), style="bold"))
     grid.add_row("Step", f"{format_seconds(winner.step_seconds)} ({describe_interval(winner)})")
     each = format_count(winner.tokens_per_second_per_device)
     grid.add_row("Throughput", f"{format_count(winner.tokens_per_second)} tokens/s, {each} of one device")
@@ -125,7 +123,7 @@ def rival_table(rival: RivalRanking) -> Table:
     table.add_column("Best plan with them", overflow="fold")
     for place, one in enumerate(rival.plans, start=1):
         ours = "–" if one.step_seconds is None else format_seconds(one.step_seconds)
-        plan = "not possible" if one.plan is None else plan_words(one.plan)
+        plan = "not possible" if one.plan is None else format_plan(one.plan, " ")
         table.add_row(
             f"{place}", format_seconds(one.rival_seconds), ours, one.degrees.replace(",", " "), Text(plan)
         )
@@ -163,62 +161,6 @@ def format_value(value: float, objective: str) -> str:
     return format_seconds(value)
 
 
-_WHOLES = (
-    ("tensor_parallel", "tp"), ("pipeline_parallel", "pp"), ("context_parallel", "cp"),
-    ("expert_parallel", "ep"), ("data_parallel", "dp"), ("virtual_stages_per_rank", "vp"),
-    ("zero_stage", "zero"),
-)  # fmt: skip
-_WORDS = (
-    ("schedule", "schedule"), ("recompute", "recompute"),
-    ("recompute_layers", "recompute_layers"), ("offload", "offload"), ("order", "order"),
-    ("context_exchange", "cp_type"), ("num_shards", "shards"), ("tensor_parallel_inputs", "tp_inputs"),
-    ("num_prefetched", "prefetch"), ("bucket_bytes", "bucket"), ("capacity_factor", "capacity"),
-    ("expert_imbalance", "imbalance"),
-)  # fmt: skip
-_OVERLAPS = (
-    ("tensor", "overlaps_tensor"), ("gradients", "overlaps_gradients"), ("weights", "overlaps_weights"),
-    ("experts", "overlaps_experts"),
-)  # fmt: skip
-
-
-def plan_option(plan: Plan) -> str:
-    """The plan as ``--plan`` and ``--compare`` take it, with the micro-batch's size.
-
-    >>> plan_option(Plan(tensor_parallel=2, data_parallel=4, sequence_parallel=True))
-    'tp=2,dp=4,mbs=1'
-    """
-    return ",".join(_plan_keys(plan))
-
-
-def plan_words(plan: Plan) -> str:
-    """The same with blanks, which a table can fold at; ``--compare`` takes both."""
-    return " ".join(_plan_keys(plan))
-
-
-def _plan_keys(plan: Plan) -> Iterator[str]:
-    usual = Plan()
-    for name, key in _WHOLES:
-        if getattr(plan, name) != getattr(usual, name):
-            yield f"{key}={getattr(plan, name)}"
-    follows = plan.tensor_parallel if plan.expert_parallel == 1 else 1
-    if plan.tensor_parallel_of_experts != follows:
-        yield f"etp={plan.tensor_parallel_of_experts}"
-    if plan.sequence_parallel != (plan.tensor_parallel > 1 and plan.tensor_parallel_inputs == 1):
-        yield f"sp={int(plan.sequence_parallel)}"
-    if plan.zero_stage == 3 and not plan.reshard_after_forward:
-        yield "reshard=0"
-    for name, key in _WORDS:
-        value = getattr(plan, name)
-        is_implied = name == "schedule" and plan.virtual_stages_per_rank > 1
-        if value != getattr(usual, name) and not is_implied:
-            yield f"{key}={value}"
-    if plan.stage_layers:
-        yield f"stages={'/'.join(map(str, plan.stage_layers))}"
-    if any(getattr(plan, name) != getattr(usual, name) for _, name in _OVERLAPS):
-        yield f"overlap={'+'.join(key for key, name in _OVERLAPS if getattr(plan, name)) or 'none'}"
-    yield f"mbs={plan.micro_batch_size}"
-
-
 def ranked_table(result: SearchResult) -> Table:
     """The best plans."""
     with_dollars = result.winner.dollars_per_token is not None
@@ -237,7 +179,7 @@ def ranked_table(result: SearchResult) -> Table:
     unsure = {separation.second for separation in result.separations}
     for place, plan in enumerate(result.ranked):
         mark = "≈" if place in unsure else ""
-        table.add_row(f"{mark}{place + 1}", *plan_cells(plan), Text(plan_words(plan.plan)))
+        table.add_row(f"{mark}{place + 1}", *plan_cells(plan), Text(format_plan(plan.plan, " ")))
     return table
 
 
@@ -299,7 +241,7 @@ def front_table(result: SearchResult) -> Table:
     for plan in _spread(result.front):
         table.add_row(
             format_seconds(plan.step_seconds), format_bytes(plan.headroom_bytes), cost_cell(plan),
-            Text(plan_words(plan.plan)),
+            Text(format_plan(plan.plan, " ")),
         )  # fmt: skip
     return table
 
@@ -329,6 +271,6 @@ def cluster_table(comparison: ClusterComparison) -> Table:
     table.add_column("Plan", overflow="fold")
     for result in comparison.results:
         cells = plan_cells(result.winner)
-        option = Text(plan_words(result.winner.plan))
+        option = Text(format_plan(result.winner.plan, " "))
         table.add_row(Text(f"{result.cluster}:{result.num_devices}"), *cells, option)
     return table

@@ -15,6 +15,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, Plan
+from perfcast.core.plan_text import EVEN, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
@@ -23,7 +24,7 @@ from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.work import resolve_step
 from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
 from perfcast.search.space.definition import Space, list_cores, map_plans
-from perfcast.search.space.fixed import EVEN
+from perfcast.search.space.fixed import write_fixed
 from perfcast.search.space.impossible import Job, explain_none
 from perfcast.units import HOUR, format_bytes, format_seconds
 
@@ -34,10 +35,10 @@ _LARGEST_SHARE = 4096
 _PRECISION = 1 / 8
 #: What a user may fix of inference, and what other keys of a plan are there.
 _DEGREES = ("dp", "tp", "pp", "ep", "etp", "sp")
-_OF_INFERENCE: Mapping[str, object] = {
+_OF_INFERENCE: Mapping[str, PlanValue] = {
     "cp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": "none", "recompute_layers": 0, "schedule": "1f1b",
-    "offload": "none", "order": ORDERS[0], "context": CONTEXT_EXCHANGES[0], "reshard": 1, "overlap_tp": 0,
-    "overlap_dp": 1, "overlap_gather": 1, "overlap_ep": 0, "stages": EVEN,
+    "offload": "none", "order": ORDERS[0], "cp_type": CONTEXT_EXCHANGES[0], "reshard": 1, "overlap_tensor": 0,
+    "overlap_gradients": 1, "overlap_weights": 1, "overlap_experts": 0, "stages": EVEN,
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class ServingRequest:
     dtype: str = "bf16"
     max_first_seconds: float | None = None
     max_token_seconds: float | None = None
-    fixed: Mapping[str, object] = field(default_factory=dict)
+    fixed: Mapping[str, PlanValue] = field(default_factory=dict)
     max_memory_fraction: float = 1.0
     batch_size: int | None = None
 
@@ -216,7 +217,7 @@ def _cost(result: ServingResult, objective: str) -> float:
 
 
 def list_serving_plans(
-    model: Transformer, num_devices: int, context_length: int, fixed: Mapping[str, object]
+    model: Transformer, num_devices: int, context_length: int, fixed: Mapping[str, PlanValue]
 ) -> list[Plan]:
     """Every dp · tp · pp · ep of the devices, without what only training has.
 
@@ -225,7 +226,8 @@ def list_serving_plans(
     """
     for key, value in fixed.items():
         if key not in _DEGREES and value != _OF_INFERENCE.get(key, value):
-            raise PlanError(f"{key}={value}: it is of a training; inference has {key}={_OF_INFERENCE[key]}")
+            usual = write_fixed({key: _OF_INFERENCE[key]})
+            raise PlanError(f"{write_fixed({key: value})}: it is of a training; inference has {usual}")
     space = Space(
         zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), offloads=("none",), orders=ORDERS[:1],
         context_exchanges=CONTEXT_EXCHANGES[:1], largest_context_parallel=1, largest_virtual_stages=1,

@@ -34,7 +34,7 @@ def test_the_headline_names_model_devices_plan_and_step(tiny: str, capsys: pytes
     assert code == 0
     head = " ".join(out.split("Throughput")[0].split())
     assert " on 8 × h100-sxm (dgx-h100)" in head
-    assert "dp=2, tp=2, pp=2, sp=1, 8 micro-batches of 1" in head
+    assert "tp=2,pp=2,dp=2,mbs=1 · 8 micro-batches" in head
     assert "Step" in head
     for part in ("Where the step goes", "Ranks that differ", "What would help"):
         assert part in out
@@ -180,8 +180,8 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
         ("--device t4 --tokens 1e9", "--tokens: of a plan"),
         ("--world-size 8 --cluster dgx-h100:8 --tokens 1e9", "--tokens: of a transformer by its sizes"),
         ("--device t4 --price 2 --restart 0", "--restart, --price: of a plan"),
-        ("--cluster dgx-h100:8 --plan bucket=1e400MB", "bucket=1e400: not a finite number"),
-        ("--cluster dgx-h100:8 --plan bucket=nanMB", "bucket=nan: not a finite number"),
+        ("--cluster dgx-h100:8 --plan bucket=1e400MB", "bucket=1e400MB: not a finite number"),
+        ("--cluster dgx-h100:8 --plan bucket=nanMB", "bucket=nanMB: not a finite number"),
         ("--cluster dgx-h100:8 --plan imbalance=inf", "imbalance=inf: not a finite number"),
         ("--cluster dgx-h100:8 --tokens 1e9 --mtbf -1", "--mtbf -1: must be above 0"),
         ("--cluster dgx-h100:8 --mtbf 5", "give its --tokens"),

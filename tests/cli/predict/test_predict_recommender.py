@@ -38,7 +38,7 @@ def test_a_dash_leaves_standard_output_to_json_and_the_optimizer_is_that_of_the_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--plan", "tp=2"), "--plan tp: means nothing for dlrm-small"),
+        (("--plan", "tp=2"), "--plan tp=2: means nothing for dlrm-small"),
         (("--plan", "recompute=full"), "--plan recompute"),
         (("--mode", "decode"), "--mode decode"),
         (("--optimizer", "adamw"), "unknown optimizer 'adamw'"),

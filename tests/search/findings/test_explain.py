@@ -38,16 +38,16 @@ def test_differences_name_the_dimensions_that_a_cause_depends_on():
     other = replace(PLAN, tensor_parallel=1, data_parallel=4)
     found = explain_difference(first, explain_plan(forecast_of(other, compute=6, data=2), "mine"))
     assert found.seconds == pytest.approx(-0.002)
-    assert found.dimensions == ("dp=2 → dp=4", "tp=2 → tp=1")
+    assert found.dimensions == ("tp=2 → tp=1", "dp=2 → dp=4")
     assert [(c.name, round(c.difference * 1000)) for c in found.causes] == [
         ("tensor", -3), ("data", 1), ("compute", 0)
     ]  # fmt: skip
     assert found.causes[0].because == ("tp=2 → tp=1",)
-    assert found.causes[1].because == ("dp=2 → dp=4", "tp=2 → tp=1")
+    assert found.causes[1].because == ("tp=2 → tp=1", "dp=2 → dp=4")
     assert found.sentences == (
         "mine is 20.0 % faster than winner",
         "30.0 % of the step less for tensor-parallel exchanges (tp=2 → tp=1)",
-        "10.0 % of the step more for data-parallel exchanges (dp=2 → dp=4, tp=2 → tp=1)",
+        "10.0 % of the step more for data-parallel exchanges (tp=2 → tp=1, dp=2 → dp=4)",
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import PlanTable
+from perfcast.core.plan_text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -19,7 +20,6 @@ from perfcast.prediction.names import resolve_device
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_cores, enumerate_plans
 from perfcast.search.space.fitting import EVENLY, enumerate_fitting, least_bytes
-from perfcast.search.space.fixed import EVEN
 
 LENGTH, BATCH = 512, 16
 #: A head of some three layers, and layers that divide over few numbers of stages.

@@ -78,7 +78,7 @@ def refuse(**fixed: object) -> str:
             "of a part of the model that has at most 3",
             "recompute_layers could be 1, 2 with pp=32",
         ),
-        ({"stages": "48/47"}, "stages=48/47 alone", "are 95 layers; the model has 96", "no other value"),
+        ({"stages": (48, 47)}, "stages=48/47 alone", "are 95 layers; the model has 96", "no other value"),
         ({"sp": 1, "tp": 1}, "sp=1, tp=1 together", "with tp=1 there is nothing to cut", "sp could be 0"),
         (
             {"shards": 8, "zero": 0},

@@ -191,9 +191,9 @@ def test_a_fixed_value_leaves_the_plans_that_have_it(key: str, column: str, valu
 
 def test_a_fixed_choice_holds_whatever_is_tried_by_default():
     for key, value, name in (
-        ("context", "ulysses", "context_exchange"),
+        ("cp_type", "ulysses", "context_exchange"),
         ("order", ORDERS[-1], "order"),
-        ("overlap_tp", 1, "overlaps_tensor"),
+        ("overlap_tensor", 1, "overlaps_tensor"),
         ("schedule", "gpipe", "schedule"),
     ):
         table = enumerate_plans(SMALL, 8, 8, LENGTH, Space(schedules=("1f1b",), fixed={key: value}))
@@ -208,7 +208,7 @@ def test_fixed_layers_are_recomputed_in_every_plan_and_never_more_than_a_part_ha
 
 
 def test_stated_layers_of_stages_are_those_of_every_plan():
-    table = enumerate_plans(SMALL, 8, 8, LENGTH, Space(fixed={"stages": "4/2"}))
+    table = enumerate_plans(SMALL, 8, 8, LENGTH, Space(fixed={"stages": (4, 2)}))
     assert {plan.stage_layers for plan in plans_of(table)} == {(4, 2)}
     assert set(table.pipeline_parallel.tolist()) == {2}
 

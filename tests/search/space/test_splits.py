@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.plan_text import PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
 from perfcast.search.space.splits import balanced_split, head_layers, splits_of_parts
@@ -70,13 +71,13 @@ def test_a_balanced_split_holds_all_layers_and_is_no_slower(
         ("even", 4, 1, ()),
         ("even", 5, 2, None),
         ("balanced", 1, 1, None),
-        ("30/32/32/32", 4, 1, (30, 32, 32, 32)),
-        ("30/32/32/32", 2, 2, (30, 32, 32, 32)),
-        ("30/32/32/32", 8, 1, None),
-        ("30/32/32/33", 4, 1, None),
+        ((30, 32, 32, 32), 4, 1, (30, 32, 32, 32)),
+        ((30, 32, 32, 32), 2, 2, (30, 32, 32, 32)),
+        ((30, 32, 32, 32), 8, 1, None),
+        ((30, 32, 32, 33), 4, 1, None),
     ],
 )
 def test_ways_to_deal_layers_out_are_found_by_their_words(
-    kind: str, stages: int, chunks: int, split: tuple[int, ...] | None
+    kind: PlanValue, stages: int, chunks: int, split: tuple[int, ...] | None
 ):
     assert splits_of_parts(LARGE, 8192, kind, stages, chunks) == split

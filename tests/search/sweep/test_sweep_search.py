@@ -7,7 +7,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import InputError, PlanError
 from perfcast.prediction.step.predict import predict_plan
-from perfcast.search.space.definition import KEYS
+from perfcast.search.space.fixed import KEYS
 from perfcast.search.sweep.cells import Cell, expand_grid
 from perfcast.search.sweep.plans import PlanSearch, open_plan_search, plan_sweep
 from perfcast.search.sweep.run import run_sweep

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options.plan import is_one_device, parse_plan
+from perfcast.core.plan_choice import is_one_device, stated_micro_batch_size
+from perfcast.core.plan_text import parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -71,14 +72,15 @@ def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
     Raises:
         PlanError: A plan over several devices, or a key that is not one.
     """
-    keys = parse_plan(plan)
-    if not is_one_device(keys, devices):
+    values = parse_plan(plan)
+    if not is_one_device(values, devices):
         asked = f"--devices {devices}" + (f" --plan {plan}" if plan else "")
         raise PlanError(f"{asked}: this is of one device")
     if options["batch_size"] is None:
         options["batch_size"] = 1
     options["dtype"] = options["dtype"] or DEFAULT_DTYPE
-    return {**options, "recompute": keys.get("recompute", "none")}
+    options["micro_batch_size"] = stated_micro_batch_size(values, options["micro_batch_size"])
+    return {**options, "recompute": values.get("recompute", "none")}
 
 
 def attention_kernels(name: str) -> AttentionKernels:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.cost_model import find_cost_model
-from perfcast.cli.options.plan import is_one_device, parse_plan
 from perfcast.cli.options.run import run_options
 from perfcast.cli.options.shared import output_options, request_options, workload_options
+from perfcast.core.plan_choice import is_one_device
+from perfcast.core.plan_text import parse_plan
 
 if TYPE_CHECKING:
     from perfcast.core.step_forecast import PlanForecast
@@ -68,7 +69,7 @@ def predict(
     for path in paths:
         check_writable(path)
     of_run = {name: options.pop(name) for name in _OF_A_RUN}
-    keys = parse_plan(options["plan"])
+    values = parse_plan(options["plan"])
     with_spans = bool(html or timeline)
     if closed_form and timeline:
         raise click.UsageError("--timeline: formulas have none; leave --closed-form out")
@@ -81,18 +82,18 @@ def predict(
         _refuse(given, "of a plan, not of --world-size")
         program = forecast_program(model, device, cluster, world_size, with_spans=with_spans, **options)
         _write(program, of_run, paths)
-    elif (cluster is not None or not is_one_device(keys, options["devices"])) and _is_recommender(model):
+    elif (cluster is not None or not is_one_device(values, options["devices"])) and _is_recommender(model):
         from perfcast.cli.predict.recommender import forecast_recommender, write_recommender_forecast
 
         given = {f"--{name.replace('_', '-')}": value for name, value in of_run.items()}
         _refuse({**given, "--chakra": chakra}, "of a plan")
         options |= {"closed_form": closed_form, "stragglers": stragglers}
-        write_recommender_forecast(forecast_recommender(model, cluster, device, keys, **options), *paths)
-    elif cluster is not None or not is_one_device(keys, options["devices"]):
+        write_recommender_forecast(forecast_recommender(model, cluster, device, values, **options), *paths)
+    elif cluster is not None or not is_one_device(values, options["devices"]):
         from perfcast.cli.predict.plan import forecast_plan
 
         forecast = forecast_plan(
-            model, device, cluster, keys,
+            model, device, cluster, values,
             closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, chakra=chakra, **options,
         )  # fmt: skip
         _write(forecast, of_run, paths)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.cost_model import choose_cost_model
-from perfcast.cli.options.plan import choose_plan, cut_of
 from perfcast.cli.options.shared import PLAN_DTYPE, attention_kernels
+from perfcast.core.plan_choice import choose_plan, implied_devices
+from perfcast.core.plan_text import PlanValues
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
@@ -22,7 +23,7 @@ def forecast_plan(
     model: str,
     device: str | None,
     cluster: str | None,
-    keys: dict[str, str],
+    values: PlanValues,
     *,
     cost_model: str | None,
     framework: str | None,
@@ -44,10 +45,10 @@ def forecast_plan(
     from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse_what_plans_ignore(options)
-    target, notes = _choose_cluster(cluster, device, keys, options["devices"])
+    target, notes = _choose_cluster(cluster, device, values, options["devices"])
     has_sizes = has_closed_form(model)
     plan, more = choose_plan(
-        keys, target.num_devices, mode=options["mode"], batch_size=options["batch_size"],
+        values, target.num_devices, mode=options["mode"], batch_size=options["batch_size"],
         micro_batch_size=options["micro_batch_size"], is_captured=not has_sizes,
     )  # fmt: skip
     training = None
@@ -106,7 +107,7 @@ def _refuse_what_plans_ignore(options: dict[str, Any]) -> None:
 
 
 def _choose_cluster(
-    cluster: str | None, device: str | None, keys: dict[str, str], devices: int
+    cluster: str | None, device: str | None, values: PlanValues, devices: int
 ) -> tuple[Cluster, list[str]]:
     """The cluster, and what was chosen for the user."""
     from perfcast.errors import PlanError
@@ -114,8 +115,7 @@ def _choose_cluster(
 
     if devices < 1:
         raise PlanError(f"--devices {devices}: must be at least 1")
-    replicas = keys.get("dp", "1")
-    needed = cut_of(keys) * (int(replicas) if replicas.isdecimal() else 1)
+    needed = implied_devices(values)
     wanted = devices if devices > 1 else needed if needed > 1 else None
     if cluster is not None:
         counts_itself = ":" in cluster

@@ -9,6 +9,7 @@ import click
 
 from perfcast.cli.options.cost_model import choose_cost_model
 from perfcast.cli.options.shared import DEFAULT_DTYPE
+from perfcast.core.plan_text import PlanValues, format_values
 from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ def is_recommender(model: str) -> bool:
 
 
 def forecast_recommender(
-    model: str, cluster: str | None, device: str | None, keys: dict[str, str], **options: Any
+    model: str, cluster: str | None, device: str | None, values: PlanValues, **options: Any
 ) -> RecommenderForecast:
     """The forecast that the command line asks for.
 
     Args:
         cluster: None: the catalog's cluster of the device.
-        keys: Of ``--plan``; none of them says anything about tables.
+        values: Of ``--plan``; none of them says anything about tables.
 
     Raises:
         InputError: Unknown names, a batch or plan that the cluster cannot follow.
@@ -47,7 +48,7 @@ def forecast_recommender(
     """
     from perfcast.prediction.recommender.predict import RecommenderOptions, predict_recommender
 
-    _refuse(model, keys, options)
+    _refuse(model, values, options)
     if options["batch_size"] is None:
         raise click.UsageError("--batch-size: samples of a step, over all devices")
     target, notes = _choose_cluster(model, cluster, device, options["devices"])
@@ -77,11 +78,11 @@ def _choose_cluster(
     return found, (f"no --cluster was given: {found.name}, {found.title}",)
 
 
-def _refuse(model: str, keys: dict[str, str], options: dict[str, Any]) -> None:
-    if keys:
+def _refuse(model: str, values: PlanValues, options: dict[str, Any]) -> None:
+    if values:
         raise PlanError(
-            f"--plan {','.join(keys)}: means nothing for {model}, whose networks run on every device and "
-            "whose tables are sharded ('perfcast shard' searches placements); leave it out"
+            f"--plan {format_values(values)}: means nothing for {model}, whose networks run on every device "
+            "and whose tables are sharded ('perfcast shard' searches placements); leave it out"
         )
     if options["mode"] != "train":
         raise PlanError(f"--mode {options['mode']}: {model} on several devices is a training step")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options.plan import build_plan, parse_plan
 from perfcast.cli.options.shared import output_options
+from perfcast.core.plan_choice import complete_plan
+from perfcast.core.plan_text import parse_plan
 
 if TYPE_CHECKING:
     from perfcast.core.mode import Mode
@@ -107,11 +108,11 @@ def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
     for name in options["clusters"]:
         if ":" in name:
             raise click.UsageError(f"--cluster {name}: how many devices is said by --devices")
-    keys = parse_plan(options["plan"])
+    values = parse_plan(options["plan"])
     micro = options["micro_batch_size"] or 1
 
     def rule(count: int, batch: int) -> Plan:
-        return build_plan(keys, count, batch, micro)
+        return complete_plan(values, count, batch, micro)
 
     request = ScaleRequest(
         model=model,
@@ -119,7 +120,7 @@ def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
         devices=devices,
         batch_size=options["batch_size"] or micro * max(devices),
         is_weak=options["is_weak"],
-        rule=rule if keys else None,
+        rule=rule if values else None,
         training=_training(options),
         sequence_length=options["sequence_length"],
         cost_model=_cost_model(options["cost_model"], options["clusters"]),
@@ -165,7 +166,7 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
         cluster = cluster_by_name(name, asked)
         plan = _serving_plan(options["plan"], cluster.num_devices)
     else:
-        plan = _serving_plan(options["plan"], asked or 1)
+        plan = _serving_plan(options["plan"], asked)
         cluster = cluster_by_name(name, plan.world_size)
     with Console(stderr=True, highlight=False).status("…") as status:
         found = serving_sweep(
@@ -180,8 +181,8 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
     return found
 
 
-def _serving_plan(text: str, devices: int) -> Plan:
-    return build_plan({"sp": "0", **parse_plan(text)}, devices, None, 1)
+def _serving_plan(text: str, devices: int | None) -> Plan:
+    return complete_plan({"sequence_parallel": False, **parse_plan(text)}, devices, None, 1)
 
 
 def _batches(text: str | None, plan: Plan) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from perfcast.cli.search.options import (
     split_names,
 )
 from perfcast.cli.search.rival import find_rival
+from perfcast.core.plan_text import format_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -162,7 +163,6 @@ def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ..
         PlanError: It can run none of them; says what is in the winner's way.
     """
     from perfcast.files import write_text_atomically
-    from perfcast.report.search_text import plan_words
     from perfcast.units import format_seconds
 
     plan, files, obstacle = _first_files(found, target)
@@ -174,7 +174,7 @@ def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ..
     if obstacle:
         lines = [
             f"plan 1 is not handed over: {obstacle}",
-            f"handed over is the next that {target} can run: {plan_words(plan)}; "
+            f"handed over is the next that {target} can run: {format_plan(plan, ' ')}; "
             f"{format_seconds(found.best.formula_seconds(plan))} a step by formula",
         ]
     for name, text in files.items():

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.options.plan import build_plan, parse_plan
 from perfcast.cli.search.rival import find_rival
+from perfcast.core.plan_choice import complete_plan
+from perfcast.core.plan_text import parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
+    from perfcast.core.plan_text import PlanValue
     from perfcast.search.findings.find import MakePlan, SearchRequest
     from perfcast.search.serving import ServingRequest
 
@@ -99,27 +101,15 @@ def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def parse_fixed(texts: Sequence[str]) -> dict[str, object]:
-    """``('tp=8,zero=1', 'pp=4')`` → what a space is fixed to.
+def parse_fixed(texts: Sequence[str]) -> dict[str, PlanValue]:
+    """``('tp=8,zero=1', 'pp=4')`` → what a space is fixed to, by key.
 
     Raises:
-        PlanError: Not KEY=VALUE, a key with two values, or a value that its key cannot have.
-        UnknownNameError: A key that is not one.
+        PlanError, UnknownNameError: As of ``read_fixed``.
     """
     from perfcast.search.space.fixed import read_fixed
 
-    fixed: dict[str, object] = {}
-    for item in (part.strip() for text in texts for part in text.split(",")):
-        key, equals, text = item.partition("=")
-        if not equals or not text:
-            raise PlanError(f"--fix: '{item}' is not KEY=VALUE")
-        try:
-            value = read_fixed(key, text)
-        except PlanError as error:
-            raise PlanError(f"--fix {error}") from error
-        if fixed.setdefault(key, value) != value:
-            raise PlanError(f"--fix: {key} is both {fixed[key]} and {value}")
-    return fixed
+    return read_fixed(",".join(texts)) if texts else {}
 
 
 def parse_time(option: str, text: str | None) -> float | None:
@@ -175,17 +165,10 @@ def name_plans(texts: Sequence[str], global_batch_size: int) -> dict[str, MakePl
 
 
 def _plan_maker(text: str, global_batch_size: int) -> MakePlan:
-    items = text.replace(",", " ").split()
-    sizes = [item.removeprefix("mbs=") for item in items if item.startswith("mbs=")]
-    if len(sizes) > 1 or not all(size.isdecimal() and int(size) for size in sizes):
-        raise PlanError(f"--compare {text}: mbs is one whole number above 0")
-    keys = parse_plan(",".join(item for item in items if not item.startswith("mbs=")))
-    micro = int(sizes[0]) if sizes else 1
+    values = {"micro_batch_size": 1, **parse_plan(text, "--compare")}
 
     def make(num_devices: int) -> Plan:
-        if num_devices == 1 and any(keys.get(key, "1") != "1" for key in ("dp", "tp", "pp", "cp")):
-            raise PlanError("there is one device")
-        return build_plan(keys, num_devices, global_batch_size, micro)
+        return complete_plan(values, num_devices, global_batch_size)
 
     return make
 

@@ -11,23 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
+from perfcast.core.plan_text import EVEN, KEY_OF_FIELD, PLAN_KEYS, PlanValue
 from perfcast.core.step_forecast import CAUSES, PlanForecast
 from perfcast.errors import PlanError
 
-#: Dimensions of a plan as they are said, in the order of speaking.
-SPOKEN = {
-    "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-    "expert_parallel": "ep", "tensor_parallel_of_experts": "etp", "virtual_stages_per_rank": "vp",
-    "micro_batch_size": "mbs", "num_micro_batches": "micro-batches", "zero_stage": "zero",
-    "sequence_parallel": "sp", "recompute": "recompute", "recompute_layers": "recompute_layers",
-    "schedule": "schedule", "offload": "offload",
-    "order": "order", "stage_layers": "stages", "reshard_after_forward": "reshard",
-    "num_prefetched": "prefetch", "context_exchange": "context", "num_shards": "shards",
-    "tensor_parallel_inputs": "tp_inputs", "overlaps_tensor": "overlap_tp",
-    "overlaps_gradients": "overlap_dp", "overlaps_weights": "overlap_gather",
-    "overlaps_experts": "overlap_ep", "bucket_bytes": "bucket", "capacity_factor": "capacity",
-    "expert_imbalance": "imbalance",
-}  # fmt: skip
+#: Dimensions of a plan as they are said, in the order of speaking; of experts' tensor parallelism what it
+#: comes to.
+SPOKEN: Mapping[str, str] = {
+    **{key.field: name for name, key in PLAN_KEYS.items() if name != "etp"},
+    "tensor_parallel_of_experts": "etp",
+    "num_micro_batches": "micro-batches",
+}
 _CUTS = ("tensor_parallel", "context_parallel", "expert_parallel", "tensor_parallel_of_experts")
 _BATCHES = ("micro_batch_size", "num_micro_batches")
 _CHUNKS = ("pipeline_parallel", "virtual_stages_per_rank", "schedule", "stage_layers")
@@ -174,18 +168,19 @@ def differing_dimensions(first: Plan, second: Plan) -> dict[str, str]:
     for name, key in SPOKEN.items():
         before, after = getattr(first, name), getattr(second, name)
         if before != after:
-            found[name] = f"{key}={_said(before)} → {key}={_said(after)}"
+            found[name] = f"{key}={_said(name, before)} → {key}={_said(name, after)}"
     if "tensor_parallel" in found and "expert_parallel" not in found and first.expert_parallel == 1:
         found.pop("tensor_parallel_of_experts", None)  # it follows where experts are not spread
     return found
 
 
-def _said(value: object) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, tuple):
-        return "/".join(map(str, value)) or "even"
-    return "default" if value is None else str(value)
+def _said(field: str, value: PlanValue | None) -> str:
+    if value is None:
+        return "default"
+    if value == ():
+        return EVEN
+    key = KEY_OF_FIELD.get(field)
+    return str(value) if key is None else PLAN_KEYS[key].write(value)
 
 
 def _sorted(changes: list[Change]) -> tuple[Change, ...]:

@@ -15,8 +15,9 @@ import numpy as np
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plan_table import COLUMNS, PlanTable, Split
+from perfcast.core.plan_text import STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
-from perfcast.search.space.fixed import KEYS, STAGES, allowed, check_keys, chosen
+from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
 
 #: Columns that change how ranks exchange, not what they hold: memory does not depend on them.
@@ -34,7 +35,7 @@ class Space:
         recompute_layers: With full recomputation, of how many layers of each part of the model; 0 means all.
             None: all; a search tries, around the fastest, the fewest with which a plan fits
             (``fewest_layers``): fewer do not fit, and more take longer.
-        stage_splits: Words of ``fixed.STAGES``: 'balanced' stands beside 'even' where it is better.
+        stage_splits: Words of ``plan_text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is better.
         num_shards: Ranks over which ZeRO shards, other replicas hold copies; 0 for all replicas.
         orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
@@ -48,7 +49,7 @@ class Space:
     num_shards: Sequence[int] = (0,)
     recomputes: Sequence[str] = RECOMPUTE
     recompute_layers: Sequence[int] | None = None
-    stage_splits: Sequence[str] = STAGES
+    stage_splits: Sequence[str] = STAGE_WORDS
     schedules: Sequence[str] = SCHEDULES
     offloads: Sequence[str] = OFFLOAD
     orders: Sequence[str] = ORDERS[:3]
@@ -62,7 +63,7 @@ class Space:
     least_context_tokens: int = 1024
     largest_virtual_stages: int = 8
     largest_micro_batch: int = 16
-    fixed: Mapping[str, object] = field(default_factory=dict)
+    fixed: Mapping[str, PlanValue] = field(default_factory=dict)
 
 
 def divisors(number: int, largest: int | None = None) -> list[int]:
@@ -185,7 +186,7 @@ def _with_batches(
     most = model.num_layers if "vp" in space.fixed else space.largest_virtual_stages
     sizes = allowed(space.fixed, "mbs", divisors(global_batch_size, largest))
     chunks = allowed(space.fixed, "vp", range(1, most + 1))
-    kinds = [str(space.fixed["stages"])] if "stages" in space.fixed else list(space.stage_splits)
+    kinds = [space.fixed["stages"]] if "stages" in space.fixed else list(space.stage_splits)
     dp, pp = degrees["data_parallel"], degrees["pipeline_parallel"]
     splits: dict[Split, int] = {(): 0}
     for chunk, kind in product(chunks, kinds):
@@ -247,10 +248,12 @@ def _mapping_choices(space: Space) -> dict[str, list[int]]:
     return _listed(
         space,
         {
-            "order": space.orders, "context": space.context_exchanges, "overlap_tp": space.overlaps_tensor,
-            "overlap_dp": space.overlaps_gradients,
-            "overlap_gather": (1, 0) if space.overlaps_weights is None else space.overlaps_weights,
-            "overlap_ep": space.overlaps_experts,
+            "order": space.orders,
+            "cp_type": space.context_exchanges,
+            "overlap_tensor": space.overlaps_tensor,
+            "overlap_gradients": space.overlaps_gradients,
+            "overlap_weights": (1, 0) if space.overlaps_weights is None else space.overlaps_weights,
+            "overlap_experts": space.overlaps_experts,
         },
     )  # fmt: skip
 
@@ -329,7 +332,7 @@ def _belongs_mapping(
     ):
         if values[column] != _mapping_choices(space)[column][0]:
             fits &= applies
-    if space.overlaps_weights is None and not {"overlap_dp", "overlap_gather"} & space.fixed.keys():
+    if space.overlaps_weights is None and not {"overlap_gradients", "overlap_weights"} & space.fixed.keys():
         gathers = dp_exchanges & (rows["zero_stage"] > 0)
         fits &= ~gathers | (values["overlaps_weights"] == values["overlaps_gradients"])
     return fits

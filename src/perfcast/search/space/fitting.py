@@ -20,6 +20,7 @@ from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.plan import SCHEDULES
 from perfcast.core.plan_table import PlanTable
+from perfcast.core.plan_text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
@@ -29,7 +30,6 @@ from perfcast.search.evaluation.evaluate import take_memory
 from perfcast.search.ranking.constraints import refuse
 from perfcast.search.space.definition import Space, count_mappings, map_plans
 from perfcast.search.space.enumeration import enumerate_cores
-from perfcast.search.space.fixed import EVEN
 from perfcast.search.space.placement import lie_evenly
 from perfcast.units import format_bytes
 

@@ -1,70 +1,47 @@
-"""What a user may fix of a plan (``--fix tp=8``): keys, and the values that they can have."""
+"""What a user may fix of a plan (``--fix tp=8``): keys that a search varies, and their values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfcast.core.plan_table import FLAGS, WORDS
+from perfcast.core.plan_table import COLUMNS, WORDS
+from perfcast.core.plan_text import KEY_OF_FIELD, PLAN_KEYS, PlanValue, parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
-#: Dimensions of a plan, by the keys of ``--plan``.
-KEYS = {
-    "dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "ep": "expert_parallel", "etp": "expert_tensor_parallel", "vp": "virtual_stages_per_rank",
-    "mbs": "micro_batch_size", "zero": "zero_stage", "shards": "num_shards", "sp": "sequence_parallel",
-    "recompute": "recompute",
-    "recompute_layers": "recompute_layers", "schedule": "schedule", "stages": "stage_layers",
-    "offload": "offload", "order": "order", "reshard": "reshard_after_forward",
-    "context": "context_exchange", "overlap_tp": "overlaps_tensor", "overlap_dp": "overlaps_gradients",
-    "overlap_gather": "overlaps_weights", "overlap_ep": "overlaps_experts",
-}  # fmt: skip
-#: How layers may be dealt out to stages: as the framework does, or with fewer at the ends (``splits``).
-EVEN, BALANCED = "even", "balanced"
-STAGES = (EVEN, BALANCED)
-_HIGHEST_ZERO = 3
+#: Key → field of the dimensions of a search; layers of stages are a column of their own.
+KEYS: Mapping[str, str] = {
+    key: field for field, key in KEY_OF_FIELD.items() if field in (*COLUMNS, "stage_layers")
+}
 
 
-def read_fixed(key: str, text: str) -> object:
-    """One key's value from a text, as ``Space.fixed`` holds it: a word, a number, layers as '7/8/8/7'.
+def read_fixed(text: str) -> dict[str, PlanValue]:
+    """``'tp=8,zero=1,stages=balanced'`` → what a space is fixed to, by key.
 
     Raises:
-        UnknownNameError: Not a key; names those that are close.
+        UnknownNameError: Not a key of plans, or not one that a search varies; names those that are close.
         PlanError: A value that no plan can have.
     """
-    check_keys([key])
-    name = KEYS[key]
-    if key == "stages":
-        return _read_stages(text)
-    if name in WORDS:
-        check_word(key, text)
-        return text
-    if not (text.isascii() and text.isdecimal()):
-        raise PlanError(f"{key}={text}: not a whole number")
-    value = int(text)
-    if name in FLAGS and value > 1:
-        raise PlanError(f"{key}={text}: must be 0 or 1")
-    if key == "zero" and value > _HIGHEST_ZERO:
-        raise PlanError(f"{key}={text}: must be 0, 1, 2 or 3")
-    if key != "zero" and name not in FLAGS and not value:
-        raise PlanError(f"{key}={text}: must be at least 1")
-    return value
+    if not text.strip(", "):
+        raise PlanError(f"--fix '{text}': nothing is fixed; give KEY=VALUE, such as tp=8")
+    fixed = {KEY_OF_FIELD[field]: value for field, value in parse_plan(text, "--fix").items()}
+    check_keys(list(fixed))
+    return fixed
 
 
-def _read_stages(text: str) -> str:
-    if text not in STAGES and not all(part.isascii() and part.isdecimal() for part in text.split("/")):
-        raise PlanError(f"stages={text}: layers of each stage, such as 7/8/8/7, or {' or '.join(STAGES)}")
-    return text
+def write_fixed(fixed: Mapping[str, PlanValue], separator: str = ",") -> str:
+    """What ``read_fixed`` reads as these values."""
+    return separator.join(f"{key}={PLAN_KEYS[key].write(value)}" for key, value in fixed.items())
 
 
 def check_keys(keys: Sequence[str]) -> None:
-    """Refuse what is no dimension.
+    """Refuse what is no dimension of a search.
 
     Raises:
         UnknownNameError: The first such key, with close ones.
     """
     for key in keys:
         if key not in KEYS:
-            raise UnknownNameError("key of a plan", key, KEYS, f"Known: {', '.join(KEYS)}.")
+            raise UnknownNameError("dimension of a search", key, KEYS, f"Known: {', '.join(KEYS)}.")
 
 
 def check_word(key: str, value: object) -> None:
@@ -94,7 +71,7 @@ def code_of(key: str, value: object) -> int:
         raise PlanError(f"{key}={value}: not a whole number") from None
 
 
-def allowed(fixed: Mapping[str, object], key: str, values: Sequence[int]) -> list[int]:
+def allowed(fixed: Mapping[str, PlanValue], key: str, values: Sequence[int]) -> list[int]:
     """Values of a dimension that a fixed one leaves: itself, if it is among them."""
     if key not in fixed:
         return list(values)
@@ -102,6 +79,6 @@ def allowed(fixed: Mapping[str, object], key: str, values: Sequence[int]) -> lis
     return [value for value in values if value == wanted]
 
 
-def chosen(fixed: Mapping[str, object], key: str, values: Sequence[int | str]) -> list[int]:
+def chosen(fixed: Mapping[str, PlanValue], key: str, values: Sequence[int | str]) -> list[int]:
     """Values of a free choice as columns hold them: the fixed one, whatever else would be tried."""
     return [code_of(key, value) for value in ([fixed[key]] if key in fixed else values)]

@@ -13,9 +13,10 @@ from itertools import combinations
 import numpy as np
 
 from perfcast.core.plan_table import WORDS, PlanTable
+from perfcast.core.plan_text import PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.definition import Space, divisors, list_cores, map_plans
-from perfcast.search.space.fixed import KEYS, code_of
+from perfcast.search.space.fixed import KEYS, code_of, write_fixed
 from perfcast.search.space.rules import broken_rules
 
 #: Values of a key that are proposed.
@@ -44,7 +45,7 @@ class Job:
         """A batch that any degree of data parallelism divides, where none is asked for."""
         return self.num_devices if self.global_batch_size is None else self.global_batch_size
 
-    def asked(self, fixed: Mapping[str, object]) -> dict[str, object]:
+    def asked(self, fixed: Mapping[str, PlanValue]) -> dict[str, PlanValue]:
         """Of fixed values those that someone asked for."""
         return {key: value for key, value in fixed.items() if key not in self.implied}
 
@@ -55,7 +56,7 @@ def explain_none(job: Job, space: Space) -> str:
     if not cause:
         return f"no plan for {job.num_devices:,} devices: {_without_choices(job, space)}"
     cause = job.asked(cause) or cause
-    alone = f"{_said(cause, list(cause))} {'alone excludes' if len(cause) == 1 else 'together exclude'} all"
+    alone = f"{write_fixed(cause, ', ')} {'alone excludes' if len(cause) == 1 else 'together exclude'} all"
     batch = "" if job.global_batch_size is None else f" and a batch of {job.global_batch_size:,}"
     parts = [f"no plan for {job.num_devices:,} devices{batch}: {alone}"]
     parts += broken_rules(job.model, job.num_devices, job.global_batch_size, job.sequence_length, cause)
@@ -63,7 +64,7 @@ def explain_none(job: Job, space: Space) -> str:
     return "; ".join(parts)
 
 
-def find_cause(job: Job, space: Space) -> dict[str, object]:
+def find_cause(job: Job, space: Space) -> dict[str, PlanValue]:
     """The fewest fixed values that leave no plan, in the order in which they were given; none where nothing
     is fixed that matters."""
     fixed = dict(space.fixed)
@@ -77,7 +78,7 @@ def find_cause(job: Job, space: Space) -> dict[str, object]:
     return {}
 
 
-def values_that_work(job: Job, space: Space, key: str, others: Mapping[str, object]) -> list[object]:
+def values_that_work(job: Job, space: Space, key: str, others: Mapping[str, PlanValue]) -> list[object]:
     """Values of a key with which plans exist beside other fixed ones, the nearest to its own first."""
     plans = _plans(job, _slim(space, key, others, job.model.num_layers))
     if key == "stages" or not len(plans):
@@ -90,7 +91,7 @@ def values_that_work(job: Job, space: Space, key: str, others: Mapping[str, obje
     return sorted((code for code in codes), key=lambda code: (abs(code - wanted), code))
 
 
-def _proposals(job: Job, space: Space, cause: Mapping[str, object]) -> list[str]:
+def _proposals(job: Job, space: Space, cause: Mapping[str, PlanValue]) -> list[str]:
     """For each key to blame, the nearest values that would do with the others as they are."""
     found = []
     for key in cause:
@@ -99,7 +100,7 @@ def _proposals(job: Job, space: Space, cause: Mapping[str, object]) -> list[str]
             values = values_that_work(job, space, key, rest)[:_MOST_VALUES]
             if values:
                 asked = job.asked(rest)
-                beside = f" with {_said(asked, list(asked))}" if asked else ""
+                beside = f" with {write_fixed(asked, ', ')}" if asked else ""
                 found.append(f"{key} could be {', '.join(map(str, _sorted(values)))}{beside}")
                 break
     return found or ["no other value of one of them would do"] * (len(cause) > 0)
@@ -110,11 +111,7 @@ def _sorted(values: Sequence[object]) -> list[object]:
     return list(values) if len(numbers) < len(values) else sorted(numbers)  # type: ignore[return-value]
 
 
-def _said(values: Mapping[str, object], keys: Sequence[str]) -> str:
-    return ", ".join(f"{key}={values[key]}" for key in keys)
-
-
-def _exists(job: Job, space: Space, fixed: Mapping[str, object]) -> bool:
+def _exists(job: Job, space: Space, fixed: Mapping[str, PlanValue]) -> bool:
     return len(_plans(job, _slim(space, "", fixed))) > 0
 
 
@@ -123,7 +120,7 @@ def _plans(job: Job, space: Space) -> PlanTable:
     return map_plans(cores, job.model, space)[0]
 
 
-def _slim(space: Space, key: str, fixed: Mapping[str, object], num_layers: int = 1) -> Space:
+def _slim(space: Space, key: str, fixed: Mapping[str, PlanValue], num_layers: int = 1) -> Space:
     """The space with only those choices that others depend on, and all of one key."""
     slim = replace(
         space, fixed=dict(fixed), recompute_layers=(0,), offloads=space.offloads[:1], orders=space.orders[:1],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from perfcast.core.plan_text import PLAN_KEYS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.fixed import code_of
 
@@ -15,14 +16,14 @@ def broken_rules(
     num_devices: int,
     global_batch_size: int | None,
     sequence_length: int,
-    fixed: Mapping[str, object],
+    fixed: Mapping[str, PlanValue],
 ) -> list[str]:
     """Each rule that some fixed values break by themselves, with its numbers.
 
     Args:
         global_batch_size: None where every plan has a batch of its own.
     """
-    words = {key: str(value) for key, value in fixed.items()}
+    words = {key: PLAN_KEYS[key].write(value) for key, value in fixed.items()}
     values = {key: code_of(key, value) for key, value in fixed.items() if key not in _WORDS}
     found = [
         *_of_devices(values, num_devices),
@@ -38,7 +39,7 @@ def broken_rules(
 
 #: Axes that make up all devices.
 _NUM_AXES = 4
-_WORDS = ("recompute", "schedule", "stages", "offload", "order", "context")
+_WORDS = ("recompute", "schedule", "stages", "offload", "order", "cp_type")
 
 
 def _of_devices(values: _Values, num_devices: int) -> list[str]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from perfcast.core.plan_table import Split
+from perfcast.core.plan_text import BALANCED, EVEN, STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
-from perfcast.search.space.fixed import BALANCED, EVEN
+from perfcast.errors import PlanError
 from perfcast.workload.blocks.flops import flops_per_sequence
 
 #: Of the slowest stage's work: less is no gain.
@@ -96,15 +97,10 @@ def head_layers(model: Transformer, sequence_length: int) -> float:
     return ends / layer + extra
 
 
-def parse_split(text: str) -> Split:
-    """'7/8/8/7' → layers of each part."""
-    return tuple(int(part) for part in text.split("/"))
-
-
 def splits_of_parts(
-    model: Transformer, sequence_length: int, kind: str, num_stages: int, num_chunks: int
+    model: Transformer, sequence_length: int, kind: PlanValue, num_stages: int, num_chunks: int
 ) -> Split | None:
-    """Layers of each part by a word of ``fixed.STAGES``, or stated; () is the framework's own.
+    """Layers of each part by a word of ``plan_text.STAGE_WORDS``, or stated; () is the framework's own.
 
     None: There is no such way, or it is the framework's own.
     """
@@ -113,5 +109,6 @@ def splits_of_parts(
         return () if num_chunks == 1 or model.num_layers % parts == 0 else None
     if kind == BALANCED:
         return balanced_split(model, sequence_length, num_stages, num_chunks)
-    stated = parse_split(kind)
-    return stated if len(stated) in (num_stages, parts) and sum(stated) == model.num_layers else None
+    if not isinstance(kind, tuple):
+        raise PlanError(f"stages={kind}: layers of each stage, or one of {', '.join(STAGE_WORDS)}")
+    return kind if len(kind) in (num_stages, parts) and sum(kind) == model.num_layers else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan_table import FLAGS, WORDS
+from perfcast.core.plan_text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
@@ -62,7 +63,7 @@ class PlanSearch:
     optimizer: Optimizer = "adamw"
     framework: TrainingFramework = "megatron"
     cost_model: str | None = None
-    fixed: Mapping[str, object] = field(default_factory=dict)
+    fixed: Mapping[str, PlanValue] = field(default_factory=dict)
     num_best: int = 1
     num_simulated: int = 0
     objective: str = "time"
