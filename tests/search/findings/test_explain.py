@@ -43,11 +43,11 @@ def test_differences_name_the_dimensions_that_a_cause_depends_on():
         ("tensor", -3), ("data", 1), ("compute", 0)
     ]  # fmt: skip
     assert found.causes[0].because == ("tp=2 → tp=1",)
-    assert found.causes[1].because == ("tp=2 → tp=1", "dp=2 → dp=4")
+    assert found.causes[1].because == ("dp=2 → dp=4", "tp=2 → tp=1")
     assert found.sentences == (
         "mine is 20.0 % faster than winner",
         "30.0 % of the step less for tensor-parallel exchanges (tp=2 → tp=1)",
-        "10.0 % of the step more for data-parallel exchanges (tp=2 → tp=1, dp=2 → dp=4)",
+        "10.0 % of the step more for data-parallel exchanges (dp=2 → dp=4, tp=2 → tp=1)",
     )
 
 

@@ -109,7 +109,7 @@ def parse_fixed(texts: Sequence[str]) -> dict[str, PlanValue]:
     """
     from perfcast.search.space.fixed import read_fixed
 
-    return read_fixed(",".join(texts)) if texts else {}
+    return read_fixed(*texts)
 
 
 def parse_time(option: str, text: str | None) -> float | None:

@@ -14,16 +14,17 @@ KEYS: Mapping[str, str] = {
 }
 
 
-def read_fixed(text: str) -> dict[str, PlanValue]:
+def read_fixed(*texts: str) -> dict[str, PlanValue]:
     """``'tp=8,zero=1,stages=balanced'`` → what a space is fixed to, by key.
 
     Raises:
         UnknownNameError: Not a key of plans, or not one that a search varies; names those that are close.
         PlanError: A value that no plan can have.
     """
-    if not text.strip(", "):
-        raise PlanError(f"--fix '{text}': nothing is fixed; give KEY=VALUE, such as tp=8")
-    fixed = {KEY_OF_FIELD[field]: value for field, value in parse_plan(text, "--fix").items()}
+    for text in texts:
+        if not text.strip(", "):
+            raise PlanError(f"--fix '{text}': nothing is fixed; give KEY=VALUE, such as tp=8")
+    fixed = {KEY_OF_FIELD[field]: value for field, value in parse_plan(",".join(texts), "--fix").items()}
     check_keys(list(fixed))
     return fixed
 
