@@ -19,6 +19,7 @@ from perfcast.report.json_format import (
     memory_schema,
     memory_to_dict,
     tokens_per_second,
+    write_exact_json,
     write_json,
 )
 
@@ -112,6 +113,22 @@ def test_a_dash_writes_to_standard_output_and_nothing_else(
     assert json.loads(captured.out) == {"a": 1}
     assert captured.err == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_have_no_more_digits_than_every_processor_agrees_on(tmp_path: Path) -> None:
+    path, rounded_elsewhere = tmp_path / "x.json", 0.1 + 0.2
+    data = {"seconds": rounded_elsewhere, "parts": ({"bytes": 12345678901234567}, -1 / 3, True, None, "0.30")}
+    write_json(data, path)
+    found = json.loads(path.read_text())
+    assert found == {
+        "seconds": 0.3,
+        "parts": [{"bytes": 12345678901234567}, -0.333333333333, True, None, "0.30"],
+    }
+
+
+def test_what_is_read_back_keeps_every_digit(tmp_path: Path) -> None:
+    write_exact_json({"seconds": 0.1 + 0.2}, tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text())["seconds"] == 0.1 + 0.2
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

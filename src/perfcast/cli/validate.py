@@ -159,10 +159,12 @@ def _memory(options: Options) -> None:
     if options.leave_out or options.train_data:
         raise InputError("suite 'memory' trains nothing; it takes no --leave-out and no --train-data")
     if options.write_spread:
-        from perfcast.report.json_format import write_json
+        from perfcast.report.json_format import write_exact_json
         from perfcast.validate.memory_fit import fit_memory
 
-        write_json(fit_memory([Path(place) for place in options.data], _say).to_json(), options.write_spread)
+        write_exact_json(
+            fit_memory([Path(place) for place in options.data], _say).to_json(), options.write_spread
+        )
         return
     from rich.console import Console
 

@@ -18,6 +18,9 @@ from perfcast.files import write_text_atomically
 from perfcast.version import perfcast_version
 
 SCHEMA_VERSION = "1"
+#: Of figures in answers. Processors round logarithms and sums differently, by some 1e-15 of a figure; with
+#: all digits, two of them would give two answers.
+STABLE_DIGITS = 12
 MAX_INTERVALS = 100
 MAX_TIMELINE_POINTS = 2000
 
@@ -152,8 +155,20 @@ def memory_schema() -> dict[str, Any]:
     return schema
 
 
-def write_json(data: Mapping[str, Any], path: str | Path, *, indent: int | None = 2) -> None:
-    """Write ``data`` to ``path``, or to standard output alone where ``path`` is ``-``.
+def write_json(data: Mapping[str, Any], path: str | Path) -> None:
+    """Write an answer to ``path``, or to standard output alone where it is ``-``.
+
+    Figures have ``STABLE_DIGITS`` significant digits; counts that are whole numbers have all.
+
+    Raises:
+        InputError: The place cannot be written.
+        ValueError: A number is not finite; nothing is written.
+    """
+    write_exact_json(_with_stable_digits(data), path)
+
+
+def write_exact_json(data: Mapping[str, Any], path: str | Path, *, indent: int | None = 2) -> None:
+    """Write what programs read back (timelines, fitted figures) with every digit; else as ``write_json``.
 
     Args:
         indent: Blanks of a level; None writes one line, a third as long.
@@ -168,6 +183,16 @@ def write_json(data: Mapping[str, Any], path: str | Path, *, indent: int | None 
         sys.stdout.flush()
     else:
         write_text_atomically(path, text)
+
+
+def _with_stable_digits(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{STABLE_DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: _with_stable_digits(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_stable_digits(item) for item in value]
+    return value
 
 
 def _header(forecast: Forecast) -> dict[str, Any]:

@@ -165,10 +165,10 @@ def _predict_one_device(
 
         write_text_atomically(html, render_forecast_html(forecast))
     if timeline:
-        from perfcast.report.json_format import write_json
+        from perfcast.report.json_format import write_exact_json
         from perfcast.traces.perfetto import forecast_to_trace_events
 
-        write_json(forecast_to_trace_events(forecast), timeline)
+        write_exact_json(forecast_to_trace_events(forecast), timeline)
     if chakra:
         from perfcast.traces.chakra.astra_sim import write_folder
         from perfcast.traces.chakra.from_graph import chakra_from_forecast

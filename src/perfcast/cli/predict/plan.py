@@ -153,7 +153,7 @@ def write_plan_forecast(
     Args:
         run: The whole run, where one was asked for.
     """
-    from perfcast.report.json_format import write_json
+    from perfcast.report.json_format import write_exact_json, write_json
 
     if json_path:
         from perfcast.report.plan_step_json import plan_forecast_to_dict
@@ -167,7 +167,7 @@ def write_plan_forecast(
     if timeline:
         from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
 
-        write_json(plan_forecast_to_trace_events(forecast), timeline, indent=None)
+        write_exact_json(plan_forecast_to_trace_events(forecast), timeline, indent=None)
     if json_path != "-":
         from rich.console import Console
 

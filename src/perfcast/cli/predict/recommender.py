@@ -102,7 +102,7 @@ def write_recommender_forecast(
     forecast: RecommenderForecast, json_path: str | None, html: str | None, timeline: str | None
 ) -> None:
     """Files as asked for; the text unless JSON takes standard output."""
-    from perfcast.report.json_format import write_json
+    from perfcast.report.json_format import write_exact_json, write_json
 
     if json_path:
         from perfcast.report.recommender import recommender_to_dict
@@ -116,7 +116,7 @@ def write_recommender_forecast(
     if timeline:
         from perfcast.traces.recommender_timeline import recommender_forecast_to_trace_events
 
-        write_json(recommender_forecast_to_trace_events(forecast), timeline, indent=None)
+        write_exact_json(recommender_forecast_to_trace_events(forecast), timeline, indent=None)
     if json_path != "-":
         from rich.console import Console
 

@@ -58,10 +58,10 @@ def explain(
 
         write_text_atomically(html, render_explanation_html(explanation, comparison))
     if timeline:
-        from perfcast.report.json_format import write_json
+        from perfcast.report.json_format import write_exact_json
         from perfcast.report.trace_timeline import explanation_to_trace_events
 
-        write_json(explanation_to_trace_events(explanation, recorded), timeline)
+        write_exact_json(explanation_to_trace_events(explanation, recorded), timeline)
     if json_path != "-":
         from rich.console import Console
 
