@@ -43,7 +43,7 @@ from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.evaluation.evaluate import evaluate_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.fitting import enumerate_fitting
-from perfcast.workload.transformer import read_transformer
+from perfcast.workload.models.transformer import read_transformer
 
 LEAST_RATIO = 100.0
 #: Calculon's name of a model → the catalog's; device counts and the batch of the search.

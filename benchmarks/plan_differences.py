@@ -24,13 +24,13 @@ from perfcast.core.plan import Plan
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
+from perfcast.evidence.validate.published.cases import PublishedCase, read_published_cases
+from perfcast.evidence.validate.published.choice import GRID, SAME_JOB
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.prices import price_step
 from perfcast.prediction.step.timer import Timer
 from perfcast.search.ranking.separate import difference_interval
 from perfcast.search.ranking.simulator import Simulated
-from perfcast.validate.published_cases import PublishedCase, read_published_cases
-from perfcast.validate.published_choice import GRID, SAME_JOB
 from perfcast.workload.blocks import build_step_work
 
 MOST_PLANS = 12

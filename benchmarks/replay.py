@@ -101,11 +101,11 @@ def record_model(name: str, folder: Path) -> None:
 
 def prepare_model(recording: Path, programs: Path, generated: Path) -> None:
     """Programs with their gaps, and the stand-alone benchmark that has the same ones."""
-    from perfcast.replay.generate import generate
-    from perfcast.replay.rank_play import SCALED, RankOptions
+    from perfcast.replay.build.sources import read_sources
+    from perfcast.replay.generate.generate import generate
+    from perfcast.replay.play.session import PlayOptions
+    from perfcast.replay.ranks.play import SCALED, RankOptions
     from perfcast.replay.replay import prepare_source, replay, replay_ranks, with_gaps
-    from perfcast.replay.session import PlayOptions
-    from perfcast.replay.sources import read_sources
 
     prepared = [prepare_source(source) for source in read_sources(recording)]
     options = PlayOptions(repeats=5, threads=1)

@@ -30,7 +30,7 @@ import numpy as np
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
-from perfcast.core.embedding import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.search.sharding.choose import choose_sharding, judge_placements
 from perfcast.search.sharding.exchange import cluster_exchange

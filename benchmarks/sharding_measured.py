@@ -43,13 +43,13 @@ import numpy as np
 from sharding_outcomes import OURS, print_summary, print_task, read_steps, read_task, table_seconds
 from sharding_ranks import NUM_RANKS, SIZES, Job, Ranks, draw_batch
 
-from perfcast.core.embedding import (
+from perfcast.core.embedding.lookup import (
     EmbeddingLookup,
     EmbeddingTable,
     ShardingKind,
     TablePlacement,
 )
-from perfcast.core.embedding_reuse import count_reuse
+from perfcast.core.embedding.reuse import count_reuse
 from perfcast.cost.embedding.fit import fit_nets, gather_cases
 from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, LearnedEmbeddingPricer
 from perfcast.cost.embedding.model import PHASES, price_lookups

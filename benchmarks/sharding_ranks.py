@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 from torch import nn
 
-from perfcast.core.embedding import EmbeddingTable, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
 from perfcast.measure.embedding_cases import draw_indices
 from perfcast.measure.embedding_probes import Probes
 from perfcast.units import GIB, MIB

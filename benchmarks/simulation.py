@@ -33,7 +33,7 @@ from perfcast.simulate.stragglers import Slowdowns, straggler_effect
 from perfcast.simulate.training import simulate_step
 from perfcast.units import GIB, MICRO, MILLI
 from perfcast.workload.blocks import build_step_work
-from perfcast.workload.transformer import read_transformer
+from perfcast.workload.models.transformer import read_transformer
 
 NUM_OPERATIONS = 300_000
 LEAST_PER_SECOND = 300_000

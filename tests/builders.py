@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from perfcast.core.dtype import DType
-from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, OperationTime, TensorInterval
+from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation, OperationKind

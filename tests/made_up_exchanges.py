@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from perfcast.replay.program import Buffer, Call, CallKind, Fill, Filling, ReplayProgram, Slot, SlotUse
+from perfcast.replay.program.program import (
+    Buffer,
+    Call,
+    CallKind,
+    Fill,
+    Filling,
+    ReplayProgram,
+    Slot,
+    SlotUse,
+)
 from perfcast.traces.events import NONE, Collective, ProcessGroup
 
 ZEROS = Filling(Fill.ZEROS)

@@ -7,8 +7,8 @@ from typing import Any
 
 from made_up_exchanges import ProgramWriter
 from perfcast.errors import TraceError
-from perfcast.replay.exchanges import Exchanger
-from perfcast.replay.rank_context import RankContext
+from perfcast.replay.communication.play import Exchanger
+from perfcast.replay.ranks.context import RankContext
 from perfcast.traces.events import ProcessGroup
 
 

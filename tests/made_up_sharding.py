@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import EmbeddingTable, ShardingKind
-from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.embedding.columns import EmbeddingColumns
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.search.sharding.problem import ShardingProblem
 
 

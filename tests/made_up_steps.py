@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast, RankTime, StepTime
 from perfcast.core.training import Training
 from perfcast.units import TERA
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from builders import made_up_device
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
+from perfcast.core.forecast.plan import PlanForecast, RankTime, Relief, Span, StepTime, StragglerEffect
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast, RankTime, Relief, Span, StepTime, StragglerEffect
 from perfcast.core.training import Training
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.units import GIB, MILLI

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import to_table
-from perfcast.core.step_forecast import CAUSES, RankTime, StepTime
 from perfcast.core.training import Training
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.findings.clusters import ClusterComparison, ClusterOutcome

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from perfcast.workload.huggingface import build_program
-from perfcast.workload.recommender import build_dlrm_program
+from perfcast.workload.models.huggingface import build_program
+from perfcast.workload.recommender.model import build_dlrm_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfcast.core.footprint import Moment, StageFootprint, Term
+from perfcast.core.forecast.footprint import Moment, StageFootprint, Term
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.habits import Habits

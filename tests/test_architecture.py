@@ -27,7 +27,7 @@ FLOORS: dict[str, float] = {
     "train": 3.5,
     "search": 4, "replay": 4,
     "published": 5,
-    "validate": 6,
+    "evidence": 6,
     "report": 7,
     "": 7.5,  # the package's own name, through which the front door is reached
     "cli": 8, "server": 8,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfcast.core.forecast import Forecast
+    from perfcast.core.forecast.device import Forecast
+    from perfcast.core.forecast.plan import PlanForecast
     from perfcast.core.plan import Plan
-    from perfcast.core.step_forecast import PlanForecast
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
     from perfcast.prediction.step.predict import predict_plan
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Forecast": "perfcast.core.forecast",
+    "Forecast": "perfcast.core.forecast.device",
     "InputError": "perfcast.errors",
     "PerfcastError": "perfcast.errors",
     "Plan": "perfcast.core.plan",
-    "PlanForecast": "perfcast.core.step_forecast",
+    "PlanForecast": "perfcast.core.forecast.plan",
     "Request": "perfcast.prediction",
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",

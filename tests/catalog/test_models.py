@@ -5,8 +5,8 @@ import torch
 
 from perfcast.catalog.models import TASKS, ModelEntry, load_model, load_models
 from perfcast.errors import UnknownNameError
-from perfcast.workload.huggingface import build_program
-from perfcast.workload.recommender import build_dlrm_program
+from perfcast.workload.models.huggingface import build_program
+from perfcast.workload.recommender.model import build_dlrm_program
 from perfcast.workload.shape import StepShape
 
 ENTRIES = load_models()

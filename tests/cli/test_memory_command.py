@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from perfcast.cli.main import run
-from perfcast.core.largest import Probe
+from perfcast.core.forecast.largest import Probe
 from perfcast.prediction.one_device.bisection import Bisection
 from perfcast.report.json_format import memory_schema
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.embedding import (
+from perfcast.core.embedding.lookup import (
     NUM_REUSE_BINS,
     EmbeddingTable,
     ReuseHistogram,
     ShardingKind,
     TablePlacement,
 )
-from perfcast.core.embedding_reuse import (
+from perfcast.core.embedding.reuse import (
     count_reuse,
     joined_reuse,
     part_of_reuse,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.core.embedding import EmbeddingTable, ShardingKind, TablePlacement
-from perfcast.core.embedding_reuse import uniform_reuse
-from perfcast.core.embedding_sharding import (
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.reuse import uniform_reuse
+from perfcast.core.embedding.sharding import (
     index_bytes_between,
     pooled_bytes_between,
     shard_lookups,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.footprint import Footprint, Moment, PlanMemory, StageFootprint, Term
+from perfcast.core.forecast.footprint import Footprint, Moment, PlanMemory, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast, RankTime, StepTime
 
 TIME = StepTime(
     2.0, (RankTime(0, 0, 3, {"compute": 2.0}), RankTime(3, 1, 1, {"compute": 1.0, "bubble": 1.0}))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from perfcast.core.embedding import EmbeddingTable
+from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.errors import CalibrationError, InputError, UnknownNameError
 from perfcast.measure.embedding import EmbeddingRun, EmbeddingRunner, bags_in_arena
 from perfcast.measure.embedding_cases import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.forecast import TensorInterval
+from perfcast.core.forecast.device import TensorInterval
 from perfcast.memory.alive import alive_at, join_paths
 
 

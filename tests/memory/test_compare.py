@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from perfcast.core.footprint import Moment, Term
-from perfcast.core.forecast import AliveTensors, MemoryForecast
+from perfcast.core.forecast.device import AliveTensors, MemoryForecast
+from perfcast.core.forecast.footprint import Moment, Term
 from perfcast.core.tensor import Category
 from perfcast.memory.compare import blocks_of, compare_with_liveness
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.embedding import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.memory.recommender import estimate_recommender_memory
 
 TABLE = EmbeddingTable("t", 1000, 64, 10.0)

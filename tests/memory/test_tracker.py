@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 import torch
 
-from perfcast.core.forecast import MemoryForecast
+from perfcast.core.forecast.device import MemoryForecast
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
 from small_models import TRAINING_PROGRAMS
 

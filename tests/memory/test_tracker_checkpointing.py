@@ -22,7 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from parallel_programs import Block
 from perfcast.core.graph import Graph
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
 from small_models import LLAMA, T5, hugging_face
 

@@ -23,8 +23,8 @@ from perfcast.core.collective import group_ranks, message_bytes
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions
-from perfcast.workload.virtual_ranks import capture_on_virtual_rank
+from perfcast.workload.capture.capture import CaptureOptions
+from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
 
 pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs Gloo"),

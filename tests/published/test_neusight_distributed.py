@@ -29,8 +29,8 @@ from perfcast.published.neusight_multi_node import (
     study_cluster,
     study_plan,
 )
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice
 

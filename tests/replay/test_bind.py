@@ -5,8 +5,8 @@ import torch
 from tests.small_replays import call
 
 from perfcast.errors import TraceError
-from perfcast.replay.bind import bind_call, find_operator
-from perfcast.replay.program import DeviceName, SlotUse
+from perfcast.replay.play.bind import bind_call, find_operator
+from perfcast.replay.program.program import DeviceName, SlotUse
 
 TO_COPY = (
     "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "

@@ -7,9 +7,9 @@ import pytest
 
 from made_up_traces import execution_trace, node, tensor
 from perfcast.errors import TraceError
-from perfcast.replay.build_exchanges import draft_exchange, waited_sequences
-from perfcast.replay.draft import Draft, NotPlayableError
-from perfcast.replay.program import CallKind
+from perfcast.replay.build.communication import draft_exchange, waited_sequences
+from perfcast.replay.program.draft import Draft, NotPlayableError
+from perfcast.replay.program.program import CallKind
 from perfcast.traces.execution_trace.nodes import TensorUse
 
 BROADCAST = (

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from made_up_replays import two_layers
 from perfcast.errors import InputError
-from perfcast.replay.combine import concatenate, take_calls, take_steps
-from perfcast.replay.program import CallKind, slots_in
+from perfcast.replay.program.combine import concatenate, take_calls, take_steps
+from perfcast.replay.program.program import CallKind, slots_in
 from perfcast.traces.events import NONE, Collective, ProcessGroup
 
 CALLS_PER_STEP = 7

@@ -9,10 +9,10 @@ import pytest
 from made_up_exchanges import ProgramWriter
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import TraceError
-from perfcast.replay.emulate import count_untimed, emulated, recorded_seconds, with_fastest
-from perfcast.replay.exchanges import Exchanger
-from perfcast.replay.fit_ranks import fit_to_ranks
-from perfcast.replay.program import ReplayProgram
+from perfcast.replay.communication.play import Exchanger
+from perfcast.replay.program.program import ReplayProgram
+from perfcast.replay.scale.emulate import count_untimed, emulated, recorded_seconds, with_fastest
+from perfcast.replay.scale.fit_ranks import fit_to_ranks
 from perfcast.traces.events import ProcessGroup
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from made_up_exchanges import ProgramWriter
-from perfcast.replay.exchange_agreement import disagreement, parts_of
-from perfcast.replay.program import ReplayProgram
+from perfcast.replay.communication.agreement import disagreement, parts_of
+from perfcast.replay.program.program import ReplayProgram
 
 
 def all_to_all(rank: int, sent: tuple[int, ...], received: tuple[int, ...]) -> ReplayProgram:

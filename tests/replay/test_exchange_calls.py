@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 from perfcast.errors import TraceError
-from perfcast.replay.exchange_calls import start_function
-from perfcast.replay.exchange_shapes import Shape
+from perfcast.replay.communication.calls import start_function
+from perfcast.replay.communication.shapes import Shape
 from perfcast.traces.events import Collective
 
 SIZE = 2

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from made_up_exchanges import ProgramWriter
-from perfcast.replay.exchange_waits import place_waits
-from perfcast.replay.program import CallKind, ReplayProgram
+from perfcast.replay.communication.waits import place_waits
+from perfcast.replay.program.program import CallKind, ReplayProgram
 from perfcast.traces.events import NONE
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from perfcast.core.embedding_reuse import count_reuse
+from perfcast.core.embedding.reuse import count_reuse
 from perfcast.errors import TraceError
-from perfcast.replay.fill_values import fill_tensor
-from perfcast.replay.program import Fill, Filling
+from perfcast.replay.fill.values import fill_tensor
+from perfcast.replay.program.program import Fill, Filling
 
 
 def filled(filling: Filling, *shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:

@@ -11,9 +11,9 @@ import pytest
 
 from made_up_replays import Script, two_layers
 from perfcast.errors import InputError, TraceError
-from perfcast.replay.combine import take_calls
-from perfcast.replay.generate import generate
-from perfcast.replay.program import Buffer, Fill, Filling, ReplayProgram, Skipped, SlotUse
+from perfcast.replay.generate.generate import generate
+from perfcast.replay.program.combine import take_calls
+from perfcast.replay.program.program import Buffer, Fill, Filling, ReplayProgram, Skipped, SlotUse
 
 
 def play(folder: Path, *arguments: str) -> dict[str, object]:

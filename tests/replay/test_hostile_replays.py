@@ -12,10 +12,10 @@ import pytest
 from made_up_traces import execution_document, execution_trace, node, tensor, write
 from perfcast.cli.main import run
 from perfcast.errors import TraceError
-from perfcast.replay.build import build_program
-from perfcast.replay.fill import FillOptions, recorded_folder
-from perfcast.replay.limits import ReplayLimits
-from perfcast.replay.program import Fill
+from perfcast.replay.build.build import build_program
+from perfcast.replay.fill.fill import FillOptions, recorded_folder
+from perfcast.replay.play.limits import ReplayLimits
+from perfcast.replay.program.program import Fill
 
 FLOAT, LONG = "Tensor(float)", "Tensor(long int)"
 RELU = "aten::relu(Tensor self) -> Tensor"

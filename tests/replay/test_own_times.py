@@ -5,9 +5,9 @@ import math
 import pytest
 from tests.small_replays import small_program
 
-from perfcast.replay.call_times import CallTimes, median_times
-from perfcast.replay.own_times import own_times, relative_seconds, spins, spread
-from perfcast.replay.player import Player
+from perfcast.replay.build.call_times import CallTimes, median_times
+from perfcast.replay.judge.own_times import own_times, relative_seconds, spins, spread
+from perfcast.replay.play.player import Player
 
 NAN = float("nan")
 

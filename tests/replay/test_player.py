@@ -7,9 +7,9 @@ import torch
 from tests.small_replays import MATRIX_PRODUCT, call, small_program, with_call
 
 from perfcast.errors import TraceError
-from perfcast.replay.player import Player, Preparation
-from perfcast.replay.profiling import profile_memory
-from perfcast.replay.program import NONE, Fill, Filling, SlotUse
+from perfcast.replay.judge.profiling import profile_memory
+from perfcast.replay.play.player import Player, Preparation
+from perfcast.replay.program.program import NONE, Fill, Filling, SlotUse
 
 BOTH = [Preparation.AHEAD, Preparation.LAZILY]
 

@@ -8,7 +8,7 @@ import pytest
 
 from made_up_ranks import disagree, fail_on_one, reduce_twice
 from perfcast.errors import TraceError
-from perfcast.replay.ranks import run_ranks
+from perfcast.replay.ranks.ranks import run_ranks
 
 TESTS = Path(__file__).resolve().parents[1]
 

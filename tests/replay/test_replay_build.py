@@ -11,10 +11,10 @@ from torch.profiler import ExecutionTraceObserver
 
 from made_up_traces import execution_trace, node, tensor
 from perfcast.errors import TraceError
-from perfcast.replay.build import build_program
-from perfcast.replay.limits import ReplayLimits
-from perfcast.replay.program import CallKind, Fill, ReplayProgram, SlotUse, slots_in
-from perfcast.replay.select import Mode, Selection
+from perfcast.replay.build.build import build_program
+from perfcast.replay.build.select import Mode, Selection
+from perfcast.replay.play.limits import ReplayLimits
+from perfcast.replay.program.program import CallKind, Fill, ReplayProgram, SlotUse, slots_in
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.reader import read_execution_trace
 

@@ -3,8 +3,14 @@ from __future__ import annotations
 import pytest
 
 from perfcast.errors import TraceError
-from perfcast.replay.limits import DEFAULT_LIMITS, ReplayLimits, check_arguments, check_bytes, check_operator
-from perfcast.replay.schema_text import parse_schema
+from perfcast.replay.play.limits import (
+    DEFAULT_LIMITS,
+    ReplayLimits,
+    check_arguments,
+    check_bytes,
+    check_operator,
+)
+from perfcast.replay.program.schema_text import parse_schema
 
 
 def test_only_named_namespaces_are_called():

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.profiler import ExecutionTraceObserver
 
-from perfcast.replay.build import build_program
-from perfcast.replay.player import Player
-from perfcast.replay.select import Selection
+from perfcast.replay.build.build import build_program
+from perfcast.replay.build.select import Selection
+from perfcast.replay.play.player import Player
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.execution_trace.reader import read_execution_trace
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.profiler import ExecutionTraceObserver
 
-from perfcast.replay.draft import Draft
-from perfcast.replay.operators import InstalledOperators
-from perfcast.replay.program import CallKind
-from perfcast.replay.rewrite import Target, rewritten
-from perfcast.replay.rewrite_tables import DTYPE_NUMBERS, EQUIVALENTS, ON_CPU, Equivalent
-from perfcast.replay.schema_text import parse_schema
+from perfcast.replay.play.operators import InstalledOperators
+from perfcast.replay.program.draft import Draft
+from perfcast.replay.program.program import CallKind
+from perfcast.replay.program.schema_text import parse_schema
+from perfcast.replay.rewrite.rewrite import Target, rewritten
+from perfcast.replay.rewrite.tables import DTYPE_NUMBERS, EQUIVALENTS, ON_CPU, Equivalent
 from perfcast.traces.execution_trace.nodes import TensorUse
 from perfcast.traces.execution_trace.reader import read_execution_trace
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from made_up_replays import Script, two_layers
 from perfcast.errors import InputError
-from perfcast.replay.program import Fill, Filling, SlotUse
-from perfcast.replay.scale_batch import scale_batch
+from perfcast.replay.program.program import Fill, Filling, SlotUse
+from perfcast.replay.scale.batch import scale_batch
 
 WEIGHTS = (0, 1, 2)
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from made_up_exchanges import ProgramWriter
 from perfcast.errors import TraceError
-from perfcast.replay.exchange_agreement import disagreement, parts_of
-from perfcast.replay.exchange_shapes import shape_of
-from perfcast.replay.program import ReplayProgram, slots_in
-from perfcast.replay.scale_world import scaled, scaled_ranks, splits_sent, with_splits
+from perfcast.replay.communication.agreement import disagreement, parts_of
+from perfcast.replay.communication.shapes import shape_of
+from perfcast.replay.program.program import ReplayProgram, slots_in
+from perfcast.replay.scale.world import scaled, scaled_ranks, splits_sent, with_splits
 from perfcast.traces.events import ProcessGroup
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfcast.errors import TraceError
-from perfcast.replay.schema_text import parse_schema
+from perfcast.replay.program.schema_text import parse_schema
 
 
 def test_arguments_have_names_types_defaults_and_marks():

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.replay.strides import contiguous_strides, view_strides
+from perfcast.replay.program.strides import contiguous_strides, view_strides
 
 
 @given(st.lists(st.integers(1, 4), max_size=4))

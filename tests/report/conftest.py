@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from builders import small_forecast
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 
 
 @pytest.fixture(scope="session")

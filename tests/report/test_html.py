@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from builders import small_forecast
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.report.html import Card, Cell, Section, cards, page, render_forecast_html, table
 from perfcast.units import format_bytes, format_seconds
 

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from builders import small_forecast
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.errors import InputError
 from perfcast.report.json_format import (
     downsample_indices,

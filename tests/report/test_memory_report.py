@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from builders import small_forecast
-from perfcast.core.forecast import AliveTensors, Forecast, ReservedMemory
-from perfcast.core.largest import Largest, Probe
+from perfcast.core.forecast.device import AliveTensors, Forecast, ReservedMemory
+from perfcast.core.forecast.largest import Largest, Probe
 from perfcast.report import memory_figures
 from perfcast.report.json_format import memory_schema, memory_to_dict
 from perfcast.report.memory_html import render_memory_html

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from builders import made_up_device
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime, Span
+from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, Span
 from perfcast.report.plan_step_figures import CAUSE_COLOURS, MAX_RANKS, plot_ranks, spread_evenly
 from perfcast.report.plan_step_html import render_plan_forecast_html
 from perfcast.report.plan_step_json import plan_forecast_schema, plan_forecast_to_dict

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import PEAK_FLOPS_PER_SECOND, small_forecast
-from perfcast.core.forecast import Forecast, KindTime
+from perfcast.core.forecast.device import Forecast, KindTime
 from perfcast.report import figures, memory_figures
 
 

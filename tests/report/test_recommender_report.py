@@ -10,14 +10,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from perfcast.core.embedding import EmbeddingTable, ShardingKind, TablePlacement
-from perfcast.core.recommender import Recommender
-from perfcast.core.recommender_forecast import (
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.forecast.recommender import (
     RECOMMENDER_CAUSES,
     RecommenderForecast,
     RecommenderRank,
     RecommenderSpan,
 )
+from perfcast.core.recommender import Recommender
+from perfcast.evidence.validate.embedding import EmbeddingScore
 from perfcast.report.embedding_text import print_embedding_scores
 from perfcast.report.recommender import (
     print_recommender_forecast,
@@ -27,7 +28,6 @@ from perfcast.report.recommender import (
 from perfcast.report.recommender_figures import look_of, plot_rank_causes, plot_recommender_timeline
 from perfcast.report.recommender_html import render_recommender_html
 from perfcast.traces.recommender_timeline import recommender_forecast_to_trace_events
-from perfcast.validate.embedding import EmbeddingScore
 
 CAUSES = dict(zip(RECOMMENDER_CAUSES, (3e-3, 1e-3, 2e-3, 1e-3, 5e-4, 5e-4), strict=True))
 #: The second rank's lookup is longer; the first one waits for the exchange.

@@ -9,11 +9,11 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 from tests.small_replays import small_program
 
-from perfcast.replay.call_times import CallTimes
-from perfcast.replay.fidelity import Fidelity, judge
-from perfcast.replay.player import PlayedSteps, Preparation, Rehearsal
-from perfcast.replay.program import Skipped
-from perfcast.replay.session import Played
+from perfcast.replay.build.call_times import CallTimes
+from perfcast.replay.judge.fidelity import Fidelity, judge
+from perfcast.replay.play.player import PlayedSteps, Preparation, Rehearsal
+from perfcast.replay.play.session import Played
+from perfcast.replay.program.program import Skipped
 from perfcast.report.replay_html import render_replay_html
 from perfcast.report.replay_json import replay_schema, replay_to_dict
 from perfcast.report.replay_text import print_fidelity

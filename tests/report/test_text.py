@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from builders import small_forecast
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.report import text
 from perfcast.report.memory_text import print_memory
 from perfcast.units import format_bytes, format_seconds

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_steps import REDUCE, SCATTER, SECONDS, SEND, UPDATE, small_layer, small_step
 
+from perfcast.core.forecast.plan import StepTime
 from perfcast.core.operation import OperationKind
-from perfcast.core.step_forecast import StepTime
 from perfcast.core.work import Call, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.simulate.closed_form.step import closed_form_step

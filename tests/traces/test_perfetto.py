@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import small_forecast
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.traces.perfetto import forecast_to_trace_events
 
 Event = dict[str, Any]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from perfcast.catalog.devices import load_device
-from perfcast.core.embedding import EmbeddingLookup
-from perfcast.core.embedding_reuse import uniform_reuse, zipf_reuse
+from perfcast.core.embedding.lookup import EmbeddingLookup
+from perfcast.core.embedding.reuse import uniform_reuse, zipf_reuse
 from perfcast.core.hardware import Device
 from perfcast.cost.embedding.learned import (
     LearnedEmbeddingPricer,
@@ -23,11 +23,11 @@ from perfcast.cost.embedding.learned import (
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
+from perfcast.evidence.validate.embedding import score, validate_embedding
+from perfcast.evidence.validate.suite import Row
 from perfcast.measure.embedding_cases import GROUPS
 from perfcast.measure.embedding_samples import EmbeddingSample
 from perfcast.train.embedding import fit_weights, train_embedding
-from perfcast.validate.embedding import score, validate_embedding
-from perfcast.validate.suite import Row
 
 CPU: Device = replace(load_device("t4"), name="cpu", vendor="cpu")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.workload.adapters import freeze_weights
 from perfcast.workload.blocks import build_step_work
+from perfcast.workload.models.adapters import freeze_weights
 
 MODEL = Transformer(
     num_layers=4,

@@ -21,7 +21,7 @@ from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import Category
 from perfcast.errors import CaptureError, InputError, UnknownNameError
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program
 
 BF16 = torch.bfloat16

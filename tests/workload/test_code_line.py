@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from perfcast.core.graph import Graph, Phase
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.code_line import CodeLines
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.capture.code_line import CodeLines
 from perfcast.workload.step import OptimizerChoice, Program
 
 OPTIONS = CaptureOptions(optimizer=OptimizerChoice("adamw", "foreach"))

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from perfcast.core.graph import Graph, Phase
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.fold import LayerRun, find_layer_runs
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.capture.fold import LayerRun, find_layer_runs
+from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice, Program
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.user_file import build_user_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
-from perfcast.workload.user_file import build_user_program
 
 
 class Mixed(nn.Module):

@@ -18,19 +18,19 @@ from perfcast.core.graph import Phase
 from perfcast.core.operation import OperationKind
 from perfcast.core.work import Stream
 from perfcast.errors import CaptureError, InputError, ModelError
-from perfcast.workload.capture import CaptureOptions
-from perfcast.workload.parallel_program import (
+from perfcast.workload.capture.capture import CaptureOptions
+from perfcast.workload.models.user_file import build_user_program, load_function
+from perfcast.workload.parallel_program.calls import RankCalls, calls_of
+from perfcast.workload.parallel_program.capture import (
     ParallelProgram,
     RankProgram,
     capture_parallel_program,
     translated,
 )
-from perfcast.workload.parallel_program_calls import RankCalls, calls_of
-from perfcast.workload.parallel_program_shards import part_shape, shardings_of
+from perfcast.workload.parallel_program.shards import part_shape, shardings_of
+from perfcast.workload.parallel_program.virtual_ranks import RankCaptures, virtual_rank
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice, Program
-from perfcast.workload.user_file import build_user_program, load_function
-from perfcast.workload.virtual_ranks import RankCaptures, virtual_rank
 
 # What a row-wise layer returns is a view; nothing here writes into it.
 pytestmark = pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor:UserWarning")

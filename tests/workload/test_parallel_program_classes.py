@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.workload.parallel_program_classes import (
+from perfcast.workload.parallel_program.classes import (
     Axis,
     Prints,
     RankClasses,

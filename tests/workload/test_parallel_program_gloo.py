@@ -19,8 +19,8 @@ from parallel_program_cases import CASES, OPTIMIZER, PROGRAMS, run_on_real_ranks
 from perfcast.core.collective import group_ranks, message_bytes
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
-from perfcast.workload.capture import CaptureOptions
-from perfcast.workload.parallel_program import ParallelProgram, capture_parallel_program
+from perfcast.workload.capture.capture import CaptureOptions
+from perfcast.workload.parallel_program.capture import ParallelProgram, capture_parallel_program
 
 pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs Gloo"),

@@ -13,10 +13,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from perfcast.core.graph import Phase
-from perfcast.workload.capture import CaptureOptions
-from perfcast.workload.parallel_program_streams import VirtualStreams
+from perfcast.workload.capture.capture import CaptureOptions
+from perfcast.workload.parallel_program.streams import VirtualStreams
+from perfcast.workload.parallel_program.virtual_ranks import RankCapture, RankCaptures
 from perfcast.workload.step import OptimizerChoice, Program
-from perfcast.workload.virtual_ranks import RankCapture, RankCaptures
 
 
 class Calls(nn.Module):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.embedding_reuse import count_reuse, zipf_reuse
+from perfcast.core.embedding.reuse import count_reuse, zipf_reuse
 from perfcast.errors import InputError
-from perfcast.workload.recommender_indices import (
+from perfcast.workload.recommender.indices import (
     draw_bag_lengths,
     draw_from_reuse,
     draw_uniform,

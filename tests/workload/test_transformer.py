@@ -9,9 +9,9 @@ from perfcast.catalog.models import ModelEntry, load_models
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
 from perfcast.memory.footprint.pytorch.step import count_eager_parameters
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.models.huggingface import build_program
+from perfcast.workload.models.transformer import read_transformer
 from perfcast.workload.shape import StepShape
-from perfcast.workload.transformer import read_transformer
 from small_models import BERT, GPT2, LLAMA, RESNET, T5, VIT
 
 NOT_DESCRIBED = {

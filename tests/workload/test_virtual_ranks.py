@@ -28,11 +28,11 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import Category
 from perfcast.errors import CaptureError, InputError
 from perfcast.memory.liveness import estimate_memory
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.user_file import build_user_program, load_function
+from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank, virtual_rank
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice, Program
-from perfcast.workload.user_file import build_user_program, load_function
-from perfcast.workload.virtual_ranks import capture_on_virtual_rank, virtual_rank
 
 # What tensor parallelism returns is a view; nothing here writes into it.
 pytestmark = pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor:UserWarning")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.catalog.figures import load_entries, parse_table, parse_toml, resolve_name
-from perfcast.core.embedding import ReuseHistogram
-from perfcast.core.embedding_reuse import part_of_reuse, reuse_of_fractions
+from perfcast.core.embedding.lookup import ReuseHistogram
+from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError
 
 _COUNTS = ("num_tables", "batch_size", "num_lookups", "num_rows")

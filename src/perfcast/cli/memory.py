@@ -18,9 +18,9 @@ from perfcast.core.plan_choice import choose_plan, is_one_device
 from perfcast.core.plan_text import PlanValues, parse_plan
 
 if TYPE_CHECKING:
-    from perfcast.core.footprint import PlanMemory
-    from perfcast.core.forecast import Forecast
-    from perfcast.core.largest import Largest
+    from perfcast.core.forecast.device import Forecast
+    from perfcast.core.forecast.footprint import PlanMemory
+    from perfcast.core.forecast.largest import Largest
     from perfcast.prediction import Request
 
 

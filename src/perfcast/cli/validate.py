@@ -16,9 +16,9 @@ from perfcast.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.validate.leave_out import LeaveOut
-    from perfcast.validate.memory_result import MemoryResult
-    from perfcast.validate.result import TableResult
+    from perfcast.evidence.validate.kernels.leave_out import LeaveOut
+    from perfcast.evidence.validate.memory.result import MemoryResult
+    from perfcast.evidence.validate.result import TableResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +88,8 @@ def _local(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.cost.profile import load_local_profile
+    from perfcast.evidence.validate.local import suite as local
     from perfcast.report.validation import print_row, print_summary
-    from perfcast.validate import local
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     result = local.validate_local(
@@ -109,7 +109,7 @@ def _local(options: Options) -> None:
 
 
 def _kernels(options: Options) -> None:
-    from perfcast.validate.kernels import validate_kernels
+    from perfcast.evidence.validate.kernels.suite import validate_kernels
 
     result = validate_kernels(
         [Path(place) for place in options.data],
@@ -123,7 +123,7 @@ def _kernels(options: Options) -> None:
 
 
 def _neusight(options: Options) -> None:
-    from perfcast.validate.neusight import validate_neusight
+    from perfcast.evidence.validate.steps.suite import validate_neusight
 
     result = validate_neusight(
         [Path(place) for place in options.data],
@@ -140,8 +140,8 @@ def _neusight(options: Options) -> None:
 def _collectives(options: Options) -> None:
     from rich.console import Console
 
+    from perfcast.evidence.validate.collectives.suite import validate_collectives
     from perfcast.report.collectives import print_collective_suite
-    from perfcast.validate.collectives import validate_collectives
 
     result = validate_collectives(
         [Path(place) for place in options.data],
@@ -159,8 +159,8 @@ def _memory(options: Options) -> None:
     if options.leave_out or options.train_data:
         raise InputError("suite 'memory' trains nothing; it takes no --leave-out and no --train-data")
     if options.write_spread:
+        from perfcast.evidence.validate.memory.fit import fit_memory
         from perfcast.report.json_format import write_exact_json
-        from perfcast.validate.memory_fit import fit_memory
 
         write_exact_json(
             fit_memory([Path(place) for place in options.data], _say).to_json(), options.write_spread
@@ -168,8 +168,8 @@ def _memory(options: Options) -> None:
         return
     from rich.console import Console
 
+    from perfcast.evidence.validate.memory.suite import load_predictors, validate_memory
     from perfcast.report.validation import print_memory
-    from perfcast.validate.memory_suite import load_predictors, validate_memory
 
     predictors = load_predictors(options.predictors)
     result = validate_memory(
@@ -186,8 +186,8 @@ def _published(options: Options) -> None:
     from rich.console import Console
     from rich.progress import track
 
+    from perfcast.evidence.validate.published import suite as published
     from perfcast.report.published import print_published
-    from perfcast.validate import published
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     places, quiet = [Path(place) for place in options.data], Console(stderr=True)
@@ -217,8 +217,8 @@ def _embedding(options: Options) -> None:
         raise InputError(f"suite 'embedding' reads one file; --data is given {len(options.data)} times")
     from rich.console import Console
 
+    from perfcast.evidence.validate.embedding import validate_embedding
     from perfcast.report.embedding_text import print_embedding_scores
-    from perfcast.validate.embedding import validate_embedding
 
     place = Path(options.data[0]) if options.data else None
     result, scores = validate_embedding(place, options.predictors, _say)
@@ -241,8 +241,8 @@ def _traces(options: Options) -> None:
         raise InputError("suite 'traces' records and runs models here: --data DIR, once, keeps what is done")
     from rich.console import Console
 
+    from perfcast.evidence.validate.traces.suite import validate_traces
     from perfcast.report.trace_scores import print_trace_scores
-    from perfcast.validate.traces import validate_traces
 
     result, scores = validate_traces(
         Path(options.data[0]), options.predictors, max_rows=options.max_rows, say=_say
@@ -275,7 +275,7 @@ def _leave_out(options: Options) -> LeaveOut | None:
         if options.train_data:
             raise InputError("--train-data is what --leave-out trains on; without that nothing is trained")
         return None
-    from perfcast.validate.leave_out import LeaveOut
+    from perfcast.evidence.validate.kernels.leave_out import LeaveOut
 
     folders = tuple(Path(place) for place in (*options.data, *options.train_data) if Path(place).is_dir())
     if not folders:

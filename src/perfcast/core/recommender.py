@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcast.core.dtype import DType
-from perfcast.core.embedding import EmbeddingTable
+from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.errors import ModelError
 
 

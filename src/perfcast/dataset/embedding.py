@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfcast.core.embedding import REUSE_LIMITS, ReuseHistogram
-from perfcast.core.embedding_reuse import part_of_reuse, reuse_of_fractions
+from perfcast.core.embedding.lookup import REUSE_LIMITS, ReuseHistogram
+from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import InputError
 
 _COLUMNS = ("year", "dataset", "batches", "batch_size", "stat", "bin", "value")

@@ -24,13 +24,13 @@ import torch
 from torch import Tensor, nn
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ReuseHistogram
-from perfcast.core.embedding_reuse import count_reuse, joined_reuse, part_of_reuse
+from perfcast.core.embedding.lookup import EmbeddingLookup, EmbeddingTable, ReuseHistogram
+from perfcast.core.embedding.reuse import count_reuse, joined_reuse, part_of_reuse
 from perfcast.errors import UnknownNameError
 from perfcast.measure.embedding_cases import EmbeddingCase, draw_indices
 from perfcast.measure.embedding_probes import Clock, Probes
 from perfcast.units import GIB, MIB
-from perfcast.workload.recommender_indices import draw_bag_lengths
+from perfcast.workload.recommender.indices import draw_bag_lengths
 
 OPTIMIZERS = ("sgd", "adagrad")
 VISITS = 12

@@ -9,11 +9,11 @@ import numpy as np
 
 from perfcast.catalog.reuse import load_reuse
 from perfcast.core.arrays import Integers
-from perfcast.core.embedding import EmbeddingTable
-from perfcast.core.embedding_reuse import rescaled_reuse
+from perfcast.core.embedding.lookup import EmbeddingTable
+from perfcast.core.embedding.reuse import rescaled_reuse
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.units import MIB
-from perfcast.workload.recommender_indices import draw_from_reuse, draw_uniform, draw_zipf
+from perfcast.workload.recommender.indices import draw_from_reuse, draw_uniform, draw_zipf
 
 #: Distributions of indices: ``zipf-S`` with exponent S, ``reuse-NAME`` with a histogram of the catalog.
 DISTRIBUTIONS = (

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import EmbeddingLookup
+from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.measure.embedding import EmbeddingRun
 from perfcast.measure.embedding_probes import at_reference, probe_slopes
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.embedding import EmbeddingLookup, ReuseHistogram
+from perfcast.core.embedding.lookup import EmbeddingLookup, ReuseHistogram
 from perfcast.errors import CalibrationError, InputError
 from perfcast.measure.embedding import OPTIMIZERS, VISITS, EmbeddingRun, EmbeddingRunner
 from perfcast.measure.embedding_cases import GROUPS, EmbeddingCase, design_cases

@@ -19,8 +19,8 @@ from perfcast.cost.families import family_of, features_of
 from perfcast.cost.linear import line_seconds
 from perfcast.cost.profile import Line
 from perfcast.measure.steps import CPU_OPTIMIZER, step_of
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_forward_backward
 

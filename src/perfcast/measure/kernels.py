@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from perfcast.core.operation import Operation
 from perfcast.units import MIB
-from perfcast.workload.recorder import Recorder
+from perfcast.workload.capture.recorder import Recorder
 
 aten = torch.ops.aten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from perfcast.core.forecast import AliveTensors, TensorInterval
+from perfcast.core.forecast.device import AliveTensors, TensorInterval
 
 _MAX_LISTED = 3
 

@@ -12,8 +12,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from perfcast.core.footprint import Moment, Term
-from perfcast.core.forecast import AliveTensors, MemoryForecast
+from perfcast.core.forecast.device import AliveTensors, MemoryForecast
+from perfcast.core.forecast.footprint import Moment, Term
 from perfcast.core.tensor import Category
 
 _BLOCKS = re.compile(r"(\d+) · \((\d+(?:·\d+)*)\)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfcast.core.forecast import MemoryForecast, TensorInterval
+from perfcast.core.forecast.device import MemoryForecast, TensorInterval
 from perfcast.core.graph import Graph
 from perfcast.core.tensor import Category
 from perfcast.memory.alive import alive_at

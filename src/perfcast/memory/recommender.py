@@ -15,7 +15,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
-from perfcast.core.embedding_sharding import (
+from perfcast.core.embedding.sharding import (
     Placements,
     Tables,
     index_bytes_between,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcast.core.forecast import ReservedMemory
+from perfcast.core.forecast.device import ReservedMemory
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.memory.allocator import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.core.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.memory.first_touch import with_first_touch

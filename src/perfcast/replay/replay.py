@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.replay.apart import run_apart
-from perfcast.replay.build import build_program, hash_of
-from perfcast.replay.emulate import count_untimed
-from perfcast.replay.fidelity import Fidelity, judge
-from perfcast.replay.fill import FillOptions
-from perfcast.replay.host_gaps import GapSource, with_host_gaps
-from perfcast.replay.limits import DEFAULT_LIMITS, ReplayLimits
-from perfcast.replay.profiling import label_seconds
-from perfcast.replay.program import ReplayProgram
-from perfcast.replay.rank_play import OFF, SCALED, RankOptions, play_rank
-from perfcast.replay.ranks import run_ranks
-from perfcast.replay.select import Selection
-from perfcast.replay.session import Played, PlayOptions, find_gaps, play_program
-from perfcast.replay.sources import Source
+from perfcast.replay.build.build import build_program, hash_of
+from perfcast.replay.build.select import Selection
+from perfcast.replay.build.sources import Source
+from perfcast.replay.fill.fill import FillOptions
+from perfcast.replay.judge.fidelity import Fidelity, judge
+from perfcast.replay.judge.host_gaps import GapSource, with_host_gaps
+from perfcast.replay.judge.profiling import label_seconds
+from perfcast.replay.play.apart import run_apart
+from perfcast.replay.play.limits import DEFAULT_LIMITS, ReplayLimits
+from perfcast.replay.play.session import Played, PlayOptions, find_gaps, play_program
+from perfcast.replay.program.program import ReplayProgram
+from perfcast.replay.ranks.play import OFF, SCALED, RankOptions, play_rank
+from perfcast.replay.ranks.ranks import run_ranks
+from perfcast.replay.scale.emulate import count_untimed
 from perfcast.traces.events import Trace
 
 

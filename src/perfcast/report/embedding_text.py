@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from perfcast.validate.embedding import EmbeddingScore
+    from perfcast.evidence.validate.embedding import EmbeddingScore
 
 
 def print_embedding_scores(scores: Sequence[EmbeddingScore], console: Console) -> None:

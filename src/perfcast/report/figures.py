@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from perfcast.core.forecast import Forecast, OperationTime
+from perfcast.core.forecast.device import Forecast, OperationTime
 from perfcast.units import format_count, format_seconds
 
 if TYPE_CHECKING:

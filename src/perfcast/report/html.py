@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfcast.core.forecast import Forecast, KindTime
+from perfcast.core.forecast.device import Forecast, KindTime
 from perfcast.report import figures
 from perfcast.report.json_format import tokens_per_second
 from perfcast.report.memory_figures import plot_memory

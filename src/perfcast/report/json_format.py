@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from perfcast.core.forecast import Forecast, KindTime, MemoryForecast, ReservedMemory, TensorInterval
-from perfcast.core.largest import Largest
+from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, ReservedMemory, TensorInterval
+from perfcast.core.forecast.largest import Largest
 from perfcast.files import write_text_atomically
 from perfcast.version import perfcast_version
 

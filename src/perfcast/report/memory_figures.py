@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.core.forecast import Forecast, MemoryForecast, ReservedMemory
-from perfcast.core.largest import Largest
+from perfcast.core.forecast.device import Forecast, MemoryForecast, ReservedMemory
+from perfcast.core.forecast.largest import Largest
 from perfcast.report.figures import (
     BLUE,
     GREEN,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from itertools import islice
 
-from perfcast.core.forecast import Forecast, MemoryForecast
-from perfcast.core.largest import Largest
+from perfcast.core.forecast.device import Forecast, MemoryForecast
+from perfcast.core.forecast.largest import Largest
 from perfcast.report.html import (
     MAX_ROWS,
     Card,

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.core.forecast import AliveTensors, Forecast, MemoryForecast, ReservedMemory
-from perfcast.core.largest import Largest
+from perfcast.core.forecast.device import AliveTensors, Forecast, MemoryForecast, ReservedMemory
+from perfcast.core.forecast.largest import Largest
 from perfcast.memory.compare import Comparison
 from perfcast.report.tables import new_grid, new_table, plain, print_table, words
 from perfcast.report.text import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.tensor import Category
 from perfcast.report.figures import BLUE, GREEN, GREY, INK, LINE, ORANGE, PINK, PURPLE, RED, YELLOW
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, table, words

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from perfcast.core.footprint import PlanMemory, StageFootprint
+from perfcast.core.forecast.footprint import PlanMemory, StageFootprint
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.version import perfcast_version
 

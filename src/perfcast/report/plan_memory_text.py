@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from perfcast.core.footprint import PlanMemory, Remedy, StageFootprint, Term
+from perfcast.core.forecast.footprint import PlanMemory, Remedy, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.plan_text import format_plan
 from perfcast.report.tables import new_grid, new_table, print_list, print_table

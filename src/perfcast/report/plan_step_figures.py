@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
-from perfcast.core.step_forecast import PlanForecast
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.report.figures import (
     BLUE,
     GREEN,

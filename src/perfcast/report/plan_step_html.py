@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from perfcast.core.step_forecast import PlanForecast
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
 from perfcast.report.plan_memory_html import plot_stages

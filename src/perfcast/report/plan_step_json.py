@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime
+from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.plan_memory_json import plan_memory_to_dict

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.core.step_forecast import CAUSES, PlanForecast, RankTime, StragglerEffect
+from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.plan_memory_text import describe_need, describe_plan
 from perfcast.report.run_text import print_run

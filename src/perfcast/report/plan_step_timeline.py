@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.core.step_forecast import CAUSES, PlanForecast, Span
+from perfcast.core.forecast.plan import CAUSES, PlanForecast, Span
 from perfcast.report.figures import finish
 from perfcast.report.plan_step_figures import CAUSE_COLOURS, spread_evenly
 from perfcast.report.plan_step_text import CAUSE_WORDS

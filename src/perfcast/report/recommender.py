@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from perfcast.core.recommender_forecast import RECOMMENDER_CAUSES, RecommenderForecast
+from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.units import format_bytes, format_count, format_seconds
 from perfcast.version import perfcast_version

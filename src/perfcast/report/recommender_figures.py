@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfcast.core.recommender_forecast import RECOMMENDER_CAUSES, RecommenderForecast, RecommenderSpan
+from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast, RecommenderSpan
 from perfcast.report.figures import BLUE, ORANGE, PINK, YELLOW, finish
 from perfcast.report.plan_step_figures import spread_evenly
 from perfcast.report.tables import percent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from perfcast.core.embedding import EmbeddingTable, TablePlacement
-from perfcast.core.recommender_forecast import RECOMMENDER_CAUSES, RecommenderForecast, RecommenderRank
+from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
+from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast, RecommenderRank
 from perfcast.report.html import (
     MAX_ROWS,
     Card,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from perfcast.replay.fidelity import Fidelity, Pair
+from perfcast.replay.judge.fidelity import Fidelity, Pair
 from perfcast.report.html import MAX_ROWS, Card, Cell, Section, cards, left_out, page, table
 from perfcast.report.replay_text import describe_program, error, headline, known, side_by_side
 from perfcast.report.tables import percent, words

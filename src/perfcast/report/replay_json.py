@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
-from perfcast.replay.fidelity import Fidelity, Pair
+from perfcast.replay.judge.fidelity import Fidelity, Pair
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.version import perfcast_version
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from perfcast.replay.fidelity import Fidelity, Pair
-from perfcast.replay.program import ReplayProgram
+from perfcast.replay.judge.fidelity import Fidelity, Pair
+from perfcast.replay.program.program import ReplayProgram
 from perfcast.report.tables import new_grid, new_table, percent, plain, print_list, print_table, words
 from perfcast.units import format_bytes, format_count, format_seconds
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan_text import format_plan
-from perfcast.core.step_forecast import CAUSES
 from perfcast.report.figures import BLUE, GREEN, GREY, INK, ORANGE, RED, finish
 from perfcast.report.memory_figures import CATEGORY_COLOURS
 from perfcast.report.plan_step_figures import CAUSE_COLOURS

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan_text import format_plan
-from perfcast.core.step_forecast import CAUSES
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.search.findings.clusters import ClusterOutcome
 from perfcast.search.findings.explain import Change, Difference, Explanation

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from perfcast.core.embedding import EmbeddingTable, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.search.sharding.on_cluster import ShardingFindings
 from perfcast.search.sharding.result import BaselineTime, ShardingTime

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.core.embedding import ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
 from perfcast.report.tables import new_grid, new_table, percent, plain, print_list, print_table, words
 from perfcast.search.sharding.on_cluster import ShardingFindings
 from perfcast.search.sharding.result import BaselineTime, ShardingChoice, ShardingTime

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.core.forecast import Forecast, MemoryForecast, OperationTime
+from perfcast.core.forecast.device import Forecast, MemoryForecast, OperationTime
 from perfcast.report.json_format import tokens_per_second
 from perfcast.report.tables import (
     new_grid,

@@ -10,8 +10,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.validate.suite import Row
-    from perfcast.validate.traces import TraceScore
+    from perfcast.evidence.validate.suite import Row
+    from perfcast.evidence.validate.traces.suite import TraceScore
 
 
 def print_trace_scores(rows: Sequence[Row], scores: Sequence[TraceScore], console: Console) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from perfcast.catalog.runs import load_run_figures
 from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.plan_table import PlanTable
-from perfcast.core.step_forecast import CAUSES
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link

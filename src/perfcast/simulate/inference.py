@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from perfcast.core.forecast.plan import StepTime
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import StepTime
 from perfcast.core.work import StepWork
 from perfcast.simulate.engine import play
 from perfcast.simulate.part_times import PartTimes, time_parts

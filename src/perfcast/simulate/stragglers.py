@@ -19,9 +19,9 @@ from math import lcm
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.core.forecast.plan import StragglerEffect
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import StragglerEffect
 from perfcast.core.work import StepWork
 from perfcast.errors import InputError
 from perfcast.simulate.closed_form.passes import PassTime, in_turn

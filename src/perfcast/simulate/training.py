@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.operation import Operation
 from perfcast.core.placement import group_of
-from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.critical_path import critical_path

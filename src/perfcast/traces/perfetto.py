@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.core.graph import Graph, Node
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from perfcast.core.step_forecast import PlanForecast, RankTime, Span
+from perfcast.core.forecast.plan import PlanForecast, RankTime, Span
 from perfcast.errors import PlanError
 from perfcast.traces.perfetto import TICKS_PER_MICROSECOND, Event
 from perfcast.units import MICRO

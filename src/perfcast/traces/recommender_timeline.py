@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perfcast.core.recommender_forecast import RecommenderForecast, RecommenderSpan
+from perfcast.core.forecast.recommender import RecommenderForecast, RecommenderSpan
 from perfcast.traces.perfetto import TICKS_PER_MICROSECOND, Event
 from perfcast.units import MICRO
 

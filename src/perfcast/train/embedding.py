@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.embedding import EmbeddingLookup
+from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.cost.embedding.fit import NUM_MEMBERS, fit_nets, gather_cases
 from perfcast.cost.embedding.learned import (
     EmbeddingWeights,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from perfcast.catalog.devices import load_device
 from perfcast.core.collective import message_bytes
-from perfcast.core.embedding import EmbeddingLookup
-from perfcast.core.embedding_columns import embedding_columns
-from perfcast.core.embedding_reuse import uniform_reuse, zipf_reuse
+from perfcast.core.embedding.columns import embedding_columns
+from perfcast.core.embedding.lookup import EmbeddingLookup
+from perfcast.core.embedding.reuse import uniform_reuse, zipf_reuse
 from perfcast.cost.embedding.cache import hit_shares
 from perfcast.cost.embedding.exchange import busiest_bytes, exchange_operation
 from perfcast.cost.embedding.heuristic import HeuristicEmbeddingPricer

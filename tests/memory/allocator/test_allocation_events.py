@@ -22,7 +22,7 @@ from perfcast.memory.allocator import (
 )
 from perfcast.memory.liveness import estimate_memory
 from perfcast.units import KIB, MIB
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice
 from small_models import TRAINING_PROGRAMS
 

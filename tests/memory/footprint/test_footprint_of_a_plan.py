@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from builders import made_up_device
-from perfcast.core.footprint import Footprint, StageFootprint
+from perfcast.core.forecast.footprint import Footprint, StageFootprint
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.core.transformer import Transformer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.core.footprint import Moment
+from perfcast.core.forecast.footprint import Moment
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import LatentAttention
 from perfcast.core.weights import count_parameters

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.largest import Probe
+from perfcast.core.forecast.largest import Probe
 from perfcast.errors import ModelError
 from perfcast.prediction.one_device.bisection import Bisection
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import made_up_device
-from perfcast.core.largest import Largest
+from perfcast.core.forecast.largest import Largest
 from perfcast.errors import PlanError
 from perfcast.memory.liveness import peak_bytes
 from perfcast.memory.reserved import reserve_memory

@@ -9,17 +9,17 @@ import pytest
 
 from perfcast.core.collective import collective_operation, format_ranks
 from perfcast.core.dtype import DType
+from perfcast.core.forecast.plan import PlanForecast, StepTime
 from perfcast.core.graph import Phase
 from perfcast.core.operation import Operation, OperationKind
-from perfcast.core.step_forecast import PlanForecast, StepTime
 from perfcast.core.work import Call, Stream
 from perfcast.errors import CaptureError, PlanError
 from perfcast.prediction.parallel_program.predict import predict_parallel_program
 from perfcast.prediction.parallel_program.simulation import simulate_ranks_of
 from perfcast.prediction.parallel_program.time import step_time_of
-from perfcast.workload.parallel_program import ParallelProgram
-from perfcast.workload.parallel_program_calls import Exchange, RankCalls
-from perfcast.workload.parallel_program_classes import axes_of
+from perfcast.workload.parallel_program.calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.capture import ParallelProgram
+from perfcast.workload.parallel_program.classes import axes_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
-from perfcast.core.footprint import Remedy
+from perfcast.core.forecast.footprint import Remedy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
-from perfcast.core.embedding import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES
 from perfcast.core.recommender import Recommender, recommender_from_config
-from perfcast.core.recommender_forecast import RECOMMENDER_CAUSES
 from perfcast.errors import InputError, ModelError, PlanError
 from perfcast.prediction.recommender.predict import RecommenderOptions, predict_recommender, read_recommender
 from perfcast.prediction.recommender.program import StepSeconds, play_step
-from perfcast.workload.recommender_placement import plain_sharding
+from perfcast.workload.recommender.placement import plain_sharding
 
 MODEL = Recommender(
     "tiny", 4, (32, 16), (32, 1), tuple(EmbeddingTable(f"t{i}", 100_000, 16, 8.0) for i in range(4))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from made_up_steps import step_forecast
 from perfcast.catalog.devices import load_device
-from perfcast.core.step_forecast import StragglerEffect
+from perfcast.core.forecast.plan import StragglerEffect
 from perfcast.core.training import Training
 from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError

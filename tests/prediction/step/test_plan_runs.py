@@ -6,8 +6,8 @@ import pytest
 
 from builders import matmul
 from perfcast.core.collective import collective_operation
+from perfcast.core.forecast.plan import RankTime
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import RankTime
 from perfcast.core.work import Call, Layer, LayerRun, StageWork, StepWork, Stream
 from perfcast.cost.prices import Prices
 from perfcast.prediction.step.reliefs import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.training import Training
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError

@@ -4,8 +4,8 @@ import pytest
 
 from made_up_steps import step_forecast
 from perfcast.catalog.clusters import load_cluster
+from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.errors import InputError, PlanError
 from perfcast.prediction.sweep import serving
 from perfcast.prediction.sweep.serving import ServingForecast, pipelined_seconds, serving_sweep, split_batch

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plan_table import join, to_table
-from perfcast.core.step_forecast import CAUSES
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import CAUSES, RankTime, StepTime
 from perfcast.errors import PlanError
 from perfcast.search.findings.explain import RESERVE, differing_dimensions, explain_difference, explain_plan
 from plan_forecasts import PLAN, plan_forecast

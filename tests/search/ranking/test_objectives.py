@@ -7,7 +7,7 @@ import pytest
 
 from perfcast.catalog.devices import load_device
 from perfcast.catalog.runs import load_run_figures
-from perfcast.core.step_forecast import CAUSES
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.search.ranking.objectives import OBJECTIVES, Job, find_objective, order_of, watts_of_devices
 from perfcast.units import HOUR

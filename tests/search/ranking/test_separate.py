@@ -5,9 +5,9 @@ import math
 import pytest
 
 from perfcast.core.dtype import DType
+from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, Layer, LayerRun, StageWork, StepWork
 from perfcast.cost.interval import STEP_ERROR

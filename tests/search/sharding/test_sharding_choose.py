@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_up_sharding import LinearExchange, problem, random_tables, table
-from perfcast.core.embedding import EmbeddingTable, ShardingKind
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.choose import choose_sharding, judge_placements
 from perfcast.search.sharding.options import list_options
@@ -94,7 +94,7 @@ def test_a_choice_describes_itself_consistently():
 
 
 def test_a_plan_with_other_cuts_than_the_search_tries_can_be_judged():
-    from perfcast.core.embedding import TablePlacement
+    from perfcast.core.embedding.lookup import TablePlacement
 
     task = problem((table("a", num_rows=900),), num_ranks=4)
     plan = [TablePlacement(ShardingKind.ROW_WISE, (0, 1, 2))]

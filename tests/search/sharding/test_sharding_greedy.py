@@ -1,7 +1,7 @@
 import pytest
 
 from made_up_sharding import LinearExchange, problem, table
-from perfcast.core.embedding import ShardingKind
+from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.greedy import (
     Unplaced,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from made_up_sharding import problem, random_tables, table
-from perfcast.core.embedding import ShardingKind
+from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.search.sharding import local_search
 from perfcast.search.sharding.greedy import place_to_fit
 from perfcast.search.sharding.local_search import improve

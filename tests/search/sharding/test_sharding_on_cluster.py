@@ -3,7 +3,7 @@ import pytest
 from made_up_sharding import random_tables, table
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
-from perfcast.core.embedding import ShardingKind
+from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
 

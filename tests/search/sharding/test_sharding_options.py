@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from made_up_sharding import problem, table
-from perfcast.core.embedding import EmbeddingTable, ShardingKind
-from perfcast.core.embedding_reuse import count_reuse
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
+from perfcast.core.embedding.reuse import count_reuse
 from perfcast.search.sharding.options import IN, MEMORY, OUT, list_options
 
 WHOLE, ROWS = ShardingKind.TABLE_WISE, ShardingKind.ROW_WISE

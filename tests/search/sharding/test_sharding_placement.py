@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from made_up_sharding import problem, random_tables, table
-from perfcast.core.embedding import ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
 from perfcast.errors import PlanError
 from perfcast.search.sharding.choose import choose_sharding
 from perfcast.search.sharding.options import list_options

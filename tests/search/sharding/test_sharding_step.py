@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from made_up_sharding import LinearExchange, problem, random_tables, table
-from perfcast.core.embedding import ShardingKind, TablePlacement
-from perfcast.core.embedding_sharding import index_bytes_between, pooled_bytes_between
+from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
+from perfcast.core.embedding.sharding import index_bytes_between, pooled_bytes_between
 from perfcast.cost.collective.table import uneven_bytes
 from perfcast.search.sharding.options import list_options
 from perfcast.search.sharding.placement import Placed, from_placements, time_placements

@@ -12,11 +12,11 @@ from perfcast.core.operation import AttributeValue, Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.workload.blocks import build_step_work
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.huggingface import build_program
+from perfcast.workload.models.transformer import read_transformer
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice
-from perfcast.workload.transformer import read_transformer
 
 LAYERS, BATCH, SEQUENCE = 2, 2, 256
 _SIZES = (

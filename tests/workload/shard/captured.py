@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from perfcast.core.graph import Graph
-from perfcast.workload.capture import CaptureOptions, capture
-from perfcast.workload.huggingface import build_program
+from perfcast.workload.capture.capture import CaptureOptions, capture
+from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import OptimizerChoice
 

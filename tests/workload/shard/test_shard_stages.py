@@ -20,11 +20,11 @@ from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.units import MIB
+from perfcast.workload.models.transformer import read_transformer
 from perfcast.workload.shard import MEGATRON_DDP, shard_graph
 from perfcast.workload.shard.cuts import Cut, cut_dim, local_type, period_of
 from perfcast.workload.shard.reduction import TORCH_DDP, fill_buckets
 from perfcast.workload.shard.weights import Weight
-from perfcast.workload.transformer import read_transformer
 
 
 def parameter_bytes() -> int:

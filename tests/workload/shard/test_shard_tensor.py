@@ -15,7 +15,7 @@ from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.work import Call, StepWork, Stream
 from perfcast.errors import PlanError
-from perfcast.workload.capture import CaptureOptions, capture
+from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.shard import shard_graph
 from perfcast.workload.step import OptimizerChoice, Program
 

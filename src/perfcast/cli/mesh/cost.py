@@ -205,7 +205,7 @@ def _measured(
         rates = sweep.message_bytes * sweep.bus_factor / seconds
         points.append((f"profile {profile.name}", sweep.message_bytes.tolist(), rates.tolist()))
     if data:
-        from perfcast.validate.collective_cases import measured_points
+        from perfcast.evidence.validate.collectives.cases import measured_points
 
         points += measured_points(
             [Path(place) for place in data], mesh.cluster.name, sweep.span, sweep.collective

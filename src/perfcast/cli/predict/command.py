@@ -13,7 +13,7 @@ from perfcast.core.plan_choice import is_one_device
 from perfcast.core.plan_text import parse_plan
 
 if TYPE_CHECKING:
-    from perfcast.core.step_forecast import PlanForecast
+    from perfcast.core.forecast.plan import PlanForecast
 
 Paths = tuple[str | None, str | None, str | None]
 

@@ -13,8 +13,8 @@ from perfcast.core.plan_text import PlanValues
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
+    from perfcast.core.forecast.plan import PlanForecast
     from perfcast.core.plan import Plan
-    from perfcast.core.step_forecast import PlanForecast
     from perfcast.core.training import Training
     from perfcast.prediction.run.predict import RunForecast
 

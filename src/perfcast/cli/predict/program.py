@@ -11,7 +11,7 @@ from perfcast.cli.options.shared import DEFAULT_DTYPE
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
-    from perfcast.core.step_forecast import PlanForecast
+    from perfcast.core.forecast.plan import PlanForecast
 
 
 def forecast_program(

@@ -14,7 +14,7 @@ from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
-    from perfcast.core.recommender_forecast import RecommenderForecast
+    from perfcast.core.forecast.recommender import RecommenderForecast
 
 #: Options that mean nothing here, by the name of their parameter; those of steps of other models.
 _REFUSED = (

@@ -13,7 +13,7 @@ import click
 from perfcast.cli.replay.options import replay_options
 
 if TYPE_CHECKING:
-    from perfcast.replay.fidelity import Fidelity
+    from perfcast.replay.judge.fidelity import Fidelity
     from perfcast.replay.replay import Prepared
 
 #: PyTorch's profiler writes a line to the error output at each start and end; from this level on, none.
@@ -75,14 +75,14 @@ def _prepared(options: dict[str, Any]) -> list[Prepared]:
     """Programs of all ranks; of several recordings one after the other."""
     from dataclasses import replace as changed
 
-    from perfcast.replay.combine import concatenate
-    from perfcast.replay.fill import FillOptions, recorded_folder
-    from perfcast.replay.limits import DEFAULT_LIMITS
-    from perfcast.replay.modules import load_module
+    from perfcast.replay.build.select import Mode, Selection
+    from perfcast.replay.build.sources import read_sources
+    from perfcast.replay.fill.fill import FillOptions, recorded_folder
+    from perfcast.replay.play.limits import DEFAULT_LIMITS
+    from perfcast.replay.play.modules import load_module
+    from perfcast.replay.program.combine import concatenate
     from perfcast.replay.replay import prepare_source
-    from perfcast.replay.scale_batch import scale_batch
-    from perfcast.replay.select import Mode, Selection
-    from perfcast.replay.sources import read_sources
+    from perfcast.replay.scale.batch import scale_batch
 
     limits = changed(DEFAULT_LIMITS, max_tensor_bytes=options["max_tensor_bytes"])
     if options["module"]:
@@ -124,8 +124,8 @@ def _fitted(prepared: Prepared, options: dict[str, Any]) -> Prepared:
     """A rank that plays alone: others' part in exchanges only takes its time."""
     from dataclasses import replace as changed
 
-    from perfcast.replay.fit_ranks import fit_to_ranks
-    from perfcast.replay.program import CallKind
+    from perfcast.replay.program.program import CallKind
+    from perfcast.replay.scale.fit_ranks import fit_to_ranks
 
     ranks = _rank_options(options)
     if not any(call.kind is CallKind.EXCHANGE for call in prepared.program.calls):
@@ -141,8 +141,8 @@ def _fitted(prepared: Prepared, options: dict[str, Any]) -> Prepared:
 
 
 def _play_options(options: dict[str, Any]) -> Any:
-    from perfcast.replay.player import Preparation
-    from perfcast.replay.session import PlayOptions
+    from perfcast.replay.play.player import Preparation
+    from perfcast.replay.play.session import PlayOptions
 
     return PlayOptions(
         repeats=_REPEATS if options["repeat"] is None else options["repeat"],
@@ -156,7 +156,7 @@ def _play_options(options: dict[str, Any]) -> Any:
 
 def _rank_options(options: dict[str, Any]) -> Any:
     from perfcast.prediction.plan.cluster import cluster_by_name
-    from perfcast.replay.rank_play import RankOptions
+    from perfcast.replay.ranks.play import RankOptions
 
     cluster, world_size = None, options["world_size"]
     if options["emulate"]:
@@ -195,7 +195,7 @@ def _progress(total: int) -> Any:
 def _generate(prepared: list[Prepared], options: dict[str, Any], found: tuple[Fidelity, ...]) -> None:
     if not options["generate_folder"]:
         return
-    from perfcast.replay.generate import generate
+    from perfcast.replay.generate.generate import generate
     from perfcast.replay.replay import with_gaps
     from perfcast.report.replay_json import fidelity_to_dict
 

@@ -11,7 +11,7 @@ import click
 
 from perfcast.cli.options.shared import output_options
 from perfcast.cli.trace.options import bytes_of, limit_option
-from perfcast.core.embedding import NUM_REUSE_BINS
+from perfcast.core.embedding.lookup import NUM_REUSE_BINS
 
 Command = Callable[..., Any]
 

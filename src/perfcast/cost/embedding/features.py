@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import REUSE_LIMITS
-from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.embedding.columns import EmbeddingColumns
+from perfcast.core.embedding.lookup import REUSE_LIMITS
 from perfcast.cost.embedding.cache import hit_shares
 from perfcast.units import KIB, MIB
 

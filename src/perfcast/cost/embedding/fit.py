@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.embedding import EmbeddingLookup
-from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.learned import EmbeddingNet
 from perfcast.errors import CalibrationError

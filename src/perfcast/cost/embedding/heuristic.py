@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.embedding.columns import EmbeddingColumns
 from perfcast.core.hardware import Device
 from perfcast.cost.embedding.model import check_optimizer, check_phase
 from perfcast.cost.embedding.traffic import backward_traffic, forward_traffic

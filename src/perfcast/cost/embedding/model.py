@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import EmbeddingLookup
-from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.errors import UnknownNameError
 
 #: ``backward`` holds the update of the touched rows too: optimizers of embeddings are fused with it.

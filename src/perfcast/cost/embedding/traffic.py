@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.embedding.columns import EmbeddingColumns
 from perfcast.cost.embedding.cache import hit_shares
 
 SECTOR_BYTES = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfcast.core.footprint import Footprint, StageFootprint, Term
+from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.footprint import Term
+from perfcast.core.forecast.footprint import Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training

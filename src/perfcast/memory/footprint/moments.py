@@ -9,7 +9,7 @@ optimizer        the states alone: fused updates work in place
 
 from __future__ import annotations
 
-from perfcast.core.footprint import Moment, Term
+from perfcast.core.forecast.footprint import Moment, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training

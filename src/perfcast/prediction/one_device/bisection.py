@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perfcast.core.largest import Probe
+from perfcast.core.forecast.largest import Probe
 from perfcast.errors import ModelError
 
 #: No step goes further than this factor beyond the largest size that fits.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.errors import PlanError
 from perfcast.memory.compare import Comparison, compare_with_liveness
 from perfcast.memory.footprint.pytorch.step import estimate_eager

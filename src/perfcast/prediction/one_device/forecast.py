@@ -12,7 +12,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.forecast import Forecast, KindTime, OperationTime
+from perfcast.core.forecast.device import Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.cost.interval import join_intervals

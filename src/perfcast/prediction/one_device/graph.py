@@ -14,21 +14,21 @@ from perfcast.errors import PlanError
 from perfcast.prediction.request import Request
 
 if TYPE_CHECKING:
-    from perfcast.workload.capture import CaptureOptions
+    from perfcast.workload.capture.capture import CaptureOptions
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import Program
 
 
 def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
     """Capture what is asked for and lower it to the device."""
-    from perfcast.workload.capture import capture
+    from perfcast.workload.capture.capture import capture
     from perfcast.workload.lower import lower
 
     build, options = program_and_options(request, device)
     if request.world_size is None:
         graph, program = capture(build, options)
     else:
-        from perfcast.workload.virtual_ranks import capture_on_virtual_rank
+        from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
 
         graph, program = capture_on_virtual_rank(
             build, options, rank=request.rank, world_size=request.world_size
@@ -47,7 +47,7 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
 
 def program_and_options(request: Request, device: Device) -> tuple[Callable[[], Program], CaptureOptions]:
     """What builds the program that is asked for, and how it is captured for a device."""
-    from perfcast.workload.capture import CaptureOptions
+    from perfcast.workload.capture.capture import CaptureOptions
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import OptimizerChoice
 
@@ -73,9 +73,9 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
 
 
 def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:
-    from perfcast.workload.huggingface import build_program, read_config
-    from perfcast.workload.recommender import build_dlrm_program
-    from perfcast.workload.user_file import build_user_program, load_function
+    from perfcast.workload.models.huggingface import build_program, read_config
+    from perfcast.workload.models.user_file import build_user_program, load_function
+    from perfcast.workload.recommender.model import build_dlrm_program
 
     if ".py:" in request.model:
         if request.recompute != "none":

@@ -12,10 +12,10 @@ from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING
 
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
+from perfcast.core.forecast.largest import Largest, Probe
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
-from perfcast.core.largest import Largest, Probe
 from perfcast.errors import PlanError
 from perfcast.memory.liveness import peak_bytes
 from perfcast.memory.reserved import context_of, reserve_memory
@@ -118,7 +118,7 @@ def with_size(request: Request, quantity: str, size: int) -> Request:
 
 
 def _check_takes(model: str, quantity: str) -> None:
-    from perfcast.workload.user_file import load_function
+    from perfcast.workload.models.user_file import load_function
 
     if quantity not in signature(load_function(model)).parameters:
         raise PlanError(f"{model} does not take {quantity}: give the function an argument of that name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcast.core.forecast import Forecast, ReservedMemory
+from perfcast.core.forecast.device import Forecast, ReservedMemory
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.memory.reserved import reserve_memory

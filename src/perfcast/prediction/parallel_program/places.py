@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcast.errors import CaptureError
-from perfcast.workload.parallel_program import ParallelProgram
-from perfcast.workload.parallel_program_calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.capture import ParallelProgram
 
 
 @dataclass(frozen=True, slots=True)

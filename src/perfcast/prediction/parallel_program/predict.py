@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
+from perfcast.core.forecast.plan import PlanForecast, Relief, StepTime
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation
-from perfcast.core.step_forecast import PlanForecast, Relief, StepTime
 from perfcast.core.work import Stream
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.prices import Prices, price_operations
@@ -33,8 +33,8 @@ from perfcast.prediction.step.runs import relative_interval, seconds_by_provenan
 from perfcast.units import MEGA, format_bytes
 
 if TYPE_CHECKING:
-    from perfcast.workload.parallel_program import ParallelProgram
-    from perfcast.workload.parallel_program_calls import RankCalls
+    from perfcast.workload.parallel_program.calls import RankCalls
+    from perfcast.workload.parallel_program.capture import ParallelProgram
 
 #: Programs of more calls than this, over all simulated ranks, are not simulated again for what would help.
 _MOST_CALLS_FOR_RELIEFS = 200_000
@@ -77,8 +77,8 @@ def predict_parallel_program(
     Raises:
         InputError: Unknown names, a program that cannot be captured, ranks that do not fit the cluster.
     """
-    from perfcast.workload.parallel_program import capture_parallel_program
-    from perfcast.workload.parallel_program_calls import calls_of
+    from perfcast.workload.parallel_program.calls import calls_of
+    from perfcast.workload.parallel_program.capture import capture_parallel_program
 
     place = load_cluster(cluster) if isinstance(cluster, str) else cluster
     world_size = place.num_devices if world_size is None else world_size

@@ -14,8 +14,8 @@ from perfcast.errors import PlanError
 from perfcast.prediction.parallel_program.places import Place, Places
 from perfcast.simulate.engine import Played, play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
-from perfcast.workload.parallel_program import ParallelProgram
-from perfcast.workload.parallel_program_calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.capture import ParallelProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfcast.core.forecast.plan import RankTime, Span, StepTime
 from perfcast.core.graph import Phase
-from perfcast.core.step_forecast import RankTime, Span, StepTime
 from perfcast.core.work import Call, Stream
 from perfcast.prediction.parallel_program.simulation import RanksPlayed, Task
 from perfcast.simulate.layer import CAUSE_OF_STREAM

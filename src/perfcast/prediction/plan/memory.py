@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.catalog.models import load_model
-from perfcast.core.footprint import Footprint, PlanMemory
+from perfcast.core.forecast.footprint import Footprint, PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plan import Plan
@@ -102,7 +102,7 @@ def read_model(model: str) -> tuple[Mapping[str, Any], str | None, int | None]:
         raise ModelError(f"{model}: a plan over several devices needs the sizes of a model, not a program")
     path = Path(model)
     if path.suffix == ".json" or path.is_dir():
-        from perfcast.workload.huggingface import read_config
+        from perfcast.workload.models.huggingface import read_config
 
         config = read_config(path)
         return config, None, config.get("max_position_embeddings", config.get("n_positions"))
@@ -117,7 +117,7 @@ def to_transformer(config: Mapping[str, Any], architecture: str | None, model: s
     Raises:
         ModelError: No closed form describes the model.
     """
-    from perfcast.workload.transformer import read_transformer
+    from perfcast.workload.models.transformer import read_transformer
 
     try:
         return read_transformer(config, architecture)

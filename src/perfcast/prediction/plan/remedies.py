@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from perfcast.core.footprint import Remedy
+from perfcast.core.forecast.footprint import Remedy
 from perfcast.core.hardware import Device
 from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
 from perfcast.core.training import Training

@@ -19,19 +19,19 @@ from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.embedding import ShardingKind, TablePlacement
-from perfcast.core.embedding_columns import embedding_columns
-from perfcast.core.embedding_sharding import (
+from perfcast.core.embedding.columns import embedding_columns
+from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
+from perfcast.core.embedding.sharding import (
     check_sharding,
     index_bytes_between,
     pooled_bytes_between,
     shard_lookups,
 )
+from perfcast.core.forecast.recommender import RecommenderForecast, RecommenderRank
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.recommender import Recommender, recommender_from_config
-from perfcast.core.recommender_forecast import RecommenderForecast, RecommenderRank
 from perfcast.cost.embedding.exchange import exchange_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer
@@ -44,7 +44,7 @@ from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.recommender.program import PlayedStep, StepSeconds, play_step
-from perfcast.workload.recommender_placement import plain_sharding
+from perfcast.workload.recommender.placement import plain_sharding
 
 #: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.
 DTYPES = ("fp32", "tf32", "bf16", "fp16")
@@ -167,10 +167,10 @@ def capture_dense(
     model: Recommender, local_batch_size: int, device: Device, options: RecommenderOptions
 ) -> Dense:
     """What every rank runs beside its tables, lowered to the device."""
-    from perfcast.workload.capture import CaptureOptions, capture
+    from perfcast.workload.capture.capture import CaptureOptions, capture
     from perfcast.workload.fuse import fuse
     from perfcast.workload.lower import lower
-    from perfcast.workload.recommender_dense import build_dense_program, parameters_of, segments_of
+    from perfcast.workload.recommender.dense import build_dense_program, parameters_of, segments_of
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import OptimizerChoice
 

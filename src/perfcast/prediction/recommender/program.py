@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfcast.core.recommender_forecast import RecommenderSpan
+from perfcast.core.forecast.recommender import RecommenderSpan
 from perfcast.simulate.engine import Played, play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from perfcast.catalog.devices import load_device
 from perfcast.catalog.runs import RunFigures, load_run_figures
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

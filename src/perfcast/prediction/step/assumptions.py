@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork

@@ -14,11 +14,11 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import OFFLOAD, SCHEDULES
 from perfcast.core.plan_table import PlanTable
-from perfcast.core.step_forecast import CAUSES
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.prediction.step.constants import StepConstants

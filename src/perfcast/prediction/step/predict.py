@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypedDict
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
+from perfcast.core.forecast.plan import PlanForecast, Relief
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast, Relief
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork

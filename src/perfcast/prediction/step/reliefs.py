@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from perfcast.core.forecast.plan import RankTime, Relief, StepTime, StragglerEffect
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import RankTime, Relief, StepTime, StragglerEffect
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.prediction.step.timer import Seconds, Timer
 

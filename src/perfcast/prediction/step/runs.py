@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from perfcast.core.forecast.plan import RankTime
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import RankTime
 from perfcast.core.work import Calls, LayerRun, StepWork, Stream
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import Estimates

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from perfcast.core.forecast.plan import StepTime, StragglerEffect
 from perfcast.core.mode import Mode
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import StepTime, StragglerEffect
 from perfcast.core.work import StepWork
 from perfcast.errors import UnknownNameError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.footprint import PlanMemory
+from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plan import Plan
@@ -91,7 +91,7 @@ def build_work(facts: StepFacts, model: Transformer) -> StepWork:
         from perfcast.workload.blocks import build_step_work
 
         return build_step_work(model, facts.plan, facts.training, facts.sequence_length)
-    from perfcast.workload.blocks.serving import build_serving_work
+    from perfcast.workload.blocks.serving.step import build_serving_work
 
     is_decode = facts.mode == "decode"
     return build_serving_work(model, facts.plan, facts.dtype, facts.sequence_length, is_decode=is_decode)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import PlanForecast
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfcast.core.forecast.plan import CAUSES, PlanForecast
 from perfcast.core.plan import Plan
 from perfcast.core.plan_text import EVEN, KEY_OF_FIELD, PLAN_KEYS, PlanValue
-from perfcast.core.step_forecast import CAUSES, PlanForecast
 from perfcast.errors import PlanError
 
 #: Dimensions of a plan as they are said, in the order of speaking; of experts' tensor parallelism what it

@@ -11,8 +11,8 @@ import numpy as np
 
 from perfcast.catalog.runs import RunFigures
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
-from perfcast.core.step_forecast import CAUSES
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.units import HOUR
 

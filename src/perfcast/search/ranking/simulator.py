@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.plan import StepTime
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
-from perfcast.core.step_forecast import StepTime
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork

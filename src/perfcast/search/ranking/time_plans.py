@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
+from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import RankTime, StepTime
 from perfcast.core.work import StepWork
 from perfcast.prediction.step.timer import Timer, lengthened, slowdown_beside
 from perfcast.search.evaluation.processes import run_in_processes

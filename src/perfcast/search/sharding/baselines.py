@@ -20,7 +20,7 @@ import math
 import random
 from collections.abc import Callable, Mapping
 
-from perfcast.core.embedding import EmbeddingTable
+from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.search.sharding.options import MEMORY, ShardOptions
 from perfcast.search.sharding.placement import Placed
 from perfcast.search.sharding.problem import ShardingProblem

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfcast.core.embedding import TablePlacement
+from perfcast.core.embedding.lookup import TablePlacement
 from perfcast.search.sharding.baselines import BASELINES, place_baseline
 from perfcast.search.sharding.gain import Draws, draw_errors, gain_interval, step_interval
 from perfcast.search.sharding.greedy import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.embedding import ShardingKind
+from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.options import MEMORY, OUT, ShardOptions
 from perfcast.search.sharding.placement import Placed

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Integers
-from perfcast.core.embedding import EmbeddingTable
-from perfcast.core.embedding_reuse import count_reuse
+from perfcast.core.embedding.lookup import EmbeddingTable
+from perfcast.core.embedding.reuse import count_reuse
 from perfcast.errors import InputError
 from perfcast.units import GIB, format_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.embedding import EmbeddingTable, ShardingKind
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.prediction.names import resolve_device

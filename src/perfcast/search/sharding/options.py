@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.embedding import EmbeddingLookup, EmbeddingTable, ShardingKind
-from perfcast.core.embedding_columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.columns import EmbeddingColumns, embedding_columns
+from perfcast.core.embedding.lookup import EmbeddingLookup, EmbeddingTable, ShardingKind
 from perfcast.search.sharding.problem import OPTIMIZER_STATES, ShardingProblem
 
 INDEX_BYTES = 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import ShardingKind, TablePlacement
+from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
 from perfcast.errors import PlanError
 from perfcast.search.sharding.options import MEMORY, ShardOptions, pieces_of
 from perfcast.search.sharding.problem import ShardingProblem

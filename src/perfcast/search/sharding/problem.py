@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from perfcast.core.arrays import Floats
-from perfcast.core.embedding import EmbeddingTable, ShardingKind
-from perfcast.core.embedding_columns import EmbeddingColumns
+from perfcast.core.embedding.columns import EmbeddingColumns
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.errors import InputError, UnknownNameError
 
 Phase = Literal["forward", "backward"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.embedding import EmbeddingTable, TablePlacement
+from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
     dtype               of the weights: fp32 (default), fp16, bf16, int8 …
     pooling_deviation   standard deviation of lookups over bags (default 0)
     reuse_rows, reuse_lookups
-                        17 counts each (``core/embedding.ReuseHistogram``); JSON and TOML alone
+                        17 counts each (``core/embedding/lookup.ReuseHistogram``); JSON and TOML alone
 
 CSV has these names as its first line; JSON is a list of objects, or an object with a list ``tables``; TOML
 has ``[[tables]]``.
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.embedding import EmbeddingTable, ReuseHistogram
+from perfcast.core.embedding.lookup import EmbeddingTable, ReuseHistogram
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.units import MIB, format_bytes
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.core.embedding import EmbeddingTable
+from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.errors import InputError
 
 HEAVY_POOLING = 20.0

@@ -9,10 +9,10 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.different import different_rows
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.operation import Operation
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
-from perfcast.core.step_forecast import CAUSES
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.simulate.layer import CallsTime
 from perfcast.simulate.part_times import LayerTime, PartTimes, time_parts

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import add
 
+from perfcast.core.forecast.plan import StepTime
 from perfcast.core.operation import Operation
-from perfcast.core.step_forecast import StepTime
 from perfcast.core.work import StepWork
 from perfcast.simulate.closed_form.makespan import StageSeconds, forward_makespan, makespan
 from perfcast.simulate.closed_form.passes import PassTime

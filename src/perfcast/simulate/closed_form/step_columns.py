@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.step_forecast import CAUSES
+from perfcast.core.forecast.plan import CAUSES
 from perfcast.simulate.closed_form.makespans import StageColumns, before, behind, makespans
 from perfcast.simulate.closed_form.part_costs import (
     BACKWARD,

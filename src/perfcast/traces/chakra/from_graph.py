@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from perfcast.core.forecast import Forecast
+from perfcast.core.forecast.device import Forecast
 from perfcast.core.graph import Graph
 from perfcast.core.tensor import TensorType
 from perfcast.traces.chakra.schedule import Planned, build_chakra

@@ -197,7 +197,7 @@ def _outputs(name: str, args: tuple[Any, ...]) -> tuple[TensorType, ...]:
     """Types that the operator returns; nothing where it cannot be run without data."""
     import torch
 
-    from perfcast.workload.types import TORCH_DTYPES, tensor_type
+    from perfcast.workload.capture.types import TORCH_DTYPES, tensor_type
 
     torch_of = {ours: theirs for theirs, ours in reversed(TORCH_DTYPES.items())}
 

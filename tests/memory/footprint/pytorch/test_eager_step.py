@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perfcast.catalog.devices import load_device
-from perfcast.core.footprint import Moment
-from perfcast.core.forecast import MemoryForecast
+from perfcast.core.forecast.device import MemoryForecast
+from perfcast.core.forecast.footprint import Moment
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory.compare import compare_with_liveness
@@ -20,7 +20,7 @@ from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value, run_backw
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.request import Request
-from perfcast.workload.transformer import read_transformer
+from perfcast.workload.models.transformer import read_transformer
 
 DECODER = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
            "intermediate_size": 704, "vocab_size": 512}  # fmt: skip

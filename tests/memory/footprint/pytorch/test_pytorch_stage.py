@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.core.footprint import Footprint, Moment, StageFootprint
+from perfcast.core.forecast.footprint import Footprint, Moment, StageFootprint
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import PlanError

@@ -7,7 +7,7 @@ Source of what is held when: transformers 5, models/*/modeling_*.py and cache_ut
 
 from __future__ import annotations
 
-from perfcast.core.footprint import Moment, Term
+from perfcast.core.forecast.footprint import Moment, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.memory.footprint.pytorch.modules import FP32, Setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.footprint import Term
+from perfcast.core.forecast.footprint import Term
 from perfcast.core.tensor import Category
 from perfcast.errors import UnknownNameError
 

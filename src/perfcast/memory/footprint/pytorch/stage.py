@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.footprint import Moment, StageFootprint, Term
+from perfcast.core.forecast.footprint import Moment, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perfcast.core.footprint import Moment, Term
+from perfcast.core.forecast.footprint import Moment, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError

@@ -1,0 +1,1 @@
+"""Embedding tables, and what a batch looks up in them."""

@@ -1,0 +1,90 @@
+"""The result of a forecast of a recommendation model's training step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfcast.core.embedding.lookup import TablePlacement
+from perfcast.core.recommender import Recommender
+
+#: What a rank's time goes to; the seconds of a rank add up to the step.
+#: 'exchange' is all-to-all that no compute hides, 'all-reduce' likewise, 'waiting' for a slower rank.
+RECOMMENDER_CAUSES = ("dense", "lookup forward", "lookup backward", "exchange", "all-reduce", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderSpan:
+    """One piece of a rank's timeline, on its 'compute' or 'exchange' stream."""
+
+    rank: int
+    stream: str
+    label: str
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderRank:
+    """One rank.
+
+    Attributes:
+        seconds_by_cause: Of ``RECOMMENDER_CAUSES``; they add up to the step.
+        memory_bytes: Peak.
+        num_shards: Tables and parts of tables that it holds.
+    """
+
+    rank: int
+    seconds_by_cause: Mapping[str, float]
+    memory_bytes: float
+    num_shards: int
+
+
+@dataclass(frozen=True)
+class RecommenderForecast:
+    """Time and memory of one training step.
+
+    Attributes:
+        step_seconds_low, step_seconds_high: 90 % interval.
+        optimizer: Of the tables.
+        placements: Of every table, in the model's order.
+        segment_seconds: Of the dense part, by segment; equal on all ranks.
+        exchange_bytes: What the busiest rank sends or receives, by exchange.
+    """
+
+    model: Recommender
+    cluster: str
+    device: str
+    num_devices: int
+    global_batch_size: int
+    dtype: str
+    optimizer: str
+    cost_model: str
+    placements: tuple[TablePlacement, ...]
+    step_seconds: float
+    step_seconds_low: float
+    step_seconds_high: float
+    ranks: tuple[RecommenderRank, ...]
+    segment_seconds: Mapping[str, float]
+    exchange_bytes: Mapping[str, float]
+    capacity_bytes: float
+    spans: tuple[RecommenderSpan, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def samples_per_second(self) -> float:
+        """Over all devices."""
+        return self.global_batch_size / self.step_seconds
+
+    @property
+    def peak_memory_bytes(self) -> float:
+        """Of the fullest rank."""
+        return max(rank.memory_bytes for rank in self.ranks)
+
+    @property
+    def lookup_imbalance(self) -> float:
+        """Slowest rank's lookups over the mean of all; 1: equal."""
+        names = ("lookup forward", "lookup backward")
+        seconds = [sum(rank.seconds_by_cause[name] for name in names) for rank in self.ranks]
+        mean = sum(seconds) / len(seconds)
+        return max(seconds) / mean if mean else 1.0

@@ -1,0 +1,1 @@
+"""Measured collectives against forecasts of them."""

@@ -1,0 +1,1 @@
+"""Single kernels: measured tables against every predictor."""

@@ -1,0 +1,1 @@
+"""Small models, predicted and really run on this machine."""

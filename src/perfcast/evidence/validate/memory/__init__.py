@@ -1,0 +1,1 @@
+"""Measured memory of training runs against footprints."""

@@ -1,0 +1,167 @@
+"""Fits what no program states of a framework's memory to half of the measured peaks, and their spread.
+
+Half: the lines whose CRC-32 of table and line number is even. A habit is fitted by the least mean absolute
+relative error; a spread is the percentiles of measured over estimated peaks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfcast.errors import InputError
+from perfcast.evidence.validate.memory.case import MemoryCase
+from perfcast.evidence.validate.memory.forecast import forecast_cases
+from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory.footprint.habits import Habits, habits_of
+
+#: Habits that are fitted, where the search starts, and its first step.
+_FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "megatron": {"other_bytes": (40e6, 20e6)},
+    "nanotron": {
+        "local_gradient_bytes": (1.0, 0.5),
+        "bucket_bytes": (1.0, 0.5),
+        "further_width": (2.0, 1.0),
+        "softmax_bytes": (8.0, 2.0),
+        "tensors_issued_ahead": (30.0, 10.0),
+        "other_bytes": (200e6, 100e6),
+    },
+}
+_MOST_EVALUATIONS = 400
+#: Of a framework, for percentiles of its own.
+_FEWEST_PEAKS = 20
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """What ``memory/data/footprint_fit.json`` holds."""
+
+    habits: dict[str, dict[str, float]]
+    spread: dict[str, dict[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written."""
+        return {"habits": self.habits, "spread": self.spread}
+
+
+def is_fitting_half(label: str) -> bool:
+    """Whether a line, as 'table:line', is among those that are fitted on."""
+    return zlib.crc32(label.encode()) % 2 == 0
+
+
+def fit_memory(places: Sequence[Path], say: Callable[[str], None] = lambda text: None) -> MemoryFit:
+    """Habits and spreads from the fitting half of the tables.
+
+    Raises:
+        InputError: No table of measured memory, or too few measurements.
+    """
+    every = [case for case in read_memory_cases(places) if _is_usable(case) and is_fitting_half(case.label)]
+    habits = {}
+    for framework, start in _FITTED.items():
+        cases = [case for case in every if _framework(case) == framework and case.metric == "allocated"]
+        if cases:
+            say(f"{framework}: {len(cases)} measured peaks")
+            habits[framework] = _fit_habits(cases, start)
+    return MemoryFit(habits, _spreads(every, habits))
+
+
+def _is_usable(case: MemoryCase) -> bool:
+    return (
+        case.run is not None
+        and not case.skipped
+        and case.duplicate_of is None
+        and case.measured_bytes is not None
+        and case.metric in ("allocated", "reserved")
+        and case.measured_by == "allocator"
+    )
+
+
+def _framework(case: MemoryCase) -> str:
+    return case.run.training.framework if case.run else ""
+
+
+def _fit_habits(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    from scipy.optimize import minimize
+
+    names = list(start)
+
+    def error(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        if (values < 0).any():
+            return 1e3
+        ratios = _ratios(cases, dict(zip(names, values.tolist(), strict=True)))
+        return float(np.abs(1 / ratios - 1).mean())
+
+    first = np.array([start[name][0] for name in names])
+    steps = np.array([start[name][1] for name in names])
+    simplex = np.vstack([first, first + np.diag(steps)])
+    found = minimize(
+        error, first, method="Nelder-Mead",
+        options={"initial_simplex": simplex, "maxfev": _MOST_EVALUATIONS, "xatol": 1e-3, "fatol": 1e-5},
+    )  # fmt: skip
+    return {name: float(f"{value:.4g}") for name, value in zip(names, found.x.tolist(), strict=True)}
+
+
+def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Measured over estimated."""
+
+    def predict(model, plan, training, sequence_length, *, device=None):  # type: ignore[no-untyped-def]
+        habits: Habits = replace(habits_of(training), **changes)
+        return estimate_footprint(model, plan, training, sequence_length, device=device, habits=habits)
+
+    answers = forecast_cases(cases, predict)
+    return np.array(
+        [
+            (case.measured_bytes or 0) / answer.num_bytes
+            for case, answer in zip(cases, answers, strict=True)
+            if answer.num_bytes
+        ]
+    )
+
+
+def _spreads(
+    cases: Sequence[MemoryCase], habits: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    allocated = {}
+    for framework in sorted({_framework(case) for case in cases}):
+        chosen = [
+            case
+            for case in cases
+            if _framework(case) == framework and case.metric == "allocated" and _states_attention(case)
+        ]
+        if len(chosen) >= _FEWEST_PEAKS:
+            allocated[framework] = _ratios(chosen, habits.get(framework, {}))
+    reserved = [c for c in cases if c.metric == "reserved"]
+    if not allocated:
+        raise InputError(f"a spread takes at least {_FEWEST_PEAKS} measured peaks of one framework")
+    if not reserved:
+        raise InputError("no measured reserve of PyTorch's allocator in the half that is fitted on")
+    twins = [replace(case, metric="allocated") for case in reserved]
+    over = np.concatenate([_ratios([twin], habits.get(_framework(twin), {})) for twin in twins])
+    groups = {**allocated, "any": np.concatenate(list(allocated.values()))}
+    return {
+        name: {
+            "allocated_low": _quantile(ratios, 0.05),
+            "allocated_high": _quantile(ratios, 0.95),
+            "reserved": _quantile(over, 0.5),
+            "reserved_high": _quantile(over, 0.95),
+        }
+        for name, ratios in groups.items()
+    }
+
+
+def _states_attention(case: MemoryCase) -> bool:
+    """Whether the table says which attention ran, where it has a column for it.
+
+    Rows that do not say differ by up to twice with all else equal; a user states what will run.
+    """
+    return case.configuration.get("attention_backend", "stated") not in (None, "")
+
+
+def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> float:
+    return float(f"{np.quantile(values, share):.4g}")

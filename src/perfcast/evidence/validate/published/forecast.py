@@ -1,0 +1,31 @@
+"""The time of one published step from its scaled prices, by formula or by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfcast.cost.collective.constants import load_constants
+from perfcast.errors import UnknownNameError
+from perfcast.evidence.validate.step_constants.scales import Scalable
+
+PREDICTORS = ("closed_form", "simulated")
+
+
+def forecast_seconds(run: Scalable, values: Mapping[str, float], predictor: str = PREDICTORS[0]) -> float:
+    """Seconds of a step under some constants.
+
+    Raises:
+        UnknownNameError: Not a predictor.
+    """
+    from perfcast.simulate.closed_form.step import closed_form_step
+    from perfcast.simulate.training import simulate_step
+
+    seconds, launch, figures = run.scaled(values), run.launch_seconds(values), load_constants()
+    slowdown = (figures.compute_slowdown, figures.communication_slowdown)
+    if predictor == "closed_form":
+        time = closed_form_step(run.run.work, seconds, launch_seconds=launch, slowdown=slowdown)
+    elif predictor == "simulated":
+        time = simulate_step(run.run.work, seconds, launch_seconds=launch, slowdown=slowdown)
+    else:
+        raise UnknownNameError("predictor", predictor, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
+    return time.step_seconds + run.fixed_seconds(values)

@@ -1,0 +1,214 @@
+"""Published times of prompts, tokens and requests beside forecasts from their configuration alone.
+
+Nothing is fitted to these tables. A token is forecast at the mean context of the answer; a request is its
+prompt and all tokens behind the first. A host that issues every kernel does so at eager PyTorch's pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.plan import Plan
+from perfcast.core.weights import count_parameters
+from perfcast.core.work import Calls, Layer, StepWork
+from perfcast.cost.model import CostModel
+from perfcast.errors import InputError
+from perfcast.evidence.validate.published.inference_cases import InferenceCase
+from perfcast.evidence.validate.published.scores import main_provenance, scores_of
+from perfcast.evidence.validate.suite import Row
+from perfcast.evidence.validate.summary import Scores
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.predict import forecast_work
+from perfcast.prediction.step.timer import Timer
+from perfcast.prediction.step.work import StepFacts
+from perfcast.prediction.sweep.serving import pipelined_seconds, split_batch
+from perfcast.units import format_seconds
+
+#: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).
+WITHOUT_HOST = "graph_replay"
+#: Whose measured kernels a framework runs, as the learned cost model knows them; else PyTorch's.
+_KERNELS = {"vllm": "vllm", "fastertransformer": "trtllm", "megatron": "pytorch"}
+
+Track = Callable[[Sequence[Any], str], Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What tells one forward pass from another.
+
+    Attributes:
+        method: Of ``plan_timer.METHODS``.
+        context: Tokens that are read at once, or that the cache holds.
+        issues_kernels: Whether a host issues every kernel.
+    """
+
+    case: InferenceCase
+    method: str
+    is_decode: bool
+    context: int
+    issues_kernels: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Seconds (best estimate, low, high), and what most of the compute's prices rest on."""
+
+    span: tuple[float, float, float]
+    provenance: str | None
+
+
+def inference_rows(
+    cases: Sequence[InferenceCase],
+    predictors: Sequence[str],
+    cost_model_of: Callable[[str], CostModel],
+    *,
+    track: Track = lambda items, words: items,
+) -> tuple[tuple[Row, ...], tuple[Scores, ...]]:
+    """A row for each case and predictor, and the same in columns.
+
+    Args:
+        predictors: Methods of timing a step, or ``WITHOUT_HOST``.
+        cost_model_of: By framework, as the learned cost model knows them.
+    """
+    pricer = _Pricer(cost_model_of)
+    found: dict[str, list[Row]] = {name: [] for name in predictors}
+    for case in track(cases, "forecasting inference"):
+        for name in predictors:
+            found[name].append(_row(case, name, pricer))
+    rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
+    labels = _labels(cases)
+    return rows, tuple(scores_of(name, mine, labels) for name, mine in found.items())
+
+
+def eager_host_seconds() -> float:
+    """Between two kernels of a host that issues every one: that of eager PyTorch."""
+    return load_step_constants().launch_seconds["pytorch"]
+
+
+def protocol() -> dict[str, str]:
+    """How inference is forecast, in words."""
+    host = format_seconds(eager_host_seconds())
+    return {
+        "inference": "prompts of a batch at once, in as many micro-batches as there are stages; a token at "
+        "the mean context of its answer, the prompt and half of what is written; a request is its prompt and "
+        "all tokens behind the first. Nothing is fitted to these tables",
+        "inference_host": f"vLLM of 2023 and Megatron issue every kernel, one in {host} (the constant of "
+        f"eager PyTorch); FasterTransformer is ahead of its device. '{WITHOUT_HOST}', asked for by name: "
+        "the closed form with no host",
+        "inference_left_out": "h100-80gb-pcap (capped power, another device); throughput under load, whose "
+        "batch is not stated; lines of memory. Splitwise's lines of 'inference' are medians of the repeats "
+        "in 'inference_splitwise_perf_model': where both tables are there, read them apart",
+    }
+
+
+class _Pricer:
+    """Forward passes by what tells them apart; each is priced once."""
+
+    def __init__(self, cost_model_of: Callable[[str], CostModel]) -> None:
+        self._model_of = cost_model_of
+        self._known: dict[Any, _Pass] = {}
+
+    def forecast(self, asked: _Asked) -> _Pass:
+        """One forward pass of a batch."""
+        case = asked.case
+        key = (
+            case.model, case.plan, case.cluster, case.dtype, case.framework, asked.method, asked.is_decode,
+            asked.context, asked.issues_kernels,
+        )  # fmt: skip
+        if key not in self._known:
+            found, count = self._forecast(asked)
+            seconds = pipelined_seconds(found, count)
+            ends = (found.step_seconds_low, found.step_seconds_high)
+            low, high = (seconds * end / found.step_seconds for end in ends)
+            self._known[key] = _Pass((seconds, low, high), main_provenance(found))
+        return self._known[key]
+
+    def _forecast(self, asked: _Asked) -> tuple[PlanForecast, int]:
+        """Of one micro-batch, and how many there are."""
+        from perfcast.workload.blocks.serving.step import build_serving_work
+
+        case = asked.case
+        assert case.model is not None
+        assert case.cluster is not None
+        assert case.plan is not None
+        assert case.catalog_device is not None
+        device = load_device(case.catalog_device)
+        split = split_batch(case.plan, case.plan.micro_batch_size)
+        plan = replace(split, num_micro_batches=1)
+        work = build_serving_work(case.model, plan, case.dtype, asked.context, is_decode=asked.is_decode)
+        facts = StepFacts(
+            model="", plan=plan, mode="decode" if asked.is_decode else "prefill", training=None,
+            dtype=case.dtype, sequence_length=asked.context, parameter_count=count_parameters(case.model),
+        )  # fmt: skip
+        host = eager_host_seconds() if asked.issues_kernels else 0.0
+        timer = Timer(method=asked.method, mode=facts.mode, launch_seconds=host)
+        found = forecast_work(
+            _with_launches(work) if asked.issues_kernels else work, facts, case.cluster, device,
+            self._model_of(_KERNELS[case.framework]), timer, reliefs=False,
+        )  # fmt: skip
+        return found, split.num_micro_batches
+
+
+def _with_launches(work: StepWork) -> StepWork:
+    """The same work by a host that issues every kernel."""
+
+    def issued(calls: Calls) -> Calls:
+        return tuple(replace(call, num_launches=1) for call in calls)
+
+    layers: tuple[Layer, ...] = tuple(replace(layer, forward=issued(layer.forward)) for layer in work.layers)
+    return replace(work, layers=layers)
+
+
+def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> _Pass:
+    """Seconds of a case, with a 90 % interval.
+
+    Raises:
+        InputError: A plan that cannot cut the model, a precision that the device lacks.
+    """
+    issues = case.issues_kernels and predictor != WITHOUT_HOST
+    method = "closed_form" if predictor == WITHOUT_HOST else predictor
+    prompt = _Asked(case, method, False, case.prompt_length, issues)
+    token = _Asked(case, method, True, case.prompt_length + max(1, case.output_length // 2), issues)
+    if case.kind == "prefill":
+        return pricer.forecast(prompt)
+    if case.kind == "decode":
+        return pricer.forecast(token)
+    first, each = pricer.forecast(prompt), pricer.forecast(token)
+    middle, low, high = (a + (case.output_length - 1) * b for a, b in zip(first.span, each.span, strict=True))
+    return _Pass((middle, low, high), each.provenance)
+
+
+def _row(case: InferenceCase, predictor: str, pricer: _Pricer) -> Row:
+    found, skipped = None, case.skipped
+    if skipped is None:
+        try:
+            found = forecast_case(case, predictor, pricer)
+        except InputError:
+            skipped = "unsupported plan"
+    middle, low, high = found.span if found else (None, None, None)
+    return Row(
+        suite="published", table=case.table, row=case.row, device=case.device,
+        catalog_device=case.catalog_device, predictor=predictor,
+        columns={**case.configuration, "source_group": case.source}, operation=case.kind,
+        dtype=case.dtype or None, framework=case.framework, mode=case.kind, predicted_seconds=middle,
+        predicted_seconds_low=low, predicted_seconds_high=high, measured_seconds=case.measured_seconds,
+        provenance=found.provenance if found else None, skipped=skipped,
+    )  # fmt: skip
+
+
+def _labels(cases: Sequence[InferenceCase]) -> dict[str, list[str]]:
+    return {
+        "table": [case.table for case in cases],
+        "source": [case.source for case in cases],
+        "device": [case.catalog_device or "" for case in cases],
+        "plan": [_plan_label(case.plan) for case in cases],
+        "kind": [case.kind for case in cases],
+    }
+
+
+def _plan_label(plan: Plan | None) -> str:
+    return "" if plan is None else f"tp{plan.tensor_parallel} pp{plan.pipeline_parallel}"

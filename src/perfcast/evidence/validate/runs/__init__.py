@@ -1,0 +1,1 @@
+"""Lines of tables of measured runs: what was run, on what."""

@@ -1,0 +1,197 @@
+"""Runs of training tables (SimuMax, BLOOM's prequel, the Ultra-Scale Playbook): a line → what was run.
+
+What the tables leave out is what the sources' own scripts do; each function names them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from perfcast.core.plan import Plan, Recompute
+from perfcast.core.training import DTYPES, Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.words import known_word
+from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
+from perfcast.evidence.validate.runs.models import check_world, find_published, llama_of, padded
+
+#: Megatron-LM pads the vocabulary to a multiple of this times the tensor-parallel degree.
+VOCABULARY_MULTIPLE = 128
+_ACCUMULATION = re.compile(r"\bgrad-acc (\d+)")
+_LARGEST_LLAMA = "405b"
+#: The playbook's script ties embeddings of models whose MLP is narrower than this.
+_TIED_BELOW_FFN = 10_000
+
+
+def read_simumax(line: Line) -> Run:
+    """SimuMax's B200 runs: Megatron-LM 0.14, Transformer Engine, distributed optimizer, sequence parallel.
+
+    Layers are cut; DeepSeek models keep one dense layer, have capacity factor 1 and no prediction layer
+    (run_pretrain_deepseekv2.sh of its megatron_scripts); '_cef' in a case's name is cross-entropy fusion. Its
+    tokenizer adds an end-of-document token to the vocabulary before that is padded.
+    """
+    tensor, name = line.whole("tp"), line.text("model")
+    model = _read_simumax_model(line, name)
+    plan = _plan(line, zero_stage=1, sequence_parallel=tensor > 1, expert_parallel=line.whole("ep", 1))
+    case = re.search(r"case=(\S+?)(;|$)", f"{line.text('source_locator')};{line.text('notes')}")
+    training = Training(
+        dtype="bf16",
+        optimizer="adam",
+        framework="megatron",
+        fuses_cross_entropy=bool(case and case[1].endswith("_cef")),
+    )
+    return Run(
+        model=replace(model, vocab_size=padded(model.vocab_size + 1, VOCABULARY_MULTIPLE * tensor)),
+        plan=plan,
+        training=training,
+        sequence_length=line.whole("seq_len"),
+        assumptions=(
+            "no recomputation, as its launcher's default (0 layers) is",
+            *(("16 query groups, as its launcher has them",) if _LARGEST_LLAMA in name else ()),
+        ),
+    )
+
+
+def _read_simumax_model(line: Line, name: str) -> Transformer:
+    """Its launchers train Llama-3.1-405B with 16 query groups (run_pretrain_llama3.sh, llama3-405b.json)."""
+    if line.whole("ep", 1) > 1:  # its tables have no column for experts
+        published = find_published(name, line.whole("layers"))
+        if published is None or published.experts is None:
+            raise UnreadableError("incomplete: num_experts")
+        return published
+    model = llama_of(line)
+    return replace(model, num_kv_heads=16) if _LARGEST_LLAMA in name else model
+
+
+def read_bloom(line: Line) -> Run:
+    """BLOOM's prequel: Megatron-DeepSpeed, ZeRO 1, full recomputation, ALiBi, a norm behind
+    the embedding, unfused attention, no dropout.
+
+    chronicles-prequel.md and tr11-176B-ml.slurm of bigscience-workshop/bigscience. Until the bf16 optimizer
+    came (section 'Rebalancing layers') gradients were kept in 16 bits, as fp16 does it; that optimizer adds
+    them up in fp32, unsharded.
+    """
+    hidden, heads = line.whole("hidden"), line.whole("heads")
+    if hidden % heads:
+        raise UnreadableError("impossible value")
+    model = Transformer(
+        num_layers=line.whole("layers"),
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_kv_heads=heads,
+        head_size=hidden // heads,
+        ffn_hidden_size=line.whole("ffn_hidden", 4 * hidden),
+        vocab_size=line.whole("vocab"),
+        positions="none",
+        has_embedding_norm=True,
+    )
+    tensor = line.whole("tp")
+    zero = re.search(r"ZeRO-(\d)", line.text("zero_or_fsdp"))
+    dtype = "fp16" if "fp16" in line.text("dtype") else line.text("precision") or line.text("dtype")
+    if dtype not in ("bf16", "fp16"):
+        raise UnreadableError("incomplete: dtype")
+    return Run(
+        model=replace(model, vocab_size=padded(model.vocab_size, VOCABULARY_MULTIPLE * tensor)),
+        plan=_plan(line, zero_stage=int(zero[1]) if zero else 1, recompute="full"),
+        training=Training(
+            dtype=known_word("dtype", dtype, DTYPES),
+            optimizer="adam",
+            framework="deepspeed",
+            attention="math",
+        ),
+        sequence_length=line.whole("seq_len"),
+        assumptions=("full recomputation and no dropout, as in the run's published script",),
+    )
+
+
+def read_playbook(line: Line) -> Run:
+    """The Ultra-Scale Playbook's grid: nanotron, 1F1B, fp32 gradient accumulation, no recomputation.
+
+    scripts/scaling_benchmarks.py and examples/config_tiny_llama_bench.yaml of huggingface/nanotron:
+    tensor parallelism in mode REDUCE_SCATTER (sequence parallel), AdamW, embeddings tied in small models.
+    """
+    model = llama_of(line)
+    model = replace(model, ties_embeddings=model.ffn_hidden_size < _TIED_BELOW_FFN)
+    accumulation = _ACCUMULATION.search(line.text("notes"))
+    stated = line.whole("grad_acc") if line.find("grad_acc") is not None else None
+    steps = int(accumulation[1]) if accumulation else stated
+    stage = line.number("zero_stage") if line.find("zero_stage") is not None else line.number("zero")
+    if stage is None:
+        raise UnreadableError("incomplete: zero_stage")
+    plan = _plan(
+        line,
+        zero_stage=int(stage),
+        sequence_parallel=line.whole("tp") > 1,
+        num_micro_batches=steps,
+        expert_parallel=1,
+    )
+    return Run(
+        model=model,
+        plan=plan,
+        training=Training(dtype="bf16", optimizer="adamw", framework="nanotron"),
+        sequence_length=line.whole("seq_len"),
+        assumptions=(
+            "no recomputation, 1F1B and sequence parallel, as the grid's published script has them",
+        ),
+    )
+
+
+def read_galvatron(line: Line) -> Run:
+    """Galvatron's profiles of a few layers of Llama-2-7B: one micro-batch, FSDP that shards everything.
+
+    The strategy's name is pipeline, tensor and data degree, then 'c' for checkpointed layers, 'vtp' for a
+    vocabulary cut over the tensor-parallel ranks, 'sp' for sequence parallelism. 16 bytes a parameter over
+    the data-parallel ranks are what its model states grow by from one layer to two.
+    """
+    marks = line.text("strategy").split("_")[3:]
+    model = find_published("llama2-7b", line.whole("layers"))
+    if model is None:
+        raise UnreadableError("incomplete: hidden")
+    data, tensor = line.whole("dp"), line.whole("tp")
+    plan = Plan(
+        data_parallel=data,
+        tensor_parallel=tensor,
+        pipeline_parallel=line.whole("pp"),
+        micro_batch_size=max(1, line.whole("global_batch") // data),
+        zero_stage=3,
+        sequence_parallel="sp" in marks and tensor > 1,
+        recompute="full" if "c" in marks else "none",
+    )
+    return Run(
+        model=model,
+        plan=plan,
+        training=Training(dtype="bf16", optimizer="adam", framework="fsdp"),
+        sequence_length=line.whole("seq_len"),
+        assumptions=("FSDP, Adam and one micro-batch; the vocabulary cut over tensor-parallel ranks",),
+    )
+
+
+def _plan(
+    line: Line,
+    *,
+    zero_stage: int,
+    sequence_parallel: bool = False,
+    recompute: Recompute = "none",
+    num_micro_batches: int | None = None,
+    expert_parallel: int = 1,
+) -> Plan:
+    """Degrees and batches from a line; micro-batches follow from the global batch unless stated."""
+    tensor, pipeline, context = line.whole("tp"), line.whole("pp"), line.whole("cp", 1)
+    data, micro, chunks = line.whole("dp"), line.whole("micro_batch"), line.whole("vpp", 1)
+    check_world(line, tensor, pipeline, context, data)
+    if num_micro_batches is None:
+        num_micro_batches = max(1, line.whole("global_batch") // (micro * data))
+    return Plan(
+        data_parallel=data,
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        context_parallel=context,
+        expert_parallel=expert_parallel,
+        virtual_stages_per_rank=chunks,
+        micro_batch_size=micro,
+        num_micro_batches=num_micro_batches,
+        zero_stage=zero_stage,
+        sequence_parallel=sequence_parallel,
+        recompute=recompute,
+        schedule="interleaved" if chunks > 1 else "1f1b",
+    )

@@ -1,0 +1,1 @@
+"""Constants of a step, chosen on published runs."""

@@ -1,0 +1,137 @@
+"""The constants of a step as numbers that a fit moves, and what they do to prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.arrays import Floats, Integers
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.core.training import FRAMEWORKS
+from perfcast.evidence.validate.published.prices import PricedRun
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.scaling import (
+    CLASSES,
+    StepScaling,
+    class_factors,
+    load_step_scaling,
+    network_of,
+    operation_classes,
+)
+
+#: Programs whose pace is that of a trace, since no published run of theirs waits for its host.
+TRACED = ("pytorch", "fsdp")
+#: Of the host from one launch to the next, before any step was measured; of a step's fixed part.
+_LAUNCH_SECONDS, _FIXED_SECONDS = 20e-6, 5e-3
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One constant.
+
+    Attributes:
+        start: Where the fit begins and what the prior holds it to.
+        spread: Of the prior, in natural logarithms.
+    """
+
+    name: str
+    start: float
+    spread: float
+
+
+def parameters(dies: Sequence[str], networks: Sequence[str]) -> tuple[Parameter, ...]:
+    """All constants: those shared by everything, and how far single programs, dies and networks differ.
+
+    A program, die or network of which no measurement is seen keeps the shared value.
+    """
+    return (
+        Parameter("launch", _LAUNCH_SECONDS, 1.0),
+        *(Parameter(f"launch.{name}", 1.0, 0.5) for name in FRAMEWORKS if name not in TRACED),
+        Parameter("products", 1.0, 0.1),
+        Parameter("products_8bit", 1.0, 0.1),
+        Parameter("memory", 1.0, 0.2),
+        *(Parameter(f"dies.{name}", 1.0, 0.1) for name in dies),
+        Parameter("node", 1.0, 0.3),
+        Parameter("network", 1.0, 0.4),
+        *(Parameter(f"networks.{kind}", 1.0, 0.3) for kind in networks),
+        Parameter("fixed", _FIXED_SECONDS, 1.0),
+    )
+
+
+def shipped_values() -> dict[str, float]:
+    """The constants of the data files, under the names of a fit."""
+    constants, scaling = load_step_constants(), load_step_scaling()
+    values = {f"launch.{name}": seconds for name, seconds in constants.launch_seconds.items()}
+    values |= {f"fixed.{name}": seconds for name, seconds in constants.fixed_seconds.items()}
+    values |= dict(scaling.factors)
+    values |= {f"dies.{name}": value for name, value in scaling.dies.items()}
+    return values | {f"networks.{name}": value for name, value in scaling.networks.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Scalable:
+    """One run's operations in columns, ready to be scaled.
+
+    Attributes:
+        classes: Of each operation, index into ``CLASSES``.
+    """
+
+    run: PricedRun
+    operations: tuple[Operation, ...]
+    seconds: Floats
+    classes: Integers
+    device: Device
+    network: str
+
+    @property
+    def die(self) -> str:
+        """Of the device."""
+        return self.device.die
+
+    def scaled(self, values: Mapping[str, float]) -> dict[Operation, float]:
+        """Seconds of each operation under some constants."""
+        factors = class_factors(scaling_of(values), self.device, self.run.cluster, self.run.training)
+        seconds = self.seconds * factors[self.classes]
+        return dict(zip(self.operations, seconds.tolist(), strict=True))
+
+    def launch_seconds(self, values: Mapping[str, float]) -> float:
+        """Of the host from one launch to the next."""
+        framework = self.run.training.framework
+        if framework in TRACED:
+            return load_step_constants().launch_seconds[framework]
+        return values.get("launch", 1.0) * values.get(f"launch.{framework}", 1.0)
+
+    def fixed_seconds(self, values: Mapping[str, float]) -> float:
+        """Of every step."""
+        return values.get("fixed", 0.0) or values.get(f"fixed.{self.run.training.framework}", 0.0)
+
+
+def scaling_of(values: Mapping[str, float]) -> StepScaling:
+    """The factors among some constants, beside those that are not fitted."""
+
+    def members(group: str) -> dict[str, float]:
+        return {n.partition(".")[2]: v for n, v in values.items() if n.startswith(f"{group}.")}
+
+    return replace(
+        load_step_scaling(),
+        factors={name: values[name] for name in CLASSES if name in values},
+        dies=members("dies"),
+        networks=members("networks"),
+    )
+
+
+def scalable(run: PricedRun) -> Scalable:
+    """The columns of a priced run."""
+    seconds = {**run.kernel_seconds, **run.exchange_seconds}
+    return Scalable(
+        run,
+        tuple(seconds),
+        np.array(list(seconds.values()), dtype=np.float64),
+        operation_classes(tuple(seconds), run.cluster),
+        load_device(run.device),
+        network_of(run.cluster),
+    )

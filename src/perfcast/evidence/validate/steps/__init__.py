@@ -1,0 +1,1 @@
+"""Whole-model steps of the NeuSight study against forecasts of them."""

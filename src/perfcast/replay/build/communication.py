@@ -1,0 +1,182 @@
+"""Exchanges and waits as drafts: from ``c10d::`` operators, functional ones, and NCCL's records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfcast.replay.build.select import RECORD
+from perfcast.replay.program.draft import Draft, NotPlayableError
+from perfcast.replay.program.program import CallKind
+from perfcast.replay.program.schema_text import parse_schema
+from perfcast.traces.events import NONE, Collective
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, Value, tensors_in
+
+#: Arguments of ``c10d::`` operators that name the root or the peer.
+_ROOTS = ("root_rank", "dst", "src")
+_ASYNCHRONOUS = ("async_op", "asyncOp")
+#: Names of the functional operators, as NCCL's records have them.
+_FUNCTIONAL = {
+    "all_reduce": "allreduce",
+    "all_reduce_": "allreduce",
+    "all_reduce_coalesced": "allreduce_coalesced",
+    "all_gather_into_tensor": "_allgather_base",
+    "all_gather_into_tensor_out": "_allgather_base",
+    "all_gather_into_tensor_coalesced": "allgather_into_tensor_coalesced",
+    "all_reduce_coalesced_": "allreduce_coalesced",
+    "reduce_scatter_tensor": "_reduce_scatter_base",
+    "reduce_scatter_tensor_out": "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+}
+#: An ``_AccumulateGrad`` that exchanges is the gradient reducer of data parallelism: it does not wait.
+_REDUCER = "AccumulateGrad"
+
+
+def draft_exchange(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Draft:
+    """One exchange or wait; ``waited`` are the sequence numbers that a recorded wait names.
+
+    Raises:
+        NotPlayableError: It exchanges nothing, or in a way that is not known.
+    """
+    record = _record_below(node, trace)
+    if node.name == RECORD:
+        return _of_record(node, trace, waited)
+    if node.name.startswith("_c10d_functional::"):
+        return _of_functional(node, record)
+    collective = record.collective if record is not None and record.collective else node.collective
+    if collective is None:
+        raise NotPlayableError("not an exchange that a replay knows")
+    received, sent, root = _c10d_arguments(node)
+    return Draft(
+        node_id=node.id,
+        kind=CallKind.EXCHANGE,
+        schema=node.schema,
+        operator=node.name,
+        overload="",
+        arguments=(received, sent, root),
+        outputs=(),
+        collective=replace(collective, row=node.id),
+        is_asynchronous=_is_asynchronous(node, trace, collective.sequence in waited),
+    )
+
+
+def _record_below(node: Node, trace: ExecutionTrace) -> Node | None:
+    return next((child for child in trace.children.get(node.id, ()) if child.name == RECORD), None)
+
+
+def _c10d_arguments(node: Node) -> tuple[tuple[TensorUse, ...], tuple[TensorUse, ...], int | None]:
+    """(received, sent, root) of a ``c10d::`` operator, by its schema."""
+    schema = parse_schema(node.schema)
+    lists: list[tuple[TensorUse, ...]] = []
+    for described, value in zip(schema.arguments, node.inputs, strict=False):
+        if described.type.startswith("Tensor") and described.name != "sparse_indices":
+            lists.append(tuple(use for use in tensors_in((value,)) if use.dtype))
+    root = _root(node)
+    if node.name == "c10d::send":
+        return (), lists[0] if lists else (), root
+    if node.name == "c10d::recv_":
+        return lists[0] if lists else (), (), root
+    received = lists[0] if lists else ()
+    return received, lists[1] if len(lists) > 1 else received, root
+
+
+def _root(node: Node) -> int | None:
+    """The root's or peer's rank in the group, by the schema."""
+    described = parse_schema(node.schema).arguments
+    values = (value for one, value in zip(described, node.inputs, strict=False) if one.name in _ROOTS)
+    return next((value for value in values if type(value) is int), None)
+
+
+def _of_record(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Draft:
+    """A record without a ``c10d::`` operator above it: by the places of its arguments."""
+    sent = tuple(use for use in tensors_in(node.inputs[:1]) if use.dtype)
+    rest = node.inputs[1:] if sent or (node.inputs and node.inputs[0] == ()) else node.inputs
+    place = next((i for i, value in enumerate(rest) if isinstance(value, str)), None)
+    if place is None:
+        raise NotPlayableError("a record that does not say what it exchanges")
+    word = str(rest[place]).lower()
+    sequence = _sequence(rest[0]) if rest else NONE
+    if word == "wait":
+        return Draft(node.id, CallKind.WAIT, "", RECORD, "", (), (), waits_for_sequence=sequence)
+    if node.collective is None:
+        raise NotPlayableError("a record of bookkeeping", is_harmless=True)
+    received = tuple(use for use in tensors_in(node.outputs) if use.dtype) or sent
+    root = rest[place - 1] if place else None
+    return Draft(
+        node_id=node.id,
+        kind=CallKind.EXCHANGE,
+        schema="",
+        operator=RECORD,
+        overload="",
+        arguments=(received, sent, root if type(root) is int else None),
+        outputs=(),
+        collective=node.collective,
+        is_asynchronous=_is_asynchronous(node, trace, node.collective.sequence in waited),
+    )
+
+
+def _sequence(value: Value) -> int:
+    first = value[0] if isinstance(value, tuple) and value else value
+    return first if type(first) is int else NONE
+
+
+def _of_functional(node: Node, record: Node | None) -> Draft:
+    """``_c10d_functional``: results are new tensors; waiting for one returns it."""
+    name = node.name.partition("::")[2]
+    sent = tuple(use for use in tensors_in(node.inputs) if use.dtype)
+    sent = sent[:1] if name.endswith("_out") else sent
+    received = tuple(use for use in tensors_in(node.outputs) if use.dtype)
+    if name == "wait_tensor":
+        return Draft(node.id, CallKind.WAIT, node.schema, node.name, "", (sent,), ())
+    if name not in _FUNCTIONAL or not sent:
+        raise NotPlayableError("not an exchange that a replay knows")
+    known = record.collective if record is not None else None
+    collective = known or Collective(
+        row=node.id,
+        name=_FUNCTIONAL[name],
+        in_elements=sum(use.num_elements for use in sent),
+        out_elements=sum(use.num_elements for use in received),
+        dtype=sent[0].dtype,
+        group="",
+        group_size=0,
+    )
+    return Draft(
+        node_id=node.id,
+        kind=CallKind.EXCHANGE,
+        schema=node.schema,
+        operator=node.name,
+        overload="",
+        arguments=(received, sent, _root(node)),
+        outputs=(),
+        collective=replace(collective, row=node.id),
+        is_asynchronous=True,
+    )
+
+
+def _is_asynchronous(node: Node, trace: ExecutionTrace, is_waited: bool) -> bool:
+    """By the operator's own argument, else by a recorded wait, else by who asks."""
+    if node.schema:
+        place = next(
+            (i for i, one in enumerate(parse_schema(node.schema).arguments) if one.name in _ASYNCHRONOUS),
+            None,
+        )
+        if place is not None and place < len(node.inputs):
+            return node.inputs[place] is True
+    if is_waited:
+        return True
+    while node.parent != node.id:
+        node = trace.by_id[node.parent]
+        if _REDUCER in node.name:
+            return True
+    return False
+
+
+def waited_sequences(trace: ExecutionTrace) -> frozenset[int]:
+    """The sequence numbers of the exchanges that a recorded wait names."""
+    return frozenset(
+        _sequence(node.inputs[0])
+        for node in trace.nodes
+        if node.name == RECORD and "wait" in node.inputs and node.inputs
+    )

@@ -1,0 +1,1 @@
+"""What ranks of a replay send each other."""

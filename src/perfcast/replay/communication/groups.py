@@ -1,0 +1,96 @@
+"""Which ranks take part in an exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.traces.collectives.sizes import canonical_name
+from perfcast.traces.events import NONE, Collective, ProcessGroup
+from perfcast.traces.execution_trace.nodes import ExecutionTrace
+
+#: Groups whose name is larger than this are named by an address, which differs from rank to rank.
+_LARGEST_NAME = 2**32
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupKey:
+    """A communicator as all its ranks name it; ``ranks`` are global, in the group's order."""
+
+    ranks: tuple[int, ...]
+    name: str
+
+
+def group_of(collective: Collective, groups: Sequence[ProcessGroup], world_size: int) -> GroupKey:
+    """The group of an exchange; where the recording does not name its ranks, the only one that fits.
+
+    An exchange of gloo does not say its group, and before schema 1.0.3 a group was named by an address.
+    There it is taken to be the whole world, unless its size says otherwise and one group has that size.
+    """
+    named = next((group for group in groups if group.name == collective.group and collective.group), None)
+    name = collective.group if named is not None or not _is_address(collective.group) else ""
+    if collective.ranks:
+        return GroupKey(collective.ranks, name)
+    if named is not None and named.ranks:
+        return GroupKey(named.ranks, name)
+    size = collective.group_size or len(collective.in_splits) or world_size
+    fitting = [group for group in groups if len(group.ranks) == size]
+    if size != world_size and len(fitting) == 1:
+        return GroupKey(fitting[0].ranks, fitting[0].name)
+    return GroupKey(tuple(range(world_size)), name)
+
+
+def _is_address(name: str) -> bool:
+    return name.isdecimal() and int(name) > _LARGEST_NAME
+
+
+def exchanges_in(program: ReplayProgram) -> Iterable[tuple[int, Call, Collective]]:
+    """The exchanges of a program that are carried out: index, call, and what is exchanged."""
+    for index, call in enumerate(program.calls):
+        is_carried_out = call.emulated_seconds != call.emulated_seconds
+        if call.kind is CallKind.EXCHANGE and call.collective is not None and is_carried_out:
+            yield index, call, call.collective
+
+
+def groups_of_program(program: ReplayProgram) -> tuple[GroupKey, ...]:
+    """The groups of all exchanges that are carried out, each once, in order."""
+    found = {
+        group_of(collective, program.groups, program.world_size) for _, _, collective in exchanges_in(program)
+    }
+    return tuple(sorted(found))
+
+
+#: Exchanges without a root: their records name the rank that recorded them.
+_ROOTLESS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def with_place(program: ReplayProgram, execution_trace: ExecutionTrace | None) -> ReplayProgram:
+    """The program with the rank and the number of ranks that its exchanges tell of.
+
+    A timeline says both; an execution trace alone only through its exchanges: NCCL's record of one without
+    a root has the rank in its group, and the splits of an all-to-all, one for each rank.
+    """
+    sizes = [program.world_size]
+    for _, _, collective in exchanges_in(program):
+        sizes += [collective.group_size, len(collective.in_splits), 1 + max(collective.ranks, default=NONE)]
+    world_size = max(sizes)
+    rank = program.rank
+    if rank == 0 and execution_trace is not None:
+        rank = _recorded_rank(program, execution_trace, world_size)
+    return replace(program, world_size=world_size, rank=rank)
+
+
+def _recorded_rank(program: ReplayProgram, execution_trace: ExecutionTrace, world_size: int) -> int:
+    for node in execution_trace.nodes:
+        collective = node.collective
+        if collective is None or collective.sequence == NONE:
+            continue
+        if canonical_name(collective.name) not in _ROOTLESS:
+            continue
+        place = next((i for i, value in enumerate(node.inputs) if isinstance(value, str)), 0)
+        local = node.inputs[place - 1] if place else None
+        ranks = group_of(collective, program.groups, world_size).ranks
+        if type(local) is int and 0 <= local < len(ranks):
+            return ranks[local]
+    return program.rank

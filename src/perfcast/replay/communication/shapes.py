@@ -1,0 +1,55 @@
+"""How much an exchange of a program moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from perfcast.replay.communication.groups import group_of
+from perfcast.replay.program.program import Argument, Call, ReplayProgram, slots_in
+from perfcast.traces.collectives.sizes import bus_factor, canonical_name
+from perfcast.traces.dtype_words import dtype_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How an exchange's tensors lie: element counts of those received and sent, and how they are split."""
+
+    received: tuple[int, ...]
+    sent: tuple[int, ...]
+    received_splits: tuple[int, ...]
+    sent_splits: tuple[int, ...]
+
+
+def shape_of(program: ReplayProgram, call: Call) -> Shape:
+    """Element counts of an exchange's tensors, and its splits."""
+    collective = call.collective
+    assert collective is not None
+    received, sent = (_elements(program, argument) for argument in call.arguments[:2])
+    return Shape(received, sent, collective.out_splits, collective.in_splits)
+
+
+def _elements(program: ReplayProgram, argument: Argument) -> tuple[int, ...]:
+    return tuple(prod(program.slots[slot].shape) for slot in slots_in((argument,)))
+
+
+def bus_bytes(program: ReplayProgram, call: Call) -> float:
+    """What an exchange moves over the slowest link of a ring.
+
+    The larger of what goes in and comes out × φ(n) (``traces.collectives.sizes.bus_factor``); of an
+    all-to-all with uneven splits, what does not stay on this rank.
+    """
+    collective, shape = call.collective, shape_of(program, call)
+    assert collective is not None
+    key = group_of(collective, program.groups, program.world_size)
+    name, size = canonical_name(collective.name), len(key.ranks)
+    width = dtype_bytes(collective.dtype)
+    place = key.ranks.index(program.rank) if program.rank in key.ranks else -1
+    splits = (shape.received_splits, shape.sent_splits)
+    if name == "all_to_all" and place >= 0 and all(len(one) == size for one in splits):
+        outside = [
+            sum(elements) * (1 - one[place] / max(sum(one), 1))
+            for one, elements in zip(splits, (shape.received, shape.sent), strict=True)
+        ]
+        return max(outside) * width
+    return max(sum(shape.received), sum(shape.sent)) * width * bus_factor(name, size)

@@ -1,0 +1,1 @@
+"""What given tensors hold before a program starts."""

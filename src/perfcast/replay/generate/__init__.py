@@ -1,0 +1,1 @@
+"""A replay written as a program of its own."""

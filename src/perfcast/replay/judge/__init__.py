@@ -1,0 +1,1 @@
+"""How a replay behaves beside what was recorded."""

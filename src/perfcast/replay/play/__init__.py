@@ -1,0 +1,1 @@
+"""A program played: bound to PyTorch's operators, prepared, called under a clock."""

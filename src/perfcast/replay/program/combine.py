@@ -1,0 +1,246 @@
+"""Programs put one after the other, and parts taken out of one.
+
+Both only renumber: calls, slots, buffers and steps are named by their places, and exchanges by the names
+of their groups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from perfcast.errors import InputError
+from perfcast.replay.program.program import (
+    Argument,
+    Buffer,
+    Call,
+    CallKind,
+    Fill,
+    Filling,
+    ReplayProgram,
+    Slot,
+    SlotUse,
+    slots_in,
+)
+from perfcast.traces.events import NONE, Collective, ProcessGroup
+
+#: Of deviates that stand in for what a call had made.
+_SCALE = 0.02
+
+
+def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
+    """One program that plays all of them in order; each keeps its own tensors.
+
+    Groups of one name with other ranks get names of their own. The hash of several sources is the SHA-256
+    of their hashes.
+
+    Raises:
+        InputError: No program; or programs of several ranks, or worlds, that exchange something.
+    """
+    if not programs:
+        raise InputError("no program to concatenate")
+    if len(programs) == 1:
+        return programs[0]
+    home = _home(programs)
+    calls: list[Call] = []
+    slots: list[Slot] = []
+    buffers: list[Buffer] = []
+    groups: dict[str, ProcessGroup] = {}
+    num_steps = 0
+    for program in programs:
+        names = _join_groups(groups, program.groups)
+        steps = {step: num_steps + i for i, step in enumerate(_steps_of(program))}
+        first_call, first_slot, first_buffer = len(calls), len(slots), len(buffers)
+        calls += (
+            replace(
+                _shifted_call(call, first_call, first_slot),
+                step=steps[call.step],
+                collective=_renamed_group(call, names),
+            )
+            for call in program.calls
+        )
+        slots += (_shifted_slot(slot, first_call, first_buffer) for slot in program.slots)
+        buffers += (_shifted_buffer(buffer, first_call) for buffer in program.buffers)
+        num_steps += max(program.num_steps, len(steps))
+    return ReplayProgram(
+        calls=tuple(calls),
+        slots=tuple(slots),
+        buffers=tuple(buffers),
+        groups=tuple(groups.values()),
+        skipped=tuple(skipped for program in programs for skipped in program.skipped),
+        rank=home.rank,
+        world_size=home.world_size,
+        num_steps=num_steps,
+        source=" + ".join(program.source for program in programs),
+        source_hash=_joined_hash([program.source_hash for program in programs]),
+        selection=_joined_selection(programs),
+    )
+
+
+def take_steps(program: ReplayProgram, first: int, last: int) -> ReplayProgram:
+    """The steps of these places (both included, the first is 0) as a program of their own.
+
+    Raises:
+        InputError: No such steps.
+    """
+    steps = _steps_of(program)
+    if not 0 <= first <= last < len(steps):
+        raise InputError(
+            f"steps {first} to {last} were asked for; '{program.source}' has {len(steps)}, from 0 to "
+            f"{len(steps) - 1}"
+        )
+    wanted = {step: place for place, step in enumerate(steps[first : last + 1])}
+    taken = take_calls(program, [i for i, call in enumerate(program.calls) if call.step in wanted])
+    calls = tuple(replace(call, step=wanted[call.step]) for call in taken.calls)
+    selection = {**program.selection, "steps taken": f"{first} to {last}"}
+    return replace(taken, calls=calls, num_steps=len(wanted), selection=selection)
+
+
+def take_calls(program: ReplayProgram, kept: Sequence[int]) -> ReplayProgram:
+    """The calls of these places, in order, as a program of their own.
+
+    What calls left out had made is given instead. A wait whose exchange is left out becomes idle: its gap
+    stays.
+    """
+    order = sorted(set(kept))
+    new_call = {old: new for new, old in enumerate(order)}
+    calls = [_kept_call(program.calls[old], new_call) for old in order]
+    uses = [sorted({*slots_in(call.arguments), *(s for s in call.outputs if s != NONE)}) for call in calls]
+    new_slot = {old: new for new, old in enumerate(sorted({slot for use in uses for slot in use}))}
+    lives: dict[int, tuple[int, int]] = {}
+    for place, use in enumerate(uses):
+        for slot in use:
+            buffer = program.slots[slot].buffer
+            lives[buffer] = (lives.get(buffer, (place, place))[0], place)
+    new_buffer = {old: new for new, old in enumerate(sorted(lives))}
+    return replace(
+        program,
+        calls=tuple(_with_slots(call, lambda slot: new_slot[slot]) for call in calls),
+        slots=tuple(_kept_slot(program, program.slots[old], new_call, new_buffer) for old in new_slot),
+        buffers=tuple(
+            replace(
+                program.buffers[old],
+                maker=new_call.get(program.buffers[old].maker, NONE),
+                first_call=lives[old][0],
+                last_call=lives[old][1],
+            )
+            for old in new_buffer
+        ),
+    )
+
+
+def _steps_of(program: ReplayProgram) -> list[int]:
+    return sorted({call.step for call in program.calls})
+
+
+def _home(programs: Sequence[ReplayProgram]) -> ReplayProgram:
+    """The program whose rank and world all share that exchange something."""
+    exchanging = [p for p in programs if any(call.kind is CallKind.EXCHANGE for call in p.calls)]
+    places = {(program.rank, program.world_size) for program in exchanging}
+    if len(places) > 1:
+        told = ", ".join(f"rank {rank} of {world}" for rank, world in sorted(places))
+        raise InputError(f"programs of {told} cannot follow each other on one rank: their exchanges differ")
+    return exchanging[0] if exchanging else programs[0]
+
+
+def _join_groups(groups: dict[str, ProcessGroup], more: Sequence[ProcessGroup]) -> Mapping[str, str]:
+    """Adds ``more`` to ``groups``; the new name of each."""
+    names: dict[str, str] = {}
+    for group in more:
+        name, count = group.name, 1
+        while name in groups and groups[name].ranks != group.ranks:
+            count += 1
+            name = f"{group.name}.{count}"
+        names[group.name] = name
+        groups.setdefault(name, replace(group, name=name))
+    return names
+
+
+def _joined_hash(hashes: Sequence[str]) -> str:
+    if len(set(hashes)) == 1:
+        return hashes[0]
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def _joined_selection(programs: Sequence[ReplayProgram]) -> Mapping[str, str]:
+    if all(program.selection == programs[0].selection for program in programs):
+        return programs[0].selection
+    return {
+        f"{place} {key}": value
+        for place, program in enumerate(programs, 1)
+        for key, value in program.selection.items()
+    }
+
+
+def _shifted(place: int, by: int) -> int:
+    return NONE if place == NONE else place + by
+
+
+def _shifted_call(call: Call, calls: int, slots: int) -> Call:
+    moved = _with_slots(call, lambda slot: slot + slots)
+    return replace(moved, waits_for=_shifted(call.waits_for, calls))
+
+
+def _shifted_slot(slot: Slot, calls: int, buffers: int) -> Slot:
+    return replace(slot, buffer=slot.buffer + buffers, maker=_shifted(slot.maker, calls))
+
+
+def _shifted_buffer(buffer: Buffer, calls: int) -> Buffer:
+    return replace(
+        buffer,
+        maker=_shifted(buffer.maker, calls),
+        first_call=buffer.first_call + calls,
+        last_call=buffer.last_call + calls,
+    )
+
+
+def _renamed_group(call: Call, names: Mapping[str, str]) -> Collective | None:
+    if call.collective is None:
+        return None
+    return replace(call.collective, group=names.get(call.collective.group, call.collective.group))
+
+
+def _with_slots(call: Call, renumber: Callable[[int], int]) -> Call:
+    """The call with every slot, among arguments and outputs, renumbered."""
+    return replace(
+        call,
+        arguments=tuple(_with_slot(argument, renumber) for argument in call.arguments),
+        outputs=tuple(NONE if slot == NONE else renumber(slot) for slot in call.outputs),
+    )
+
+
+def _with_slot(argument: Argument, renumber: Callable[[int], int]) -> Argument:
+    if isinstance(argument, SlotUse):
+        return SlotUse(renumber(argument.slot))
+    if isinstance(argument, tuple):
+        return tuple(_with_slot(item, renumber) for item in argument)
+    return argument
+
+
+def _kept_call(call: Call, new_call: Mapping[int, int]) -> Call:
+    if call.kind is CallKind.WAIT and call.waits_for not in new_call:
+        return replace(call, kind=CallKind.IDLE, arguments=(), outputs=(), waits_for=NONE)
+    return replace(call, waits_for=new_call.get(call.waits_for, NONE))
+
+
+def _kept_slot(
+    program: ReplayProgram, slot: Slot, new_call: Mapping[int, int], new_buffer: Mapping[int, int]
+) -> Slot:
+    maker = new_call.get(slot.maker, NONE)
+    is_given = program.buffers[slot.buffer].maker not in new_call
+    filling = slot.filling
+    if is_given and maker == NONE and filling is None:
+        filling = stand_in(slot.dtype)
+    return replace(slot, buffer=new_buffer[slot.buffer], maker=maker, filling=filling)
+
+
+def stand_in(dtype: str) -> Filling:
+    """What a tensor holds whose maker was left out: deviates, or zeros where numbers may be places."""
+    reason = "made by a call that was left out"
+    return Filling(Fill.ZEROS if is_whole(dtype) else Fill.NORMAL, scale=_SCALE, reason=reason)
+
+
+def is_whole(dtype: str) -> bool:
+    """Whether elements are whole numbers or truth values, so that they may be places in other tensors."""
+    return not dtype.startswith(("float", "bfloat", "complex"))

@@ -1,0 +1,1 @@
+"""Several ranks of a replay, each a process."""

@@ -1,0 +1,1 @@
+"""Programs for another batch, or another number of ranks."""

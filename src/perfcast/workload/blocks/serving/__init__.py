@@ -1,0 +1,1 @@
+"""A step of inference as each rank runs it."""

@@ -1,0 +1,162 @@
+"""Attention of one rank while a model answers: against prompts, or one query against the cache."""
+
+from __future__ import annotations
+
+from perfcast.core.dtype import DType
+from perfcast.core.placement import group_of
+from perfcast.core.transformer import LatentAttention
+from perfcast.core.work import Calls, Stream
+from perfcast.errors import ModelError
+from perfcast.workload.blocks.kernels import attention, batched_product, elementwise, tensor
+from perfcast.workload.blocks.serving.kernels import (
+    cache_write,
+    cached_attention,
+    fused_norm,
+    rotation,
+)
+from perfcast.workload.blocks.serving.parts import linear
+from perfcast.workload.blocks.serving.setting import Serving
+from perfcast.workload.blocks.tape import Tape
+
+
+def plain_attention(setting: Serving, window: int) -> Calls:
+    """Queries, keys and values in one product, rotation, the cache, attention, the output's product."""
+    tape, model = Tape(), setting.model
+    heads, kv_heads, size = setting.heads, setting.kv_heads, model.head_size
+    tokens, element = setting.tokens, setting.precision.element
+    linear(tape, setting, setting.tokens, (heads + 2 * kv_heads) * size, model.hidden_size, "attention.qkv")
+    if model.has_head_norms:
+        for operation in fused_norm("rmsnorm", tokens * (heads + kv_heads), size, element, adds=False):
+            tape.run(operation, "attention.head_norms")
+    if model.positions == "rope":
+        rotated = (heads + kv_heads) * (model.rope_size or size)
+        tape.run(rotation(tokens, rotated, element), "attention.rope")
+    tape.run(cache_write(tokens, 2 * kv_heads * size, setting.precision), "attention.cache")
+    _gather_keys(tape, setting, 2 * kv_heads * size)
+    if model.is_causal:
+        tape.run(
+            cached_attention(
+                setting.batch_size, heads, kv_heads, setting.num_queries, setting.num_keys, size,
+                setting.precision, window=window,
+            ),
+            "attention.core",
+        )  # fmt: skip
+    else:
+        tape.run(
+            attention(
+                setting.batch_size, heads, kv_heads, setting.num_queries, setting.num_keys, size, element,
+                causal=False,
+            ),
+            "attention.core",
+        )  # fmt: skip
+    _merge_parts(tape, setting, heads * size)
+    linear(tape, setting, setting.tokens, model.hidden_size, heads * size, "attention.output")
+    return tape.calls()
+
+
+def latent_attention(setting: Serving, window: int) -> Calls:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1 and appendix C).
+
+    The cache keeps the compressed vector and the rotated key of each token. A prompt expands them to keys
+    and values of each head. A new token goes the other way: its queries are multiplied into the latent
+    space, attention is against the compressed vectors themselves, and its result is multiplied out.
+    """
+    latent = setting.model.latent_attention
+    if latent is None:
+        raise ModelError("latent attention in a model without it")
+    tape, heads = Tape(), setting.heads
+    _compress(tape, setting, latent)
+    _queries(tape, setting, latent)
+    width = latent.kv_rank + latent.rope_head_size
+    tape.run(
+        rotation(setting.tokens, (heads + 1) * latent.rope_head_size, setting.precision.element),
+        "attention.rope",
+    )
+    tape.run(cache_write(setting.tokens, width, setting.precision), "attention.cache")
+    _gather_keys(tape, setting, width)
+    (_absorbed if setting.is_decode else _expanded)(tape, setting, latent, window)
+    linear(
+        tape,
+        setting,
+        setting.tokens,
+        setting.model.hidden_size,
+        heads * latent.value_head_size,
+        "attention.output",
+    )
+    return tape.calls()
+
+
+def _compress(tape: Tape, setting: Serving, latent: LatentAttention) -> None:
+    """Queries and keys-values are compressed by one product; norms of both."""
+    hidden, element, tokens = setting.model.hidden_size, setting.precision.element, setting.tokens
+    compressed = latent.kv_rank + latent.rope_head_size + (latent.query_rank or 0)
+    linear(tape, setting, setting.tokens, compressed, hidden, "attention.compress")
+    for size in filter(None, (latent.query_rank, latent.kv_rank)):
+        for operation in fused_norm(setting.model.norm, tokens, size, element, adds=False):
+            tape.run(operation, "attention.compress_norm")
+
+
+def _queries(tape: Tape, setting: Serving, latent: LatentAttention) -> None:
+    width = setting.heads * (latent.nope_head_size + latent.rope_head_size)
+    depth = latent.query_rank or setting.model.hidden_size
+    linear(tape, setting, setting.tokens, width, depth, "attention.queries")
+
+
+def _expanded(tape: Tape, setting: Serving, latent: LatentAttention, window: int) -> None:
+    heads, element = setting.heads, setting.precision.element
+    size = latent.nope_head_size + latent.rope_head_size
+    keys = setting.batch_size * setting.num_keys
+    expanded = heads * (latent.nope_head_size + latent.value_head_size)
+    linear(tape, setting, keys, expanded, latent.kv_rank, "attention.expand")
+    part, whole = tensor(element, keys, heads * latent.nope_head_size), tensor(element, keys, heads * size)
+    tape.run(elementwise("cat", (part,), (whole,), flops_per_element=0), "attention.keys")
+    tape.run(
+        cached_attention(
+            setting.batch_size, heads, heads, setting.num_queries, setting.num_keys, size,
+            setting.precision, value_head_size=latent.value_head_size, window=window, is_latent=True,
+        ),
+        "attention.core",
+    )  # fmt: skip
+
+
+def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int) -> None:
+    heads, element, tokens = setting.heads, setting.precision.element, setting.tokens
+    into = batched_product(heads, tokens, latent.kv_rank, latent.nope_head_size, "nn", element, element)
+    out = batched_product(heads, tokens, latent.value_head_size, latent.kv_rank, "nn", element, element)
+    tape.run(into, "attention.absorb")
+    tape.run(
+        cached_attention(
+            setting.batch_size, heads, 1, setting.num_queries, setting.num_keys,
+            latent.kv_rank + latent.rope_head_size, setting.precision, value_head_size=latent.kv_rank,
+            window=window, is_latent=True,
+        ),
+        "attention.core",
+    )  # fmt: skip
+    _merge_parts(tape, setting, heads * latent.kv_rank)
+    tape.run(out, "attention.release")
+
+
+def _gather_keys(tape: Tape, setting: Serving, width: int) -> None:
+    """A prompt cut along its sequence: every rank gathers all keys and values (Llama 3, section 3.3.2)."""
+    plan, keys = setting.plan, setting.precision.keys
+    if setting.is_decode:
+        return
+    tape.exchange(
+        "all_gather", keys.bytes_of(setting.batch_size * setting.context_length * width),
+        group_of(plan, "context"), Stream.CONTEXT, "attention.keys",
+        world_size=plan.world_size, dtype=keys,
+    )  # fmt: skip
+
+
+def _merge_parts(tape: Tape, setting: Serving, width: int) -> None:
+    """A cache cut along its sequence: each rank's output and its statistic go to all, who weigh and add."""
+    plan, element, parts = setting.plan, setting.precision.element, setting.plan.context_parallel
+    if not setting.is_decode or parts == 1:
+        return
+    each = element.bytes_of(setting.tokens * width) + DType.FP32.bytes_of(setting.tokens * setting.heads)
+    tape.exchange(
+        "all_gather", parts * each, group_of(plan, "context"), Stream.CONTEXT, "attention.merge",
+        world_size=plan.world_size, dtype=element,
+    )  # fmt: skip
+    every, one = tensor(element, parts * setting.tokens, width), tensor(element, setting.tokens, width)
+    tape.run(elementwise("merge_attention", (every,), (one,), flops_per_element=3), "attention.merge")

@@ -1,0 +1,51 @@
+"""Parts that layers, experts and ends of an inference share."""
+
+from __future__ import annotations
+
+from perfcast.core.placement import group_of
+from perfcast.core.work import Stream
+from perfcast.workload.blocks.kernels import elementwise, tensor
+from perfcast.workload.blocks.serving.kernels import formatted_product, fused_norm, quantisers
+from perfcast.workload.blocks.serving.setting import Serving
+from perfcast.workload.blocks.tape import Tape
+
+
+def add_norm(tape: Tape, setting: Serving, module: str) -> None:
+    """The sum with the residual and its norm."""
+    model, element = setting.model, setting.precision.element
+    for operation in fused_norm(model.norm, setting.tokens, model.hidden_size, element, adds=True):
+        tape.run(operation, module)
+
+
+def linear(tape: Tape, setting: Serving, m: int, n: int, k: int, module: str) -> None:
+    """A product with what quantises its operand."""
+    for operation in quantisers(m, k, setting.precision):
+        tape.run(operation, module)
+    tape.run(formatted_product(m, n, k, setting.precision.format), module)
+
+
+def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, module: str = "mlp") -> None:
+    """Gate and up in one product, the activation, down."""
+    model, element = setting.model, setting.precision.element
+    tokens = setting.tokens if rows is None else rows
+    up = (2 if model.is_gated else 1) * width
+    linear(tape, setting, tokens, up, model.hidden_size, f"{module}.up")
+    name = f"{model.activation}_mul" if model.is_gated else model.activation
+    inputs, outputs = (tensor(element, tokens, up),), (tensor(element, tokens, width),)
+    tape.run(elementwise(name, inputs, outputs, flops_per_element=6), f"{module}.activation")
+    linear(tape, setting, tokens, model.hidden_size, width, f"{module}.down")
+
+
+def reduce_over_tensor(tape: Tape, setting: Serving, module: str) -> None:
+    """Partial sums of the tensor-parallel ranks."""
+    element = setting.precision.element
+    tape.exchange(
+        "all_reduce", element.bytes_of(setting.tokens * setting.model.hidden_size),
+        group_of(setting.plan, "tensor"), Stream.TENSOR, module,
+        world_size=setting.plan.world_size, dtype=element,
+    )  # fmt: skip
+
+
+def linear_outside(tape: Tape, setting: Serving, m: int, n: int, k: int, module: str) -> None:
+    """A product that is not quantised."""
+    tape.run(formatted_product(m, n, k, setting.precision.outside), module)

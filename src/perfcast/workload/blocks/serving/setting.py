@@ -1,0 +1,57 @@
+"""What one rank's part of an inference depends on, with the sizes that follow from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfcast.core.plan import Plan
+from perfcast.core.transformer import Transformer
+from perfcast.core.weights import kv_heads_per_rank
+from perfcast.workload.blocks.serving.kernels import Precision
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A model, cut by a plan, as one rank answers one micro-batch.
+
+    Attributes:
+        batch_size: Sequences of a micro-batch on one replica.
+        context_length: Tokens of a sequence: of the prompt, or of the cache with the new token in it.
+        replays_graph: Whether the host issues no kernels.
+    """
+
+    model: Transformer
+    plan: Plan
+    precision: Precision
+    batch_size: int
+    context_length: int
+    is_decode: bool
+    replays_graph: bool = False
+
+    @property
+    def num_queries(self) -> int:
+        """New tokens of a sequence on this rank."""
+        return 1 if self.is_decode else math.ceil(self.context_length / self.plan.context_parallel)
+
+    @property
+    def num_keys(self) -> int:
+        """Tokens of a sequence whose keys this rank attends to: its part of the cache while decoding."""
+        if self.is_decode:
+            return math.ceil(self.context_length / self.plan.context_parallel)
+        return self.context_length
+
+    @property
+    def tokens(self) -> int:
+        """Rows of the products."""
+        return self.batch_size * self.num_queries
+
+    @property
+    def heads(self) -> int:
+        """Of queries, on this rank."""
+        return self.model.num_attention_heads // self.plan.tensor_parallel
+
+    @property
+    def kv_heads(self) -> int:
+        """Of keys and values, on this rank."""
+        return kv_heads_per_rank(self.model, self.plan.tensor_parallel)

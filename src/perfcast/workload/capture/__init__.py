@@ -1,0 +1,1 @@
+"""A program run on symbolic tensors, and what it did."""

@@ -1,0 +1,1 @@
+"""Programs and sizes of models: from Hugging Face configs, or a user's file."""

@@ -1,0 +1,170 @@
+"""Programs from Hugging Face configs: the architecture's own module and plausible inputs, no weights.
+
+Only architectures that the installed transformers knows are built; code that comes with a model is
+never run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+from perfcast.errors import ModelError, UnknownNameError
+from perfcast.workload.models.balanced_experts import balance_experts
+from perfcast.workload.models.inputs import program_with_inputs
+from perfcast.workload.models.transformers_context import quiet_transformers
+from perfcast.workload.shape import StepShape
+from perfcast.workload.step import Program
+
+_MAX_SIZE = 10**9
+_MAX_LAYERS = 10**4
+_SIZE_WORDS = (
+    "size layers layer heads head dim embd positions d_model d_ff d_kv inner experts hidden num_channels"
+).split()
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A config.json, or the one in a folder.
+
+    Raises:
+        ModelError: Missing, not JSON, not an object, or with impossible sizes.
+    """
+    if path.is_dir():
+        path = path / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON ({error}); is the file cut off?") from None
+    if not isinstance(config, dict):
+        raise ModelError(f"{path}: expected a JSON object, found {type(config).__name__}")
+    if "model_type" not in config:
+        raise ModelError(f"{path}: no 'model_type'; this is not a Hugging Face model config")
+    _check_sizes(config, str(path))
+    return config
+
+
+def _check_sizes(config: Mapping[str, Any], where: str) -> None:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            _check_sizes(value, f"{where}: {key}")
+        if key == "max_relative_positions":  # -1 says: as many as there are positions
+            continue
+        is_size = any(
+            key == word or key.endswith(f"_{word}") or key.startswith(f"{word}_") for word in _SIZE_WORDS
+        )
+        if is_size and isinstance(value, int | float) and not isinstance(value, bool):
+            if value < 0:
+                raise ModelError(f"{where}: {key} is {value}; a size cannot be negative")
+            limit = _MAX_LAYERS if key.endswith(("layer", "layers")) else _MAX_SIZE
+            if value > limit:
+                raise ModelError(f"{where}: {key} is {value}; no model is that large (limit {limit})")
+            if value == 0 and key in (
+                "hidden_size",
+                "n_embd",
+                "d_model",
+                "num_attention_heads",
+                "n_head",
+                "vocab_size",
+            ):
+                raise ModelError(f"{where}: {key} is 0")
+
+
+def build_program(config: Mapping[str, Any], architecture: str | None, shape: StepShape) -> Program:
+    """The module of a config in training or inference form, with inputs.
+
+    Runs under fake tensors as well as on real ones.
+
+    Raises:
+        ModelError: Unknown architecture, or a config that the architecture refuses.
+    """
+    with quiet_transformers():
+        module = _build_module(dict(config), architecture, shape)
+        notes = balance_experts(module)
+        if shape.attention == "sdpa" and getattr(module.config, "_attn_implementation", "sdpa") == "eager":
+            notes = (*notes, f"{type(module).__name__} has no fused attention: eager is run")
+        return program_with_inputs(module, shape, notes)
+
+
+def _build_module(config: dict[str, Any], architecture: str | None, shape: StepShape) -> Any:
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    model_type = config.pop("model_type")
+    if model_type not in CONFIG_MAPPING_NAMES:
+        raise UnknownNameError(
+            "model_type", str(model_type), CONFIG_MAPPING_NAMES, "Code shipped with a model is not run."
+        )
+    for key in (
+        "auto_map",
+        "quantization_config",
+        "torch_dtype",
+        "dtype",
+        "transformers_version",
+        "_name_or_path",
+    ):
+        config.pop(key, None)
+    names = config.get("architectures")
+    architecture = architecture or (names[0] if isinstance(names, list) and names else None)
+    try:
+        parsed = transformers.AutoConfig.for_model(model_type, **config)
+        parsed.use_cache = False
+        builder = _builder(architecture, parsed)
+        extra: dict[str, Any] = {}
+        if getattr(builder, "_can_set_experts_implementation", bool)() and _has_experts(parsed):
+            extra["experts_implementation"] = "grouped_mm"
+        has_fused = getattr(builder, "_supports_sdpa", False)
+        attention = shape.attention if has_fused else "eager"
+        return builder._from_config(parsed, dtype=shape.weight_dtype, attn_implementation=attention, **extra)
+    except (UnknownNameError, ModelError, DataDependentOutputException):
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"model_type '{model_type}' refuses this config: {type(error).__name__}: "
+            f"{str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        ) from error
+
+
+def _builder(architecture: str | None, config: Any) -> Any:
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    if architecture is not None:
+        builder = getattr(transformers, architecture, None)
+        if builder is None or not hasattr(builder, "_from_config"):
+            raise UnknownNameError("architecture", architecture, _known_architectures())
+        return builder
+    for auto in (
+        "AutoModelForCausalLM",
+        "AutoModelForSeq2SeqLM",
+        "AutoModelForMaskedLM",
+        "AutoModelForImageClassification",
+    ):
+        mapping = getattr(modeling_auto, auto)._model_mapping
+        if type(config) in mapping:
+            return _first(mapping[type(config)])
+    return _first(modeling_auto.AutoModel._model_mapping[type(config)])
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple | list) else value
+
+
+def _has_experts(config: Any) -> bool:
+    return hasattr(config, "num_experts_per_tok") or hasattr(config, "num_local_experts")
+
+
+def _known_architectures() -> list[str]:
+    from transformers.models.auto import modeling_auto as auto
+
+    tables = (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+              auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+              auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)  # fmt: skip
+    return sorted({str(name) for table in tables for name in table.values()})

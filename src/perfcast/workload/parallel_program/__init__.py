@@ -1,0 +1,1 @@
+"""Parallel programs captured on virtual ranks, in one process."""

@@ -1,0 +1,1 @@
+"""Recommendation models: modules, indices, a plain placement of their tables."""
