@@ -23,7 +23,7 @@ CASES = {
         "forecast, slower host, exchanges": f"forecast {_BOTH} --what-if host=0.5 --what-if exchanges=0.5",
         "forecast, overlapped": f"forecast {_BOTH} --what-if overlap",
         "forecast, one graph": f"forecast {_BOTH} --what-if graphs",
-        "forecast, second step alone": f"forecast {_BOTH} --steps 2-2",
+        "forecast, second step alone": f"forecast {_BOTH} --steps 2:2",
         "chakra": f"chakra {_BOTH} --out @chakra",
         "astra-sim": f"chakra {_BOTH} --out @astra --astra-sim",
     }.items()

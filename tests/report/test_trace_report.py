@@ -25,7 +25,8 @@ from perfcast.report.trace_timeline import explanation_to_trace_events
 from perfcast.traces.events import Trace
 from perfcast.traces.explain.compare import Change, compare_explanations
 from perfcast.traces.explain.recordings import Explanation, explain
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.from_traces import forecast_from_traces
+from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import parse_what_if
 from recorded_traces import Recording, two_kernels
 
@@ -132,7 +133,7 @@ def test_a_comparison_is_printed(shown: Explanation, tmp_path: Path):
 
 def test_a_forecast_is_printed_and_follows_its_schema(tmp_path: Path):
     trace = two_kernels().read(tmp_path)
-    found = forecast_from_traces([trace], ForecastRequest(changes=parse_what_if(["speed:gemm=2"])))
+    found = forecast_from_traces([trace], TraceForecastRequest(changes=parse_what_if(["speed:gemm=2"])))
     assert "Speed-up" in printed(print_trace_forecast, found)
     data = json.loads(json.dumps(trace_forecast_to_dict(found), allow_nan=False))
     assert list(Draft202012Validator(trace_forecast_schema()).iter_errors(data)) == []

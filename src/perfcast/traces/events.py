@@ -75,16 +75,6 @@ class OperatorInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchShape:
-    """How a kernel was launched; zero where the file does not say."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    registers_per_thread: int
-    shared_memory_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Synchronization:
     """A synchronisation event (rows of ``Category.SYNCHRONIZATION``); ``NONE`` where not said.
 
@@ -181,10 +171,9 @@ class Step:
 class Events:
     """The columns. Integer columns hold ``NONE`` where an event has no such number.
 
-    ``names[name_codes[i]]``, ``threads_table[threads[i]]``, ``inputs_table[inputs[i]]`` and
-    ``launches_table[launches[i]]`` are what the codes stand for. ``threads`` is ``NONE`` for device
-    events, ``streams`` and ``devices`` are ``NONE`` for host events. ``orders`` is the event's place in
-    the file. ``num_bytes`` is of copies and fills.
+    ``names[name_codes[i]]``, ``threads_table[threads[i]]`` and ``inputs_table[inputs[i]]`` are what the codes
+    stand for. ``threads`` is ``NONE`` for device events, ``streams`` and ``devices`` are ``NONE`` for host
+    events. ``orders`` is the event's place in the file. ``num_bytes`` is of copies and fills.
     """
 
     name_codes: Codes
@@ -200,13 +189,11 @@ class Events:
     sequence_numbers: Integers
     forward_threads: Integers
     inputs: Codes
-    launches: Codes
     num_bytes: Integers
     orders: Integers
     names: tuple[str, ...]
     threads_table: tuple[Thread, ...]
     inputs_table: tuple[OperatorInputs, ...]
-    launches_table: tuple[LaunchShape, ...]
 
     def __len__(self) -> int:
         return len(self.categories)
@@ -228,11 +215,6 @@ class Events:
         code = int(self.inputs[row])
         return None if code == NONE else self.inputs_table[code]
 
-    def launch_of(self, row: int) -> LaunchShape | None:
-        """How the kernel was launched, or ``None`` where the file does not say."""
-        code = int(self.launches[row])
-        return None if code == NONE else self.launches_table[code]
-
     def is_in(self, *categories: Category) -> Flags:
         """Which rows are of one of these kinds (bool, one a row)."""
         return np.isin(self.categories, np.array(categories, dtype=np.int8))
@@ -240,10 +222,6 @@ class Events:
     def rows_in(self, *categories: Category) -> Integers:
         """The rows of these kinds, in order."""
         return np.flatnonzero(self.is_in(*categories))
-
-    def codes_where(self, matches: Flags) -> Codes:
-        """The name codes for which ``matches`` (bool, one a name) holds."""
-        return np.flatnonzero(matches).astype(np.int32)
 
     def rows_named(self, *names: str) -> Integers:
         """The rows with one of these exact names, in order."""

@@ -9,7 +9,8 @@ import pytest
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.cuda_graphs import count_graphs, launch_seconds, with_graphs
-from perfcast.traces.forecast.from_traces import ForecastRequest, TraceForecast, forecast_from_traces
+from perfcast.traces.forecast.from_traces import TraceForecast, forecast_from_traces
+from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import parse_what_if
 from perfcast.traces.timeline.ranks import build_ranks
 from perfcast.units import MICRO
@@ -17,7 +18,7 @@ from recorded_traces import Recording, two_kernels
 
 
 def graphed(trace: Trace) -> TraceForecast:
-    return forecast_from_traces([trace], ForecastRequest(changes=parse_what_if(["graphs"])))
+    return forecast_from_traces([trace], TraceForecastRequest(changes=parse_what_if(["graphs"])))
 
 
 def test_a_graph_pays_one_launch_and_the_way_to_the_device_once(tmp_path: Path):

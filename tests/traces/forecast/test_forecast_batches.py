@@ -9,10 +9,10 @@ import pytest
 
 from perfcast.errors import PlanError
 from perfcast.traces.forecast.batch import change_of_batch
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
-from perfcast.traces.forecast.lines import SecondRecording
+from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.operations import Reshape
 from perfcast.traces.forecast.recording_cost import plain_step_seconds
+from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
 from perfcast.units import MICRO
 from recorded_traces import Recording
 
@@ -59,7 +59,7 @@ def test_a_sparse_gradient_grows_with_its_rows_though_its_table_stays(tmp_path: 
     trace = recording.read(tmp_path)
     assert change_of_batch(trace, 8, 24).sparse == {(1000, 16): 3.0}
     # All four operators triple; the 85 µs between and behind them stay.
-    found = forecast_from_traces([trace], ForecastRequest(batch=(8, 24)))
+    found = forecast_from_traces([trace], TraceForecastRequest(batch=(8, 24)))
     assert found.step_seconds == pytest.approx((85 + 3 * (5 + 5 + 5 + 100)) * MICRO)
 
 
@@ -75,7 +75,7 @@ def alone(batch: int, seconds: float) -> Recording:
 def test_two_recordings_lay_a_line_through_every_operator(tmp_path: Path, batch: int, expected: float):
     (tmp_path / "b").mkdir()
     small, large = alone(8, 100).read(tmp_path), alone(24, 300).read(tmp_path / "b")
-    request = ForecastRequest(batch=(8, batch), second=SecondRecording([large], 24))
+    request = TraceForecastRequest(batch=(8, batch), second=SecondRecording([large], 24))
     found = forecast_from_traces([small], request)
     assert found.step_seconds == pytest.approx((expected + 20) * MICRO)
 
@@ -83,13 +83,13 @@ def test_two_recordings_lay_a_line_through_every_operator(tmp_path: Path, batch:
 def test_two_recordings_of_one_batch_are_refused(tmp_path: Path):
     trace = step_of(1, 8, 100).read(tmp_path)
     with pytest.raises(PlanError, match="another batch"):
-        forecast_from_traces([trace], ForecastRequest(batch=(8, 16), second=SecondRecording([trace], 8)))
+        forecast_from_traces([trace], TraceForecastRequest(batch=(8, 16), second=SecondRecording([trace], 8)))
 
 
 def test_what_recording_cost_is_taken_out(tmp_path: Path):
     trace = step_of(2, 8, 100).read(tmp_path)
     # Two events a step at 3 µs at most explain 6 of 100 µs; the rest is a factor.
-    found = forecast_from_traces([trace], ForecastRequest(plain_seconds={0: 900 * MICRO}))
+    found = forecast_from_traces([trace], TraceForecastRequest(plain_seconds={0: 900 * MICRO}))
     assert found.step_seconds == pytest.approx(900 * MICRO, rel=1e-6)
 
 

@@ -14,9 +14,10 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError
 from perfcast.traces.events import OperatorInputs, Trace
 from perfcast.traces.forecast.batch import scaled_sizes
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.operations import Reshape, operation_of_call
-from perfcast.traces.forecast.repricing import Side
+from perfcast.traces.forecast.ratios import Side
+from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import Changes, parse_what_if
 from perfcast.units import MICRO
 from recorded_traces import Recording, two_kernels
@@ -28,11 +29,11 @@ def side(name: str) -> Side:
 
 def step_of(trace: Trace, *what_ifs: str) -> float:
     changes = parse_what_if(what_ifs)
-    return forecast_from_traces([trace], ForecastRequest(changes=changes)).step_seconds / MICRO
+    return forecast_from_traces([trace], TraceForecastRequest(changes=changes)).step_seconds / MICRO
 
 
 def test_unchanged_a_step_stays_as_it_was(tmp_path: Path):
-    found = forecast_from_traces([two_kernels().read(tmp_path)], ForecastRequest())
+    found = forecast_from_traces([two_kernels().read(tmp_path)], TraceForecastRequest())
     assert found.step_seconds == pytest.approx(100 * MICRO)
     assert found.speedup == pytest.approx(1.0)
     assert found.measured_seconds == pytest.approx(100 * MICRO)
@@ -106,7 +107,7 @@ def product(batch: int = 64, device: str = "NVIDIA H100 80GB HBM3") -> Recording
 
 def test_another_device_takes_the_ratio_of_prices(tmp_path: Path):
     trace = product().read(tmp_path)
-    request = ForecastRequest(side("h100"), side("h200"))
+    request = TraceForecastRequest(before=side("h100"), after=side("h200"))
     found = forecast_from_traces([trace], request)
     # Bound by memory on both: the ratio of bandwidths, and of launches of some microseconds.
     bandwidths = load_device("h100").memory_bytes_per_second / load_device("h200").memory_bytes_per_second
@@ -121,7 +122,9 @@ def test_work_without_a_rule_follows_bandwidth_in_a_wide_interval(tmp_path: Path
     for event in recording.events:
         if event["name"] == "aten::mm":
             event["name"] = "custom::mm"
-    found = forecast_from_traces([recording.read(tmp_path)], ForecastRequest(side("h100"), side("h200")))
+    found = forecast_from_traces(
+        [recording.read(tmp_path)], TraceForecastRequest(before=side("h100"), after=side("h200"))
+    )
     assert found.seconds_by_provenance == {"memory bandwidth": pytest.approx(1000 * MICRO)}
     assert found.step_seconds_low < 0.7 * found.step_seconds
     assert found.step_seconds_high > 1.7 * found.step_seconds
@@ -130,7 +133,7 @@ def test_work_without_a_rule_follows_bandwidth_in_a_wide_interval(tmp_path: Path
 
 def test_a_larger_batch_grows_with_its_work(tmp_path: Path):
     trace = product(batch=2048).read(tmp_path)
-    request = ForecastRequest(side("h100"), side("h100"), batch=(2048, 8192))
+    request = TraceForecastRequest(before=side("h100"), after=side("h100"), batch=(2048, 8192))
     found = forecast_from_traces([trace], request)
     # Bound by arithmetic at 2048 rows and at 8192: four times the work.
     assert found.device_seconds_after == pytest.approx(4000 * MICRO, rel=0.03)
@@ -161,7 +164,7 @@ def test_a_processors_operators_grow_beyond_their_overhead(tmp_path: Path):
         "aten::mm", 100, 110, Input_Dims=[[8, 64], [64, 64]], Input_type=["float", "float"],
         Input_Strides=[[64, 1], [64, 1]], Concrete_Inputs=["", ""],
     )  # fmt: skip
-    found = forecast_from_traces([recording.read(tmp_path)], ForecastRequest(batch=(8, 24)))
+    found = forecast_from_traces([recording.read(tmp_path)], TraceForecastRequest(batch=(8, 24)))
     # 10 µs are overhead, 100 µs follow the flops, which triple.
     assert found.step_seconds == pytest.approx((300 + 200) * MICRO)
 
@@ -250,7 +253,7 @@ def test_ranks_are_forecast_together(tmp_path: Path):
         recording.kernel("ncclKernel_AllReduce", start + 10, 50 - start, 1, stream=20)
         recording.call("cudaStreamSynchronize", start + 16, 46 - start, 2)
         traces.append(recording.read(tmp_path))
-    request = ForecastRequest(changes=replace(Changes(), exchange_factor=10.0))
+    request = TraceForecastRequest(changes=replace(Changes(), exchange_factor=10.0))
     found = forecast_from_traces(traces, request)
     # The exchange ends at 51 instead of 60, but rank 1 waits from 56 on, with 2 µs of its own.
     assert found.step_seconds == pytest.approx(found.replayed_seconds - 4 * MICRO)
@@ -268,7 +271,7 @@ def test_what_is_played_again_keeps_the_late_start_of_a_rank_and_the_long_run_do
         recording.kernel("ncclKernel_AllReduce", late + 30, 50 - late, 1, stream=20)
         recording.call("cudaStreamSynchronize", late + 36, 46 - late, 2)
         traces.append(recording.read(tmp_path))
-    found = forecast_from_traces(traces, ForecastRequest())
+    found = forecast_from_traces(traces, TraceForecastRequest())
     assert found.measured_seconds == pytest.approx(90 * MICRO)
     assert found.replayed_seconds == pytest.approx(found.measured_seconds, rel=0.03)
     assert found.steady_seconds == pytest.approx(60 * MICRO, rel=0.05)

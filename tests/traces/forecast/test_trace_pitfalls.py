@@ -8,7 +8,8 @@ import pytest
 
 from perfcast.traces.critical_path.path import BoundBy
 from perfcast.traces.explain.recordings import explain
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.from_traces import forecast_from_traces
+from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import parse_what_if
 from perfcast.traces.timeline.program import Overhead
 from perfcast.traces.timeline.ranks import build_ranks
@@ -53,7 +54,7 @@ def test_what_a_blocking_copy_waits_is_no_overhead_of_the_host(tmp_path: Path):
     assert calls < 15 * MICRO
     # A kernel twice as fast lets the host go on 50 µs earlier.
     found = forecast_from_traces(
-        [recording.read(tmp_path)], ForecastRequest(changes=parse_what_if(["speed:gemm=2"]))
+        [recording.read(tmp_path)], TraceForecastRequest(changes=parse_what_if(["speed:gemm=2"]))
     )
     assert found.step_seconds == pytest.approx((200 - 50) * MICRO)
 
@@ -61,5 +62,5 @@ def test_what_a_blocking_copy_waits_is_no_overhead_of_the_host(tmp_path: Path):
 def test_gradient_labels_without_output_shapes_do_not_hinder_prices(tmp_path: Path):
     recording = two_kernels()
     recording.operator("autograd::engine::evaluate_function: MmBackward0", 92, 6)
-    found = forecast_from_traces([recording.read(tmp_path)], ForecastRequest())
+    found = forecast_from_traces([recording.read(tmp_path)], TraceForecastRequest())
     assert found.step_seconds == pytest.approx(100 * MICRO)

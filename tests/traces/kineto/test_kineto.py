@@ -63,10 +63,6 @@ def test_columns_hold_what_the_file_says_and_none_where_it_says_nothing(tmp_path
     assert (events.streams.tolist(), events.devices.tolist()) == ([NONE, NONE, 20], [NONE, NONE, 0])
     assert events.threads.tolist() == [0, 0, NONE]
     assert events.threads_table == (Thread(1, 1, "main"),)
-    shape = events.launch_of(2)
-    assert shape is not None
-    assert (shape.grid, shape.block) == ((2, 3, 4), (128, 1, 1))
-    assert events.launch_of(0) is None
 
 
 def test_equal_inputs_are_kept_once(tmp_path: Path):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from perfcast.traces.events import Trace
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
+from perfcast.traces.forecast.from_traces import forecast_from_traces
+from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.timeline.ranks import build_ranks
 from perfcast.traces.timeline.startup import startup_pieces, without_startup
 from perfcast.units import MICRO
@@ -39,7 +40,7 @@ def test_both_starts_are_found_and_as_long_as_the_same_gaps_later(tmp_path: Path
 
 def test_a_forecast_is_that_of_steps_without_a_start(tmp_path: Path):
     trace = three_steps(tmp_path, starts=50, second_thread=30)
-    found = forecast_from_traces([trace], ForecastRequest())
+    found = forecast_from_traces([trace], TraceForecastRequest())
     assert found.step_seconds == pytest.approx(100 * MICRO)
     assert found.measured_seconds == found.replayed_seconds == pytest.approx((100 + 80 / 3) * MICRO)
 

@@ -10,20 +10,11 @@ from typing import Any
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.options.steps import STEP_RANGE
 from perfcast.cli.trace.options import bytes_of, limit_option
 from perfcast.core.embedding.lookup import NUM_REUSE_BINS
 
 Command = Callable[..., Any]
-
-
-def _range(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """'A:B', both included, or one number."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value)
-    if match is None or int(match[2] or match[1]) < int(match[1]):
-        raise click.BadParameter(f"'{value}' is no range of steps; such as 0:2 or 1")
-    return int(match[1]), int(match[2] or match[1])
 
 
 def _batches(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -63,7 +54,7 @@ def _selection() -> tuple[Callable[[Command], Command], ...]:
     return (
         click.argument("traces", nargs=-1, required=True, metavar="TRACE..."),
         option("--timeline", metavar="FILE", help="The profiler's timeline of the same run."),
-        option("--steps", callback=_range, metavar="A:B", help="Of the recording, from 0; default: all."),
+        option("--steps", type=STEP_RANGE, help="Places of marked steps, from 0; default: all."),
         option(
             "--subtree", "--module-path", default="", metavar="NAME",
             help="Only what ran under labels that hold NAME, and the backward of it.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options.steps import STEP_RANGE
 from perfcast.cli.trace.options import limit_option
 
 
@@ -16,9 +17,9 @@ from perfcast.cli.trace.options import limit_option
     metavar="TEXT",
     help="Secret mixed into every hash; give both files of a run the same. Default: a random one.",
 )
-@click.option("--steps", metavar="FIRST:LAST", help="Keep these of the marked steps, counted from 0.")
+@click.option("--steps", type=STEP_RANGE, help="Places of the marked steps that stay, from 0; default: all.")
 @limit_option
-def anonymise(trace: str, out: str, salt: str | None, steps: str | None, max_bytes: int) -> None:
+def anonymise(trace: str, out: str, salt: str | None, steps: tuple[int, int] | None, max_bytes: int) -> None:
     """Make an execution trace or a timeline fit to be shared: labels, custom operators, paths and hosts are
     hashed, what replays and explanations do not need is left out.
     """
@@ -32,17 +33,7 @@ def anonymise(trace: str, out: str, salt: str | None, steps: str | None, max_byt
         trace,
         out,
         salt=secrets.token_hex(16) if salt is None else salt,
-        steps=_range_of(steps),
+        steps=steps,
         max_bytes=max_bytes,
     )
     click.echo(f"{found.path}: {found.num_kept} of {found.num_read} entries, {found.num_hashed} names hashed")
-
-
-def _range_of(text: str | None) -> tuple[int, int] | None:
-    """'2:5' or '3'."""
-    if text is None:
-        return None
-    first, _, last = text.partition(":")
-    if not first.isdecimal() or not (last or first).isdecimal() or len(text) > 20:
-        raise click.BadParameter(f"'{text}' is no range of steps; such as 2:5 or 3", param_hint="--steps")
-    return int(first), int(last or first)

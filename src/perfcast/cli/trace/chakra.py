@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.trace.options import limit_option, parse_steps
+from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
     from perfcast.traces.chakra.astra_sim import NetworkDimension
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     default=None,
     help="Whether a rank's waiting for others is written; default: without --astra-sim.",
 )
-@click.option("--steps", metavar="A-B", help="Marked steps to take, such as 3-5; default: all.")
+@steps_option
 @limit_option
 @click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
 def chakra(
@@ -35,7 +35,7 @@ def chakra(
     astra_sim: bool,
     cluster: str | None,
     waits: bool | None,
-    steps: str | None,
+    steps: tuple[int, int] | None,
     max_bytes: int,
     json_path: str | None,
 ) -> None:
@@ -71,7 +71,9 @@ def chakra(
     _report(found.workload, found.measured_seconds if is_alone else (), tuple(written), json_path)
 
 
-def _convert(paths: tuple[str, ...], steps: str | None, waits: bool, max_bytes: int) -> TracedWorkload:
+def _convert(
+    paths: tuple[str, ...], steps: tuple[int, int] | None, waits: bool, max_bytes: int
+) -> TracedWorkload:
     from perfcast.traces.chakra.from_trace import chakra_from_traces
     from perfcast.traces.execution_trace.reader import read_execution_traces
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
@@ -88,7 +90,7 @@ def _convert(paths: tuple[str, ...], steps: str | None, waits: bool, max_bytes: 
         raise click.UsageError(
             f"{len(described)} execution traces for {len(traces)} timelines; give one for each, in one order"
         )
-    return chakra_from_traces(traces, described, step_numbers=parse_steps(steps), with_waits=waits)
+    return chakra_from_traces(traces, described, step_numbers=step_numbers(steps), with_waits=waits)
 
 
 def _network(workload: ChakraWorkload, cluster: str | None) -> tuple[NetworkDimension, ...]:

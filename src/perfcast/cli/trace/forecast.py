@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
-from perfcast.cli.trace.options import limit_option, parse_steps
+from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.traces.events import Trace
-    from perfcast.traces.forecast.from_traces import ForecastRequest
-    from perfcast.traces.forecast.lines import SecondRecording
-    from perfcast.traces.forecast.repricing import Side
+    from perfcast.traces.forecast.ratios import Side
+    from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
     from perfcast.traces.overheads.profile import OverheadProfile
 
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--what-if", "what_ifs", multiple=True, metavar="CHANGE", help=(
     "speed:NAME=K (operators or kernels K times faster), host=K, exchanges=K, overlap, graphs; repeatable."
 ))  # fmt: skip
-@click.option("--steps", metavar="A-B", help="Marked steps to take, such as 3-5; default: all.")
+@steps_option
 @limit_option
 @output_options(html=False, timeline=False)
 def forecast(
@@ -54,7 +53,7 @@ def forecast(
     world_size: int | None,
     overheads: str | None,
     what_ifs: tuple[str, ...],
-    steps: str | None,
+    steps: tuple[int, int] | None,
     max_bytes: int,
     json_path: str | None,
 ) -> None:
@@ -71,8 +70,8 @@ def forecast(
     'perfcast trace record', whose NAME.linked.json.gz is read beside NAME.kineto.json.gz.
     """
     from perfcast.files import check_writable
-    from perfcast.traces.forecast.from_traces import ForecastRequest
     from perfcast.traces.forecast.recording_cost import plain_step_seconds
+    from perfcast.traces.forecast.request import TraceForecastRequest
     from perfcast.traces.forecast.what_if import parse_what_if
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
@@ -84,38 +83,37 @@ def forecast(
     changes = parse_what_if(what_ifs)
     recorded = read_ranks_with_inputs(traces, max_bytes=max_bytes)
     before, after = _sides(recorded[0], device, recorded_device, cost_model, dtype, batch_size is not None)
-    request = ForecastRequest(
-        before,
-        after,
-        (recorded_batch_size, batch_size) if recorded_batch_size and batch_size else None,
-        _find_cluster(cluster),
-        world_size,
-        _load_overheads(overheads),
-        changes,
-        plain_step_seconds(traces),
-        _second(seconds, second_batch_size, max_bytes),
+    request = TraceForecastRequest(
+        before=before,
+        after=after,
+        batch=(recorded_batch_size, batch_size) if recorded_batch_size and batch_size else None,
+        cluster=_find_cluster(cluster),
+        world_size=world_size,
+        profile=_load_overheads(overheads),
+        changes=changes,
+        plain_seconds=plain_step_seconds(traces),
+        second=_second(seconds, second_batch_size, max_bytes),
+        steps=step_numbers(steps),
     )
-    _write(recorded, request, parse_steps(steps), json_path)
+    _write(recorded, request, json_path)
 
 
 def _second(paths: tuple[str, ...], batch_size: int | None, max_bytes: int) -> SecondRecording | None:
     if batch_size is None:
         return None
-    from perfcast.traces.forecast.lines import SecondRecording
     from perfcast.traces.forecast.recording_cost import plain_step_seconds
+    from perfcast.traces.forecast.request import SecondRecording
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
     traces = read_ranks_with_inputs(paths, max_bytes=max_bytes)
     return SecondRecording(traces, batch_size, plain_step_seconds(paths))
 
 
-def _write(
-    recorded: tuple[Trace, ...], request: ForecastRequest, steps: range | None, json_path: str | None
-) -> None:
+def _write(recorded: tuple[Trace, ...], request: TraceForecastRequest, json_path: str | None) -> None:
     from perfcast.report.trace_forecast import print_trace_forecast, trace_forecast_to_dict
     from perfcast.traces.forecast.from_traces import forecast_from_traces
 
-    found = forecast_from_traces(recorded, request, steps)
+    found = forecast_from_traces(recorded, request)
     if json_path:
         from perfcast.report.json_format import write_json
 
@@ -138,7 +136,7 @@ def _sides(
     from perfcast.cli.options.cost_model import choose_cost_model
     from perfcast.errors import PlanError
     from perfcast.prediction import resolve_device
-    from perfcast.traces.forecast.repricing import Side
+    from perfcast.traces.forecast.ratios import Side
 
     if device is None and not has_batch:
         return None, None

@@ -6,6 +6,7 @@ import re
 
 import click
 
+from perfcast.cli.options.steps import STEP_RANGE
 from perfcast.units import GIB, KIB, MIB, TIB
 
 _UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
@@ -31,11 +32,11 @@ limit_option = click.option(
 )
 
 
-def parse_steps(text: str | None) -> range | None:
-    """Numbers of steps written ``A-B`` or ``A``; None where nothing is."""
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and (last or first).isdecimal()):
-        raise click.UsageError(f"--steps '{text}': write A-B, such as 3-5")
-    return range(int(first), int(last or first) + 1)
+steps_option = click.option(
+    "--steps", type=STEP_RANGE, help="Numbers of marked steps, such as 3:5; default: all."
+)
+
+
+def step_numbers(steps: tuple[int, int] | None) -> range | None:
+    """All numbers of a range of steps."""
+    return None if steps is None else range(steps[0], steps[1] + 1)

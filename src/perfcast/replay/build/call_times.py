@@ -7,7 +7,7 @@ watches; that is taken off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,7 @@ from perfcast.core.arrays import Integers
 from perfcast.replay.communication.times import exchange_spans
 from perfcast.replay.program.program import Call, CallKind
 from perfcast.traces.events import NONE, Category, Events, Trace
-from perfcast.traces.link.align import align
-from perfcast.traces.link.kernels import nest
+from perfcast.traces.marks import GLOO, STEP_MARK
 
 
 @dataclass(frozen=True)
@@ -101,33 +100,6 @@ def host_rows(events: Events) -> Integers:
     """Operators and marked ranges on host threads, gloo's own threads and the steps' marks left out."""
     rows = events.rows_in(Category.OPERATOR, Category.ANNOTATION)
     rows = rows[events.threads[rows] != NONE]
-    left_out = [code for code, name in enumerate(events.names) if name.startswith(("gloo:", "ProfilerStep"))]
+    left_out = [code for code, name in enumerate(events.names) if name.startswith((GLOO, STEP_MARK))]
     found: Integers = rows[~np.isin(events.name_codes[rows], left_out)]
-    return found
-
-
-def partners(events: Events, rows: Integers, other: Events, other_rows: Integers) -> Mapping[int, int]:
-    """Row → row of another recording of the same program: thread by thread, in the order of starts."""
-    found: dict[int, int] = {}
-    for ours, theirs in zip(_by_thread(events, rows), _by_thread(other, other_rows), strict=False):
-        codes: dict[str, int] = {}
-        first = [codes.setdefault(events.name(row), len(codes)) for row in ours]
-        second = [codes.setdefault(other.name(row), len(codes)) for row in theirs]
-        found.update((ours[a], theirs[b]) for a, b in align(first, second))
-    return found
-
-
-def _by_thread(events: Events, rows: Integers) -> list[list[int]]:
-    """The rows of each thread in the order of starts, the thread with the most first."""
-    ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
-    threads = events.threads[ordered]
-    found = [ordered[threads == thread].tolist() for thread in np.unique(threads).tolist()]
-    return sorted(found, key=len, reverse=True)
-
-
-def outermost_operators(events: Events) -> Integers:
-    """Operators that lie in no other operator, in order."""
-    rows = events.rows_in(Category.OPERATOR)
-    parents = nest(events, (Category.OPERATOR,)).parents
-    found: Integers = rows[(parents[rows] == NONE) & (events.threads[rows] != NONE)]
     return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.replay.build.select import RECORD
 from perfcast.replay.program.draft import Draft, NotPlayableError
 from perfcast.replay.program.program import CallKind
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.traces.events import NONE, Collective
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, Value, tensors_in
+from perfcast.traces.marks import COLLECTIVE_RECORD
 
 #: Arguments of ``c10d::`` operators that name the root or the peer.
 _ROOTS = ("root_rank", "dst", "src")
@@ -41,7 +41,7 @@ def draft_exchange(node: Node, trace: ExecutionTrace, waited: frozenset[int]) ->
         NotPlayableError: It exchanges nothing, or in a way that is not known.
     """
     record = _record_below(node, trace)
-    if node.name == RECORD:
+    if node.name == COLLECTIVE_RECORD:
         return _of_record(node, trace, waited)
     if node.name.startswith("_c10d_functional::"):
         return _of_functional(node, record)
@@ -63,7 +63,7 @@ def draft_exchange(node: Node, trace: ExecutionTrace, waited: frozenset[int]) ->
 
 
 def _record_below(node: Node, trace: ExecutionTrace) -> Node | None:
-    return next((child for child in trace.children.get(node.id, ()) if child.name == RECORD), None)
+    return next((child for child in trace.children.get(node.id, ()) if child.name == COLLECTIVE_RECORD), None)
 
 
 def _c10d_arguments(node: Node) -> tuple[tuple[TensorUse, ...], tuple[TensorUse, ...], int | None]:
@@ -99,7 +99,7 @@ def _of_record(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Dra
     word = str(rest[place]).lower()
     sequence = _sequence(rest[0]) if rest else NONE
     if word == "wait":
-        return Draft(node.id, CallKind.WAIT, "", RECORD, "", (), (), waits_for_sequence=sequence)
+        return Draft(node.id, CallKind.WAIT, "", COLLECTIVE_RECORD, "", (), (), waits_for_sequence=sequence)
     if node.collective is None:
         raise NotPlayableError("a record of bookkeeping", is_harmless=True)
     received = tuple(use for use in tensors_in(node.outputs) if use.dtype) or sent
@@ -108,7 +108,7 @@ def _of_record(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Dra
         node_id=node.id,
         kind=CallKind.EXCHANGE,
         schema="",
-        operator=RECORD,
+        operator=COLLECTIVE_RECORD,
         overload="",
         arguments=(received, sent, root if type(root) is int else None),
         outputs=(),
@@ -178,5 +178,5 @@ def waited_sequences(trace: ExecutionTrace) -> frozenset[int]:
     return frozenset(
         _sequence(node.inputs[0])
         for node in trace.nodes
-        if node.name == RECORD and "wait" in node.inputs and node.inputs
+        if node.name == COLLECTIVE_RECORD and "wait" in node.inputs and node.inputs
     )

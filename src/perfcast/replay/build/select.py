@@ -24,14 +24,12 @@ from perfcast.traces.execution_trace.nodes import (
     SCOPE_BACKWARD,
     ExecutionTrace,
     Node,
-    is_root_name,
     tensors_in,
 )
+from perfcast.traces.marks import COLLECTIVE_RECORD, GLOO, STEP_MARK, is_root_name
 
-RECORD = "record_param_comms"
-_STEP, _OPTIMIZER, _LOADER = "ProfilerStep#", "Optimizer.step#", "DataLoader"
+_OPTIMIZER, _LOADER = "Optimizer.step#", "DataLoader"
 _BACKWARD = "autograd::engine::evaluate_function: "
-_GLOO = "gloo:"
 _EXCHANGE_NAMESPACES = ("c10d::", "_c10d_functional::")
 
 
@@ -124,7 +122,7 @@ def choose(trace: ExecutionTrace, selection: Selection, operators: OperatorTable
 
 def is_exchange(node: Node) -> bool:
     """Whether it exchanges, or waits for an exchange."""
-    return node.name == RECORD or node.name.startswith(_EXCHANGE_NAMESPACES)
+    return node.name == COLLECTIVE_RECORD or node.name.startswith(_EXCHANGE_NAMESPACES)
 
 
 def _is_wanted(node: Node, module: str, selection: Selection) -> bool:
@@ -152,7 +150,7 @@ class _Steps:
     """Numbers of steps by node id: from the profiler's marks, else from the optimizers' ends."""
 
     def __init__(self, trace: ExecutionTrace) -> None:
-        marks = [node.id for node in trace.nodes if node.name.startswith(_STEP)]
+        marks = [node.id for node in trace.nodes if node.name.startswith(STEP_MARK)]
         self._starts = marks or _after_optimizers(trace)
 
     @property
@@ -208,7 +206,7 @@ def _walk(
 
 
 def _is_taken(trace: ExecutionTrace, node: Node, hiding: frozenset[int], operators: OperatorTable) -> bool:
-    if node.name == RECORD or node.collective is not None:
+    if node.name == COLLECTIVE_RECORD or node.collective is not None:
         return True
     if not node.is_operator:
         return False
@@ -219,7 +217,7 @@ def _is_taken(trace: ExecutionTrace, node: Node, hiding: frozenset[int], operato
 
 
 def _longer(path: str, node: Node) -> str:
-    is_plain = is_root_name(node.name) or node.name.startswith((_STEP, _BACKWARD, _GLOO))
+    is_plain = is_root_name(node.name) or node.name.startswith((STEP_MARK, _BACKWARD, GLOO))
     if is_plain or node.scope == SCOPE_BACKWARD:
         return path
     name = node.name.replace("/", "|")

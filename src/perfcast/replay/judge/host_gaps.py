@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.replay.build.call_times import CallTimes, Timeline, host_rows, median_times, partners
+from perfcast.replay.build.call_times import CallTimes, Timeline, host_rows, median_times
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
+from perfcast.traces.link.partners import partners
 from perfcast.traces.link.traces import BY_NUMBER, link
 
 

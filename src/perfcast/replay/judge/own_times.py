@@ -11,12 +11,12 @@ from perfcast.replay.build.call_times import (
     CallTimes,
     Timeline,
     median_times,
-    outermost_operators,
 )
 from perfcast.replay.judge.profiling import profile_calls
 from perfcast.replay.play.player import Player
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.link.align import align
+from perfcast.traces.link.kernels import outermost_operators
 from perfcast.units import MICRO
 
 #: Repetitions without and with the profiler take turns, so that a machine's changes of speed meet both.
@@ -74,16 +74,14 @@ def _timed_steps(player: Player, trace: Trace, label_seconds: float) -> list[Cal
 def rows_of_calls(player: Player, trace: Trace) -> list[list[int]]:
     """The event of each call (``NONE``: not found) in each marked step of a replay's own timeline."""
     events, expected = trace.events, player.expected_events()
-    names: dict[str, int] = {}
-    wanted = [names.setdefault(name, len(names)) for name, _ in expected]
+    wanted = [name for name, _ in expected]
     outermost = outermost_operators(events)
     starts = events.start_seconds[outermost]
     steps = []
     for step in trace.steps:
         rows = outermost[(starts >= step.start_seconds) & (starts < step.end_seconds)].tolist()
-        found = [names.get(events.name(row), NONE) for row in rows]
         placed = [NONE] * len(player.program.calls)
-        for a, b in align(wanted, found):
+        for a, b in align(wanted, [events.name(row) for row in rows]):
             if expected[a][1] != NONE:
                 placed[expected[a][1]] = rows[b]
         steps.append(placed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.traces.marks import GROUPS_NODE, STEP_MARK, is_root_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def nodes_of_steps(nodes: list[Any], steps: tuple[int, int] | None) -> Kept:
         raise TraceError("a node that is not an object with a number")
     if steps is None:
         return Kept(found)
-    marks = sorted(node["id"] for node in found if str(node.get("name", "")).startswith("ProfilerStep#"))
+    marks = sorted(node["id"] for node in found if str(node.get("name", "")).startswith(STEP_MARK))
     first, last = steps
     if not 0 <= first <= last < len(marks):
         raise TraceError(f"steps {first} to {last} are asked for; {len(marks)} are marked, counted from 0")
@@ -39,4 +40,4 @@ def nodes_of_steps(nodes: list[Any], steps: tuple[int, int] | None) -> Kept:
 
 def _is_frame(node: dict[str, Any]) -> bool:
     name = str(node.get("name", ""))
-    return name.startswith("[pytorch|profiler|execution_") or "process_group:init" in name
+    return is_root_name(name) or name == GROUPS_NODE

@@ -20,6 +20,7 @@ from perfcast.files import write_bytes_atomically
 from perfcast.traces.anonymise.names import Names
 from perfcast.traces.anonymise.nodes import Kept, nodes_of_steps
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, open_members
+from perfcast.traces.marks import GROUPS_NODE, STEP_MARK
 
 #: What stays of an execution trace's attributes; all that readers, links and replays ask for.
 _ATTRIBUTES = frozenset(
@@ -116,7 +117,7 @@ def _node(node: Mapping[str, Any], names: Names) -> dict[str, Any]:
     result = {key: value for key, value in node.items() if key in ("id", "ctrl_deps", "parent")}
     name = str(node.get("name", ""))
     result["name"] = names.operator(name)
-    is_groups = "process_group:init" in name
+    is_groups = name == GROUPS_NODE
     for key, value in node.items():
         if key in ("inputs", "outputs"):
             result[key] = names.groups(value) if is_groups and key == "inputs" else _side(value, names)
@@ -174,7 +175,7 @@ def _events_of_steps(events: list[Any], steps: tuple[int, int] | None) -> Kept:
         (float(one["ts"]), float(one["dur"]))
         for one in events
         if isinstance(one, dict)
-        and str(one.get("name", "")).startswith("ProfilerStep#")
+        and str(one.get("name", "")).startswith(STEP_MARK)
         and one.get("cat") == "user_annotation"
         and isinstance(one.get("ts"), int | float)
         and isinstance(one.get("dur"), int | float)

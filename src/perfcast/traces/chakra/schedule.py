@@ -22,6 +22,7 @@ from perfcast.traces.chakra.trace import (
     ChakraTrace,
     NodeType,
 )
+from perfcast.traces.marks import GROUPS_NODE
 from perfcast.units import GIGA, MICRO
 
 #: Version of the schema that is written, as MLCommons' own tools name it.
@@ -114,7 +115,7 @@ class _Writer:
     def add_groups(self, groups: Sequence[ChakraGroup]) -> None:
         """What nothing waits for and what waits for nothing: the list of process groups."""
         self._append(
-            "## process_group:init ##", NodeType.METADATA, (), 0, 0,
+            GROUPS_NODE, NodeType.METADATA, (), 0, 0,
             inputs=ChakraTensors(groups_text(groups), "[[]]", "['String']"),
             attributes=(ChakraAttribute("is_cpu_op", "bool", True),),
         )  # fmt: skip

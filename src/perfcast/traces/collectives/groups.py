@@ -13,6 +13,8 @@ from perfcast.traces.events import NONE, Collective, ProcessGroup
 
 #: Ranks of one group; larger lists are not machines.
 _MAX_RANKS = 1_000_000
+#: Names of records that exchange nothing themselves.
+BOOKKEEPING = frozenset({"wait", "init", ""})
 #: ``c10d::`` operators that exchange, by the name that NCCL's record gives them.
 C10D_NAMES = {
     "c10d::allreduce_": "allreduce",

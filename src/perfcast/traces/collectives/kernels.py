@@ -9,10 +9,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from perfcast.traces.events import NONE, Trace
+from perfcast.traces.marks import GLOO
 from perfcast.traces.timeline.program import DeviceWork, RankProgram
 
-#: Beginning of the names of what gloo's threads carry out.
-GLOO = "gloo:"
 #: Beginning of the names of instances that two ranks hand each other.
 MESSAGE = "message"
 _EXCHANGE = re.compile(

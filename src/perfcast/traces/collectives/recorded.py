@@ -9,7 +9,8 @@ import numpy as np
 
 from perfcast.errors import TraceError
 from perfcast.traces.events import NONE, Category, Collective, Trace
-from perfcast.traces.link.kernels import KernelLinks, enclosing, link_kernels, nest
+from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest
+from perfcast.traces.marks import GLOO
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,8 @@ def exchanges_of(trace: Trace, links: KernelLinks | None = None) -> tuple[Exchan
     is_asked = np.zeros(len(events), dtype=bool)
     is_asked[list(work)] = True
     loose = []
-    for row, operator in zip(links.rows.tolist(), links.operators.tolist(), strict=True):
-        while operator != NONE and not is_asked[operator]:
-            operator = int(enclosing(events, nesting, np.array([operator]), Category.OPERATOR)[0])
+    operators = innermost(nesting.parents, links.operators, is_asked)
+    for row, operator in zip(links.rows.tolist(), operators.tolist(), strict=True):
         if operator != NONE and _is_exchange_kernel(trace, row):
             work[operator].append(row)
         elif operator == NONE and row in trace.collective_by_row:
@@ -68,10 +68,10 @@ def _is_exchange_kernel(trace: Trace, row: int) -> bool:
 def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[int, ...]]:
     """Row of the operator → gloo's range: exchanges of one name run in the order they are asked for."""
     events = trace.events
-    codes = [code for code, name in enumerate(events.names) if name.startswith("gloo:")]
+    codes = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
     waiting: dict[str, list[int]] = {}
     for row in np.flatnonzero(np.isin(events.name_codes, codes)).tolist():
-        waiting.setdefault(_plain(events.name(row).removeprefix("gloo:")), []).append(row)
+        waiting.setdefault(_plain(events.name(row).removeprefix(GLOO)), []).append(row)
     found: dict[int, tuple[int, ...]] = {}
     for collective in asked:
         rows = waiting.get(_plain(collective.name), [])

@@ -17,6 +17,7 @@ from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.kernels import is_exchange
 from perfcast.traces.events import NONE, Category, Collective, Events, OperatorInputs, Trace
 from perfcast.traces.link.kernels import KernelLinks
+from perfcast.traces.marks import GLOO, NCCL
 
 _BYTES = {
     "float": 4, "float32": 4, "int": 4, "int32": 4, "double": 8, "float64": 8, "long": 8, "long int": 8,
@@ -38,7 +39,7 @@ _WORDS = (
     (re.compile(r"barrier"), "barrier"),
 )
 #: Beginnings of names of operators and ranges that ask for an exchange.
-_ASKS = ("c10d::", "nccl:")
+_ASKS = ("c10d::", NCCL)
 _SPLIT = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 
 
@@ -77,10 +78,9 @@ def find_exchanges(trace: Trace, links: KernelLinks, parents: Integers) -> tuple
     """All exchanges in the order of their start."""
     events = trace.events
     rows = [row for row in links.rows.tolist() if is_exchange(events.name(row))]
-    calls = dict(zip(links.rows.tolist(), links.calls.tolist(), strict=True))
-    found = [_of_kernel(trace, row, calls[row], parents) for row in rows]
+    found = [_of_kernel(trace, row, links.call_of[row], parents) for row in rows]
     if not rows:
-        names = [code for code, name in enumerate(events.names) if name.startswith("gloo:")]
+        names = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
         marked = np.flatnonzero(np.isin(events.name_codes, names) & events.is_in(Category.ANNOTATION))
         found = [_from_inputs(trace, row, row) for row in marked.tolist()]
     return tuple(found)

@@ -46,8 +46,7 @@ class _State:
 
 def connect_device(trace: Trace, links: KernelLinks, window: Window, graph: PathGraph) -> None:
     """Add the device's edges, work by work in order of time; a synchronisation counts when it ends."""
-    known = links.calls != NONE
-    call_of = dict(zip(links.rows[known].tolist(), links.calls[known].tolist(), strict=True))
+    call_of = {row: call for row, call in links.call_of.items() if call != NONE}
     calls = sorted(set(call_of.values()))
     starts, _ = nanoseconds(trace.events, calls)
     call_starts = dict(zip(calls, starts, strict=True))

@@ -14,7 +14,7 @@ paths of equal length are equal and ties fall as there: to the edge that was fou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Window:
 
     host_rows: Sequence[int]
     device_rows: Sequence[int]
-    call_of: dict[int, int]
+    call_of: Mapping[int, int]
 
 
 def nanoseconds(events: Events, rows: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -97,7 +97,7 @@ def nanoseconds(events: Events, rows: Sequence[int]) -> tuple[list[int], list[in
     return starts.tolist(), ends.tolist()
 
 
-def find_window(trace: Trace, low: float, high: float, calls: dict[int, int]) -> Window:
+def find_window(trace: Trace, low: float, high: float, calls: Mapping[int, int]) -> Window:
     """Host events that start within the window and last, and device works whose calls do.
 
     Args:

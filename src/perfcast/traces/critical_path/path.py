@@ -33,15 +33,13 @@ class BoundBy(Enum):
 
 
 class PathStretch(NamedTuple):
-    """One edge of the path: from an event's start or end to another's, and what the time went to.
+    """One edge of the path: from the start or end of one event to that of another, and what the time went to.
 
     ``row`` and ``name`` are of the event that the time belongs to, -1 and '' where it is an order only.
     """
 
     begin_row: int
-    begins_at_start: bool
     end_row: int
-    ends_at_start: bool
     kind: EdgeKind
     bound_by: BoundBy
     row: int
@@ -90,9 +88,7 @@ def find_critical_path(
     stretches = tuple(
         PathStretch(
             graph.rows[edge.begin],
-            graph.is_start[edge.begin],
             graph.rows[edge.end],
-            graph.is_start[edge.end],
             edge.kind,
             spent.on(edge, codes[edge.row], streams[edge.row] != NONE),
             edge.row,
@@ -109,8 +105,7 @@ def build_path_graph(
     trace: Trace, links: KernelLinks, low: float, high: float, structure: Structure | None = None
 ) -> PathGraph:
     """All nodes and edges of a window."""
-    calls = dict(zip(links.rows.tolist(), links.calls.tolist(), strict=True))
-    window = find_window(trace, low, high, calls)
+    window = find_window(trace, low, high, links.call_of)
     graph = place_nodes(trace, window)
     connect_lock(trace, graph)
     connect_threads(trace, graph, low, high)

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcast.traces.collectives.groups import C10D_NAMES, numbers_in, peer_and_tag, ranks_in
+from perfcast.traces.collectives.groups import BOOKKEEPING, C10D_NAMES, numbers_in, peer_and_tag, ranks_in
 from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import NONE, Collective
 from perfcast.traces.execution_trace.nodes import TensorUse, Value, tensors_in
-
-_RECORD = "record_param_comms"
-#: Records that exchange nothing themselves.
-_BOOKKEEPING = {"wait", "init", ""}
+from perfcast.traces.marks import COLLECTIVE_RECORD
 
 
 def collective_of_node(
@@ -28,7 +25,7 @@ def collective_of_node(
     attributes: Mapping[str, Any],
 ) -> Collective | None:
     """The exchange that a node asks for, or ``None`` where it asks for none."""
-    if name == _RECORD:
+    if name == COLLECTIVE_RECORD:
         return _recorded(node_id, inputs, outputs, attributes)
     if name in C10D_NAMES:
         return _asked(node_id, name, inputs)
@@ -42,7 +39,7 @@ def _recorded(
     tensors = list(tensors_in(inputs[:1]))
     rest = list(inputs[1:] if tensors or (inputs and inputs[0] == ()) else inputs)
     place = next((i for i, value in enumerate(rest) if isinstance(value, str)), None)
-    if place is None or place < 2 or str(rest[place]).lower() in _BOOKKEEPING:
+    if place is None or place < 2 or str(rest[place]).lower() in BOOKKEEPING:
         return None
     group, sequence = rest[1], rest[0]
     after = rest[place + 1 :]

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfcast.traces.execution_trace.nodes import Node, is_root_name
-
-#: Frames that another thread pushes.
-_GLOO = "gloo:"
+from perfcast.traces.execution_trace.nodes import Node
+from perfcast.traces.marks import GLOO, is_root_name
 
 
 def is_gloo_frame(name: str) -> bool:
     """Whether a node of this name marks where gloo carried out an exchange, on a thread of its own."""
-    return name.startswith(_GLOO)
+    return name.startswith(GLOO)
 
 
 def with_callers(nodes: Sequence[Node], ended: Sequence[int]) -> list[Node]:

@@ -47,11 +47,6 @@ class TensorUse:
     strides: tuple[int, ...] | None
 
     @property
-    def is_defined(self) -> bool:
-        """Whether there is a tensor at all."""
-        return self.storage_id != 0 or self.num_elements > 0
-
-    @property
     def is_sparse(self) -> bool:
         """Whether its elements lie in other tensors: indices and values, which operators ask it for."""
         return self.dtype != "" and self.storage_id == 0 and 0 not in self.shape
@@ -173,8 +168,3 @@ def tensors_in(values: tuple[Value, ...]) -> Iterator[TensorUse]:
             yield value
         elif isinstance(value, tuple):
             yield from tensors_in(value)
-
-
-def is_root_name(name: str) -> bool:
-    """Whether a node of this name stands for the process or a thread, not for anything that ran."""
-    return name.startswith("[pytorch|profiler|execution_")

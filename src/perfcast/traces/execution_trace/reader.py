@@ -18,10 +18,10 @@ from perfcast.traces.execution_trace.storages import with_storages
 from perfcast.traces.execution_trace.values import ranges_of, values_of
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_members
 from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
+from perfcast.traces.marks import GROUPS_NODE
 
 _KEYS = frozenset({"traceEvents", "nodes"})
 _FLAT_VERSION, _FIRST_VERSION, _LAST_VERSION = (1, 0, 1), (1, 0, 1), (1, 1, 1)
-_GROUPS_NODE = "## process_group:init ##"
 #: Of a file's limit of bytes, what a node counts at least: about what it takes in memory.
 _BYTES_OF_NODE = 1024
 _NO_LISTS: dict[str, list[Any]] = {"values": [], "types": [], "shapes": []}
@@ -221,7 +221,7 @@ def _check_circles(parents: Mapping[int, int], name: str) -> None:
 def _groups(nodes: Sequence[Node]) -> list[object]:
     """What the trace's list of process groups says."""
     for node in nodes:
-        if node.name == _GROUPS_NODE and node.inputs and isinstance(node.inputs[0], str):
+        if node.name == GROUPS_NODE and node.inputs and isinstance(node.inputs[0], str):
             try:
                 found = json.loads(node.inputs[0])
             except (ValueError, RecursionError):

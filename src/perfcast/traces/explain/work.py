@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.operation import OperationKind
 from perfcast.errors import TraceError
 from perfcast.traces.events import (
@@ -15,12 +15,11 @@ from perfcast.traces.events import (
     HOST_CATEGORIES,
     NONE,
     Category,
-    Codes,
     Trace,
 )
 from perfcast.traces.explain.contexts import Contexts, find_contexts
 from perfcast.traces.explain.kernel_kinds import kernel_kind, operator_kind
-from perfcast.traces.link.kernels import KernelLinks, link_kernels, nest
+from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest, own_seconds
 from perfcast.traces.spans import clip, total_seconds, union
 from perfcast.traces.timeline.calls import is_operator
 
@@ -117,23 +116,10 @@ def _host_work(analysed: Analysed) -> Work:
     is_op = np.array([is_operator(name) for name in events.names], dtype=np.bool_)
     starts, ends = clip(events.start_seconds, events.end_seconds, analysed.low, analysed.high)
     counts = events.is_in(Category.OPERATOR) & is_op[events.name_codes]
-    own = np.where(counts, ends - starts, 0.0)
-    rows = np.flatnonzero(own > 0)
-    around = _operator_around(analysed, rows, counts)
-    inner = around != NONE
-    np.subtract.at(own, around[inner], (ends - starts)[rows[inner]])
+    own = own_seconds(ends - starts, analysed.parents, counts)
+    rows = np.flatnonzero(counts & (ends > starts))
     kinds = tuple(operator_kind(events.name(row)) for row in rows.tolist())
-    return Work(rows, np.maximum(own[rows], 0.0), rows, rows, kinds)
-
-
-def _operator_around(analysed: Analysed, rows: Integers, counts: Flags) -> Integers:
-    """The innermost operator proper around each row."""
-    found = analysed.parents[rows]
-    while True:
-        climbs = (found != NONE) & ~counts[found]
-        if not climbs.any():
-            return found
-        found = np.where(climbs, analysed.parents[found], found)
+    return Work(rows, own[rows], rows, rows, kinds)
 
 
 def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
@@ -144,7 +130,7 @@ def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
     events = analysed.trace.events
     proper = [is_operator(name) and not name.startswith(_MAY_WAIT) for name in events.names]
     counts = events.is_in(Category.OPERATOR) & np.array(proper, dtype=np.bool_)[events.name_codes]
-    around = _operator_around(analysed, np.flatnonzero(counts), counts)
+    around = innermost(analysed.parents, analysed.parents[counts], counts)
     calls_others = np.zeros(len(events), dtype=np.bool_)
     calls_others[around[around != NONE]] = True
     of_library = np.array(["::" in name for name in events.names], dtype=np.bool_)[events.name_codes]
@@ -158,9 +144,3 @@ def host_seconds(analysed: Analysed) -> float:
     rows = events.rows_in(Category.OPERATOR, *CALL_CATEGORIES)
     spans = clip(events.start_seconds[rows], events.end_seconds[rows], analysed.low, analysed.high)
     return total_seconds(union(*spans))
-
-
-def name_codes(analysed: Analysed, rows: Integers) -> Codes:
-    """Codes of the rows' names; ``NONE`` for a row that is ``NONE``."""
-    codes = analysed.trace.events.name_codes[rows]
-    return np.where(rows != NONE, codes, NONE).astype(np.int32)

@@ -14,15 +14,13 @@ from perfcast.traces.timeline.program import RankProgram
 
 
 def exchange_seconds(
-    program: RankProgram, exchanges: Mapping[int, TimedExchange], cluster: Cluster | None, world_size: int
+    program: RankProgram, exchanges: Mapping[int, TimedExchange], cluster: Cluster, world_size: int
 ) -> RankProgram:
-    """The program with its exchanges priced on a cluster; as recorded without one.
+    """The program with its exchanges priced on a cluster.
 
     Raises:
         PlanError: An exchange whose size was not recorded, or a group that does not fit the cluster.
     """
-    if cluster is None:
-        return program
     operations: list[Operation | None] = []
     for work in program.works:
         exchange = exchanges.get(work.row)

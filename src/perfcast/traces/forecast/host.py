@@ -6,19 +6,28 @@ leave of it, dispatch and Python, stays.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.operation import Operation
-from perfcast.traces.collectives.kernels import GLOO
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.forecast.batch import BatchChange
 from perfcast.traces.forecast.operations import RecordedOperations
-from perfcast.traces.forecast.recording_cost import RecordingCost
-from perfcast.traces.forecast.repricing import BOUNDED, KEPT, Ratios, Side, price_ratios, work_ratios
+from perfcast.traces.forecast.ratios import (
+    AS_RECORDED,
+    BOUNDED,
+    Ratios,
+    Side,
+    price_ratios,
+    sum_by_provenance,
+    work_ratios,
+)
+from perfcast.traces.forecast.recording_cost import RecordingCost, sums_within_pieces
+from perfcast.traces.forecast.variant import Variant
+from perfcast.traces.link.kernels import own_seconds
+from perfcast.traces.marks import GLOO
 from perfcast.traces.timeline.program import RankProgram
 
 #: An operator inside that does this share of the work of the one around it does all of it.
@@ -36,10 +45,9 @@ def reprice_host(
     parents: Integers,
     change: BatchChange,
     cost: RecordingCost,
-    by_provenance: dict[str, float],
     side: Side | None,
-) -> tuple[RankProgram, RankProgram, RankProgram]:
-    """The program with its operators' times for another batch: best estimate, low and high end.
+) -> Variant:
+    """The program with its operators' times for another batch.
 
     Args:
         side: What prices the processor; None: by work, with the rates and the overhead that the recording
@@ -47,7 +55,8 @@ def reprice_host(
     """
     events = trace.events
     rows = events.rows_in(Category.OPERATOR)
-    own = np.maximum(_own_seconds(trace, rows, parents) - cost.seconds_per_event, 0.0) * cost.factor
+    own = own_seconds(events.end_seconds - events.start_seconds, parents, events.is_in(Category.OPERATOR))
+    own = np.maximum(own[rows] - cost.seconds_per_event, 0.0) * cost.factor
     recorded, wanted = RecordedOperations(trace, parents), RecordedOperations(trace, parents, change.reshape)
     before = [recorded.at(row) for row in rows.tolist()]
     after = [wanted.at(row) for row in rows.tolist()]
@@ -61,17 +70,22 @@ def reprice_host(
     else:
         ratios = price_ratios(before, after, side, side, change.ratio)
     ratios = _with_bounds(ratios, bounded, default, own, overhead)
-    for seconds, scales, provenance in zip(
-        own.tolist(), (counts | bounded).tolist(), ratios.provenance, strict=True
-    ):
-        key = provenance if scales else KEPT
-        by_provenance[key] = by_provenance.get(key, 0.0) + seconds
+    scales = counts | bounded
     program = _with_exchanges(trace, program, change)
-    low, middle, high = (
-        _with_units(trace, program, rows, np.where(counts | bounded, own * (r - 1), 0.0))
-        for r in (ratios.low, ratios.ratio, ratios.high)
+
+    def scaled(ratio: Floats) -> RankProgram:
+        return _with_units(trace, program, rows, np.where(scales, own * (ratio - 1), 0.0))
+
+    provenance = [
+        word if is_scaled else AS_RECORDED
+        for is_scaled, word in zip(scales.tolist(), ratios.provenance, strict=True)
+    ]
+    return Variant(
+        scaled(ratios.ratio),
+        scaled(ratios.low),
+        scaled(ratios.high),
+        sum_by_provenance(provenance, own.tolist()),
     )
-    return middle, low, high
 
 
 def _with_exchanges(trace: Trace, program: RankProgram, change: BatchChange) -> RankProgram:
@@ -145,18 +159,6 @@ def _work(operation: Operation) -> int:
     return operation.executed_flops if operation.uses_matrix_units else operation.memory_traffic_bytes
 
 
-def _own_seconds(trace: Trace, rows: Integers, parents: Integers) -> Floats:
-    """Of each operator, without the operators inside it."""
-    events = trace.events
-    seconds = np.zeros(len(events))
-    seconds[rows] = events.end_seconds[rows] - events.start_seconds[rows]
-    inside = np.zeros(len(events))
-    around = parents[rows]
-    nested = around != NONE
-    np.add.at(inside, around[nested], seconds[rows][nested])
-    return np.asarray(np.maximum(seconds - inside, 0.0)[rows])
-
-
 def _overhead_seconds(own: Floats, is_free: list[bool]) -> float:
     """What an operator takes that does nothing; 0 where none was recorded."""
     free = own[np.array(is_free, dtype=np.bool_)]
@@ -165,19 +167,6 @@ def _overhead_seconds(own: Floats, is_free: list[bool]) -> float:
 
 def _with_units(trace: Trace, program: RankProgram, rows: Integers, more: Floats) -> RankProgram:
     """Each outermost operator's stretch longer by what its operators take more."""
-    events = trace.events
-    by_thread: dict[int, tuple[list[float], list[float]]] = {}
-    for thread in np.unique(events.threads[rows]).tolist():
-        chosen = events.threads[rows] == thread
-        sums = np.concatenate([[0.0], np.cumsum(more[chosen])])
-        by_thread[thread] = (events.start_seconds[rows[chosen]].tolist(), sums.tolist())
-    seconds = []
-    for piece in program.pieces:
-        extra = 0.0
-        if piece.row != NONE and piece.span[1] > piece.span[0]:
-            starts, sums_of = by_thread.get(int(events.threads[piece.row]), ([], [0.0]))
-            low = bisect_left(starts, piece.span[0])
-            high = bisect_left(starts, piece.span[1])
-            extra = sums_of[high] - sums_of[low]
-        seconds.append(max(0.0, piece.seconds + extra))
-    return program.with_piece_seconds(seconds)
+    extra = sums_within_pieces(trace, program, rows, more)
+    seconds = (max(0.0, piece.seconds + own) for piece, own in zip(program.pieces, extra, strict=True))
+    return program.with_piece_seconds(list(seconds))

@@ -6,23 +6,15 @@ the median of its steps. Lines do not bend where a cache overflows: far outside 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from perfcast.errors import PlanError
 from perfcast.traces.events import Trace
+from perfcast.traces.forecast.request import SecondRecording
 from perfcast.traces.link.align import align
 from perfcast.traces.timeline.program import HostPiece, RankProgram
-
-
-@dataclass(frozen=True)
-class SecondRecording:
-    """The same program with another batch, of all ranks; ``plain_seconds`` as of ``ForecastRequest``."""
-
-    traces: Sequence[Trace]
-    batch: int
-    plain_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 def check_second(traces: Sequence[Trace], second: SecondRecording, batch: tuple[int, int] | None) -> None:
@@ -44,7 +36,7 @@ def on_lines(first: RankProgram, second: RankProgram, share: float) -> RankProgr
     """
     ours, theirs = _usual_step(first), _usual_step(second)
     lines = dict(ours.seconds)
-    for a, b in _aligned(ours.keys, theirs.keys):
+    for a, b in align(ours.keys, theirs.keys):
         lines[a] = _line(ours.seconds[a], theirs.seconds[b], share)
     pieces = [
         lines[ours.places[index]] if index in ours.places else piece.seconds
@@ -79,7 +71,7 @@ def _usual_step(program: RankProgram) -> _UsualStep:
     keys = [_key(program.pieces[index]) for index in middle]
     places, seconds = dict[int, int](), dict[int, list[float]]()
     for step in steps.values():
-        for a, b in _aligned([_key(program.pieces[index]) for index in step], keys):
+        for a, b in align([_key(program.pieces[index]) for index in step], keys):
             places[step[a]] = b
             seconds.setdefault(b, []).append(program.pieces[step[a]].seconds)
     return _UsualStep(tuple(keys), {place: median(found) for place, found in seconds.items()}, places)
@@ -87,16 +79,6 @@ def _usual_step(program: RankProgram) -> _UsualStep:
 
 def _key(piece: HostPiece) -> Hashable:
     return (piece.chain, piece.overhead, piece.key, bool(piece.launches), bool(piece.awaits))
-
-
-def _aligned(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
-    codes: dict[Hashable, int] = {}
-    return list(
-        align(
-            [codes.setdefault(key, len(codes)) for key in first],
-            [codes.setdefault(key, len(codes)) for key in second],
-        )
-    )
 
 
 def _works_by_step(program: RankProgram) -> dict[int, list[int]]:

@@ -7,14 +7,13 @@ memory) is a factor.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.arrays import Integers
+from perfcast.core.arrays import Floats, Integers
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.record.launch import ranks_in
 from perfcast.traces.timeline.program import RankProgram
@@ -69,18 +68,36 @@ def without_cost(trace: Trace, program: RankProgram, cost: RecordingCost) -> Ran
     """The program as it would have run unrecorded, on its host."""
     if cost == RecordingCost():
         return program
+    rows = trace.events.rows_in(Category.OPERATOR)
+    counts = sums_within_pieces(trace, program, rows, np.ones(len(rows)))
+    return program.with_piece_seconds(
+        [
+            max(0.0, piece.seconds - count * cost.seconds_per_event) * cost.factor
+            for piece, count in zip(program.pieces, counts, strict=True)
+        ]
+    )
+
+
+def sums_within_pieces(trace: Trace, program: RankProgram, rows: Integers, values: Floats) -> list[float]:
+    """For each piece of the host, the sum over the rows that start in it, on its thread; 0 between operators.
+
+    Args:
+        rows: Operators, in order.
+        values: What is added up, one a row.
+    """
     events = trace.events
-    rows = events.rows_in(Category.OPERATOR)
-    by_thread = {
-        thread: events.start_seconds[rows[events.threads[rows] == thread]].tolist()
-        for thread in np.unique(events.threads[rows]).tolist()
-    }
-    seconds = []
+    by_thread: dict[int, tuple[Floats, Floats]] = {}
+    for thread in np.unique(events.threads[rows]).tolist():
+        chosen = events.threads[rows] == thread
+        sums = np.concatenate([[0.0], np.cumsum(values[chosen])])
+        by_thread[thread] = (events.start_seconds[rows[chosen]], sums)
+    found = []
     for piece in program.pieces:
-        count = 0
-        if piece.row != NONE:
-            starts = by_thread.get(int(events.threads[piece.row]), [])
-            low = bisect_left(starts, piece.span[0])
-            count = bisect_left(starts, piece.span[1]) - low
-        seconds.append(max(0.0, piece.seconds - count * cost.seconds_per_event) * cost.factor)
-    return program.with_piece_seconds(seconds)
+        thread = int(events.threads[piece.row]) if piece.row != NONE else NONE
+        starts, sums = by_thread.get(thread, _NOTHING)
+        low, high = np.searchsorted(starts, piece.span)
+        found.append(float(sums[high] - sums[low]))
+    return found
+
+
+_NOTHING: tuple[Floats, Floats] = (np.empty(0), np.zeros(1))

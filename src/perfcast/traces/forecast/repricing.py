@@ -1,161 +1,124 @@
-"""What recorded work would take elsewhere: the recorded time times a ratio of two prices.
-
-The ratio of what a cost model says of the new operation on the new device to what it says of the recorded one
-on the recorded device keeps what only the recording knows (how well this kernel does), and takes from the
-model only how that changes. Work that no rule knows follows the memory bandwidth, with a wide interval.
-"""
+"""A recorded rank's program at the prices that are asked for: another device, batch, cluster or host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.arrays import Floats
-from perfcast.core.hardware import Device
-from perfcast.core.operation import Operation
-from perfcast.cost.model import CostModel, is_free, is_unknown
-from perfcast.traces.forecast.operations import lower_for
-
-#: Of work that only memory bandwidth prices: the ratio may be this many times larger or smaller.
-BOUNDED_SPREAD = 2.0
-PRICED, BOUNDED, KEPT = "priced", "memory bandwidth", "kept"
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """New over recorded seconds of each work, shape [n], with an interval and what it rests on."""
-
-    ratio: Floats
-    low: Floats
-    high: Floats
-    provenance: tuple[str, ...]
+from perfcast.core.arrays import Floats, Integers
+from perfcast.errors import PlanError
+from perfcast.traces.collectives.sizes import find_exchanges
+from perfcast.traces.events import Trace
+from perfcast.traces.forecast.batch import BatchChange, change_of_batch
+from perfcast.traces.forecast.collectives import exchange_seconds
+from perfcast.traces.forecast.host import reprice_host, runs_on_host
+from perfcast.traces.forecast.lines import check_second, on_lines
+from perfcast.traces.forecast.operations import RecordedOperations
+from perfcast.traces.forecast.ratios import AS_RECORDED, Side, price_ratios, sum_by_provenance
+from perfcast.traces.forecast.recording_cost import RecordingCost, cost_of_recording, without_cost
+from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
+from perfcast.traces.forecast.variant import Variant
+from perfcast.traces.link.kernels import link_kernels, nest
+from perfcast.traces.overheads.profile import apply_overheads
+from perfcast.traces.timeline.program import RankProgram
+from perfcast.traces.timeline.ranks import build_ranks
 
 
-@dataclass(frozen=True)
-class Side:
-    """Where work runs, and what prices it there."""
-
-    device: Device
-    cost_model: CostModel
-    dtype: str
-
-
-def price_ratios(
-    recorded: Sequence[Operation | None],
-    wanted: Sequence[Operation | None],
-    before: Side,
-    after: Side,
-    bytes_ratio: float = 1.0,
-) -> Ratios:
-    """Ratios of works by their operations; None stands for a work that no rule knows.
-
-    Args:
-        bytes_ratio: How much more data such a work moves than it did.
+def reprice_ranks(
+    traces: Sequence[Trace], programs: Sequence[RankProgram], request: TraceForecastRequest
+) -> list[Variant]:
+    """All ranks' programs as asked, ``request.changes`` aside.
 
     Raises:
-        PlanError: A device lacks arithmetic in a precision that was recorded.
+        PlanError: A batch that no shape follows; a precision that a device lacks; a second recording of
+            other ranks or of the same batch.
     """
-    bandwidth = before.device.memory_bytes_per_second / after.device.memory_bytes_per_second
-    bounded = bandwidth * bytes_ratio
-    count = len(recorded)
-    ratio = np.full(count, bounded)
-    low, high = ratio / BOUNDED_SPREAD, ratio * BOUNDED_SPREAD
-    provenance = [BOUNDED] * count
-    pairs: dict[tuple[Operation, Operation], list[int]] = {}
-    for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
-        if old is not None and new is not None:
-            pairs.setdefault((old, new), []).append(index)
-    if not pairs:
-        return Ratios(ratio, low, high, tuple(provenance))
-    old_ops, new_ops = [old for old, _ in pairs], [new for _, new in pairs]
-    knows = ~(is_unknown(old_ops) | is_unknown(new_ops) | is_free(old_ops) | is_free(new_ops))
-    was = before.cost_model.estimate(lower_for(old_ops, before.device, before.dtype), before.device)
-    will = after.cost_model.estimate(lower_for(new_ops, after.device, after.dtype), after.device)
-    for place, indices in enumerate(pairs.values()):
-        if knows[place] and was.seconds[place] > 0:
-            own = will.seconds[place] / was.seconds[place]
-            ratio[indices] = own
-            low[indices] = own * will.seconds_low[place] / will.seconds[place]
-            high[indices] = own * will.seconds_high[place] / will.seconds[place]
-            for index in indices:
-                provenance[index] = PRICED
-    return Ratios(ratio, low, high, tuple(provenance))
+    if request.second is None:
+        return [_reprice(trace, program, request) for trace, program in zip(traces, programs, strict=True)]
+    check_second(traces, request.second, request.batch)
+    others = _second_programs(request.second)
+    return [
+        _reprice(trace, program, request, other)
+        for trace, program, other in zip(traces, programs, others, strict=True)
+    ]
 
 
-@dataclass(frozen=True)
-class Rates:
-    """What a processor reached in a recording: flops and bytes per second."""
-
-    flops_per_second: float
-    bytes_per_second: float
-
-    def seconds(self, operation: Operation) -> float:
-        """Of an operation at these rates: its traffic, and the arithmetic of a product on top.
-
-        A product on one thread packs its operands before it computes, so that the two add up.
-        """
-        busy = operation.memory_traffic_bytes / self.bytes_per_second
-        if operation.uses_matrix_units:
-            busy += operation.executed_flops / self.flops_per_second
-        return busy
+def _second_programs(second: SecondRecording) -> list[RankProgram]:
+    """Programs of the second recording, without what recording them cost."""
+    found = []
+    for trace, program in zip(second.traces, build_ranks(second.traces), strict=True):
+        if not runs_on_host(program):
+            raise PlanError(f"{trace.source}: a second recording serves programs of a processor alone")
+        cost = cost_of_recording(trace, program, second.plain_seconds.get(trace.rank))
+        found.append(without_cost(trace, program, cost))
+    return found
 
 
-def recorded_rates(operations: Sequence[Operation | None], seconds: Floats) -> Rates | None:
-    """Rates that half of a recording's time reached: of products in flops, of the rest in bytes.
-
-    None where nothing that a rule knows took time; where there are only products, traffic is for free.
-    """
-    flops, traffic = [], []
-    for operation, own in zip(operations, seconds.tolist(), strict=True):
-        if operation is None or own <= 0 or operation.is_free:
-            continue
-        if operation.uses_matrix_units and operation.executed_flops:
-            flops.append((operation.executed_flops / own, own))
-        elif operation.memory_traffic_bytes:
-            traffic.append((operation.memory_traffic_bytes / own, own))
-    if not flops and not traffic:
-        return None
-    return Rates(_weighted_median(flops), _weighted_median(traffic))
-
-
-def _weighted_median(pairs: list[tuple[float, float]]) -> float:
-    """Of values with weights; infinite where there are none."""
-    half, total = sum(weight for _, weight in pairs) / 2, 0.0
-    for value, weight in sorted(pairs):
-        total += weight
-        if total >= half:
-            return value
-    return float("inf")
-
-
-def work_ratios(
-    recorded: Sequence[Operation | None],
-    wanted: Sequence[Operation | None],
-    seconds: Floats,
-    overhead_seconds: float,
-    default: Floats,
-) -> Ratios:
-    """Ratios on the same processor without a cost model: time beyond the overhead follows the work.
-
-    t' = a + (t − a) · w'/w, with the work w in seconds at the rates of the recording itself: a product of few
-    rows spends much on the traffic of its weights, which stays. Such ratios may be a third off.
+def _reprice(
+    trace: Trace, program: RankProgram, request: TraceForecastRequest, other: RankProgram | None = None
+) -> Variant:
+    """The host first, then works on the wanted device with the wanted batch, then exchanges on the cluster.
 
     Args:
-        seconds: Recorded, of each.
-        overhead_seconds: a, what an operator takes that does nothing.
-        default: w'/w of works that no rule knows.
+        other: The rank's program of the second recording, where there is one.
     """
-    growth = default.copy()
-    provenance = [BOUNDED] * len(recorded)
-    rates = recorded_rates(recorded, seconds)
-    for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
-        if old is not None and new is not None and rates is not None:
-            was = rates.seconds(old)
-            growth[index] = rates.seconds(new) / was if was else 1.0
-            provenance[index] = PRICED
-    beyond = np.maximum(seconds - overhead_seconds, 0.0) / np.where(seconds > 0, seconds, 1.0)
-    ratio = 1 + beyond * (growth - 1)
-    spread = np.abs(ratio - 1) / 3
-    return Ratios(ratio, ratio - spread, ratio + spread, tuple(provenance))
+    parents = nest(trace.events).parents
+    change = change_of_batch(trace, *request.batch) if request.batch and other is None else None
+    is_host, cost = runs_on_host(program), RecordingCost()
+    if is_host:
+        cost = cost_of_recording(trace, program, request.plain_seconds.get(trace.rank))
+        program = without_cost(trace, program, cost)
+    if request.profile:
+        program = apply_overheads(request.profile, program)
+    if other is not None and request.second is not None and request.batch is not None:
+        recorded, wanted = request.batch
+        program = on_lines(program, other, (wanted - recorded) / (request.second.batch - recorded))
+    variant = Variant.certain(program)
+    if is_host and change:
+        variant = reprice_host(trace, program, parents, change, cost, request.after)
+    elif not is_host and request.before and request.after and (change or request.after != request.before):
+        variant = _reprice_works(trace, program, parents, change, (request.before, request.after))
+    return _on_cluster(trace, variant, parents, request)
+
+
+def _reprice_works(
+    trace: Trace,
+    program: RankProgram,
+    parents: Integers,
+    change: BatchChange | None,
+    sides: tuple[Side, Side],
+) -> Variant:
+    """Works on the wanted device with the wanted batch; exchanges stay."""
+    recorded = RecordedOperations(trace, parents)
+    wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded
+    rows = [work.operator for work in program.works]
+    before, after = [recorded.of(row) for row in rows], [wanted.of(row) for row in rows]
+    ratios = price_ratios(before, after, *sides, change.ratio if change else 1.0)
+    seconds = np.array([work.seconds for work in program.works])
+    stays = np.array([bool(work.exchange) for work in program.works], dtype=np.bool_)
+
+    def scaled(ratio: Floats) -> RankProgram:
+        return program.with_work_seconds(np.where(stays, seconds, seconds * ratio).tolist())
+
+    provenance = [
+        AS_RECORDED if is_recorded else own
+        for is_recorded, own in zip(stays.tolist(), ratios.provenance, strict=True)
+    ]
+    return Variant(
+        scaled(ratios.ratio),
+        scaled(ratios.low),
+        scaled(ratios.high),
+        sum_by_provenance(provenance, seconds.tolist()),
+    )
+
+
+def _on_cluster(trace: Trace, variant: Variant, parents: Integers, request: TraceForecastRequest) -> Variant:
+    """Exchanges priced on the wanted cluster; as they are without one."""
+    cluster = request.cluster
+    if cluster is None:
+        return variant
+    found = find_exchanges(trace, link_kernels(trace.events), parents)
+    exchanges = {exchange.row: exchange for exchange in found}
+    world_size = request.world_size or trace.world_size
+    return variant.map(lambda program: exchange_seconds(program, exchanges, cluster, world_size))

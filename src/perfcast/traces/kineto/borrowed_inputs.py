@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from perfcast.core.arrays import Integers
 from perfcast.traces.collectives.groups import with_only_group
-from perfcast.traces.events import NONE, Category, Events, Trace
+from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES
 from perfcast.traces.kineto.collectives import asked_collectives
 from perfcast.traces.kineto.reader import read_ranks
-from perfcast.traces.link.align import align
+from perfcast.traces.link.partners import partners
 
 #: Ends of names of what a recording writes: the timeline of all steps, and that of one step with shapes.
 _TIMELINE, _LINKED = ".kineto.json.gz", ".linked.json.gz"
@@ -65,13 +63,9 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
     inputs = events.inputs.copy()
     source = next(_parts(other))
     for part in _parts(trace):
-        for ours, theirs in zip(_threads(events, part), _threads(lent, source), strict=False):
-            codes: dict[str, int] = {}
-            first = [codes.setdefault(events.name(row), len(codes)) for row in ours]
-            second = [codes.setdefault(lent.name(row), len(codes)) for row in theirs]
-            for a, b in align(first, second):
-                if inputs[ours[a]] == NONE and lent.inputs[theirs[b]] != NONE:
-                    inputs[ours[a]] = lent.inputs[theirs[b]] + len(events.inputs_table)
+        for row, partner in partners(events, part, lent, source).items():
+            if inputs[row] == NONE and lent.inputs[partner] != NONE:
+                inputs[row] = lent.inputs[partner] + len(events.inputs_table)
     table = (*events.inputs_table, *lent.inputs_table)
     told = replace(events, inputs=inputs, inputs_table=table)
     asked = {one.row: one for one in with_only_group(asked_collectives(told), trace.process_groups)}
@@ -89,11 +83,3 @@ def _parts(trace: Trace) -> Iterator[Integers]:
         yield rows[(starts >= step.start_seconds) & (starts < step.end_seconds)]
     if not trace.steps:
         yield rows
-
-
-def _threads(events: Events, rows: Integers) -> list[list[int]]:
-    """The rows of each thread in the order of starts, the thread with the most first."""
-    ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
-    threads = events.threads[ordered]
-    found = [ordered[threads == thread].tolist() for thread in np.unique(threads).tolist()]
-    return sorted(found, key=len, reverse=True)

@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.traces.collectives.groups import C10D_NAMES, collective_of, numbers_in, peer_and_tag
+from perfcast.traces.collectives.groups import (
+    BOOKKEEPING,
+    C10D_NAMES,
+    collective_of,
+    numbers_in,
+    peer_and_tag,
+)
 from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import Category, Collective, Events, OperatorInputs
+from perfcast.traces.marks import GLOO, NCCL
 
-_BOOKKEEPING = {"wait", "init", ""}
-_MARKS = ("nccl:", "gloo:")
 _NO_DTYPES = ("", "Scalar", "ScalarList", "TensorList")
 
 
@@ -32,7 +37,7 @@ def collectives_of(
         rows: The row of each place.
     """
     told = [collective_of(int(rows[place]), a) for place, a in kept if "Collective name" in a]
-    told = [collective for collective in told if collective.name not in _BOOKKEEPING]
+    told = [collective for collective in told if collective.name not in BOOKKEEPING]
     if not any(events.categories[collective.row] == Category.OPERATOR for collective in told):
         told += asked_collectives(events)
     return tuple(sorted(told, key=lambda collective: collective.row))
@@ -42,7 +47,7 @@ def asked_collectives(events: Events) -> list[Collective]:
     """What ``c10d::`` operators ask for; lists of tensors are told by the range that marks the sending."""
     asked = events.rows_named(*C10D_NAMES)
     asked = np.sort(asked[events.categories[asked] == Category.OPERATOR])
-    marks = [code for code, name in enumerate(events.names) if name.startswith(_MARKS)]
+    marks = [code for code, name in enumerate(events.names) if name.startswith((NCCL, GLOO))]
     marked = np.flatnonzero(events.is_in(Category.ANNOTATION) & np.isin(events.name_codes, marks)).tolist()
     found = []
     for row in asked.tolist():

@@ -7,8 +7,8 @@ instants stay equal, and only the finished columns are seconds.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,10 @@ from perfcast.traces.events import (
     NONE,
     Category,
     Events,
-    LaunchShape,
     OperatorInputs,
     Thread,
 )
 from perfcast.units import GIGA
-
-_T = TypeVar("_T")
 
 _CATEGORY_WORDS = {
     "cpu_op": Category.OPERATOR,
@@ -48,7 +45,6 @@ _NANOSECONDS_PER_MICROSECOND = 1000
 #: 2 ** 53 µs is the year 2255, and the last whole number that a JSON reader may count on.
 _MAX_MICROSECONDS = 2**53
 _INPUT_KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-_LAUNCH_KEYS = ("grid", "block", "registers per thread", "shared memory")
 _NUMBER_COLUMNS = (
     "starts", "durations", "processes", "numbers", "devices", "streams", "correlations", "external_ids",
     "record_function_ids", "sequence_numbers", "forward_threads", "num_bytes",
@@ -111,9 +107,9 @@ class Columns:
         self._max_bytes = max_bytes
         self._parts: dict[str, list[np.ndarray[Any, Any]]] = {c: [] for c in _NUMBER_COLUMNS}
         self._codes: dict[str, list[np.ndarray[Any, Any]]] = {
-            c: [] for c in ("name_codes", "categories", "inputs", "launches")
+            c: [] for c in ("name_codes", "categories", "inputs")
         }
-        self._names, self._inputs, self._launches = (Codebook(max_bytes // _SHARE_OF_CODES) for _ in range(3))
+        self._names, self._inputs = (Codebook(max_bytes // _SHARE_OF_CODES) for _ in range(2))
         self.num_events = 0
         self.thread_names: dict[tuple[int, int], str] = {}
         self.flows: list[Flow] = []
@@ -170,14 +166,7 @@ class Columns:
         codes: dict[str, np.ndarray[Any, Any]] = {
             "name_codes": np.array([code(_text(event["name"])) for event in events], dtype=np.int32),
             "categories": np.array(categories, dtype=np.int8),
-            "inputs": np.array([_code_of(self._inputs, a, _INPUT_KEYS) for a in arguments], dtype=np.int32),
-            "launches": np.array(
-                [
-                    _code_of(self._launches, a, _LAUNCH_KEYS) if c == Category.KERNEL else NONE
-                    for a, c in zip(arguments, categories, strict=True)
-                ],
-                dtype=np.int32,
-            ),
+            "inputs": np.array([_code_of_inputs(self._inputs, a) for a in arguments], dtype=np.int32),
         }
         for place, found in enumerate(arguments, start=self.num_events):
             if _KEPT_WHEN[0] in found or _KEPT_WHEN[1] in found:
@@ -244,8 +233,9 @@ class Columns:
             orders=orders,
             names=tuple(str(name) for name in self._names.codes),
             threads_table=table,
-            inputs_table=tuple(_decoded(self._inputs, _operator_inputs)),
-            launches_table=tuple(_decoded(self._launches, _launch_shape)),
+            inputs_table=tuple(
+                _operator_inputs(marshal.loads(key)) for key in self._inputs.codes if isinstance(key, bytes)
+            ),
             devices=numbers.pop("devices").astype(np.int32),
             **codes,
             **numbers,
@@ -339,14 +329,10 @@ def _text(value: object) -> str:
     return value
 
 
-def _code_of(book: Codebook, arguments: dict[str, Any], keys: Iterable[str]) -> int:
-    """The number of these arguments among all different ones; ``NONE`` where there are none of them."""
-    values = [arguments.get(key) for key in keys]
+def _code_of_inputs(book: Codebook, arguments: dict[str, Any]) -> int:
+    """The number of an operator's inputs among all different ones; ``NONE`` where there are none."""
+    values = [arguments.get(key) for key in _INPUT_KEYS]
     return NONE if values.count(None) == len(values) else book.code(marshal.dumps(values, 2))
-
-
-def _decoded(book: Codebook, build: Callable[[list[Any]], _T]) -> list[_T]:
-    return [build(marshal.loads(key)) for key in book.codes if isinstance(key, bytes)]
 
 
 def _operator_inputs(values: list[Any]) -> OperatorInputs:
@@ -354,15 +340,6 @@ def _operator_inputs(values: list[Any]) -> OperatorInputs:
     return OperatorInputs(
         shapes, tuple(str(t) for t in types), strides, tuple(str(value) for value in concrete)
     )
-
-
-def _launch_shape(values: list[Any]) -> LaunchShape:
-    grid, block = (
-        tuple(_number(v) for v in value) if isinstance(value, list) and len(value) == 3 else (0, 0, 0)
-        for value in values[:2]
-    )
-    registers, shared = (max(0, _number(value)) for value in values[2:])
-    return LaunchShape(grid, block, registers, shared)  # type: ignore[arg-type]
 
 
 def _tuples(value: list[Any]) -> tuple[Any, ...]:

@@ -21,9 +21,10 @@ from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, Member, open_member
 from perfcast.traces.files.json_stream import JsonStream, garbage_collection_paused
 from perfcast.traces.kineto.collectives import collectives_of
 from perfcast.traces.kineto.columns import Columns, Finished, Flow
+from perfcast.traces.marks import STEP_MARK
 
 _KEYS = frozenset({"traceEvents", "nodes"})
-_STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d{1,18})")
+_STEP_NAME = re.compile(STEP_MARK + r"#?\s*(\d{1,18})")
 
 
 def read_kineto(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 #: Beyond this many additions and omissions, plus a share of the length, sequences are unrelated.
 _FREE_EDITS, _EDITS_PER_ITEM = 64, 0.02
@@ -13,13 +13,21 @@ _SWAP_REACH = 16
 _ANCHOR_LENGTH, _MAX_ANCHORS = 24, 64
 
 
-def align(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, int]]:
+def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Pairs of places that hold the same item, rising in both sequences but for close swaps.
 
     Where one sequence is much longer, the other is sought within it. Empty where the two are unrelated.
     """
+    codes: dict[Hashable, int] = {}
+    return _align(
+        [codes.setdefault(item, len(codes)) for item in first],
+        [codes.setdefault(item, len(codes)) for item in second],
+    )
+
+
+def _align(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, int]]:
     if len(first) > len(second):
-        return [(a, b) for b, a in align(second, first)]
+        return [(a, b) for b, a in _align(second, first)]
     whole = _aligned(first, second)
     if whole or len(first) >= len(second) - _allowed_edits(len(first)):
         return whole

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from perfcast.core.arrays import Flags, Integers
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.traces.events import CALL_CATEGORIES, DEVICE_CATEGORIES, NONE, Category, Events
 from perfcast.units import MICRO
 
@@ -43,14 +45,20 @@ class KernelLinks:
     is_earlier: Flags
 
     @property
-    def call_rate(self) -> float:
-        """Share of the work launched while recording whose call is known; 1 where there is none."""
-        return _share(self.calls[~self.is_earlier] != NONE)
-
-    @property
     def operator_rate(self) -> float:
         """Share of the work launched while recording whose operator is known; 1 where there is none."""
-        return _share(self.operators[~self.is_earlier] != NONE)
+        is_known = self.operators[~self.is_earlier] != NONE
+        return float(is_known.mean()) if len(is_known) else 1.0
+
+    @cached_property
+    def call_of(self) -> Mapping[int, int]:
+        """The call of each device row."""
+        return dict(zip(self.rows.tolist(), self.calls.tolist(), strict=True))
+
+    @cached_property
+    def operator_of(self) -> Mapping[int, int]:
+        """The operator of each device row."""
+        return dict(zip(self.rows.tolist(), self.operators.tolist(), strict=True))
 
 
 def nest(events: Events, categories: tuple[Category, ...] = NESTED_CATEGORIES) -> Nesting:
@@ -90,22 +98,37 @@ def _nest_thread(
     parents[table[:, 0]], depths[table[:, 0]] = table[:, 1], table[:, 2]
 
 
-def enclosing(events: Events, nesting: Nesting, rows: Integers, category: Category) -> Integers:
-    """For each row the innermost event of ``category`` around it (not itself); ``NONE`` where none is."""
-    is_wanted = events.categories == category
-    found: Integers = nesting.parents[rows]
+def innermost(parents: Integers, rows: Integers, is_wanted: Flags) -> Integers:
+    """For each row, itself or the innermost event around it that is wanted; ``NONE`` where there is none.
+
+    Args:
+        parents: The event around each row of the trace, ``Nesting.parents``.
+        rows: Rows of the trace, or ``NONE``.
+        is_wanted: Of each row of the trace.
+    """
+    found = rows
     while True:
         climbs = (found != NONE) & ~is_wanted[found]
         if not climbs.any():
             return found
-        found = np.where(climbs, nesting.parents[found], found)
+        found = np.where(climbs, parents[found], found)
 
 
-def outermost(events: Events, nesting: Nesting, category: Category = Category.OPERATOR) -> Integers:
-    """The rows of ``category`` that lie in no other of it, in order."""
-    rows = events.rows_in(category)
-    is_outermost: Flags = enclosing(events, nesting, rows, category) == NONE
-    return rows[is_outermost]
+def outermost_operators(events: Events) -> Integers:
+    """Operators on host threads that lie in no other operator, in order."""
+    rows = events.rows_in(Category.OPERATOR)
+    parents = nest(events, (Category.OPERATOR,)).parents
+    found: Integers = rows[(parents[rows] == NONE) & (events.threads[rows] != NONE)]
+    return found
+
+
+def own_seconds(seconds: Floats, parents: Integers, is_counted: Flags) -> Floats:
+    """For each row of the trace that counts, its seconds without those of counted rows inside it; else 0."""
+    rows = np.flatnonzero(is_counted)
+    around = innermost(parents, parents[rows], is_counted)
+    own = np.where(is_counted, seconds, 0.0)
+    np.subtract.at(own, around[around != NONE], seconds[rows[around != NONE]])
+    return np.maximum(own, 0.0)
 
 
 def link_kernels(events: Events, nesting: Nesting | None = None) -> KernelLinks:
@@ -116,17 +139,12 @@ def link_kernels(events: Events, nesting: Nesting | None = None) -> KernelLinks:
     nesting = nest(events) if nesting is None else nesting
     rows = events.rows_in(*DEVICE_CATEGORIES)
     calls = calls_of(events, rows)
-    operators = np.full(len(rows), NONE, dtype=np.int64)
     is_linked = calls != NONE
-    operators[is_linked] = enclosing(events, nesting, calls[is_linked], Category.OPERATOR)
+    operators = innermost(nesting.parents, calls, events.categories == Category.OPERATOR)
     correlations = events.correlations[events.rows_in(*CALL_CATEGORIES)]
     first = correlations[correlations > 0].min(initial=np.iinfo(np.int64).max)
     is_earlier = ~is_linked & (events.correlations[rows] < first) & (events.correlations[rows] != NONE)
     return KernelLinks(rows, calls, operators, is_earlier)
-
-
-def _share(flags: Flags) -> float:
-    return float(flags.mean()) if len(flags) else 1.0
 
 
 def calls_of(events: Events, rows: Integers) -> Integers:

@@ -17,16 +17,16 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.errors import TraceError
 from perfcast.traces.events import NONE, Category, Trace
-from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, is_root_name
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node
 from perfcast.traces.execution_trace.storages import with_storages
 from perfcast.traces.link.align import align
 from perfcast.traces.link.kernels import nest
+from perfcast.traces.link.partners import rows_by_thread
+from perfcast.traces.marks import GROUPS_NODE, STEP_MARK, is_root_name
 
 BY_NUMBER, BY_ORDER = "record function numbers", "order of starts"
 #: Below this share of linked events on the side that has fewer, the files are not of the same program.
 _MIN_RATE = 0.5
-_GROUPS_NODE = "## process_group:init ##"
-_STEP_START = "ProfilerStep"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def link(execution_trace: ExecutionTrace, trace: Trace) -> TraceLink:
     """
     rows = _linkable_rows(trace)
     nodes = [
-        node for node in execution_trace.nodes if not is_root_name(node.name) and node.name != _GROUPS_NODE
+        node for node in execution_trace.nodes if not is_root_name(node.name) and node.name != GROUPS_NODE
     ]
     found = _by_number(nodes, trace, rows)
     how = BY_NUMBER
@@ -86,13 +86,13 @@ def link(execution_trace: ExecutionTrace, trace: Trace) -> TraceLink:
     missing = Counter(
         trace.events.name(row)
         for row in rows[node_ids[rows] == NONE].tolist()
-        if not trace.events.name(row).startswith(_STEP_START)
+        if not trace.events.name(row).startswith(STEP_MARK)
     )
     return TraceLink(
         how,
         node_ids,
-        sum(not trace.events.name(row).startswith(_STEP_START) or row in found for row in rows.tolist()),
-        sum(not node.name.startswith(_STEP_START) or node.id in set(found.values()) for node in nodes)
+        sum(not trace.events.name(row).startswith(STEP_MARK) or row in found for row in rows.tolist()),
+        sum(not node.name.startswith(STEP_MARK) or node.id in set(found.values()) for node in nodes)
         if how == BY_ORDER
         else len(nodes),
         tuple(missing.most_common(10)),
@@ -123,21 +123,15 @@ def _by_number(nodes: Sequence[Node], trace: Trace, rows: Integers) -> dict[int,
 def _by_order(nodes: Sequence[Node], trace: Trace, rows: Integers) -> dict[int, int]:
     """Row → node id, thread by thread; threads are paired by what they call."""
     events = trace.events
-    codes: dict[str, int] = {}
     node_threads: dict[int, list[Node]] = {}
     for node in nodes:
         node_threads.setdefault(node.thread, []).append(node)
-    ordered = rows[np.lexsort((events.orders[rows], events.start_seconds[rows]))]
-    row_threads = {
-        thread: ordered[events.threads[ordered] == thread].tolist()
-        for thread in np.unique(events.threads[ordered]).tolist()
-    }
+    row_threads = rows_by_thread(events, rows)
     found: dict[int, int] = {}
     for node_thread, row_thread in _paired(node_threads, row_threads, trace):
         ours, theirs = node_threads[node_thread], row_threads[row_thread]
-        first = [codes.setdefault(node.name, len(codes)) for node in ours]
-        second = [codes.setdefault(events.name(row), len(codes)) for row in theirs]
-        found |= {theirs[b]: ours[a].id for a, b in align(first, second)}
+        pairs = align([node.name for node in ours], [events.name(row) for row in theirs])
+        found |= {theirs[b]: ours[a].id for a, b in pairs}
     return found
 
 

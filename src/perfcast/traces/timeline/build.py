@@ -23,8 +23,8 @@ from perfcast.units import MICRO
 
 #: A thread beside the first that was idle for longer waited for it.
 IDLE_SECONDS = 100 * MICRO
-#: Stands in keys for a step's mark.
-STEP_MARK = "step"
+#: Stands in keys of pieces for the beginning or end of a step.
+_STEP = "step"
 #: Of a step, in a mark's name; equal ranges of different steps have one name.
 _NUMBER = re.compile(r"#\d+")
 
@@ -114,7 +114,7 @@ class _Builder:
     def add_chain(self, index: int, chain: Chain) -> None:
         """Pieces of a chain, cut at the marks of steps where it is the first."""
         self.cursor = self.steps[0].start_seconds
-        before, step = STEP_MARK, 0
+        before, step = _STEP, 0
         if index == 0:
             self._add_running_works()
         for unit in chain.units:
@@ -145,7 +145,7 @@ class _Builder:
         """What was issued before the window and had not ended."""
         start = self.steps[0].start_seconds
         running = [w for w, issued in enumerate(self.launched.issued) if issued <= start]
-        self._emit(0, Overhead.BETWEEN, (STEP_MARK, STEP_MARK), start, launches=tuple(running))
+        self._emit(0, Overhead.BETWEEN, (_STEP, _STEP), start, launches=tuple(running))
         for work in running:
             self.works.get(self.launched.calls[work], []).clear()
 
@@ -153,17 +153,17 @@ class _Builder:
         """Host time up to a step's end, and from there to the next step's start."""
         first = self.marks[-1][1] + 2 if self.marks else 0
         self.step, self.where = step, ""
-        self._emit(0, Overhead.BETWEEN, (before, STEP_MARK), self.steps[step].end_seconds)
+        self._emit(0, Overhead.BETWEEN, (before, _STEP), self.steps[step].end_seconds)
         self.marks.append((first, len(self.pieces) - 1))
         if step + 1 < len(self.steps):
             between = self.steps[step + 1].start_seconds
-            self._emit(0, Overhead.BETWEEN, (STEP_MARK, STEP_MARK), between)
-        return STEP_MARK
+            self._emit(0, Overhead.BETWEEN, (_STEP, _STEP), between)
+        return _STEP
 
     def _add_gap(self, chain: int, before: str, unit: Unit) -> None:
         key = (before, unit.name)
         idle = unit.start - self.cursor
-        if chain and (idle > IDLE_SECONDS or before == STEP_MARK):
+        if chain and (idle > IDLE_SECONDS or before == _STEP):
             place = bisect_right(self.ends, unit.start) - 1
             if place >= 0:
                 self.cursor = max(self.cursor, self.ends[place])

@@ -8,8 +8,9 @@ did not happen. With synchronisation events the file's own word counts.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -49,6 +50,14 @@ class Launched:
     issue_order: dict[int, list[int]] = field(default_factory=dict)
     issue_times: dict[int, list[float]] = field(default_factory=dict)
 
+    @cached_property
+    def works_of_call(self) -> Mapping[int, tuple[int, ...]]:
+        """The works that each call launched."""
+        found: dict[int, tuple[int, ...]] = {}
+        for work, call in enumerate(self.calls):
+            found[call] = (*found.get(call, ()), work)
+        return found
+
     def last_before(self, stream: int, moment: float) -> int:
         """The last work that was issued to a stream before a moment, or -1."""
         place = bisect_left(self.issue_times.get(stream, []), moment)
@@ -74,9 +83,7 @@ def find_launched(trace: Trace, links: KernelLinks, start: float, end: float) ->
     """Works issued within a window, or issued before it and not ended when it starts."""
     events = trace.events
     columns: list[tuple[int, float]] = []
-    calls = dict(zip(links.rows.tolist(), links.calls.tolist(), strict=True))
-    operators = dict(zip(links.rows.tolist(), links.operators.tolist(), strict=True))
-    for row, call in calls.items():
+    for row, call in links.call_of.items():
         issued = float(events.start_seconds[call]) if call != NONE else float(events.start_seconds[row])
         if start <= issued <= end or (issued < start < events.end_seconds[row]):
             columns.append((row, max(issued, start)))
@@ -87,8 +94,8 @@ def find_launched(trace: Trace, links: KernelLinks, start: float, end: float) ->
     rows = [row for row, _ in columns]
     launched = Launched(
         rows,
-        [calls[row] for row in rows],
-        [operators[row] for row in rows],
+        [links.call_of[row] for row in rows],
+        [links.operator_of[row] for row in rows],
         [streams[int(events.devices[row]), int(events.streams[row])] for row in rows],
         tuple(f"device {d} stream {s}" for d, s in streams),
         events.start_seconds[rows].tolist(),

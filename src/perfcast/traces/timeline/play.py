@@ -34,12 +34,6 @@ class RankTimeline:
     work_ends: tuple[float, ...]
     exchange_wait_seconds: float
 
-    @property
-    def relative_errors(self) -> tuple[float, ...]:
-        """(simulated − recorded) / recorded of each step that lasted."""
-        pairs = zip(self.step_seconds, self.measured_seconds, strict=True)
-        return tuple(ours / recorded - 1 for ours, recorded in pairs if recorded > 0)
-
 
 @dataclass(frozen=True)
 class Timeline:

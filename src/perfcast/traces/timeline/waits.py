@@ -35,7 +35,6 @@ class _Setting:
     Attributes:
         calls: Rows of launches, waits and orders, by start.
         units: The unit that each of them stands in.
-        works: Of each launching call.
         places: Of each call in ``calls``.
         said: Synchronisation events by the row of their call.
         numbers: Streams by their number in the file.
@@ -47,11 +46,15 @@ class _Setting:
     calls: Sequence[int]
     kinds: Mapping[int, CallKind]
     units: Mapping[int, int]
-    works: Mapping[int, Sequence[int]]
     places: Mapping[int, int]
     numbers: Mapping[int, int]
     said: Mapping[int, Synchronization]
     exchanges: frozenset[int]
+
+    @property
+    def works(self) -> Mapping[int, tuple[int, ...]]:
+        """Works of each launching call."""
+        return self.launched.works_of_call
 
     def start(self, row: int) -> float:
         return float(self.trace.events.start_seconds[row])
@@ -81,7 +84,7 @@ def find_waits(
         if setting.kinds[row] in WAITS:
             of_calls[row] = _awaited_by_host(setting, row)
         elif row in setting.works and _blocks(setting, row):
-            of_calls[row] = tuple(setting.works[row])
+            of_calls[row] = setting.works[row]
     if trace.platform == "cuda":
         _await_queue(setting, of_calls)
     return Waits(tuple(tuple(sorted(set(w))) for w in of_works), of_calls)
@@ -101,9 +104,6 @@ def _setting(
 ) -> _Setting:
     events = trace.events
     kinds = {row: call_kind(events.name(row)) for row in calls}
-    works: dict[int, list[int]] = {}
-    for work, call in enumerate(launched.calls):
-        works.setdefault(call, []).append(work)
     by_correlation = {int(events.correlations[row]): row for row in kinds}
     said = {}
     for synchronization in trace.synchronizations:
@@ -115,9 +115,7 @@ def _setting(
     numbers = {
         int(events.streams[row]): stream for row, stream in zip(launched.rows, launched.streams, strict=True)
     }
-    return _Setting(
-        trace, launched, ordered, kinds, units, works, places, numbers, said, frozenset(exchanges)
-    )
+    return _Setting(trace, launched, ordered, kinds, units, places, numbers, said, frozenset(exchanges))
 
 
 def _order_as_said(setting: _Setting, of_works: list[list[int]]) -> None:

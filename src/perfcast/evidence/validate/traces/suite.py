@@ -27,8 +27,8 @@ from perfcast.evidence.validate.traces.parts import (
     read_times,
 )
 from perfcast.evidence.validate.traces.speeds import StatedStep, stated_steps
-from perfcast.traces.forecast.from_traces import ForecastRequest, forecast_from_traces
-from perfcast.traces.forecast.lines import SecondRecording
+from perfcast.traces.forecast.from_traces import forecast_from_traces
+from perfcast.traces.forecast.request import SecondRecording, TraceForecastRequest
 from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
 PREDICTORS = ("one recording", "two recordings")
@@ -98,7 +98,7 @@ def compare_model(model: TraceModel, folder: Path, predictor: str) -> Iterator[R
     for part in parts:
         if part.is_recording or part is again:
             continue
-        request = ForecastRequest(
+        request = TraceForecastRequest(
             batch=(first.batch_size, part.batch_size),
             plain_seconds=recorded.plain_seconds,
             second=read_recording(second, steps[second.name]) if predictor == PREDICTORS[1] else None,

@@ -1,0 +1,174 @@
+"""What recorded work would take elsewhere: the recorded time times a ratio of two prices.
+
+The ratio of what a cost model says of the new operation on the new device to what it says of the recorded one
+on the recorded device keeps what only the recording knows (how well this kernel does), and takes from the
+model only how that changes. Work that no rule knows follows the memory bandwidth, with a wide interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.core.hardware import Device
+from perfcast.core.operation import Operation
+from perfcast.cost.model import CostModel, is_free, is_unknown
+from perfcast.traces.forecast.operations import lower_for
+
+#: Of work that only memory bandwidth prices: the ratio may be this many times larger or smaller.
+BOUNDED_SPREAD = 2.0
+#: What a work's new price rests on: two prices, memory bandwidth alone, or nothing: it keeps its time.
+Provenance = Literal["priced", "memory bandwidth", "as recorded"]
+PRICED: Provenance = "priced"
+BOUNDED: Provenance = "memory bandwidth"
+AS_RECORDED: Provenance = "as recorded"
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """New over recorded seconds of each work, shape [n], with an interval and what it rests on."""
+
+    ratio: Floats
+    low: Floats
+    high: Floats
+    provenance: tuple[Provenance, ...]
+
+
+def sum_by_provenance(provenance: Sequence[Provenance], seconds: Sequence[float]) -> dict[Provenance, float]:
+    """Seconds of works by what their prices rest on."""
+    sums: dict[Provenance, float] = {}
+    for word, own in zip(provenance, seconds, strict=True):
+        sums[word] = sums.get(word, 0.0) + own
+    return sums
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where work runs, and what prices it there."""
+
+    device: Device
+    cost_model: CostModel
+    dtype: str
+
+
+def price_ratios(
+    recorded: Sequence[Operation | None],
+    wanted: Sequence[Operation | None],
+    before: Side,
+    after: Side,
+    bytes_ratio: float = 1.0,
+) -> Ratios:
+    """Ratios of works by their operations; None stands for a work that no rule knows.
+
+    Args:
+        bytes_ratio: How much more data such a work moves than it did.
+
+    Raises:
+        PlanError: A device lacks arithmetic in a precision that was recorded.
+    """
+    bandwidth = before.device.memory_bytes_per_second / after.device.memory_bytes_per_second
+    bounded = bandwidth * bytes_ratio
+    count = len(recorded)
+    ratio = np.full(count, bounded)
+    low, high = ratio / BOUNDED_SPREAD, ratio * BOUNDED_SPREAD
+    provenance: list[Provenance] = [BOUNDED] * count
+    pairs: dict[tuple[Operation, Operation], list[int]] = {}
+    for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
+        if old is not None and new is not None:
+            pairs.setdefault((old, new), []).append(index)
+    if not pairs:
+        return Ratios(ratio, low, high, tuple(provenance))
+    old_ops, new_ops = [old for old, _ in pairs], [new for _, new in pairs]
+    knows = ~(is_unknown(old_ops) | is_unknown(new_ops) | is_free(old_ops) | is_free(new_ops))
+    was = before.cost_model.estimate(lower_for(old_ops, before.device, before.dtype), before.device)
+    will = after.cost_model.estimate(lower_for(new_ops, after.device, after.dtype), after.device)
+    for place, indices in enumerate(pairs.values()):
+        if knows[place] and was.seconds[place] > 0:
+            own = will.seconds[place] / was.seconds[place]
+            ratio[indices] = own
+            low[indices] = own * will.seconds_low[place] / will.seconds[place]
+            high[indices] = own * will.seconds_high[place] / will.seconds[place]
+            for index in indices:
+                provenance[index] = PRICED
+    return Ratios(ratio, low, high, tuple(provenance))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a processor reached in a recording: flops and bytes per second."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+    def seconds(self, operation: Operation) -> float:
+        """Of an operation at these rates: its traffic, and the arithmetic of a product on top.
+
+        A product on one thread packs its operands before it computes, so that the two add up.
+        """
+        busy = operation.memory_traffic_bytes / self.bytes_per_second
+        if operation.uses_matrix_units:
+            busy += operation.executed_flops / self.flops_per_second
+        return busy
+
+
+def recorded_rates(operations: Sequence[Operation | None], seconds: Floats) -> Rates | None:
+    """Rates that half of a recording's time reached: of products in flops, of the rest in bytes.
+
+    None where nothing that a rule knows took time; where there are only products, traffic is for free.
+    """
+    flops, traffic = [], []
+    for operation, own in zip(operations, seconds.tolist(), strict=True):
+        if operation is None or own <= 0 or operation.is_free:
+            continue
+        if operation.uses_matrix_units and operation.executed_flops:
+            flops.append((operation.executed_flops / own, own))
+        elif operation.memory_traffic_bytes:
+            traffic.append((operation.memory_traffic_bytes / own, own))
+    if not flops and not traffic:
+        return None
+    return Rates(_weighted_median(flops), _weighted_median(traffic))
+
+
+def _weighted_median(pairs: list[tuple[float, float]]) -> float:
+    """Of values with weights; infinite where there are none."""
+    half, total = sum(weight for _, weight in pairs) / 2, 0.0
+    for value, weight in sorted(pairs):
+        total += weight
+        if total >= half:
+            return value
+    return float("inf")
+
+
+def work_ratios(
+    recorded: Sequence[Operation | None],
+    wanted: Sequence[Operation | None],
+    seconds: Floats,
+    overhead_seconds: float,
+    default: Floats,
+) -> Ratios:
+    """Ratios on the same processor without a cost model: time beyond the overhead follows the work.
+
+    t' = a + (t − a) · w'/w, with the work w in seconds at the rates of the recording itself: a product of few
+    rows spends much on the traffic of its weights, which stays. Such ratios may be a third off.
+
+    Args:
+        seconds: Recorded, of each.
+        overhead_seconds: a, what an operator takes that does nothing.
+        default: w'/w of works that no rule knows.
+    """
+    growth = default.copy()
+    provenance: list[Provenance] = [BOUNDED] * len(recorded)
+    rates = recorded_rates(recorded, seconds)
+    for index, (old, new) in enumerate(zip(recorded, wanted, strict=True)):
+        if old is not None and new is not None and rates is not None:
+            was = rates.seconds(old)
+            growth[index] = rates.seconds(new) / was if was else 1.0
+            provenance[index] = PRICED
+    beyond = np.maximum(seconds - overhead_seconds, 0.0) / np.where(seconds > 0, seconds, 1.0)
+    ratio = 1 + beyond * (growth - 1)
+    spread = np.abs(ratio - 1) / 3
+    return Ratios(ratio, ratio - spread, ratio + spread, tuple(provenance))

@@ -1,0 +1,54 @@
+"""What is asked of recorded steps: elsewhere, of another batch, changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfcast.core.cluster import Cluster
+from perfcast.traces.events import Trace
+from perfcast.traces.forecast.ratios import Side
+from perfcast.traces.forecast.what_if import Changes
+from perfcast.traces.overheads.profile import OverheadProfile
+
+
+@dataclass(frozen=True)
+class SecondRecording:
+    """All ranks of the same program with another batch.
+
+    Attributes:
+        plain_seconds: As in ``TraceForecastRequest``.
+    """
+
+    traces: Sequence[Trace]
+    batch: int
+    plain_seconds: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceForecastRequest:
+    """What is asked.
+
+    Attributes:
+        before, after: Recorded and wanted device with what prices them; None: devices stay.
+        batch: (recorded, wanted) batch; None: as recorded.
+        cluster: Links that exchanges run over; None: exchanges stay as recorded.
+        world_size: Ranks of exchanges on it; None: as recorded.
+        profile: Another host's overheads; None: the recorded ones.
+        changes: See ``what_if``.
+        plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what
+            recording costs a processor.
+        second: The same program on a processor with another batch: no prices, but lines through both.
+        steps: Numbers of the marked steps to take, which follow each other; None: all.
+    """
+
+    before: Side | None = None
+    after: Side | None = None
+    batch: tuple[int, int] | None = None
+    cluster: Cluster | None = None
+    world_size: int | None = None
+    profile: OverheadProfile | None = None
+    changes: Changes = field(default_factory=Changes)
+    plain_seconds: Mapping[int, float] = field(default_factory=dict)
+    second: SecondRecording | None = None
+    steps: Sequence[int] | None = None
