@@ -15,10 +15,10 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.prediction.step.prices import price_step
-from perfcast.prediction.step.work import resolve_step
 from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.stragglers import parse_slowdowns
 from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
@@ -67,7 +67,7 @@ def closed_form_seconds(model: Transformer, cluster: Cluster, pricing: CostModel
 def main() -> None:
     """Print every figure beside its limit."""
     pricing = resolve_cost_model(None, resolve_device("h100-sxm"))
-    _, model = resolve_step("llama3-405b", plan_of(16_384, 16), sequence_length=LENGTH)
+    model = read_model("llama3-405b").sizes
     forecast_seconds(model, 1024, pricing, None)  # weights are loaded
     rows = [
         (

@@ -76,14 +76,13 @@ def open_memory_search() -> SearchCell:
     from perfcast.catalog.devices import load_device
     from perfcast.core.training import Training
     from perfcast.memory.footprint.columns import footprint_columns
-    from perfcast.prediction.plan.memory import read_model, to_transformer
+    from perfcast.prediction.model import read_model
     from perfcast.search.space.definition import Space
     from perfcast.search.space.enumeration import enumerate_plans
 
     @cache
     def sizes_of(model: str) -> Any:
-        config, architecture, _ = read_model(model)
-        return to_transformer(config, architecture, model)
+        return read_model(model).sizes
 
     def search(cell: Cell) -> list[Row]:
         model, cluster = sizes_of(cell.model), load_cluster(cell.cluster)

@@ -24,10 +24,10 @@ import numpy as np
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.training import Training
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.prediction.step.constants import load_step_constants
-from perfcast.prediction.step.timer import Timer
+from perfcast.prediction.step.timer import make_timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.ranking.simulator import Simulator
 from perfcast.search.space.definition import Space
@@ -129,15 +129,11 @@ def timed(case: Case) -> tuple[float, int, Evaluation]:
 
 def simulator(case: Case) -> Simulator:
     """Of a case's plans."""
-    config, architecture, _ = read_model(case.model)
-    model = to_transformer(config, architecture, case.model)
+    model = read_model(case.model).sizes
     cluster, training = load_cluster(case.cluster), Training(framework="megatron")
     device, constants = resolve_device(cluster.device), load_step_constants()
-    timer = Timer(
-        "simulated", "train", constants.launch_seconds[training.framework],
-        constants.fixed_seconds.get(training.framework, 0.0), constants.interval_widening,
-    )  # fmt: skip
     cost_model = resolve_cost_model(None, device)
+    timer = make_timer("simulated", "train", training, cost_model, constants)
     return Simulator(model, training, case.sequence_length, cluster, device, cost_model, timer)
 
 

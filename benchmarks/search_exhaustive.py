@@ -41,8 +41,8 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel, Estimates
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.ranking.shortlist import SHORTFALL
@@ -90,8 +90,7 @@ class Case:
     @property
     def sizes(self) -> Transformer:
         """Of the model."""
-        config, architecture, _ = read_model(self.model)
-        sizes = to_transformer(config, architecture, self.model)
+        sizes = read_model(self.model).sizes
         return sizes if self.num_layers is None else replace(sizes, num_layers=self.num_layers)
 
 

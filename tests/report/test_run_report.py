@@ -7,7 +7,8 @@ from rich.console import Console
 
 from made_up_steps import step_forecast
 from perfcast.catalog.devices import load_device
-from perfcast.prediction.run.predict import RunForecast, RunRequest, forecast_run
+from perfcast.prediction.request.run import RunRequest
+from perfcast.prediction.run.predict import RunForecast, forecast_run
 from perfcast.report.html import page
 from perfcast.report.run_html import run_section
 from perfcast.report.run_json import run_to_dict

@@ -9,7 +9,7 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import PlanError
 from perfcast.search.serving import (
-    ServingRequest,
+    ServingSearchRequest,
     broken_limits,
     compare_serving,
     list_serving_plans,
@@ -44,7 +44,7 @@ def free(model: str, few_batches: None):
 
 
 def searched(model: str, **options):
-    request = ServingRequest(**{"model": model, "mode": "decode", "context_length": 32, **options})
+    request = ServingSearchRequest(**{"model": model, "mode": "decode", "context_length": 32, **options})
     return search_serving(request, CLUSTER, cost_model="roofline")
 
 
@@ -113,7 +113,7 @@ def test_what_excludes_every_plan_is_named(model: str, options: dict[str, object
 )
 def test_requests_that_mean_nothing_are_refused(options: dict[str, object], message: str):
     with pytest.raises(PlanError, match=message):
-        ServingRequest(**{"model": "gpt2", "mode": "decode", **options})
+        ServingSearchRequest(**{"model": "gpt2", "mode": "decode", **options})
 
 
 def test_clusters_are_ordered_by_rate_of_a_device_or_by_dollars(model: str):

@@ -16,7 +16,7 @@ from perfcast.prediction.names import (
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import forecast_memory
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 
 __all__ = [
     "COST_MODELS",

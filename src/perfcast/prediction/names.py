@@ -30,22 +30,25 @@ def resolve_device(name: str) -> Device:
 
 
 def resolve_cost_model(
-    name: str | None, device: Device, framework: str | None = None, weights: str | None = None
+    asked: str | CostModel | None, device: Device, framework: str | None = None, weights: str | None = None
 ) -> CostModel:
-    """A cost model by name, None for the default; 'linear' needs a calibration of the device.
+    """A cost model as it is asked for; 'linear' needs a calibration of the device.
 
     Args:
+        asked: A name, an object that prices operations, or None for the device's default.
         framework: Whose kernels run, for 'learned'; None is PyTorch.
+        weights: Folder of trained models, for 'learned'; None: the shipped ones.
 
     Raises:
         UnknownNameError: No such cost model or framework.
-        PlanError: A framework for a cost model that knows none.
+        PlanError: A framework or weights for a cost model that knows none.
     """
-    name = name or default_cost_model(device)
-    if weights is not None and name != "learned":
-        raise PlanError(f"--weights is for the learned cost model, not for {name}")
-    if framework is not None and name != "learned":
-        raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
+    if asked is not None and not isinstance(asked, str):
+        _refuse_of_learned(asked.name, framework, weights)
+        return asked
+    name = asked or default_cost_model(device)
+    if name != "learned":
+        _refuse_of_learned(name, framework, weights)
     if name == "learned" and device.is_cpu:
         raise PlanError("learned knows accelerators; the local processor has --cost-model linear")
     if name == "learned":
@@ -62,6 +65,13 @@ def resolve_cost_model(
 
         return LinearCost(load_profile_of(device.name))
     raise UnknownNameError("cost model", name, COST_MODELS, f"Known: {', '.join(COST_MODELS)}.")
+
+
+def _refuse_of_learned(name: str, framework: str | None, weights: str | None) -> None:
+    if weights is not None:
+        raise PlanError(f"--weights is for the learned cost model, not for {name}")
+    if framework is not None:
+        raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
 
 
 def local_memory_bytes() -> int:

@@ -15,9 +15,9 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
-from perfcast.errors import InputError, ModelError
+from perfcast.errors import InputError
+from perfcast.prediction.model import Model, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.prediction.step.constants import StepConstants
 from perfcast.search.ranking.constraints import check_limits
 from perfcast.search.ranking.objectives import Job, Objective, find_objective
@@ -65,7 +65,7 @@ class Question:
 
 
 def resolve_question(
-    model: str | Transformer, cluster: str | Cluster, global_batch_size: int, sequence_length: int | None,
+    model: Model, cluster: str | Cluster, global_batch_size: int, sequence_length: int | None,
     training: Training | None, space: Space, objective: str, tokens: float | None,
     deadline_seconds: float | None, dollars_per_device_hour: float | None, max_memory_fraction: float,
     min_mfu: float | None, cost_model: str | CostModel | None, device: Device | None,
@@ -81,20 +81,13 @@ def resolve_question(
         raise InputError(f"a global batch of {global_batch_size} sequences; it must be at least 1")
     target = load_cluster(cluster) if isinstance(cluster, str) else cluster
     die = device or resolve_device(target.device)
-    if isinstance(model, Transformer):
-        name, sizes, own_length = "transformer", model, None
-    else:
-        config, architecture, own_length = read_model(model)
-        name, sizes = model, to_transformer(config, architecture, model)
-    length = sequence_length or own_length
-    if length is None:
-        raise ModelError(f"{name} states no sequence length; give --sequence-length")
+    known = read_model(model)
+    sizes, length = known.sizes, known.sequence_length(sequence_length)
     if num_processes < 1:
         raise InputError(f"{num_processes} processes; there must be at least 1")
     if deadline_seconds is not None and tokens is None:
         raise InputError("a deadline needs the tokens of the training (--tokens)")
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, die)
+    cost_model = resolve_cost_model(cost_model, die)
     if not has_host_link(die) and "offload" not in space.fixed:
         space = replace(space, offloads=OFFLOAD[:1])
     job = Job(
@@ -102,7 +95,7 @@ def resolve_question(
         deadline_seconds=deadline_seconds, dollars_per_device_hour=dollars_per_device_hour,
     )  # fmt: skip
     return Question(
-        name=name, model=sizes, cluster=target, device=die, cost_model=cost_model,
+        name=known.name, model=sizes, cluster=target, device=die, cost_model=cost_model,
         training=training or Training(framework="megatron"), sequence_length=length,
         global_batch_size=global_batch_size, objective=find_objective(objective, job, die),
         objective_name=objective, job=job, space=space, constants=constants,

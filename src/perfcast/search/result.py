@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import COLUMNS, to_table, with_splits
 from perfcast.core.training import Training
@@ -34,7 +35,7 @@ class RankedPlan:
     """
 
     plan: Plan
-    method: str
+    method: Method
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float

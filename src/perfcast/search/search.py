@@ -12,14 +12,15 @@ from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
+from perfcast.core.mode import Method
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
+from perfcast.prediction.model import Model
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
-from perfcast.prediction.step.timer import Timer
+from perfcast.prediction.step.timer import make_timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.evaluation.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.question import Progress, Question, resolve_question
@@ -61,7 +62,7 @@ class _Evaluated:
 
 
 def search_plans(
-    model: str | Transformer,
+    model: Model,
     cluster: str | Cluster,
     *,
     global_batch_size: int,
@@ -264,12 +265,8 @@ def _drop_late(
     return fewer, kept
 
 
-def _simulator(asked: Question, method: str = "simulated") -> Simulator:
-    framework = asked.training.framework
-    timer = Timer(
-        method, "train", asked.constants.launch_seconds[framework],
-        asked.constants.fixed_seconds.get(framework, 0.0), asked.constants.interval_widening,
-    )  # fmt: skip
+def _simulator(asked: Question, method: Method = "simulated") -> Simulator:
+    timer = make_timer(method, "train", asked.training, asked.cost_model, asked.constants)
     return Simulator(
         asked.model, asked.training, asked.sequence_length, asked.cluster, asked.device, asked.cost_model,
         timer,
@@ -312,7 +309,7 @@ def _detailed(
     )
 
 
-def _ranked(asked: Question, found: _Evaluated, one: Simulated, method: str) -> RankedPlan:
+def _ranked(asked: Question, found: _Evaluated, one: Simulated, method: Method) -> RankedPlan:
     """A plan with its figures."""
     evaluation, at = found.evaluation, one.place
     seconds, causes = one.time.step_seconds, one.time.seconds_by_cause

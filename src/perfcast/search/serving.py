@@ -20,8 +20,9 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.model import Model, NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.step.work import resolve_step
+from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
 from perfcast.search.space.definition import Space, list_cores, map_plans
 from perfcast.search.space.fixed import write_fixed
@@ -43,7 +44,7 @@ _OF_INFERENCE: Mapping[str, PlanValue] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingRequest:
+class ServingSearchRequest:
     """What is served, and within which limits.
 
     Attributes:
@@ -56,7 +57,7 @@ class ServingRequest:
         batch_size: Sequences that are answered at once; None tries all.
     """
 
-    model: str | Transformer
+    model: Model
     mode: Mode
     context_length: int | None = None
     dtype: str = "bf16"
@@ -101,7 +102,7 @@ class ServingResult:
         dollars_per_device_hour: None without a price.
     """
 
-    request: ServingRequest
+    request: ServingSearchRequest
     model: str
     cluster: str
     device: str
@@ -123,7 +124,7 @@ class ServingResult:
 
 
 def search_serving(
-    request: ServingRequest,
+    request: ServingSearchRequest,
     cluster: Cluster,
     *,
     cost_model: str | CostModel | None = None,
@@ -141,14 +142,12 @@ def search_serving(
         InputError: Unknown names.
     """
     device = resolve_device(cluster.device)
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, device)
-    facts, sizes = resolve_step(
-        request.model, Plan(), mode=request.mode, dtype=request.dtype, sequence_length=request.context_length
-    )
-    plans = list_serving_plans(sizes, cluster.num_devices, facts.sequence_length, request.fixed)
+    cost_model = resolve_cost_model(cost_model, device)
+    model = read_model(request.model)
+    context = model.sequence_length(request.context_length)
+    plans = list_serving_plans(model.sizes, cluster.num_devices, context, request.fixed)
     memory_bytes = round(request.max_memory_fraction * device.memory_bytes)
-    setting = _Setting(request, cluster, device, sizes, facts.sequence_length, cost_model, memory_bytes)
+    setting = _Setting(request, cluster, device, model, context, cost_model, memory_bytes)
     tried: list[ServingChoice] = []
     kept: list[ServingChoice] = []
     for done, plan in enumerate(plans):
@@ -162,8 +161,8 @@ def search_serving(
         raise PlanError(_explain_none(setting, plans, tried))
     kept.sort(key=lambda choice: -choice.tokens_per_second)
     return ServingResult(
-        request, facts.model, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
-        facts.sequence_length, cost_model.name, tuple(kept[:top]), tuple(tried), len(plans),
+        request, model.name, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
+        context, cost_model.name, tuple(kept[:top]), tuple(tried), len(plans),
         dollars_per_device_hour, _assumptions(kept[0]),
     )  # fmt: skip
 
@@ -247,10 +246,10 @@ def list_serving_plans(
 class _Setting:
     """What all plans share."""
 
-    request: ServingRequest
+    request: ServingSearchRequest
     cluster: Cluster
     device: Device
-    sizes: Transformer
+    model: NamedModel
     context: int
     cost_model: CostModel
     memory_bytes: int
@@ -288,9 +287,17 @@ def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None
     """One batch; None where the model cannot be cut so."""
     request = setting.request
     found = serving_sweep(
-        request.model, setting.cluster, plan, batch_sizes=[batch], context_lengths=[setting.context],
-        modes=request.phases, dtype=request.dtype, cost_model=setting.cost_model,
-    )  # fmt: skip
+        ServingRequest(
+            model=setting.model,
+            cluster=setting.cluster,
+            plan=plan,
+            batch_sizes=(batch,),
+            context_lengths=(setting.context,),
+            modes=request.phases,
+            dtype=request.dtype,
+            cost_model=setting.cost_model,
+        )
+    )
     point = found.points[0]
     phase = point.prefill if request.mode == "prefill" else point.decode
     return None if phase is None else ServingChoice(plan, point, phase.tokens_per_second)
@@ -301,7 +308,7 @@ def _least_bytes(setting: _Setting, plan: Plan, batch: int) -> float:
     try:
         return max(
             estimate_serving_footprint(
-                setting.sizes, split_batch(plan, batch), setting.request.dtype, setting.context,
+                setting.model.sizes, split_batch(plan, batch), setting.request.dtype, setting.context,
                 is_decode=phase == "decode", device=setting.device,
             ).device_bytes
             for phase in setting.request.phases
@@ -314,7 +321,7 @@ def _is_within(setting: _Setting, point: ServingPoint) -> bool:
     return point.memory_bytes <= setting.memory_bytes and not broken_limits(setting.request, point)
 
 
-def broken_limits(request: ServingRequest, point: ServingPoint) -> tuple[str, ...]:
+def broken_limits(request: ServingSearchRequest, point: ServingPoint) -> tuple[str, ...]:
     """Limits that a forecast exceeds, as options."""
     rows = (
         ("--max-ttft", request.max_first_seconds, point.prefill),

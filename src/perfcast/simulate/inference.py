@@ -1,72 +1,48 @@
-"""Forwards alone through a pipeline: prompts, or the rounds of decoding."""
+"""Rounds of decoding: forwards alone through a pipeline, one behind the other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from perfcast.core.forecast.plan import StepTime
-from perfcast.core.operation import Operation
 from perfcast.core.work import StepWork
 from perfcast.simulate.engine import play
-from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.pipeline.build import Built, Piece, build_step
 from perfcast.simulate.program import Program
 from perfcast.simulate.schedule import inference_actions
-from perfcast.simulate.training import play_stages, rank_times
+from perfcast.simulate.training import PlayedStep, rank_times, time_of_played
 
 #: Rounds of decoding that are played; the last is as long as every one after it.
 _NUM_ROUNDS = 4
 
 
-def simulate_serving(
-    work: StepWork,
-    seconds: Mapping[Operation, float],
-    *,
-    is_decode: bool,
-    launch_seconds: float = 0.0,
-    slowdown: tuple[float, float] = (1.0, 1.0),
-    with_spans: bool = False,
-) -> StepTime:
-    """Seconds until all micro-batches have passed all stages, or, decoding, from one token to the next.
+def decode_round(step: PlayedStep, *, with_spans: bool = False) -> StepTime:
+    """From one token to the next, of the micro-batches' way through all stages as played once.
 
-    While decoding, each micro-batch starts its next token when its last has left the last stage; with few
-    micro-batches a token takes the way through all stages, with many the busiest stage's time for all.
+    Each micro-batch starts its next token when its last has left the last stage; with few micro-batches a
+    token takes the way through all stages, with many the busiest stage's time for all. What a round takes
+    longer for its host and for its messages is theirs, as far as a stage is idle; the rest is bubble.
 
     Args:
-        seconds: Of one run of each operation.
-        launch_seconds: Between two launches of the host.
-        slowdown: Factors of compute and of exchanges while both run on a device.
-        with_spans: Whether to give timelines (of one round).
-
-    Raises:
-        PlanError: An operation without a price.
+        step: Forwards alone.
+        with_spans: Whether to give timelines (of the way once through).
     """
-    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
-    plan = work.plan
-    num_stages, count, virtual = plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank
-    once = play_stages(work, times, inference_actions(num_stages, count, virtual), with_spans=with_spans)
-    if not is_decode:
-        return once
-    return _decode_round(work, times, once)
-
-
-def _decode_round(work: StepWork, times: PartTimes, once: StepTime) -> StepTime:
-    """A round among many. What it takes longer for its host and for its messages is theirs, as far as a stage
-    is idle; the rest is bubble."""
-    step = _round_seconds(work, times)
+    work, times = step.work, step.times
+    once = time_of_played(step, with_spans=with_spans)
+    seconds = _round_seconds(work, times)
     ahead = replace(times, launch_seconds=0.0)
     unlaunched = _round_seconds(work, ahead)
     unsent = _round_seconds(work, replace(ahead, boundary_seconds=0.0))
     causes = []
     for rank in sorted(once.ranks, key=lambda rank: rank.stage):
         own = {c: s for c, s in rank.seconds_by_cause.items() if c not in ("bubble", "pipeline", "host")}
-        idle = max(step - sum(own.values()), 0.0)
-        host = min(max(step - unlaunched, 0.0), idle)
+        idle = max(seconds - sum(own.values()), 0.0)
+        host = min(max(seconds - unlaunched, 0.0), idle)
         messages = min(max(unlaunched - unsent, 0.0), idle - host)
         waits = {"host": host, "pipeline": messages, "bubble": idle - host - messages}
         causes.append({**own, **{cause: value for cause, value in waits.items() if value > 0}})
-    return replace(once, step_seconds=step, ranks=rank_times(work, causes))
+    return replace(once, step_seconds=seconds, ranks=rank_times(work, causes))
 
 
 def _round_seconds(work: StepWork, times: PartTimes) -> float:

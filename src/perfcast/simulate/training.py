@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.operation import Operation
@@ -10,10 +11,10 @@ from perfcast.core.placement import group_of
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.critical_path import critical_path
-from perfcast.simulate.engine import play
+from perfcast.simulate.engine import Played, play
 from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts
-from perfcast.simulate.pipeline.build import build_step
+from perfcast.simulate.pipeline.build import Built, build_step
 from perfcast.simulate.pipeline.causes import seconds_by_cause
 from perfcast.simulate.pipeline.moves import play_moves
 from perfcast.simulate.pipeline.spans import path_seconds, step_spans
@@ -47,7 +48,11 @@ def simulate_step(
     times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
     if not (with_spans or with_path):
         return play_quickly(work, times, rank_slowdowns)
-    return play_stages(work, times, actions_of(work), rank_slowdowns, with_spans)
+    even = None
+    if rank_slowdowns is not None and max(rank_slowdowns) > 1:
+        even = play_step(work, times)
+    step = play_step(work, times, rank_slowdowns)
+    return time_of_played(step, even=even, with_spans=with_spans)
 
 
 def actions_of(work: StepWork) -> tuple[Actions, ...]:
@@ -70,33 +75,56 @@ def is_forward_only(work: StepWork) -> bool:
     return not any(layer.backward for layer in work.layers)
 
 
-def play_stages(
-    work: StepWork,
-    times: PartTimes,
-    actions: Sequence[Actions],
-    rank_slowdowns: Sequence[float] | None = None,
-    with_spans: bool = False,
-) -> StepTime:
-    """Build the program of all stages, play it, and say where the time went."""
-    built = build_step(work, times, actions, rank_slowdowns)
-    played = play(built.program)
+@dataclass(frozen=True)
+class PlayedStep:
+    """A step played event by event, with what its timeline, its causes and its traces are read off.
+
+    Attributes:
+        times: Of the parts of ``work``: its layers, boundaries and optimizers.
+        built: The program of all stages.
+        played: When its tasks began and ended.
+    """
+
+    work: StepWork
+    times: PartTimes
+    built: Built
+    played: Played
+
+
+def play_step(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None = None) -> PlayedStep:
+    """Build the program of all stages, each with its actions by the plan's schedule, and play it.
+
+    Raises:
+        PlanError: Numbers for which the schedule does not exist.
+    """
+    built = build_step(work, times, actions_of(work), rank_slowdowns)
+    return PlayedStep(work, times, built, play(built.program))
+
+
+def time_of_played(step: PlayedStep, *, even: PlayedStep | None = None, with_spans: bool = False) -> StepTime:
+    """Where the time of a played step went.
+
+    Args:
+        even: The same step of equally fast ranks: what stages wait longer than there is the stragglers'.
+        with_spans: Whether to give timelines.
+    """
+    built, played = step.built, step.played
     causes = seconds_by_cause(built, played)
-    if rank_slowdowns is not None and max(rank_slowdowns) > 1:
-        even = build_step(work, times, actions)
-        _charge_stragglers(causes, seconds_by_cause(even, play(even.program)))
+    if even is not None:
+        _charge_stragglers(causes, seconds_by_cause(even.built, even.played))
     last = built.last_task(played)
     path = critical_path(built.program, played, last)
     return StepTime(
         float(played.ends[last]),
-        rank_times(work, causes),
-        step_spans(work, times, built, played, path) if with_spans else (),
-        path_seconds(times, built, played, path),
+        rank_times(step.work, causes),
+        step_spans(step.work, step.times, built, played, path) if with_spans else (),
+        path_seconds(step.times, built, played, path),
         built.program.num_tasks,
     )
 
 
 def play_quickly(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None = None) -> StepTime:
-    """As ``play_stages``, move by move: no timeline, no critical path."""
+    """As ``play_step``, move by move: no timeline, no critical path."""
     forward_only = is_forward_only(work)
     step, causes, num_tasks = play_moves(
         work, times, is_forward_only=forward_only, rank_slowdowns=rank_slowdowns

@@ -6,7 +6,7 @@ import pytest
 
 from perfcast.cli.options.run import build_run_request, read_price
 from perfcast.errors import InputError
-from perfcast.prediction.run.predict import RunRequest
+from perfcast.prediction.request.run import RunRequest
 
 NOTHING: dict[str, Any] = {
     "tokens": None, "mtbf": None, "restart": None, "checkpoint_interval": None, "pue": None,

@@ -14,7 +14,7 @@ from perfcast.memory.liveness import peak_bytes
 from perfcast.memory.reserved import reserve_memory
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.largest import BATCH_SIZE, SEQUENCE_LENGTH, LargestSearch, with_size
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 from perfcast.units import GIB, MIB
 
 TINY = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": 64, "n_positions": 32}

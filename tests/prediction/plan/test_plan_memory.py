@@ -9,7 +9,8 @@ from builders import made_up_device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
-from perfcast.prediction.plan.memory import default_framework, predict_plan_memory, read_model
+from perfcast.prediction.model import read_model
+from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
 from perfcast.units import GIB
 
 TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32,
@@ -34,7 +35,7 @@ def test_a_config_is_enough(tiny: str):
 
 
 def test_its_folder_will_do(tiny: str):
-    assert read_model(str(Path(tiny).parent)) == read_model(tiny)
+    assert read_model(str(Path(tiny).parent)).sizes == read_model(tiny).sizes
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from perfcast.core.forecast.plan import StragglerEffect
 from perfcast.core.training import Training
 from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
-from perfcast.prediction.run.predict import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
+from perfcast.prediction.request.run import RunRequest
+from perfcast.prediction.run.predict import RunForecast, count_checkpoint_bytes, forecast_run
 from perfcast.units import DAY, HOUR, MINUTE
 from small_transformers import llama
 

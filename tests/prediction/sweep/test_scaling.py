@@ -3,10 +3,14 @@ from typing import Any
 import pytest
 
 from made_up_steps import step_forecast
+from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.request.scale import ScaleRequest
 from perfcast.prediction.sweep import scale
-from perfcast.prediction.sweep.scale import ScaleForecast, ScaleRequest, predict_scaling
+from perfcast.prediction.sweep.scale import ScaleForecast, predict_scaling
 from small_transformers import llama
 
 
@@ -21,14 +25,16 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Steps that take ten seconds however many devices there are; the plans that were asked for."""
     plans: list[Plan] = []
 
-    def predict(model: Any, cluster: Any, plan: Plan, **options: Any) -> Any:
+    def predict(request: PlanRequest) -> PlanForecast:
+        plan, cluster = request.plan, request.cluster
+        assert isinstance(cluster, Cluster)
         plans.append(plan)
         return step_forecast(
             causes={"tensor": 1.0, "data": 2.0, "bubble": 3.0}, num_devices=cluster.num_devices, plan=plan,
             num_tokens=1000 * plan.global_batch_size, assumptions=("as always", f"on {plan.world_size}"),
         )  # fmt: skip
 
-    monkeypatch.setattr(scale, "predict_plan", predict)
+    monkeypatch.setattr(scale, "predict_step", predict)
     return plans
 
 

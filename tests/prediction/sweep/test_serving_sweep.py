@@ -4,9 +4,11 @@ import pytest
 
 from made_up_steps import step_forecast
 from perfcast.catalog.clusters import load_cluster
-from perfcast.core.forecast.plan import RankTime, StepTime
+from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError, PlanError
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.sweep import serving
 from perfcast.prediction.sweep.serving import ServingForecast, pipelined_seconds, serving_sweep, split_batch
 from small_transformers import llama
@@ -27,14 +29,14 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Plan]]:
     """Every forward takes 8 seconds; what was asked for."""
     asked: list[tuple[str, Plan]] = []
 
-    def predict(model: Any, cluster: Any, plan: Plan, *, mode: str, **options: Any) -> Any:
-        asked.append((mode, plan))
+    def predict(request: PlanRequest) -> PlanForecast:
+        asked.append((request.mode, request.plan))
         return step_forecast(
-            8.0, mode=mode, time=STAGES, step_seconds_low=4.0, step_seconds_high=12.0,
-            assumptions=(f"of {mode}",),
+            8.0, mode=request.mode, time=STAGES, step_seconds_low=4.0, step_seconds_high=12.0,
+            assumptions=(f"of {request.mode}",),
         )  # fmt: skip
 
-    monkeypatch.setattr(serving, "predict_plan", predict)
+    monkeypatch.setattr(serving, "predict_step", predict)
     return asked
 
 
@@ -42,7 +44,8 @@ def sweep(plan: Plan = TWO_STAGES, **changes: Any) -> ServingForecast:
     asked: dict[str, Any] = {
         "batch_sizes": (1, 4), "context_lengths": (128,), "cost_model": "roofline", **changes,
     }  # fmt: skip
-    return serving_sweep(llama(), load_cluster(f"dgx-h100:{plan.world_size}"), plan, **asked)
+    cluster = load_cluster(f"dgx-h100:{plan.world_size}")
+    return serving_sweep(ServingRequest(model=llama(), cluster=cluster, plan=plan, **asked))
 
 
 def test_micro_batches_follow_one_another_at_the_slowest_stages_pace() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from handover_jobs import deepseek, read_toml, write
 
-from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.model import read_model
 from perfcast.search.handover.torchtitan_model import find_flavor
 from small_transformers import gpt, llama, mixture
 
@@ -78,8 +77,7 @@ def test_weights_are_kept_where_the_plan_keeps_them():
     ],
 )  # fmt: skip
 def test_models_that_torchtitan_has_are_found_by_their_sizes(name: str, found: tuple[str, str]):
-    config, architecture, _ = read_model(load_model(name).name)
-    flavor = find_flavor(name, to_transformer(config, architecture, name))
+    flavor = find_flavor(name, read_model(name).sizes)
     assert flavor is not None
     assert (flavor.name, flavor.flavor, flavor.module) == (*found, "")
 

@@ -12,16 +12,19 @@ from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category, Storage, Tensor, TensorType
-from perfcast.prediction.step.work import build_work, resolve_step
-from perfcast.simulate.training import simulate_step
+from perfcast.core.training import Training
+from perfcast.prediction.plan.memory import default_framework
+from perfcast.simulate.part_times import time_parts
+from perfcast.simulate.training import play_step, time_of_played
 from perfcast.traces.chakra.astra_sim import fit_for_astra_sim, objections
 from perfcast.traces.chakra.from_graph import chakra_from_graph
-from perfcast.traces.chakra.from_plan import chakra_from_work
+from perfcast.traces.chakra.from_plan import chakra_from_played
 from perfcast.traces.chakra.order import check_order, longest_path, missing_dependencies
 from perfcast.traces.chakra.play import play_workload
 from perfcast.traces.chakra.reader import groups_in, read_chakra_files
 from perfcast.traces.chakra.trace import ChakraWorkload, NodeType
 from perfcast.units import MICRO
+from perfcast.workload.blocks import build_step_work
 from small_transformers import llama
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "astra_sim"
@@ -58,15 +61,13 @@ def test_nodes_of_a_graph_depend_on_the_stream_and_on_what_made_their_inputs() -
 
 def a_step(**degrees: int) -> tuple[float, dict[bool, ChakraWorkload]]:
     """Seconds of a step of a small transformer, each operation 10 µs, and its traces by ``with_waits``."""
-    sizes = llama()
-    facts, found = resolve_step(
-        sizes, Plan(**degrees), mode="train", training=None, dtype="bf16", sequence_length=32
-    )
-    work = build_work(facts, found)
+    plan = Plan(**degrees)
+    training = Training(framework=default_framework(plan))
+    work = build_step_work(llama(), plan, training, 32)
     seconds = dict.fromkeys(work.operations(), 10 * MICRO)
-    asked = {"launch_seconds": 5 * MICRO, "slowdown": (1.0, 1.0)}
-    step = simulate_step(work, seconds, **asked).step_seconds
-    return step, {w: chakra_from_work(work, seconds, **asked, with_waits=w) for w in (True, False)}
+    played = play_step(work, time_parts(work, seconds, launch_seconds=5 * MICRO))
+    step = time_of_played(played).step_seconds
+    return step, {w: chakra_from_played(played, with_waits=w) for w in (True, False)}
 
 
 PLANS = (

@@ -12,11 +12,10 @@ from perfcast.errors import InputError, PlanError
 from perfcast.units import GIGA, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from perfcast.prediction.run.predict import RunRequest
+    from perfcast.prediction.request.run import CheckpointRule, RunRequest
 
 Command = Callable[..., Any]
 
-_RULES = ("daly", "young")
 #: Options by the name of the parameter, those that say nothing without --tokens.
 _NAMES = {
     "mtbf": "--mtbf",
@@ -77,7 +76,7 @@ def build_run_request(
     Raises:
         InputError: Options of a run without --tokens, or values that no run can have.
     """
-    from perfcast.prediction.run.predict import RunRequest
+    from perfcast.prediction.request.run import RunRequest
 
     if tokens is None:
         given = {
@@ -105,11 +104,15 @@ def build_run_request(
     )
 
 
-def _interval(text: str | None) -> tuple[str, float | None]:
+def _interval(text: str | None) -> tuple[CheckpointRule, float | None]:
     """A rule, and seconds where a number of minutes is given."""
-    if text is None or text in _RULES:
-        return text or _RULES[0], None
-    return _RULES[0], MINUTE * _number("--checkpoint-interval", text)
+    from perfcast.prediction.request.run import CHECKPOINT_RULES
+
+    usual = CHECKPOINT_RULES[0]
+    if text is None:
+        return usual, None
+    named = next((rule for rule in CHECKPOINT_RULES if rule == text), None)
+    return (named, None) if named else (usual, MINUTE * _number("--checkpoint-interval", text))
 
 
 def read_price(text: str, device: str) -> tuple[float, str]:

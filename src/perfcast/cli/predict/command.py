@@ -107,9 +107,9 @@ def predict(
 
 
 def _has_sizes(model: str) -> bool:
-    from perfcast.prediction.step.capture import has_closed_form
+    from perfcast.prediction.model import read_model
 
-    return has_closed_form(model)
+    return read_model(model).has_sizes
 
 
 def _is_recommender(model: str) -> bool:
@@ -133,7 +133,7 @@ def _write(forecast: PlanForecast, of_run: dict[str, Any], paths: Paths) -> None
     if request is not None:
         from perfcast.prediction.run.predict import predict_run
 
-        run = predict_run(forecast, request)
+        run = predict_run(forecast, request, forecast.model)
     write_plan_forecast(forecast, run, *paths)
 
 

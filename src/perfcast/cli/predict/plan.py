@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.core.training import Training
     from perfcast.prediction.run.predict import RunForecast
+    from perfcast.prediction.step.priced import PricedStep
 
 
 def forecast_plan(
@@ -40,13 +41,16 @@ def forecast_plan(
         InputError: Contradictions, unknown names, an impossible plan.
         UsageError: Options of a captured model, or a timeline of a closed form.
     """
-    from perfcast.prediction.step.capture import has_closed_form
-    from perfcast.prediction.step.predict import predict_plan
+    from perfcast.prediction.model import read_model
+    from perfcast.prediction.request.plan import PlanRequest
+    from perfcast.prediction.step.predict import forecast_step
+    from perfcast.prediction.step.priced import price_request
     from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse_what_plans_ignore(options)
     target, notes = _choose_cluster(cluster, device, values, options["devices"])
-    has_sizes = has_closed_form(model)
+    known = read_model(model)
+    has_sizes = known.has_sizes
     plan, more = choose_plan(
         values, target.num_devices, mode=options["mode"], batch_size=options["batch_size"],
         micro_batch_size=options["micro_batch_size"], is_captured=not has_sizes,
@@ -55,34 +59,33 @@ def forecast_plan(
     if options["mode"] == "train":
         training = _training(plan, framework, has_sizes, options)
         framework = None
-    asked: dict[str, Any] = {
-        "mode": options["mode"],
-        "training": training,
-        "dtype": options["dtype"] or PLAN_DTYPE,
-        "sequence_length": options["sequence_length"],
-        "cost_model": choose_cost_model(cost_model, target.device, framework, weights),
-    }
-    forecast = predict_plan(
-        model,
-        target,
-        plan,
+    request = PlanRequest(
+        model=known,
+        cluster=target,
+        plan=plan,
+        mode=options["mode"],
+        training=training,
+        dtype=options["dtype"] or PLAN_DTYPE,
+        sequence_length=options["sequence_length"],
+        cost_model=choose_cost_model(cost_model, target.device, framework, weights),
         method="closed_form" if closed_form else "simulated",
         stragglers=parse_slowdowns(stragglers) if stragglers else None,
         with_spans=with_spans and not closed_form,
         notes=(*notes, *more),
-        **asked,
     )
+    priced = price_request(request)
+    forecast = forecast_step(priced, request)
     if chakra is not None:
-        _write_chakra(model, target, plan, chakra, asked)
+        _write_chakra(priced, chakra)
     return forecast
 
 
-def _write_chakra(model: str, cluster: Cluster, plan: Plan, folder: str, asked: dict[str, Any]) -> None:
+def _write_chakra(priced: PricedStep, folder: str) -> None:
     """All ranks and what ASTRA-sim needs beside them; one rank of each stage where all are too many."""
     from perfcast.traces.chakra.astra_sim import dimensions_of, write_astra_sim, write_folder
-    from perfcast.traces.chakra.from_plan import chakra_from_plan
+    from perfcast.traces.chakra.from_plan import chakra_from_step
 
-    workload = chakra_from_plan(model, cluster, plan, with_waits=False, **asked)
+    workload, cluster = chakra_from_step(priced, with_waits=False), priced.planned.step.cluster
     if len(workload.traces) == cluster.num_devices:
         write_astra_sim(workload, folder, dimensions_of(cluster))
     else:

@@ -100,7 +100,8 @@ def _scaling(model: str, options: dict[str, Any]) -> ScaleForecast:
     """Training over numbers of devices, with progress on standard error."""
     from rich.console import Console
 
-    from perfcast.prediction.sweep.scale import ScaleRequest, predict_scaling
+    from perfcast.prediction.request.scale import ScaleRequest
+    from perfcast.prediction.sweep.scale import predict_scaling
 
     if options["devices"] is None:
         raise click.UsageError("on how many? give --devices, such as 8,64,512")
@@ -148,6 +149,7 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
 
     from perfcast.errors import UnknownNameError
     from perfcast.prediction.plan.cluster import cluster_by_name
+    from perfcast.prediction.request.serving import ServingRequest
     from perfcast.prediction.sweep.serving import serving_sweep
 
     modes: dict[str, tuple[Mode, ...]] = {
@@ -168,15 +170,21 @@ def _serving(model: str, options: dict[str, Any]) -> ServingForecast:
     else:
         plan = _serving_plan(options["plan"], asked)
         cluster = cluster_by_name(name, plan.world_size)
+    request = ServingRequest(
+        model=model,
+        cluster=cluster,
+        plan=plan,
+        batch_sizes=_batches(options["batch_sizes"], plan),
+        context_lengths=_contexts(options["contexts"], model),
+        modes=modes[options["mode"]],
+        dtype=options["dtype"],
+        cost_model=_cost_model(options["cost_model"], options["clusters"]),
+    )
     with Console(stderr=True, highlight=False).status("…") as status:
         found = serving_sweep(
-            model, cluster, plan,
-            batch_sizes=_batches(options["batch_sizes"], plan),
-            context_lengths=_contexts(options["contexts"], model),
-            modes=modes[options["mode"]], dtype=options["dtype"],
-            cost_model=_cost_model(options["cost_model"], options["clusters"]),
-            on_point=lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
-        )  # fmt: skip
+            request,
+            lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
+        )
     _check_any({f"{p.batch_size} sequences of {p.context_length} tokens": p.skipped for p in found.points})
     return found
 
@@ -193,12 +201,11 @@ def _batches(text: str | None, plan: Plan) -> tuple[int, ...]:
 
 def _contexts(text: str | None, model: str) -> tuple[int, ...]:
     """As given, or ``_CONTEXT``, or the model's own length where that is shorter."""
-    from perfcast.prediction.plan.memory import read_model
+    from perfcast.prediction.model import read_model
 
     if text is not None:
         return parse_counts("--contexts", text)
-    _, _, own_length = read_model(model)
-    return (min(_CONTEXT, own_length or _CONTEXT),)
+    return (min(_CONTEXT, read_model(model).own_sequence_length or _CONTEXT),)
 
 
 def _check_any(skipped: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.core.plan_text import PlanValue
     from perfcast.search.findings.find import MakePlan, SearchRequest
-    from perfcast.search.serving import ServingRequest
+    from perfcast.search.serving import ServingSearchRequest
 
 Command = Callable[..., Any]
 DEFAULT_DTYPE = "bf16"
@@ -282,16 +282,16 @@ def choose_cost_models(name: str | None, clusters: Sequence[str]) -> dict[str, A
     return {device: find_cost_model(name, device) for device in devices}
 
 
-def build_serving_request(model: str, options: dict[str, Any]) -> ServingRequest:
+def build_serving_request(model: str, options: dict[str, Any]) -> ServingSearchRequest:
     """A search for inference.
 
     Raises:
         InputError: A value that an option cannot have; the message names it.
     """
-    from perfcast.search.serving import ServingRequest
+    from perfcast.search.serving import ServingSearchRequest
 
     check_fractions(options)
-    return ServingRequest(
+    return ServingSearchRequest(
         model=model, mode=options["mode"],
         context_length=one("--sequence-length", options["sequence_length"]), dtype=options["dtype"],
         max_first_seconds=parse_time("--max-ttft", options["max_ttft"]),

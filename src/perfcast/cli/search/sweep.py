@@ -74,13 +74,9 @@ def _own_length(model: str) -> int:
     Raises:
         ModelError: It states none.
     """
-    from perfcast.errors import ModelError
-    from perfcast.prediction.plan.memory import read_model
+    from perfcast.prediction.model import read_model
 
-    length = read_model(model)[2]
-    if length is None:
-        raise ModelError(f"{model} states no sequence length; give --sequence-length")
-    return length
+    return read_model(model).sequence_length(None)
 
 
 def _job(options: dict[str, Any]) -> SweepJob:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.mode import Mode
+from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 
@@ -134,7 +134,7 @@ class PlanForecast:
     device: str
     num_devices: int
     mode: Mode
-    method: str
+    method: Method
     plan: Plan | None
     training: Training | None
     dtype: str

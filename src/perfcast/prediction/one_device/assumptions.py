@@ -7,7 +7,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.spread import load_spread
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 from perfcast.units import MEGA
 
 

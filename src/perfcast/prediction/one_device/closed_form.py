@@ -6,8 +6,8 @@ from perfcast.core.forecast.device import Forecast
 from perfcast.errors import PlanError
 from perfcast.memory.compare import Comparison, compare_with_liveness
 from perfcast.memory.footprint.pytorch.step import estimate_eager
-from perfcast.prediction.plan.memory import read_model, to_transformer
-from perfcast.prediction.request import Request
+from perfcast.prediction.model import read_model
+from perfcast.prediction.request.one_device import Request
 
 
 def compare_with_closed_form(request: Request, forecast: Forecast) -> Comparison:
@@ -19,9 +19,8 @@ def compare_with_closed_form(request: Request, forecast: Forecast) -> Comparison
     """
     if request.num_micro_batches > 1 or request.compile or request.world_size is not None:
         raise PlanError("--closed-form is of one eager forward and backward on one device")
-    config, architecture, _ = read_model(request.model)
     moments = estimate_eager(
-        to_transformer(config, architecture, request.model),
+        read_model(request.model).sizes,
         mode=request.mode,
         batch_size=request.batch_size,
         sequence_length=forecast.sequence_length or 1,

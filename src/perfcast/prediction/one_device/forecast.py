@@ -20,7 +20,7 @@ from perfcast.cost.launch import exposed_host_seconds
 from perfcast.cost.model import CostModel, Estimates, KnowsHost, KnowsNearest
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.one_device.assumptions import list_assumptions
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
     from perfcast.workload.step import Program

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfcast.catalog.models import load_model
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.errors import PlanError
-from perfcast.prediction.request import Request
+from perfcast.prediction.model import read_model
+from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
     from perfcast.workload.capture.capture import CaptureOptions
@@ -73,24 +72,20 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
 
 
 def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:
-    from perfcast.workload.models.huggingface import build_program, read_config
+    from perfcast.workload.models.huggingface import build_program
     from perfcast.workload.models.user_file import build_user_program, load_function
     from perfcast.workload.recommender.model import build_dlrm_program
 
-    if ".py:" in request.model:
+    model = read_model(request.model)
+    if model.is_program:
         if request.recompute != "none":
             raise PlanError("recompute is the program's own business in a FILE.py:FUNCTION model")
         function = load_function(request.model)
         return lambda: build_user_program(function, shape)
-    path = Path(request.model)
-    if path.suffix == ".json" or path.is_dir():
-        config = read_config(path)
-        return lambda: build_program(config, None, shape)
-    entry = load_model(request.model)
-    if entry.architecture == "DLRM":
+    if model.is_recommender:
         if request.mode == "decode":
-            raise PlanError(f"{entry.name} does not generate tokens; it has no decode step")
-        return lambda: build_dlrm_program(entry.config, shape.batch_size, request.mode == "train")
-    if shape.sequence_length is None and entry.sequence_length is not None:
-        shape = replace(shape, sequence_length=int(entry.sequence_length.value))
-    return lambda: build_program(entry.config, entry.architecture, shape)
+            raise PlanError(f"{model.name} does not generate tokens; it has no decode step")
+        return lambda: build_dlrm_program(model.config, shape.batch_size, request.mode == "train")
+    if shape.sequence_length is None and model.is_in_catalog:
+        shape = replace(shape, sequence_length=model.own_sequence_length)
+    return lambda: build_program(model.config, model.architecture, shape)

@@ -22,7 +22,7 @@ from perfcast.memory.reserved import context_of, reserve_memory
 from perfcast.prediction.one_device.bisection import Bisection
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import memory_from
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
     from perfcast.workload.step import Program

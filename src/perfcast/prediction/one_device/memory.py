@@ -11,7 +11,7 @@ from perfcast.core.hardware import Device
 from perfcast.memory.reserved import reserve_memory
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 from perfcast.units import format_bytes
 
 if TYPE_CHECKING:

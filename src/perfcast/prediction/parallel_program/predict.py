@@ -27,7 +27,7 @@ from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.assumptions import about_cost_model
 from perfcast.prediction.one_device.graph import program_and_options
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.prediction.step.runs import relative_interval, seconds_by_provenance
 from perfcast.units import MEGA, format_bytes

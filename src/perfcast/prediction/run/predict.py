@@ -17,7 +17,8 @@ from perfcast.core.weights import stage_weights
 from perfcast.errors import PlanError
 from perfcast.memory.footprint.habits import habits_of
 from perfcast.memory.footprint.states import state_terms
-from perfcast.prediction.plan.memory import read_model, to_transformer
+from perfcast.prediction.model import Model, read_model
+from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.energy import busy_share, device_watts
 from perfcast.prediction.run.interruptions import (
     Segment,
@@ -25,61 +26,11 @@ from perfcast.prediction.run.interruptions import (
     expect_segment,
     young_interval_seconds,
 )
-from perfcast.units import GIGA, HOUR, MINUTE, format_count, format_duration
+from perfcast.units import HOUR, format_count, format_duration
 
-INTERVALS = ("daly", "young")
 #: Standard deviations from the mean to either end of a 90 % interval of a normal distribution.
 _NORMAL_90 = 1.645
 _PERSISTENT = (Category.PARAMETER, Category.OPTIMIZER_STATE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """What a run is; None takes a published figure, which the forecast states.
-
-    Attributes:
-        tokens: To train on.
-        between_interruptions_seconds: Mean, of one device; infinite for none at all.
-        restart_seconds: From an interruption to the first step after it, without reading the checkpoint.
-        checkpoint_interval_seconds: Of work between two checkpoints; None takes ``checkpoint_rule``.
-        checkpoint_rule: 'daly' or 'young': which optimum.
-        checkpoint_bytes_per_second: To storage, of all devices together.
-        is_asynchronous: Whether steps go on while a copy in the hosts' memory is written.
-        pue: Power of the site over that of its servers.
-        dollars_per_device_hour: None leaves dollars out.
-        price_source: Where the price comes from.
-    """
-
-    tokens: float
-    between_interruptions_seconds: float | None = None
-    restart_seconds: float | None = None
-    checkpoint_interval_seconds: float | None = None
-    checkpoint_rule: str = "daly"
-    checkpoint_bytes_per_second: float | None = None
-    is_asynchronous: bool = False
-    pue: float | None = None
-    dollars_per_device_hour: float | None = None
-    price_source: str = ""
-
-    def __post_init__(self) -> None:
-        for option, value, unit in (
-            ("--tokens", self.tokens, 1.0),
-            ("--mtbf", self.between_interruptions_seconds, HOUR),
-            ("--checkpoint-interval", self.checkpoint_interval_seconds, MINUTE),
-            ("--checkpoint-bandwidth", self.checkpoint_bytes_per_second, GIGA),
-        ):
-            if value is not None and not value > 0:
-                raise PlanError(f"{option} {value / unit:g}: must be above 0")
-        if not math.isfinite(self.tokens):
-            raise PlanError(f"--tokens {self.tokens:g}: must be finite")
-        if self.restart_seconds is not None and not 0 <= self.restart_seconds < math.inf:
-            raise PlanError(f"--restart {self.restart_seconds / MINUTE:g}: must not be below 0, and finite")
-        if self.pue is not None and not self.pue >= 1:
-            raise PlanError(f"--pue {self.pue:g}: a site draws no less than its servers, so at least 1")
-        if self.dollars_per_device_hour is not None and not self.dollars_per_device_hour >= 0:
-            raise PlanError(f"--price {self.dollars_per_device_hour:g}: must not be below 0")
-        if self.checkpoint_rule not in INTERVALS:
-            raise PlanError(f"--checkpoint-interval {self.checkpoint_rule}: minutes, or 'daly' or 'young'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,22 +204,22 @@ def _expect(
     )
 
 
-def predict_run(forecast: PlanForecast, request: RunRequest, device: Device | None = None) -> RunForecast:
-    """``forecast_run`` of a forecast whose model, and device unless it is given, are known by name.
+def predict_run(
+    forecast: PlanForecast, request: RunRequest, model: Model, device: Device | None = None
+) -> RunForecast:
+    """``forecast_run`` of a forecast whose checkpoints are counted from the model's sizes.
+
+    Args:
+        model: That was forecast.
+        device: None takes the forecast's by its name.
 
     Raises:
-        InputError: An unknown name, not a training, a run that never ends.
+        InputError: An unknown name, a model without sizes, not a training, a run that never ends.
     """
     if forecast.training is None:
         raise PlanError(f"--tokens is of a training, not of {forecast.mode}")
-    config, architecture, _ = read_model(forecast.model)
-    model = to_transformer(config, architecture, forecast.model)
-    return forecast_run(
-        forecast,
-        request,
-        device or load_device(forecast.device),
-        count_checkpoint_bytes(model, forecast.training),
-    )
+    checkpoint_bytes = count_checkpoint_bytes(read_model(model).sizes, forecast.training)
+    return forecast_run(forecast, request, device or load_device(forecast.device), checkpoint_bytes)
 
 
 def count_checkpoint_bytes(model: Transformer, training: Training) -> int:

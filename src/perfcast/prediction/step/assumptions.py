@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.hardware import Device
-from perfcast.core.transformer import Transformer
-from perfcast.core.work import StepWork
-from perfcast.cost.model import CostModel
 from perfcast.prediction.one_device.assumptions import about_cost_model
 from perfcast.prediction.plan.idle_settings import idle_settings
-from perfcast.prediction.step.timer import Timer
-from perfcast.prediction.step.work import StepFacts
+from perfcast.prediction.step.work import PlannedStep
 from perfcast.units import MEGA, format_bytes
 
 
-def list_beyond_positions(model: Transformer, sequence_length: int) -> tuple[str, ...]:
+def list_beyond_positions(planned: PlannedStep) -> tuple[str, ...]:
     """What is said of a sequence longer than a learned table of positions."""
-    if model.positions != "learned" or sequence_length <= model.max_positions:
+    if planned.is_captured:
+        return ()
+    sizes, length = planned.step.model.sizes, planned.sequence_length
+    if sizes.positions != "learned" or length <= sizes.max_positions:
         return ()
     return (
-        f"{sequence_length:,} tokens are more than the model's table of {model.max_positions:,} positions: "
+        f"{length:,} tokens are more than the model's table of {sizes.max_positions:,} positions: "
         "to be trained so, it needs a longer one, which is left out here",
     )
 
 
-def list_plan_assumptions(
-    work: StepWork,
-    facts: StepFacts,
-    cluster: Cluster,
-    device: Device,
-    cost_model: CostModel,
-    timer: Timer,
-    memory: PlanMemory | None,
-) -> tuple[str, ...]:
+def list_plan_assumptions(planned: PlannedStep, memory: PlanMemory | None) -> tuple[str, ...]:
     """Sentences without a full stop; what makes the step impossible stands first."""
+    step, work, timer = planned.step, planned.work, planned.step.timer
     notes = []
     if memory is not None and not memory.fits:
         notes.append(
@@ -42,13 +32,13 @@ def list_plan_assumptions(
             f"{format_bytes(memory.footprint.device_bytes)} of {format_bytes(memory.capacity_bytes)}; "
             "times are those of devices with more memory"
         )
-    if facts.is_captured:
+    if planned.is_captured:
         notes.append("captured on one device and cut by the plan; memory under a plan is of transformers")
-    notes += idle_settings(work, is_training=facts.training is not None)
+    notes += idle_settings(work, is_training=step.training is not None)
     notes += work.assumptions
-    if facts.training is not None:
+    if step.training is not None:
         notes.append(
-            f"{facts.training.framework} trains with {facts.training.optimizer} in {facts.training.dtype}, "
+            f"{step.training.framework} trains with {step.training.optimizer} in {step.training.dtype}, "
             "in steady state: data are there when the step begins, nothing is logged or saved"
         )
     if timer.launch_seconds:
@@ -57,7 +47,7 @@ def list_plan_assumptions(
         notes.append("the host is never late")
     if timer.method == "closed_form":
         notes.append("formulas of the pipeline instead of a simulation of its events")
-    notes.append(f"{cluster.name}: ranks fill its levels from inside; no other job shares its links")
-    notes.append(about_cost_model(cost_model))
-    notes += [f"{place.name}: {place.note}" for place in (device, cluster) if place.note]
+    notes.append(f"{step.cluster.name}: ranks fill its levels from inside; no other job shares its links")
+    notes.append(about_cost_model(step.cost_model))
+    notes += [f"{place.name}: {place.note}" for place in (step.device, step.cluster) if place.note]
     return tuple(notes)

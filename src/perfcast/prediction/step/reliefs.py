@@ -13,17 +13,17 @@ else saves nothing; a step of many events by the closed form, as a share of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from perfcast.core.forecast.plan import RankTime, Relief, StepTime, StragglerEffect
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.work import Calls, Layer, StepWork, Stream
+from perfcast.prediction.step.priced import PricedStep
+from perfcast.prediction.step.prices import price_step
 from perfcast.prediction.step.timer import Seconds, Timer
-
-Price = Callable[[Sequence[Operation], Device], Seconds]
 
 _AXES = {
     Stream.TENSOR: "tensor-parallel exchanges take no time",
@@ -42,24 +42,8 @@ _LEAST_SHARE = 1e-4
 _MOST_EVENTS = 10_000
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A step that is timed again under other conditions.
-
-    Attributes:
-        seconds: Of each operation of ``work`` on ``device``.
-        price: Seconds of operations on another device.
-    """
-
-    work: StepWork
-    device: Device
-    seconds: Seconds
-    timer: Timer
-    price: Price
-
-
 def find_reliefs(
-    scenario: Scenario, base: StepTime, stragglers: StragglerEffect | None = None
+    priced: PricedStep, base: StepTime, stragglers: StragglerEffect | None = None
 ) -> tuple[Relief, ...]:
     """Every bound that costs time, the most first.
 
@@ -67,25 +51,25 @@ def find_reliefs(
         base: The step as it is.
         stragglers: What differing ranks make of it; their relief is that of the mean step.
     """
-    timer, whole = scenario.timer, base
+    timer, whole = priced.planned.step.timer, base
     if base.num_events > _MOST_EVENTS:
         timer = replace(timer, method="closed_form")
-        whole = timer.time(scenario.work, scenario.seconds)
+        whole = timer.time(priced.planned.work, priced.prices.seconds)
     before = base.step_seconds
     found = []
     if stragglers is not None:
         saved = stragglers.mean_seconds - before
         found.append(Relief("all ranks are equally fast (of the mean step with stragglers)", before, saved))
-    for name, seconds in _relaxed(replace(scenario, timer=timer), whole):
+    for name, seconds in _relaxed(priced, timer, whole):
         relaxed = before * seconds / whole.step_seconds
         if before - relaxed > _LEAST_SHARE * before:
             found.append(Relief(name, relaxed, before - relaxed))
     return tuple(sorted(found, key=lambda relief: -relief.saved_seconds))
 
 
-def _relaxed(scenario: Scenario, base: StepTime) -> Iterator[tuple[str, float]]:
+def _relaxed(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple[str, float]]:
     """Names and step times."""
-    work, seconds, timer = scenario.work, scenario.seconds, scenario.timer
+    step, work, seconds = priced.planned.step, priced.planned.work, priced.prices.seconds
 
     def timed(work: StepWork = work, seconds: Seconds = seconds, timer: Timer = timer) -> float:
         return timer.time(work, seconds).step_seconds
@@ -105,8 +89,9 @@ def _relaxed(scenario: Scenario, base: StepTime) -> Iterator[tuple[str, float]]:
         yield "all stages take equally long", even.step_seconds
     if any(call.is_recomputed for layer in work.layers for call in layer.backward):
         yield "nothing is computed twice", timed(work=without_recomputation(work))
-    for name, device in _better_devices(scenario.device):
-        yield name, timed(seconds=scenario.price(work.operations(), device))
+    for name, device in _better_devices(step.device):
+        relaxed = price_step(work.operations(), device, step.cluster, step.cost_model, step.training)
+        yield name, timed(seconds=relaxed.seconds)
 
 
 def balancing_slowdowns(base: StepTime) -> list[float]:

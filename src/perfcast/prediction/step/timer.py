@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfcast.core.forecast.plan import StepTime, StragglerEffect
-from perfcast.core.mode import Mode
+from perfcast.core.mode import Method, Mode
 from perfcast.core.operation import Operation
 from perfcast.core.work import StepWork
-from perfcast.errors import UnknownNameError
+from perfcast.cost.model import CostModel, KnowsHost
+from perfcast.prediction.step.constants import StepConstants
 
 if TYPE_CHECKING:
+    from perfcast.core.training import Training
     from perfcast.simulate.stragglers import Slowdowns
+    from perfcast.simulate.training import PlayedStep
 
-METHODS = ("simulated", "closed_form")
 Seconds = Mapping[Operation, float]
 
 
@@ -31,15 +33,11 @@ class Timer:
         interval_widening: Factor on the half-widths of the step's interval.
     """
 
-    method: str
+    method: Method
     mode: Mode
     launch_seconds: float
     fixed_seconds: float = 0.0
     interval_widening: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UnknownNameError("method", self.method, METHODS, f"Known: {', '.join(METHODS)}.")
 
     def time(
         self,
@@ -47,36 +45,59 @@ class Timer:
         seconds: Seconds,
         *,
         stage_slowdowns: Sequence[float] | None = None,
-        with_spans: bool = False,
         with_path: bool = True,
     ) -> StepTime:
-        """The step and where its time goes.
+        """The step and where its time goes, without a timeline.
 
         Args:
-            stage_slowdowns: Factor on each stage's compute; None: as priced.
-            with_path: Whether to give a simulated step's critical path, which takes most of the time.
+            stage_slowdowns: Factor on each stage's compute, of a training or by formula; None: as priced.
+            with_path: Whether to give a simulated training's critical path, which takes most of the time.
         """
         from perfcast.simulate.closed_form.step import closed_form_step
-        from perfcast.simulate.inference import simulate_serving
         from perfcast.simulate.training import simulate_step
 
         launch_seconds, slowdown = self.launch_seconds, slowdown_beside()
         if self.method == "closed_form":
             time = closed_form_step(
-                work, seconds, launch_seconds=launch_seconds, slowdown=slowdown,
+                work,
+                seconds,
+                launch_seconds=launch_seconds,
+                slowdown=slowdown,
                 rank_slowdowns=stage_slowdowns,
-            )  # fmt: skip
+            )
         elif self.mode == "train":
             time = simulate_step(
-                work, seconds, launch_seconds=launch_seconds, slowdown=slowdown,
-                rank_slowdowns=stage_slowdowns, with_spans=with_spans, with_path=with_path,
-            )  # fmt: skip
+                work,
+                seconds,
+                launch_seconds=launch_seconds,
+                slowdown=slowdown,
+                rank_slowdowns=stage_slowdowns,
+                with_path=with_path,
+            )
         else:
-            time = simulate_serving(
-                work, seconds, is_decode=self.mode == "decode", launch_seconds=launch_seconds,
-                slowdown=slowdown, with_spans=with_spans,
-            )  # fmt: skip
+            return self.time_played(self.play(work, seconds))
         return lengthened(time, self.fixed_seconds)
+
+    def play(self, work: StepWork, seconds: Seconds) -> PlayedStep:
+        """The step event by event; of decoding one round, each micro-batch once through all stages."""
+        from perfcast.simulate.part_times import time_parts
+        from perfcast.simulate.training import play_step
+
+        times = time_parts(work, seconds, launch_seconds=self.launch_seconds, slowdown=slowdown_beside())
+        return play_step(work, times)
+
+    def time_played(self, played: PlayedStep, *, with_spans: bool = False) -> StepTime:
+        """The step that was played, and where its time goes.
+
+        Args:
+            with_spans: Whether to give the timeline.
+        """
+        from perfcast.simulate.inference import decode_round
+        from perfcast.simulate.training import time_of_played
+
+        if self.mode == "decode":
+            return lengthened(decode_round(played, with_spans=with_spans), self.fixed_seconds)
+        return lengthened(time_of_played(played, with_spans=with_spans), self.fixed_seconds)
 
     def stragglers(
         self, work: StepWork, seconds: Seconds, slowdowns: Slowdowns, step_seconds: float
@@ -98,6 +119,20 @@ class Timer:
         names = ("mean_seconds", "p50_seconds", "p95_seconds", "p99_seconds")
         scaled = {name: ratio * getattr(effect, name) + self.fixed_seconds for name in names}
         return replace(effect, **scaled)
+
+
+def make_timer(
+    method: Method, mode: Mode, training: Training | None, cost_model: CostModel, constants: StepConstants
+) -> Timer:
+    """How a step is timed: a training by its framework's host, inference by the kernels' framework's."""
+    if training is not None:
+        framework = training.framework
+        launch_seconds = constants.launch_seconds[framework]
+        fixed_seconds = constants.fixed_seconds.get(framework, 0.0)
+    else:
+        launch_seconds = cost_model.host_seconds if isinstance(cost_model, KnowsHost) else 0.0
+        fixed_seconds = 0.0
+    return Timer(method, mode, launch_seconds, fixed_seconds, constants.interval_widening)
 
 
 def slowdown_beside() -> tuple[float, float]:

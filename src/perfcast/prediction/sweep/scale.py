@@ -11,20 +11,18 @@ from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.cost.model import CostModel
-from perfcast.errors import InputError, PlanError
+from perfcast.errors import PlanError
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.filled_cluster import fill_cluster
 from perfcast.prediction.plan.memory import default_framework
 from perfcast.prediction.plan.smallest import RULE, choose_smallest_plan
-from perfcast.prediction.step.predict import predict_plan
-from perfcast.prediction.step.work import resolve_step
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.request.scale import ScaleRequest
+from perfcast.prediction.step.predict import predict_step
 
 #: Causes of a step's time that are exchanges which no compute hides.
 EXCHANGES = ("tensor", "context", "expert", "data", "pipeline")
-
-#: Devices and batch of a point → its plan; a PlanError says why there is none.
-PlanRule = Callable[[int, int], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,40 +88,6 @@ class ScaleForecast:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleRequest:
-    """What is asked.
-
-    Attributes:
-        model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
-        clusters: Catalog names or files, without a number of devices.
-        devices: Numbers of devices, in any order.
-        batch_size: Sequences of a step; with weak scaling on the smallest number of devices.
-        rule: None takes ``choose_smallest_plan``.
-        training: None takes bf16 AdamW by the framework that each plan suggests.
-        method: 'closed_form' or 'simulated'.
-    """
-
-    model: str | Transformer
-    clusters: tuple[str, ...]
-    devices: tuple[int, ...]
-    batch_size: int
-    is_weak: bool = False
-    rule: PlanRule | None = None
-    training: Training | None = None
-    sequence_length: int | None = None
-    cost_model: str | CostModel | None = None
-    method: str = "closed_form"
-
-    def __post_init__(self) -> None:
-        if not self.clusters:
-            raise InputError("no cluster to scale on; give --cluster, which may be repeated")
-        if not self.devices or min(self.devices) < 1:
-            raise InputError("no numbers of devices; give --devices, such as 8,64,512")
-        if self.batch_size < 1:
-            raise PlanError(f"--batch-size {self.batch_size}: must be at least 1")
-
-
 def predict_scaling(
     request: ScaleRequest, on_point: Callable[[str, int], None] | None = None
 ) -> ScaleForecast:
@@ -135,37 +99,32 @@ def predict_scaling(
     Raises:
         InputError: An unknown model or cluster.
     """
-    facts, model = resolve_step(
-        request.model, Plan(), training=request.training, sequence_length=request.sequence_length
-    )
-    length = facts.sequence_length
-    curves = tuple(
-        _curve(request, model, length, load_cluster_entry(name), on_point) for name in request.clusters
-    )
+    model = read_model(request.model)
+    length = model.sequence_length(request.sequence_length)
+    request = replace(request, model=model, sequence_length=length)
+    entries = map(load_cluster_entry, request.clusters)
+    curves = tuple(_curve(request, model.sizes, entry, on_point) for entry in entries)
     kind = "the batch grows with the devices" if request.is_weak else "the same batch on all devices"
     notes = (kind, *((RULE,) if request.rule is None else ()), *_shared_assumptions(curves))
     return ScaleForecast(
-        facts.model, request.training, length, request.is_weak, request.batch_size, curves, notes
+        model.name, request.training, length, request.is_weak, request.batch_size, curves, notes
     )
 
 
 def _curve(
     request: ScaleRequest,
-    model: Transformer,
-    length: int,
+    sizes: Transformer,
     entry: ClusterEntry,
     on_point: Callable[[str, int], None] | None,
 ) -> ScaleCurve:
-    device = resolve_device(entry.device)
-    cost_model = request.cost_model
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, device)
+    cost_model = resolve_cost_model(request.cost_model, resolve_device(entry.device))
+    request = replace(request, cost_model=cost_model)
     points: list[ScalePoint] = []
     base: PlanForecast | None = None
     for count in sorted(set(request.devices)):
         if on_point is not None:
             on_point(entry.name, count)
-        point = _point(request, model, length, entry, count, cost_model)
+        point = _point(request, sizes, entry, count)
         if point.forecast is not None:
             base = base or point.forecast
             share = point.forecast.tokens_per_second_per_device / base.tokens_per_second_per_device
@@ -174,14 +133,7 @@ def _curve(
     return ScaleCurve(entry.name, entry.title, entry.device, tuple(points))
 
 
-def _point(
-    request: ScaleRequest,
-    model: Transformer,
-    length: int,
-    entry: ClusterEntry,
-    count: int,
-    cost_model: CostModel,
-) -> ScalePoint:
+def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count: int) -> ScalePoint:
     batch = request.batch_size
     if request.is_weak:
         first = min(request.devices)
@@ -190,19 +142,25 @@ def _point(
         batch = batch * count // first
     try:
         cluster, note = fill_cluster(entry, count)
-        plan, training = _plan(request, model, length, cluster, batch)
-        forecast = predict_plan(
-            request.model, cluster, plan, training=training, sequence_length=length, cost_model=cost_model,
-            method=request.method, reliefs=False,
-        )  # fmt: skip
+        plan, training = _plan(request, sizes, cluster, batch)
+        forecast = predict_step(
+            PlanRequest(
+                model=request.model,
+                cluster=cluster,
+                plan=plan,
+                training=training,
+                sequence_length=request.sequence_length,
+                cost_model=request.cost_model,
+                method=request.method,
+                reliefs=False,
+            )
+        )
     except PlanError as error:
         return ScalePoint(count, batch, None, str(error))
     return ScalePoint(count, batch, forecast, note=note)
 
 
-def _plan(
-    request: ScaleRequest, model: Transformer, length: int, cluster: Cluster, batch: int
-) -> tuple[Plan, Training]:
+def _plan(request: ScaleRequest, sizes: Transformer, cluster: Cluster, batch: int) -> tuple[Plan, Training]:
     """The plan of a point, and who trains where that was not asked for."""
     if request.rule is not None:
         plan = request.rule(cluster.num_devices, batch)
@@ -210,7 +168,8 @@ def _plan(
     training = request.training or Training(framework="megatron")
     device = resolve_device(cluster.device)
     server = cluster.levels[0].size
-    plan = choose_smallest_plan(model, training, length, cluster.num_devices, batch, device, server)
+    length = read_model(request.model).sequence_length(request.sequence_length)
+    plan = choose_smallest_plan(sizes, training, length, cluster.num_devices, batch, device, server)
     return plan, training
 
 

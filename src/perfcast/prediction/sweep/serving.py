@@ -16,18 +16,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
-from perfcast.errors import InputError, PlanError
+from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.step.predict import predict_plan
-from perfcast.prediction.step.work import check_devices, resolve_step
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.request.serving import ServingRequest
+from perfcast.prediction.step.predict import predict_step
+from perfcast.prediction.step.resolve import check_devices
 from perfcast.units import MEGA
 
 #: No search for the largest batch goes beyond.
@@ -95,63 +96,52 @@ class ServingForecast:
     assumptions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A request, its names resolved."""
+
+    request: ServingRequest
+    model: NamedModel
+    device: Device
+    cost_model: CostModel
+
+
 def serving_sweep(
-    model: str | Transformer,
-    cluster: Cluster,
-    plan: Plan,
-    *,
-    batch_sizes: Sequence[int],
-    context_lengths: Sequence[int],
-    modes: Sequence[Mode] = ("prefill", "decode"),
-    dtype: str = "bf16",
-    cost_model: str | CostModel | None = None,
-    on_point: Callable[[int, int], None] | None = None,
+    request: ServingRequest, on_point: Callable[[int, int], None] | None = None
 ) -> ServingForecast:
     """Every batch size with every context.
 
     Args:
-        plan: Its degrees; micro-batches follow from the batch.
-        modes: What to forecast of 'prefill' and 'decode'.
         on_point: Called with batch and context before each.
 
     Raises:
-        InputError: Nothing to sweep, an unknown name, a plan that model or cluster cannot follow.
+        InputError: An unknown name, a plan that model or cluster cannot follow.
     """
-    if not batch_sizes or not context_lengths or min((*batch_sizes, *context_lengths)) < 1:
-        raise InputError("a sweep needs batch sizes and contexts of at least 1, such as 1,8,64 and 2048,8192")
+    plan, cluster = request.plan, request.cluster
     check_devices(plan, cluster)
     device = resolve_device(cluster.device)
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, device)
-    facts, sizes = resolve_step(model, plan, mode="decode", dtype=dtype, sequence_length=max(context_lengths))
-    setting = _Setting(model, sizes, cluster, device, plan, dtype, cost_model, tuple(modes))
+    setting = _Resolved(
+        request, read_model(request.model), device, resolve_cost_model(request.cost_model, device)
+    )
     points = []
-    for context in context_lengths:
-        for batch in batch_sizes:
+    for context in request.context_lengths:
+        for batch in request.batch_sizes:
             if on_point is not None:
                 on_point(batch, context)
             points.append(_point(setting, batch, context))
     return ServingForecast(
-        model=facts.model, cluster=cluster.name, device=device.name, num_devices=cluster.num_devices,
-        plan=plan, dtype=dtype, cost_model=cost_model.name, capacity_bytes=device.memory_bytes,
+        model=setting.model.name,
+        cluster=cluster.name,
+        device=device.name,
+        num_devices=cluster.num_devices,
+        plan=plan,
+        dtype=request.dtype,
+        cost_model=setting.cost_model.name,
+        capacity_bytes=device.memory_bytes,
         points=tuple(points),
-        largest_batches=tuple((length, largest_batch(setting, length)) for length in context_lengths),
+        largest_batches=tuple((length, largest_batch(setting, length)) for length in request.context_lengths),
         assumptions=_assumptions(points),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """What all points share."""
-
-    model: str | Transformer
-    sizes: Transformer
-    cluster: Cluster
-    device: Device
-    plan: Plan
-    dtype: str
-    cost_model: CostModel
-    modes: tuple[Mode, ...]
+    )
 
 
 def split_batch(plan: Plan, batch_size: int) -> Plan:
@@ -168,24 +158,34 @@ def split_batch(plan: Plan, batch_size: int) -> Plan:
     return replace(plan, micro_batch_size=math.ceil(share / count), num_micro_batches=count)
 
 
-def _point(setting: _Setting, batch: int, context: int) -> ServingPoint:
+def _point(setting: _Resolved, batch: int, context: int) -> ServingPoint:
     try:
-        plan = split_batch(setting.plan, batch)
+        plan = split_batch(setting.request.plan, batch)
         held = _memory_bytes(setting, plan, context)
-        phases = {mode: _phase(setting, plan, batch, context, mode) for mode in setting.modes}
+        phases = {mode: _phase(setting, plan, batch, context, mode) for mode in setting.request.modes}
     except PlanError as error:
         return ServingPoint(batch, context, None, None, 0, False, str(error))
     fits = held <= setting.device.memory_bytes
     return ServingPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
 
 
-def _phase(setting: _Setting, plan: Plan, batch: int, context: int, mode: Mode) -> Phase:
+def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode) -> Phase:
     """One micro-batch's way through the stages, and what several of them make of it."""
-    forecast = predict_plan(
-        setting.model, setting.cluster, replace(plan, num_micro_batches=1), mode=mode, dtype=setting.dtype,
-        sequence_length=context, cost_model=setting.cost_model, method="closed_form", reliefs=False,
-        memory=False,
-    )  # fmt: skip
+    request = setting.request
+    forecast = predict_step(
+        PlanRequest(
+            model=setting.model,
+            cluster=request.cluster,
+            plan=replace(plan, num_micro_batches=1),
+            mode=mode,
+            dtype=request.dtype,
+            sequence_length=context,
+            cost_model=setting.cost_model,
+            method="closed_form",
+            reliefs=False,
+            memory=False,
+        )
+    )
     seconds = pipelined_seconds(forecast, plan.num_micro_batches)
     tokens = batch * context if mode == "prefill" else batch
     low, high = (
@@ -210,19 +210,20 @@ def slowest_stage_seconds(forecast: PlanForecast) -> float:
     )
 
 
-def _memory_bytes(setting: _Setting, plan: Plan, context: int) -> int:
+def _memory_bytes(setting: _Resolved, plan: Plan, context: int) -> int:
     """Of the device that needs most: the larger of what prompts and what answers take."""
+    sizes, request = setting.model.sizes, setting.request
     return max(
         estimate_serving_footprint(
-            setting.sizes, plan, setting.dtype, context, is_decode=mode == "decode", device=setting.device
+            sizes, plan, request.dtype, context, is_decode=mode == "decode", device=setting.device
         ).device_bytes
-        for mode in setting.modes
+        for mode in request.modes
     )
 
 
-def largest_batch(setting: _Setting, context: int) -> int:
+def largest_batch(setting: _Resolved, context: int) -> int:
     """Most sequences of a context that all devices' memory holds; 0 where not even one does."""
-    plan = setting.plan
+    plan = setting.request.plan
 
     def fits(share: int) -> bool:
         try:

@@ -10,9 +10,9 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.cost.model import CostModel
-from perfcast.errors import ModelError, PlanError
+from perfcast.errors import PlanError
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_device
-from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.findings.clusters import ClusterComparison, compare_clusters
 from perfcast.search.findings.devices import find_fewest_devices
@@ -137,8 +137,7 @@ def find_plans(
 
 
 def _rank_rival(request: SearchRequest, rival: Rival, result: SearchResult, cluster: Cluster) -> RivalRanking:
-    config, architecture, _ = read_model(request.model)
-    model = to_transformer(config, architecture, request.model)
+    model = read_model(request.model).sizes
 
     def explain_none(degrees: tuple[int, int, int]) -> str:
         fixed = {**request.space.fixed, **dict(zip(("dp", "tp", "pp"), degrees, strict=True))}
@@ -199,9 +198,7 @@ def _search(request: SearchRequest, name: str, cluster: Cluster, *, watch: Watch
 
 
 def _job(request: SearchRequest, cluster: Cluster) -> Job:
-    length = request.sequence_length or read_model(request.model)[2]
-    if length is None:
-        raise ModelError(f"{request.model} states no sequence length; give --sequence-length")
+    length = read_model(request.model).sequence_length(request.sequence_length)
     return Job(
         num_devices=cluster.num_devices, num_tokens=request.global_batch_size * length,
         tokens=request.tokens, deadline_seconds=request.deadline_seconds,

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.prediction.step.work import resolve_step
+from perfcast.prediction.model import Model, read_model
+from perfcast.prediction.plan.memory import default_framework
 from perfcast.search.handover import deepspeed, fsdp2, megatron, torchtitan
 from perfcast.search.handover.job import Job, check_job, count_devices_per_node, spoken
 
@@ -39,7 +39,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 
 def hand_over(
     plan: Plan,
-    model: str | Transformer,
+    model: Model,
     training: Training | None,
     sequence_length: int | None,
     cluster: Cluster,
@@ -77,7 +77,7 @@ def hand_over(
 
 def find_targets(
     plan: Plan,
-    model: str | Transformer,
+    model: Model,
     training: Training | None,
     sequence_length: int | None,
     cluster: Cluster,
@@ -95,7 +95,7 @@ def find_targets(
 
 def make_job(
     plan: Plan,
-    model: str | Transformer,
+    model: Model,
     training: Training | None,
     sequence_length: int | None,
     cluster: Cluster,
@@ -106,12 +106,11 @@ def make_job(
     Raises:
         InputError: Unknown names; a plan that does not fill the cluster or its hosts.
     """
-    facts, sizes = resolve_step(model, plan, training=training, sequence_length=sequence_length)
-    if facts.training is None:
-        raise AssertionError("a training has its settings")
+    known = read_model(model)
     job = Job(
-        plan=plan, name=_short_name(facts.model), model=sizes, training=facts.training,
-        sequence_length=facts.sequence_length, cluster=cluster,
+        plan=plan, name=_short_name(known.name), model=known.sizes,
+        training=training or Training(framework=default_framework(plan)),
+        sequence_length=known.sequence_length(sequence_length), cluster=cluster,
         devices_per_node=count_devices_per_node(cluster) if devices_per_node is None else devices_per_node,
     )  # fmt: skip
     check_job(job)

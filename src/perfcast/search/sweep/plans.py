@@ -11,10 +11,9 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan_table import FLAGS, WORDS
 from perfcast.core.plan_text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
-from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
+from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.memory import read_model, to_transformer
 from perfcast.search.prices_file import PriceList
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans
@@ -92,9 +91,8 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
     cluster_of = cache(load_cluster)
 
     @cache
-    def sizes_of(model: str) -> Transformer:
-        config, architecture, _ = read_model(model)
-        return to_transformer(config, architecture, model)
+    def model_of(name: str) -> NamedModel:
+        return read_model(name)
 
     @cache
     def cost_of(device: str) -> CostModel:
@@ -103,7 +101,7 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
     def search_cell(cell: Cell) -> list[Row]:
         cluster = cluster_of(cell.cluster)
         found = search_plans(
-            sizes_of(cell.model), cluster,
+            model_of(cell.model), cluster,
             global_batch_size=cell.global_batch_size, sequence_length=cell.sequence_length,
             training=training, space=space, objective=search.objective, tokens=search.tokens,
             deadline_seconds=search.deadline_seconds,

@@ -8,29 +8,14 @@ what they wait for; messages between stages are a send and a receive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks, message_bytes
-from perfcast.core.mode import Mode
 from perfcast.core.operation import Operation
 from perfcast.core.placement import group_of
-from perfcast.core.plan import Plan
-from perfcast.core.training import Training
-from perfcast.core.work import StepWork
-from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.prediction.names import resolve_device
-from perfcast.prediction.step.capture import capture_work, has_closed_form
-from perfcast.prediction.step.constants import load_step_constants
-from perfcast.prediction.step.predict import make_timer
-from perfcast.prediction.step.prices import price_step
-from perfcast.prediction.step.timer import slowdown_beside
-from perfcast.prediction.step.work import build_work, resolve_step
-from perfcast.simulate.engine import play
-from perfcast.simulate.part_times import time_parts
-from perfcast.simulate.pipeline.build import build_step
-from perfcast.simulate.training import actions_of
+from perfcast.prediction.step.priced import PricedStep
+from perfcast.simulate.training import PlayedStep
 from perfcast.traces.chakra.collectives import (
     COLLECTIVE_TYPES,
     WORLD,
@@ -47,69 +32,41 @@ from perfcast.traces.chakra.trace import ChakraAttribute, ChakraGroup, ChakraTra
 MAX_NODES = 2_000_000
 
 
-def chakra_from_plan(
-    model: str,
-    cluster: Cluster,
-    plan: Plan,
-    *,
-    mode: Mode = "train",
-    training: Training | None = None,
-    dtype: str = "bf16",
-    sequence_length: int | None = None,
-    cost_model: CostModel,
-    with_waits: bool = True,
-) -> ChakraWorkload:
-    """The step that ``predict_plan`` forecasts for the same arguments, as Chakra traces.
-
-    Raises:
-        InputError: As ``predict_plan``; also for decoding, whose rounds overlap.
-    """
-    if mode == "decode":
-        raise PlanError("a Chakra trace of decoding: its rounds overlap, none is one graph; take prefill")
-    device = resolve_device(cluster.device)
-    if has_closed_form(model):
-        facts, sizes = resolve_step(
-            model, plan, mode=mode, training=training, dtype=dtype, sequence_length=sequence_length
-        )
-        work = build_work(facts, sizes)
-    else:
-        facts, work = capture_work(
-            model, plan, device, mode=mode, training=training, dtype=dtype, sequence_length=sequence_length
-        )
-    prices = price_step(work.operations(), device, cluster, cost_model, facts.training)
-    timer = make_timer(facts, cost_model, "simulated", load_step_constants())
-    return chakra_from_work(
-        work, prices.seconds, launch_seconds=timer.launch_seconds, slowdown=slowdown_beside(),
-        fixed_seconds=timer.fixed_seconds, source=facts.model, with_waits=with_waits,
-    )  # fmt: skip
-
-
-def chakra_from_work(
-    work: StepWork,
-    seconds: Mapping[Operation, float],
-    *,
-    launch_seconds: float = 0.0,
-    slowdown: tuple[float, float] = (1.0, 1.0),
-    fixed_seconds: float = 0.0,
-    source: str = "plan",
-    with_waits: bool = True,
-) -> ChakraWorkload:
-    """The step of a plan: every rank, or one of each stage where that would be too much.
+def chakra_from_step(priced: PricedStep, *, with_waits: bool = True) -> ChakraWorkload:
+    """A step under a plan as it was played: every rank, or one of each stage where that would be too much.
 
     Args:
-        seconds: Of one run of each operation.
-        launch_seconds: Between two launches of the host.
-        slowdown: Factors of compute and of exchanges while both run on a device.
-        fixed_seconds: Of every step, beside its work.
         with_waits: Whether waiting for other stages is written; see ``schedule.build_chakra``.
 
     Raises:
-        PlanError: An operation without a price; numbers for which the schedule does not exist.
+        PlanError: Decoding, whose rounds overlap; an operation without a price; numbers for which the
+            schedule does not exist.
     """
-    times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
-    built = build_step(work, times, actions_of(work))
-    played = play(built.program)
-    stages = [StageLayout(work, times, built, played, stage).lay() for stage in range(len(work.stages))]
+    step = priced.planned.step
+    if step.mode == "decode":
+        raise PlanError("a Chakra trace of decoding: its rounds overlap, none is one graph; take prefill")
+    return chakra_from_played(
+        priced.played,
+        fixed_seconds=step.timer.fixed_seconds,
+        source=step.model.name,
+        with_waits=with_waits,
+    )
+
+
+def chakra_from_played(
+    played: PlayedStep, *, fixed_seconds: float = 0.0, source: str = "plan", with_waits: bool = True
+) -> ChakraWorkload:
+    """``chakra_from_step`` of a played step alone.
+
+    Args:
+        fixed_seconds: Of every step, beside its work.
+        source: The model's name.
+    """
+    work = played.work
+    stages = [
+        StageLayout(work, played.times, played.built, played.played, stage).lay()
+        for stage in range(len(work.stages))
+    ]
     world = range(work.plan.world_size)
     firsts = group_of(work.plan, "pipeline")
     members = group_of(work.plan, "stage")
@@ -122,9 +79,8 @@ def chakra_from_work(
         )
     groups = _Groups(stages, world)
     stride = firsts[1] - firsts[0] if len(firsts) > 1 else 0
-    fixed = fixed_seconds
     traces = tuple(
-        _written(stages[stage], rank, stage, stride, groups, fixed, source, with_waits)
+        _written(stages[stage], rank, stage, stride, groups, fixed_seconds, source, with_waits)
         for rank, stage in sorted(ranks)
     )
     return ChakraWorkload(traces, groups.all, notes)

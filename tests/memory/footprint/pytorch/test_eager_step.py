@@ -19,7 +19,7 @@ from perfcast.memory.footprint.pytorch.step import estimate_eager
 from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value, run_backward
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.one_device.graph import build_graph
-from perfcast.prediction.request import Request
+from perfcast.prediction.request.one_device import Request
 from perfcast.workload.models.transformer import read_transformer
 
 DECODER = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,

@@ -17,11 +17,12 @@ from typing import Any
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entries
 from perfcast.catalog.devices import find_device_name, load_device
 from perfcast.catalog.figures import parse_toml
-from perfcast.catalog.models import load_model
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.mode import METHODS
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
 from perfcast.dataset.table import read_frame
 from perfcast.errors import PlanError
@@ -30,10 +31,12 @@ from perfcast.evidence.validate.runs.lines import Line, UnreadableError, spelled
 from perfcast.evidence.validate.suite import Row
 from perfcast.evidence.validate.summary import Scores
 from perfcast.evidence.validate.table_files import find_files
+from perfcast.prediction.model import read_model
 from perfcast.prediction.plan.cluster import cluster_of_device
-from perfcast.prediction.plan.memory import default_framework, to_transformer
+from perfcast.prediction.plan.memory import default_framework
 from perfcast.prediction.plan.smallest import choose_smallest_plan
-from perfcast.prediction.run.predict import RunForecast, RunRequest, count_checkpoint_bytes, forecast_run
+from perfcast.prediction.request.run import RunRequest
+from perfcast.prediction.run.predict import RunForecast, count_checkpoint_bytes, forecast_run
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import GIGA, HOUR, MEGA, TERA
 
@@ -70,11 +73,7 @@ def load_setups() -> Mapping[str, Setup]:
 
 
 def _setup(name: str, row: Mapping[str, Any]) -> Setup:
-    if "model" in row:
-        entry = load_model(row["model"])
-        model = to_transformer(entry.config, entry.architecture, name)
-    else:
-        model = Transformer(**row["sizes"])
+    model = read_model(row["model"]).sizes if "model" in row else Transformer(**row["sizes"])
     plan = row.get("plan")
     if plan is not None and "stage_layers" in plan:
         plan = {**plan, "stage_layers": tuple(plan["stage_layers"])}
@@ -188,7 +187,7 @@ def forecast_line(
     plan, training = _plan(setup, count, device, entry.levels[0].size or count)
     step = predict_plan(
         setup.model, cluster, plan, training=training, sequence_length=setup.sequence_length,
-        cost_model=cost_model, method=method, reliefs=False, memory=False,
+        cost_model=cost_model, method=known_word("method", method, METHODS), reliefs=False, memory=False,
     )  # fmt: skip
     request = RunRequest(tokens=parse_tokens(line.text("tokens")))
     run = forecast_run(step, request, target, count_checkpoint_bytes(setup.model, training))

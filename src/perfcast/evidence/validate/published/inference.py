@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcast.catalog.devices import load_device
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.mode import METHODS, Method
 from perfcast.core.plan import Plan
-from perfcast.core.weights import count_parameters
+from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
@@ -21,10 +21,13 @@ from perfcast.evidence.validate.published.inference_cases import InferenceCase
 from perfcast.evidence.validate.published.scores import main_provenance, scores_of
 from perfcast.evidence.validate.suite import Row
 from perfcast.evidence.validate.summary import Scores
+from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
-from perfcast.prediction.step.predict import forecast_work
+from perfcast.prediction.step.predict import forecast_step
+from perfcast.prediction.step.priced import price_planned
+from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.timer import Timer
-from perfcast.prediction.step.work import StepFacts
+from perfcast.prediction.step.work import plan_step
 from perfcast.prediction.sweep.serving import pipelined_seconds, split_batch
 from perfcast.units import format_seconds
 
@@ -41,13 +44,13 @@ class _Asked:
     """What tells one forward pass from another.
 
     Attributes:
-        method: Of ``plan_timer.METHODS``.
+        method: Of ``core.mode.METHODS``.
         context: Tokens that are read at once, or that the cache holds.
         issues_kernels: Whether a host issues every kernel.
     """
 
     case: InferenceCase
-    method: str
+    method: Method
     is_decode: bool
     context: int
     issues_kernels: bool
@@ -129,28 +132,30 @@ class _Pricer:
 
     def _forecast(self, asked: _Asked) -> tuple[PlanForecast, int]:
         """Of one micro-batch, and how many there are."""
-        from perfcast.workload.blocks.serving.step import build_serving_work
-
         case = asked.case
         assert case.model is not None
         assert case.cluster is not None
         assert case.plan is not None
-        assert case.catalog_device is not None
-        device = load_device(case.catalog_device)
         split = split_batch(case.plan, case.plan.micro_batch_size)
         plan = replace(split, num_micro_batches=1)
-        work = build_serving_work(case.model, plan, case.dtype, asked.context, is_decode=asked.is_decode)
-        facts = StepFacts(
-            model="", plan=plan, mode="decode" if asked.is_decode else "prefill", training=None,
-            dtype=case.dtype, sequence_length=asked.context, parameter_count=count_parameters(case.model),
-        )  # fmt: skip
+        request = PlanRequest(
+            model=case.model,
+            cluster=case.cluster,
+            plan=plan,
+            mode="decode" if asked.is_decode else "prefill",
+            dtype=case.dtype,
+            sequence_length=asked.context,
+            cost_model=self._model_of(_KERNELS[case.framework]),
+            method=asked.method,
+            reliefs=False,
+            memory=False,
+        )
         host = eager_host_seconds() if asked.issues_kernels else 0.0
-        timer = Timer(method=asked.method, mode=facts.mode, launch_seconds=host)
-        found = forecast_work(
-            _with_launches(work) if asked.issues_kernels else work, facts, case.cluster, device,
-            self._model_of(_KERNELS[case.framework]), timer, reliefs=False,
-        )  # fmt: skip
-        return found, split.num_micro_batches
+        timer = Timer(asked.method, request.mode, launch_seconds=host)
+        planned = plan_step(replace(resolve_step(request), timer=timer))
+        if asked.issues_kernels:
+            planned = replace(planned, work=_with_launches(planned.work))
+        return forecast_step(price_planned(planned), request), split.num_micro_batches
 
 
 def _with_launches(work: StepWork) -> StepWork:
@@ -170,7 +175,7 @@ def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> _Pass
         InputError: A plan that cannot cut the model, a precision that the device lacks.
     """
     issues = case.issues_kernels and predictor != WITHOUT_HOST
-    method = "closed_form" if predictor == WITHOUT_HOST else predictor
+    method = known_word("method", "closed_form" if predictor == WITHOUT_HOST else predictor, METHODS)
     prompt = _Asked(case, method, False, case.prompt_length, issues)
     token = _Asked(case, method, True, case.prompt_length + max(1, case.output_length // 2), issues)
     if case.kind == "prefill":

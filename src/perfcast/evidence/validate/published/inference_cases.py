@@ -227,14 +227,13 @@ def _server(device: str, plan: Plan) -> Cluster:
 
 def _named_model(line: Line) -> Transformer:
     """BLOOM, or a transformer of the catalog."""
-    from perfcast.prediction.plan.memory import to_transformer
+    from perfcast.prediction.model import read_model
 
     name = line.text("model")
     if name.startswith("bloom"):
         return bloom_176b()
     try:
-        entry = load_model(name)
-        return to_transformer(entry.config, entry.architecture, name)
+        return read_model(load_model(name).name).sizes
     except InputError:
         raise UnreadableError("incomplete: model") from None
 

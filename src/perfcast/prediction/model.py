@@ -1,0 +1,122 @@
+"""A model as it is named, read once: its configuration, and the sizes of which closed forms are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from perfcast.catalog.models import load_model
+from perfcast.core.transformer import Transformer
+from perfcast.errors import ModelError, PlanError
+
+#: Whose tables are spread over devices, as ``core.recommender`` describes it.
+RECOMMENDER = "DLRM"
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model as it was asked for.
+
+    Attributes:
+        name: Of the catalog, a config.json or its folder, or ``FILE.py:FUNCTION``; 'transformer' where the
+            sizes themselves were given.
+        config: Empty for a program and for given sizes.
+        architecture: Class that runs it; None: the configuration says.
+        own_sequence_length: Tokens; None where the model states none.
+        given_sizes: Where the sizes themselves were given.
+        is_in_catalog: Whether the name is of the catalog.
+    """
+
+    name: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str | None = None
+    own_sequence_length: int | None = None
+    given_sizes: Transformer | None = None
+    is_in_catalog: bool = False
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a function of a file, which has no sizes to read."""
+        return ".py:" in self.name
+
+    @property
+    def is_recommender(self) -> bool:
+        """Whether it is a recommendation model of the catalog."""
+        return self.architecture == RECOMMENDER
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether closed forms describe it; else it is captured."""
+        return isinstance(self._sizes, Transformer)
+
+    @property
+    def sizes(self) -> Transformer:
+        """What closed forms are made of.
+
+        Raises:
+            ModelError: No closed form describes the model.
+        """
+        if isinstance(self._sizes, Transformer):
+            return self._sizes
+        raise ModelError(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> Transformer | str:
+        """The sizes, or why there are none."""
+        from perfcast.workload.models.transformer import read_transformer
+
+        if self.given_sizes is not None:
+            return self.given_sizes
+        if self.is_program:
+            return f"{self.name}: a plan over several devices needs the sizes of a model, not a program"
+        try:
+            return read_transformer(self.config, self.architecture)
+        except ModelError as error:
+            return f"{self.name}: {error}"
+
+    def sequence_length(self, asked: int | None) -> int:
+        """Tokens of a sequence: those asked for, or the model's own.
+
+        Raises:
+            ModelError: Neither.
+            PlanError: Less than one.
+        """
+        length = self.own_sequence_length if asked is None else asked
+        if length is None:
+            raise ModelError(f"{self.name} states no sequence length; give --sequence-length")
+        if length < 1:
+            raise PlanError(f"sequence length {length}: must be at least 1")
+        return length
+
+
+#: How a request names a model: by name, by its sizes, or as it was read before.
+Model = str | Transformer | NamedModel
+
+
+def read_model(model: Model) -> NamedModel:
+    """A model by its name, by its sizes, or as it was read before.
+
+    A name is of the catalog, a Hugging Face config.json or its folder, or ``FILE.py:FUNCTION``.
+
+    Raises:
+        InputError: Unknown or unreadable.
+    """
+    if isinstance(model, NamedModel):
+        return model
+    if isinstance(model, Transformer):
+        return NamedModel("transformer", given_sizes=model)
+    if ".py:" in model:
+        return NamedModel(model)
+    path = Path(model)
+    if path.suffix == ".json" or path.is_dir():
+        from perfcast.workload.models.huggingface import read_config
+
+        config = read_config(path)
+        length = config.get("max_position_embeddings", config.get("n_positions"))
+        return NamedModel(model, config, own_sequence_length=length)
+    entry = load_model(model)
+    length = None if entry.sequence_length is None else int(entry.sequence_length.value)
+    return NamedModel(model, entry.config, entry.architecture, length, is_in_catalog=True)

@@ -1,0 +1,1 @@
+"""What is asked: one frozen request for each question, built once and passed whole."""

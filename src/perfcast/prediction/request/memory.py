@@ -1,0 +1,43 @@
+"""What is asked of the memory of a model under a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfcast.core.mode import MODES, Mode
+from perfcast.core.plan import Plan
+from perfcast.core.words import known_word
+
+if TYPE_CHECKING:
+    from perfcast.core.hardware import Device
+    from perfcast.core.training import Training
+    from perfcast.prediction.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanMemoryRequest:
+    """The memory of one step of a transformer under a plan, on devices whose links do not matter.
+
+    Attributes:
+        model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
+        device: Catalog name, ``FILE.toml``, or a Device.
+        mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
+        training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
+            ``default_framework`` names.
+        dtype: Where ``training`` does not say; of inference, of weights and cache.
+        sequence_length: None takes the model's own.
+        fit: Whether to look for changes that make it fit, and what they cost.
+    """
+
+    model: Model
+    device: str | Device
+    plan: Plan
+    mode: Mode = "train"
+    training: Training | None = None
+    dtype: str = "bf16"
+    sequence_length: int | None = None
+    fit: bool = False
+
+    def __post_init__(self) -> None:
+        known_word("mode", self.mode, MODES)

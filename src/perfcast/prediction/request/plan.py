@@ -1,0 +1,66 @@
+"""What is asked of a model under a plan on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfcast.core.mode import METHODS, MODES, Method, Mode
+from perfcast.core.plan import Plan
+from perfcast.core.words import known_word
+from perfcast.errors import PlanError
+
+if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
+    from perfcast.core.training import Training
+    from perfcast.cost.model import CostModel
+    from perfcast.prediction.model import Model
+    from perfcast.prediction.step.constants import StepConstants
+    from perfcast.simulate.stragglers import Slowdowns
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """One step of a model under a plan on a cluster.
+
+    Attributes:
+        model: Catalog name, a Hugging Face config.json or its folder, ``FILE.py:FUNCTION``, the sizes of a
+            transformer, or a model read before.
+        cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself; it has
+            exactly the plan's devices.
+        mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
+        training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
+            ``default_framework`` names, for a captured model PyTorch.
+        dtype: Where ``training`` does not say.
+        sequence_length: None takes the model's own.
+        cost_model: 'learned' (default), 'roofline', or an object that prices operations.
+        method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
+        stragglers: How ranks differ in speed; None: not at all.
+        with_spans: Whether to keep the timeline (simulated only).
+        reliefs: Whether to ask what would help.
+        memory: Whether to forecast memory too.
+        constants: Of the step as a whole; None: the shipped ones.
+        notes: What was chosen before, for the assumptions.
+    """
+
+    model: Model
+    cluster: str | Cluster
+    plan: Plan
+    mode: Mode = "train"
+    training: Training | None = None
+    dtype: str = "bf16"
+    sequence_length: int | None = None
+    cost_model: str | CostModel | None = None
+    method: Method = "simulated"
+    stragglers: Slowdowns | None = None
+    with_spans: bool = False
+    reliefs: bool = True
+    memory: bool = True
+    constants: StepConstants | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known_word("mode", self.mode, MODES)
+        known_word("method", self.method, METHODS)
+        if self.sequence_length is not None and self.sequence_length < 1:
+            raise PlanError(f"sequence length {self.sequence_length}: must be at least 1")

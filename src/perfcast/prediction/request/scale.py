@@ -1,0 +1,55 @@
+"""What is asked of a training step on more and more devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfcast.core.mode import METHODS, Method
+from perfcast.core.plan import Plan
+from perfcast.core.words import known_word
+from perfcast.errors import InputError, PlanError
+
+if TYPE_CHECKING:
+    from perfcast.core.training import Training
+    from perfcast.cost.model import CostModel
+    from perfcast.prediction.model import Model
+
+#: Devices and batch of a point → its plan; a PlanError says why there is none.
+PlanRule = Callable[[int, int], Plan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRequest:
+    """A training step of a model over numbers of devices of several clusters.
+
+    Attributes:
+        model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
+        clusters: Catalog names or files, without a number of devices.
+        devices: Numbers of devices, in any order.
+        batch_size: Sequences of a step; with weak scaling on the smallest number of devices.
+        rule: None takes ``choose_smallest_plan``.
+        training: None takes bf16 AdamW by the framework that each plan suggests.
+        method: 'closed_form' or 'simulated'.
+    """
+
+    model: Model
+    clusters: tuple[str, ...]
+    devices: tuple[int, ...]
+    batch_size: int
+    is_weak: bool = False
+    rule: PlanRule | None = None
+    training: Training | None = None
+    sequence_length: int | None = None
+    cost_model: str | CostModel | None = None
+    method: Method = "closed_form"
+
+    def __post_init__(self) -> None:
+        known_word("method", self.method, METHODS)
+        if not self.clusters:
+            raise InputError("no cluster to scale on; give --cluster, which may be repeated")
+        if not self.devices or min(self.devices) < 1:
+            raise InputError("no numbers of devices; give --devices, such as 8,64,512")
+        if self.batch_size < 1:
+            raise PlanError(f"--batch-size {self.batch_size}: must be at least 1")

@@ -1,0 +1,44 @@
+"""What is asked of inference over batch sizes and contexts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfcast.core.mode import Mode
+from perfcast.core.plan import Plan
+from perfcast.errors import InputError
+
+if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
+    from perfcast.cost.model import CostModel
+    from perfcast.prediction.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRequest:
+    """Inference of a model under a plan, every batch size with every context.
+
+    Attributes:
+        plan: Its degrees; micro-batches follow from the batch.
+        batch_sizes: Sequences that are answered at once, over all devices.
+        context_lengths: Tokens of each prompt, and of the cache when a token is written.
+        modes: What is forecast of 'prefill' and 'decode'.
+        dtype: Of weights and cache.
+    """
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    batch_sizes: tuple[int, ...]
+    context_lengths: tuple[int, ...]
+    modes: tuple[Mode, ...] = ("prefill", "decode")
+    dtype: str = "bf16"
+    cost_model: str | CostModel | None = None
+
+    def __post_init__(self) -> None:
+        numbers = (*self.batch_sizes, *self.context_lengths)
+        if not self.batch_sizes or not self.context_lengths or min(numbers) < 1:
+            raise InputError(
+                "a sweep needs batch sizes and contexts of at least 1, such as 1,8,64 and 2048,8192"
+            )

@@ -1,0 +1,95 @@
+"""A request under a plan, all its names resolved: model, cluster, device, training, prices and timer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
+from perfcast.core.mode import Mode
+from perfcast.core.plan import Plan
+from perfcast.core.training import DTYPES, Training
+from perfcast.core.words import known_word
+from perfcast.cost.model import CostModel
+from perfcast.errors import PlanError
+from perfcast.prediction.model import NamedModel, read_model
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.memory import default_framework
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.step.constants import load_step_constants
+from perfcast.prediction.step.timer import Timer, make_timer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedStep:
+    """A step under a plan as it is planned, priced and timed.
+
+    Attributes:
+        training: None for inference.
+        dtype: Of the products; for inference of weights and cache too.
+        sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
+    """
+
+    model: NamedModel
+    cluster: Cluster
+    device: Device
+    plan: Plan
+    mode: Mode
+    training: Training | None
+    dtype: str
+    sequence_length: int | None
+    cost_model: CostModel
+    timer: Timer
+
+
+def resolve_step(request: PlanRequest) -> ResolvedStep:
+    """Names to data.
+
+    Raises:
+        InputError: An unknown name, no sequence length, a plan of other devices than the cluster's.
+    """
+    cluster = load_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
+    check_devices(request.plan, cluster)
+    device = resolve_device(cluster.device)
+    cost_model = resolve_cost_model(request.cost_model, device)
+    model = read_model(request.model)
+    training = _training(request, model)
+    length = request.sequence_length
+    return ResolvedStep(
+        model=model,
+        cluster=cluster,
+        device=device,
+        plan=request.plan,
+        mode=request.mode,
+        training=training,
+        dtype=request.dtype if training is None else training.dtype,
+        sequence_length=model.sequence_length(length) if model.has_sizes else length,
+        cost_model=cost_model,
+        timer=make_timer(
+            request.method, request.mode, training, cost_model, request.constants or load_step_constants()
+        ),
+    )
+
+
+def _training(request: PlanRequest, model: NamedModel) -> Training | None:
+    if request.mode != "train":
+        return None
+    if request.training is not None:
+        return request.training
+    dtype = known_word("dtype", request.dtype, DTYPES)
+    return Training(dtype=dtype, framework=default_framework(request.plan) if model.has_sizes else "pytorch")
+
+
+def check_devices(plan: Plan, cluster: Cluster) -> None:
+    """Whether the plan takes the cluster as a whole.
+
+    Raises:
+        PlanError: It does not; the message states the equation.
+    """
+    if plan.world_size != cluster.num_devices:
+        raise PlanError(
+            f"dp={plan.data_parallel} · tp={plan.tensor_parallel} · pp={plan.pipeline_parallel} · "
+            f"cp={plan.context_parallel} = {plan.world_size} devices, but {cluster.name} has "
+            f"{cluster.num_devices}"
+        )
