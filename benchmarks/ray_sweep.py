@@ -75,7 +75,7 @@ def open_memory_search() -> SearchCell:
     from perfcast.catalog.clusters import load_cluster
     from perfcast.catalog.devices import load_device
     from perfcast.core.training import Training
-    from perfcast.memory.footprint.columns import footprint_columns
+    from perfcast.memory.footprint import footprint_columns
     from perfcast.prediction.model import read_model
     from perfcast.search.space.definition import Space
     from perfcast.search.space.enumeration import enumerate_plans

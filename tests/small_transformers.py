@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from perfcast.core.forecast.footprint import Moment, StageFootprint, Term
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.core.forecast.footprint import PeakCandidate, StageFootprint, Term
+from perfcast.core.plan import Plan
+from perfcast.core.plan_table import to_table
+from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
-from perfcast.core.weights import StageWeights, Weight
+from perfcast.core.weights import Weight
 from perfcast.memory.footprint.habits import Habits
+from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
+from perfcast.memory.footprint.ranks import Holding, Ranks, ranks_of_stages
+from perfcast.memory.footprint.setting import Setting
+from perfcast.memory.footprint.stage_layers import deal_out_layers
+from perfcast.memory.footprint.terms import TermColumn
+from perfcast.memory.footprint.weight_figures import (
+    KindFigures,
+    PartFigures,
+    WeightFigures,
+    count_parts,
+    moment_bytes,
+    shapes,
+    weight_figures,
+)
 
 
 def gpt(
@@ -46,29 +67,84 @@ def habits(**changes: Any) -> Habits:
     return Habits(**(kept | changes))
 
 
-def one_layer(
+def one_rank(
+    plan: Plan,
     *dense: Weight,
     experts: tuple[Weight, ...] = (),
     embedding: tuple[Weight, ...] = (),
     head: tuple[Weight, ...] = (),
-) -> StageWeights:
-    """A stage with one dense layer, and one with experts where there are any."""
-    return StageWeights(
-        num_dense_layers=1 if dense else 0,
-        num_expert_layers=1 if experts else 0,
-        dense_layer=dense,
-        expert_layer=experts,
-        embedding=embedding,
-        head=head,
-        holds_head=bool(head),
+    num_dense: int = 1,
+    num_expert: int = 1,
+    again: tuple[int, int] = (0, 0),
+    in_flight: float = 1.0,
+    optimizer: str = "none",
+) -> Ranks:
+    """A rank with layers of some weights, and one of experts where there are any, of which ``again`` are
+    computed again.
+    """
+    parts = {
+        "dense_layer": dense, "shared_layer": (), "experts": experts, "embedding": embedding,
+        "head": (), "head_alone": head,
+    }  # fmt: skip
+    weights = WeightFigures(
+        elements=PartFigures(**_columns(count_parts(parts, lambda weight: weight.num_elements))),
+        moment_bytes=PartFigures(**_columns(moment_bytes(parts, optimizer))),
+        table=_column(embedding[0].num_elements if embedding else 0),
+        shape_elements=KindFigures(**_columns(shapes(parts, lambda rows, columns: rows * columns))),
+        num_shapes=KindFigures(**_columns(shapes(parts, lambda rows, columns: 1))),
     )
+    holding = Holding(
+        dense_layers=_column(num_dense if dense else 0),
+        expert_layers=_column(num_expert if experts else 0),
+        again_dense=_column(again[0]),
+        again_expert=_column(again[1]),
+        embeddings=_column(bool(embedding)),
+        heads=_column(0),
+        heads_alone=_column(bool(head)),
+    )
+    return Ranks(to_table([plan]), weights, holding, _column(in_flight))
 
 
-def term_of(moment: Moment, name: str) -> Term | None:
-    """A term by its name, if the moment has it."""
-    return next((term for term in moment.terms if term.name == name), None)
+def rank_of(model: Transformer, plan: Plan, stage: int = 0, **options: Any) -> Ranks:
+    """The rank of a stage of a model under a plan; options as of ``weight_figures``."""
+    table, one = to_table([plan]), np.zeros(1, dtype=np.int64)
+    layers = deal_out_layers(model, table, balances_head=False)
+    weights = weight_figures(model, table, **options).take(one)
+    return ranks_of_stages(model, table, weights, layers, one + stage)
 
 
-def moment_of(stage: StageFootprint, name: str) -> Moment:
-    """A moment by its name."""
-    return next(moment for moment in stage.moments if moment.name == name)
+def figures_of(
+    model: Transformer, plan: Plan, training: Training | None = None, sequence_length: int = 128
+) -> LayerFigures:
+    """What a layer of a model saves and works with under a plan, with ``habits``."""
+    setting = Setting(model, training or Training(framework="fsdp"), habits(), sequence_length)
+    return layer_figures(setting, to_table([plan])).take(np.zeros(1, dtype=np.int64))
+
+
+def _columns(figures: dict[str, float]) -> dict[str, Floats]:
+    return {name: _column(figure) for name, figure in figures.items()}
+
+
+def _column(figure: float) -> Floats:
+    return np.array([float(figure)])
+
+
+def one(term: TermColumn) -> Term:
+    """A term of one rank."""
+    assert term.num_bytes.shape == (1,)
+    return term.row(0)
+
+
+def sizes(terms: Iterable[TermColumn]) -> list[int]:
+    """Bytes of the terms of one rank that there are any of."""
+    return [one(term).num_bytes for term in terms if term.num_bytes[0]]
+
+
+def term_of(candidate: PeakCandidate, name: str) -> Term | None:
+    """A term by its name, if the candidate has it."""
+    return next((term for term in candidate.terms if term.name == name), None)
+
+
+def candidate_of(stage: StageFootprint, name: str) -> PeakCandidate:
+    """A peak candidate by its name."""
+    return next(candidate for candidate in stage.peak_candidates if candidate.name == name)

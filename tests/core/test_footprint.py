@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.forecast.footprint import Footprint, Moment, PlanMemory, StageFootprint, Term
+from perfcast.core.forecast.footprint import Footprint, PeakCandidate, PlanMemory, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 
@@ -11,8 +11,8 @@ def term(num_bytes: int) -> Term:
     return Term("weights", Category.PARAMETER, num_bytes, "by hand", "by hand")
 
 
-EARLY = Moment("loss", (term(3), term(4)))
-LATE = Moment("layer backward", (term(5), term(6)))
+EARLY = PeakCandidate("loss", (term(3), term(4)))
+LATE = PeakCandidate("layer backward", (term(5), term(6)))
 STAGES = (StageFootprint(0, (EARLY,)), StageFootprint(1, (EARLY, LATE)))
 FOOTPRINT = Footprint(
     stages=STAGES,

@@ -150,4 +150,6 @@ def test_bars_of_the_figure_add_up_to_each_stages_peak():
 
 def test_every_term_has_a_known_category():
     for stage in result().footprint.stages:
-        assert {term.category for moment in stage.moments for term in moment.terms} <= set(Category.ALL)
+        assert {term.category for moment in stage.peak_candidates for term in moment.terms} <= set(
+            Category.ALL
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SC
 Split = tuple[int, ...]
 
 #: Columns that hold the place of a word in its list.
-WORDS = {
+WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": RECOMPUTE, "schedule": SCHEDULES, "offload": OFFLOAD, "order": ORDERS,
     "context_exchange": CONTEXT_EXCHANGES,
 }  # fmt: skip
@@ -56,11 +56,20 @@ class PlanTable:
     overlaps_experts: Integers
     recompute_layers: Integers
     num_shards: Integers
+    num_prefetched: Integers
     split: Integers
     splits: tuple[Split, ...] = ((),)
 
     def __len__(self) -> int:
         return len(self.data_parallel)
+
+    def has_word(self, column: str, *words: str) -> Flags:
+        """Which plans have one of some words, shape [n]."""
+        places = getattr(self, column)
+        found: Flags = places == WORDS[column].index(words[0])
+        for word in words[1:]:
+            found = found | (places == WORDS[column].index(word))
+        return found
 
     def take(self, index: Integers | Flags) -> PlanTable:
         """The plans that ``index`` selects."""
@@ -99,6 +108,14 @@ class PlanTable:
         return np.where(self.num_shards > 0, self.num_shards, self.num_dense_replicas)
 
     @property
+    def num_axes(self) -> Integers:
+        """Axes along which there is more than one rank."""
+        degrees = (self.data_parallel, self.tensor_parallel, self.pipeline_parallel, self.context_parallel,
+                   self.expert_parallel)  # fmt: skip
+        several: Integers = np.sum([degree > 1 for degree in degrees], axis=0, dtype=np.int64)
+        return several
+
+    @property
     def num_expert_replicas(self) -> Integers:
         """Ranks that hold the same experts."""
         return self.ranks_per_stage // (self.expert_parallel * self.expert_tensor_parallel)
@@ -109,7 +126,7 @@ COLUMNS = tuple(name for name in PlanTable.__dataclass_fields__ if name != "spli
 
 
 def to_table(plans: Sequence[Plan]) -> PlanTable:
-    """The columns of some plans; what a table has no column for must be the default.
+    """The columns of some plans; what a table has no column for is left out.
 
     >>> to_table([Plan(tensor_parallel=2)]).plan(0) == Plan(tensor_parallel=2, expert_tensor_parallel=2)
     True

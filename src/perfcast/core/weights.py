@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from perfcast.core.plan import Plan
@@ -64,14 +64,6 @@ class StageWeights:
     def num_expert_elements(self) -> int:
         """Parameters of experts, which have groups of their own."""
         return self.num_expert_layers * count_elements(self.expert_layer, is_expert=True)
-
-    @property
-    def matrices(self) -> tuple[Weight, ...]:
-        """Of the layers; each shape that occurs, once per kind of layer."""
-        layers = (self.dense_layer if self.num_dense_layers else ()) + (
-            self.expert_layer if self.num_expert_layers else ()
-        )
-        return tuple(weight for weight in layers if weight.columns > 1)
 
 
 def count_elements(weights: Iterable[Weight], is_expert: bool | None = None) -> int:
@@ -167,18 +159,6 @@ def layers_of_stages(model: Transformer, plan: Plan, *, balances_head: bool = Fa
     return tuple(sum(parts[stage :: plan.pipeline_parallel]) for stage in range(plan.pipeline_parallel))
 
 
-def both_directions(weights: StageWeights, mirrored: StageWeights) -> StageWeights:
-    """A rank of DualPipe: its own part of the model, and that of the stage at the other end."""
-    return replace(
-        weights,
-        num_dense_layers=weights.num_dense_layers + mirrored.num_dense_layers,
-        num_expert_layers=weights.num_expert_layers + mirrored.num_expert_layers,
-        embedding=weights.embedding or mirrored.embedding,
-        head=weights.head or mirrored.head,
-        holds_head=weights.holds_head or mirrored.holds_head,
-    )
-
-
 @lru_cache(maxsize=4096)
 def stage_weights(
     model: Transformer, plan: Plan, stage: int, *, vocab_size: int, layers: tuple[int, ...] | None = None
@@ -199,17 +179,15 @@ def stage_weights(
     dense_here = max(0, min(first + count, num_dense) - first)
     is_last = stage == plan.pipeline_parallel - 1
     tensor_parallel = plan.tensor_parallel
-    rows = math.ceil(vocab_size / tensor_parallel)
-    table = Weight("embedding", rows, model.embedding_size or model.hidden_size)
     extra = model.num_prediction_layers if is_last else 0
-    holds_own_head = is_last and not (model.ties_embeddings and plan.pipeline_parallel == 1)
+    has_table = not (model.ties_embeddings and plan.pipeline_parallel == 1)
     return StageWeights(
         num_dense_layers=dense_here + (0 if model.experts else extra),
         num_expert_layers=count - dense_here + (extra if model.experts else 0),
         dense_layer=dense,
         expert_layer=expert,
-        embedding=_embedding(model, table) if stage == 0 else (),
-        head=_head(model, table, holds_own_head) if is_last else (),
+        embedding=embedding_weights(model, tensor_parallel, vocab_size) if stage == 0 else (),
+        head=head_weights(model, tensor_parallel, vocab_size, has_table=has_table) if is_last else (),
         holds_head=is_last,
     )
 
@@ -372,8 +350,17 @@ def _expert_layer(model: Transformer, plan: Plan) -> tuple[Weight, ...]:
     return tuple(weights)
 
 
-def _embedding(model: Transformer, table: Weight) -> tuple[Weight, ...]:
-    weights = [table]
+def _table(model: Transformer, name: str, tensor_parallel: int, vocab_size: int) -> Weight:
+    return Weight(name, math.ceil(vocab_size / tensor_parallel), model.embedding_size or model.hidden_size)
+
+
+def embedding_weights(model: Transformer, tensor_parallel: int, vocab_size: int) -> tuple[Weight, ...]:
+    """What stands before the first layer on a rank; the table first.
+
+    Args:
+        vocab_size: Rows of the embedding, padding included.
+    """
+    weights = [_table(model, "embedding", tensor_parallel, vocab_size)]
     if model.positions == "learned":
         weights.append(Weight("positions", model.max_positions, model.hidden_size))
     if model.num_token_types:
@@ -385,7 +372,16 @@ def _embedding(model: Transformer, table: Weight) -> tuple[Weight, ...]:
     return tuple(weights)
 
 
-def _head(model: Transformer, table: Weight, holds_table: bool) -> tuple[Weight, ...]:
+def head_weights(
+    model: Transformer, tensor_parallel: int, vocab_size: int, *, has_table: bool
+) -> tuple[Weight, ...]:
+    """What stands behind the last layer on a rank.
+
+    Args:
+        vocab_size: Rows of the head, padding included.
+        has_table: Whether the rank holds a table for it; one with the embedding shares that if it is tied.
+    """
+    table = _table(model, "head", tensor_parallel, vocab_size)
     weights = [_norm(model, "last norm", model.hidden_size)] if model.has_final_norm else []
     if model.embedding_size:
         weights.append(Weight("projection to the embedding", model.embedding_size, model.hidden_size))
@@ -393,8 +389,8 @@ def _head(model: Transformer, table: Weight, holds_table: bool) -> tuple[Weight,
         weights.append(Weight("transform before the head", model.hidden_size, model.hidden_size))
         weights.append(_vector("bias of the transform", model.hidden_size, has_bias=False))
         weights.append(_norm(model, "norm of the transform", model.hidden_size))
-    if holds_table:
-        weights.append(Weight("head", table.rows, table.columns))
+    if has_table:
+        weights.append(table)
     if model.has_head_bias:
         weights.append(Weight("bias of the head", table.rows, 1))
     return tuple(weights)

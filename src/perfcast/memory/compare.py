@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from perfcast.core.forecast.device import AliveTensors, MemoryForecast
-from perfcast.core.forecast.footprint import Moment, Term
+from perfcast.core.forecast.footprint import PeakCandidate, Term
 from perfcast.core.tensor import Category
 
 _BLOCKS = re.compile(r"(\d+) · \((\d+(?:·\d+)*)\)")
@@ -64,7 +64,7 @@ class Comparison:
         return tuple(sorted(rows, key=lambda row: -abs(row.difference_bytes)))
 
 
-def compare_with_liveness(moment: Moment, memory: MemoryForecast) -> Comparison:
+def compare_with_liveness(moment: PeakCandidate, memory: MemoryForecast) -> Comparison:
     """The terms of a moment against what is alive at the peak of a graph."""
     rows: list[Difference] = []
     for category in Category.ALL:

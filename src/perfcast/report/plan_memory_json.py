@@ -60,7 +60,7 @@ def _stage_to_dict(stage: StageFootprint) -> dict[str, Any]:
                 "memory_bytes": moment.num_bytes,
                 "terms": [asdict(term) for term in moment.terms],
             }
-            for moment in stage.moments
+            for moment in stage.peak_candidates
         ],
     }
 

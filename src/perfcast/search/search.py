@@ -17,7 +17,7 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
-from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
+from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.model import Model
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.prediction.step.timer import make_timer

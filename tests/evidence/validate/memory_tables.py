@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from perfcast.core.forecast.footprint import Footprint, Moment, StageFootprint, Term
+from perfcast.core.forecast.footprint import Footprint, PeakCandidate, StageFootprint, Term
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
@@ -115,4 +115,4 @@ def _stage(number: int, states: int, activations: int) -> StageFootprint:
         Term("weights", Category.PARAMETER, states, "p", "made up"),
         Term("layer activations", Category.ACTIVATION, activations, "a", "made up"),
     )
-    return StageFootprint(number, (Moment("optimizer", terms[:1]), Moment("backward", terms)))
+    return StageFootprint(number, (PeakCandidate("optimizer", terms[:1]), PeakCandidate("backward", terms)))

@@ -1,36 +1,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.weights import StageWeights, Weight
-from perfcast.memory.footprint.activations import lay_out
+from perfcast.core.weights import Weight
 from perfcast.memory.footprint.buffers import (
     exchange_term,
     gathered_terms,
     input_term,
+    issued_ahead_term,
     offload_terms,
     workspace_terms,
 )
-from small_transformers import habits
+from small_transformers import figures_of, gpt, habits, one, one_rank, rank_of, sizes
 
 LAYER, EXPERTS = Weight("layer", 100, 10), Weight("experts", 100, 10, count=3, is_expert=True)
-STAGE = StageWeights(
-    num_dense_layers=4,
-    num_expert_layers=0,
-    dense_layer=(LAYER,),
-    expert_layer=(EXPERTS,),
-    embedding=(Weight("embedding", 50, 10),),
-    head=(Weight("head", 50, 10),),
-    holds_head=True,
-)
+TABLES = {"embedding": (Weight("embedding", 50, 10),), "head": (Weight("head", 50, 10),)}
 FSDP = Plan(data_parallel=4, zero_stage=3)
+S, H = 128, 64
 
 
-def gathered(plan: Plan, stage: StageWeights = STAGE) -> list[int]:
-    return [term.num_bytes for term in gathered_terms(stage, plan, habits())]
+def gathered(plan: Plan, **layers: Any) -> list[int]:
+    return sizes(gathered_terms(one_rank(plan, LAYER, num_dense=4, **TABLES, **layers), habits()))
 
 
 def test_zero_3_gathers_a_layer_the_next_one_and_one_that_lands():
@@ -48,8 +42,8 @@ def test_without_resharding_all_weights_stay():
 
 
 def test_kinds_of_layer_that_are_not_there_are_not_gathered():
-    mixed = replace(STAGE, num_expert_layers=1)
-    assert gathered(FSDP, mixed)[1] == 2 * 2 * 3000
+    assert gathered(FSDP, experts=(EXPERTS,))[1] == 2 * 2 * 3000
+    assert gathered(FSDP, experts=(EXPERTS,), num_expert=0)[1] == 2 * 2 * 1000
 
 
 def test_zero_2_gathers_nothing():
@@ -57,28 +51,34 @@ def test_zero_2_gathers_nothing():
 
 
 def test_gathered_weights_and_the_gradient_before_it_is_sharded_are_no_states():
-    assert {term.category for term in gathered_terms(STAGE, FSDP, habits())} == {Category.TEMPORARY}
+    terms = list(gathered_terms(one_rank(FSDP, LAYER), habits()))
+    assert [term.category for term in terms] == [Category.TEMPORARY] * 2
 
 
 def test_parameters_on_the_host_lend_two_layers_and_the_tables_and_send_as_many_gradients():
-    lent = [t.num_bytes for t in offload_terms(STAGE, Plan(offload="parameters"), habits())]
-    assert lent == [2 * (2 * 1000 + 1000)] * 2
-    assert offload_terms(STAGE, replace(FSDP, offload="parameters"), habits()) == ()
-    assert offload_terms(STAGE, Plan(offload="optimizer"), habits()) == ()
+    def lent(plan: Plan) -> list[int]:
+        return sizes(offload_terms(one_rank(plan, LAYER, num_dense=4, **TABLES), habits()))
+
+    assert lent(Plan(offload="parameters")) == [2 * (2 * 1000 + 1000)] * 2
+    assert lent(replace(FSDP, offload="parameters")) == []
+    assert lent(Plan(offload="optimizer")) == []
 
 
 def test_a_second_library_keeps_a_workspace_of_its_own():
-    one, two = (workspace_terms(32, habits(has_second_workspace=second))[0] for second in (False, True))
-    assert (one.num_bytes, two.num_bytes) == (32, 64)
+    rank = one_rank(Plan())
+    found = [
+        sizes(workspace_terms(rank, 32, habits(has_second_workspace=second))) for second in (False, True)
+    ]
+    assert found == [[32], [64]]
 
 
 def test_a_batch_is_28_bytes_a_token_and_a_mask_of_pairs_without_flash():
     plan = Plan(micro_batch_size=2)
-    sizes = [
-        input_term(lay_out(plan, training, 100), training).num_bytes
-        for training in (Training(), Training(attention="math"))
+    found = [
+        one(input_term(figures_of(gpt(), plan, training, 100))).num_bytes
+        for training in (Training(framework="fsdp"), Training(framework="fsdp", attention="math"))
     ]
-    assert sizes == [28 * 200, 28 * 200 + 2 * 100 * 100]
+    assert found == [28 * 200, 28 * 200 + 2 * 100 * 100]
 
 
 def test_stages_exchange_two_activations_cut_along_the_sequence():
@@ -87,7 +87,22 @@ def test_stages_exchange_two_activations_cut_along_the_sequence():
         Plan(pipeline_parallel=2, tensor_parallel=4, sequence_parallel=True),
         Plan(tensor_parallel=4),
     )
-    sizes = [
-        exchange_term(lay_out(plan, Training(), 100), plan, 64).num_bytes for plan in (whole, cut, alone)
+    found = [
+        one(exchange_term(rank_of(gpt(), plan), figures_of(gpt(), plan, sequence_length=100))).num_bytes
+        for plan in (whole, cut, alone)
     ]
-    assert sizes == [2 * 2 * 100 * 64, 2 * 2 * 25 * 64, 0]
+    assert found == [2 * 2 * 100 * 64, 2 * 2 * 25 * 64, 0]
+
+
+def test_collectives_issued_ahead_wait_only_with_sequence_parallelism_and_without_a_pipeline():
+    own = habits(tensors_issued_ahead=33)
+    plans = (
+        Plan(tensor_parallel=2, sequence_parallel=True),
+        Plan(tensor_parallel=2),
+        Plan(tensor_parallel=2, sequence_parallel=True, pipeline_parallel=2),
+        Plan(),
+    )
+    found = [
+        one(issued_ahead_term(rank_of(gpt(), plan), figures_of(gpt(), plan), own)).num_bytes for plan in plans
+    ]
+    assert found == [33 * 2 * S * H, 0, 0, 0]

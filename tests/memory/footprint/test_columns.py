@@ -1,4 +1,4 @@
-"""Many plans at once have the footprint that each has alone."""
+"""Many plans at once, of which few stages are looked at, have the footprint that each has alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.columns import footprint_columns
+from perfcast.memory.footprint import estimate_footprint, footprint_columns
 from small_transformers import gpt, llama, mixture
 
 LENGTH = 256
@@ -60,6 +59,16 @@ def test_columns_equal_the_footprint_of_each_plan_to_the_byte(model: Transformer
     np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
     np.testing.assert_array_equal(columns.device_bytes, [f.device_bytes for f in alone])
     assert (columns.state_bytes + columns.activation_bytes <= columns.peak_bytes).all()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_8bit", "adafactor", "muon"])
+def test_columns_know_every_optimizer(optimizer: str):
+    plans = [Plan(data_parallel=4, expert_parallel=2, pipeline_parallel=2, zero_stage=z) for z in range(4)]
+    training = Training(framework="megatron", optimizer=optimizer)
+    columns = footprint_columns(mixture(), to_table(plans), training, LENGTH)
+    alone = [estimate_footprint(mixture(), plan, training, LENGTH) for plan in plans]
+    np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
+    assert (np.diff(columns.state_bytes) <= 0).all()
 
 
 def plans_of_parts(num_layers: int) -> list[Plan]:

@@ -15,7 +15,7 @@ from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
-from small_transformers import gpt, llama, mixture, moment_of, term_of
+from small_transformers import candidate_of, gpt, llama, mixture, term_of
 
 MEGATRON = Training(framework="megatron")
 S = 256
@@ -77,7 +77,7 @@ def estimate(model: Transformer, plan: Plan, training: Training = MEGATRON) -> F
 
 
 def size(stage: StageFootprint, moment: str, name: str) -> int:
-    term = term_of(moment_of(stage, moment), name)
+    term = term_of(candidate_of(stage, moment), name)
     return term.num_bytes if term else 0
 
 
@@ -90,9 +90,9 @@ def test_every_plan_has_stages_below_the_peak_and_an_interval_around_it(
     footprint = estimate(model, plan, training)
     assert [stage.stage for stage in footprint.stages] == list(range(plan.pipeline_parallel))
     for stage in footprint.stages:
-        assert all(term.num_bytes > 0 for moment in stage.moments for term in moment.terms)
+        assert all(term.num_bytes > 0 for moment in stage.peak_candidates for term in moment.terms)
         assert stage.peak.num_bytes <= footprint.peak_bytes
-        states = next(moment for moment in stage.moments if moment.name == "optimizer")
+        states = next(moment for moment in stage.peak_candidates if moment.name == "optimizer")
         assert stage.peak.num_bytes >= states.num_bytes
     assert footprint.peak_bytes_low <= footprint.peak_bytes <= footprint.peak_bytes_high
     assert footprint.reserved_bytes_low <= footprint.reserved_bytes <= footprint.reserved_bytes_high
@@ -130,7 +130,7 @@ def test_recomputing_more_never_keeps_more(model: Transformer, plan: Plan, train
             [
                 sum(size(stage, "layer backward", name) for name in KEPT)
                 for stage in stages
-                if any(moment.name == "layer backward" for moment in stage.moments)
+                if any(moment.name == "layer backward" for moment in stage.peak_candidates)
             ]
         )
     for none, selective, full in zip(*kept, strict=True):
@@ -163,7 +163,7 @@ def test_the_first_stage_of_1f1b_waits_longest_and_the_last_has_the_logits():
     footprint = estimate(gpt(), Plan(pipeline_parallel=4, num_micro_batches=16))
     waiting = [size(stage, "layer backward", "layer activations") for stage in footprint.stages]
     assert [count / waiting[-1] for count in waiting] == [4, 3, 2, 1]
-    with_logits = [any(m.name == "loss" for m in stage.moments) for stage in footprint.stages]
+    with_logits = [any(m.name == "loss" for m in stage.peak_candidates) for stage in footprint.stages]
     assert with_logits == [False, False, False, True]
 
 
@@ -188,8 +188,8 @@ def test_a_late_stage_without_layers_is_described_too():
         Plan(pipeline_parallel=8, offload="activations"),
     ):
         last = estimate(model, plan, training).stages[-1]
-        assert "layer backward" not in [moment.name for moment in last.moments]
-        assert "loss" in [moment.name for moment in last.moments]
+        assert "layer backward" not in [moment.name for moment in last.peak_candidates]
+        assert "loss" in [moment.name for moment in last.peak_candidates]
 
 
 def test_zero_3_is_the_least_state_and_pays_with_gathered_weights():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Training
-from perfcast.core.weights import Weight, stage_weights
+from perfcast.core.weights import Weight
 from perfcast.memory.footprint.habits import habits_of
 from perfcast.memory.footprint.states import (
     bucket_term,
-    dummy_gradient_term,
     gradient_term,
     local_gradient_term,
     master_term,
@@ -20,9 +21,9 @@ from perfcast.memory.footprint.states import (
     state_terms,
     weight_term,
 )
-from small_transformers import gpt, habits, llama, mixture, one_layer
+from small_transformers import gpt, habits, llama, mixture, one, one_rank, rank_of, sizes
 
-BILLIONS = one_layer(Weight("all", 7_500_000, 1000))
+BILLIONS = Weight("all", 7_500_000, 1000)
 ADAM = Training(optimizer="adam")
 MATRIX, VECTOR = Weight("matrix", 30, 20), Weight("vector", 30, 1)
 EXPERTS = Weight("experts", 30, 20, count=4, is_expert=True)
@@ -30,12 +31,14 @@ TABLE = Weight("embedding", 100, 20)
 
 
 def states(plan: Plan, training: Training = ADAM, **changes: object) -> int:
-    return sum(term.num_bytes for term in state_terms(BILLIONS, plan, training, habits(**changes)))
+    return sum(sizes(state_terms(one_rank(plan, BILLIONS), training, habits(**changes))))
 
 
 def moments(optimizer: str, plan: Plan | None = None) -> int:
-    weights = one_layer(MATRIX, VECTOR, experts=(EXPERTS,), embedding=(TABLE,))
-    return moment_term(weights, plan or Plan(), Training(optimizer=optimizer)).num_bytes
+    rank = one_rank(
+        plan or Plan(), MATRIX, VECTOR, experts=(EXPERTS,), embedding=(TABLE,), optimizer=optimizer
+    )
+    return one(moment_term(rank, Training(optimizer=optimizer))).num_bytes
 
 
 @pytest.mark.parametrize(("zero", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
@@ -53,8 +56,8 @@ def test_the_distributed_optimizer_as_in_megatrons_table(
 
     def each(zero: int) -> float:
         plan = Plan(data_parallel=replicas, zero_stage=zero)
-        terms = state_terms(BILLIONS, plan, training, own)
-        return sum(t.num_bytes for t in terms if t.name != "dummy gradients") / 7.5e9
+        terms = state_terms(one_rank(plan, BILLIONS), training, own)
+        return sum(sizes(term for term in terms if term.name != "dummy gradients")) / 7.5e9
 
     assert each(0) == alone
     assert each(1) == pytest.approx(whole + shared / replicas)
@@ -67,14 +70,14 @@ def test_context_parallel_ranks_share_the_optimizer_too():
 
 def test_experts_are_sharded_over_their_own_replicas():
     """Eight ranks, experts spread over four of them: dense over eight, experts over two."""
-    weights = one_layer(MATRIX, experts=(EXPERTS,))
     plan = Plan(data_parallel=8, expert_parallel=4, zero_stage=3)
-    own = habits()
-    assert weight_term(weights, plan, own).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
-    assert gradient_term(weights, plan, own).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
-    assert master_term(weights, plan, own).num_bytes == 4 * 600 // 8 + 4 * 2400 // 2
+    rank, own = one_rank(plan, MATRIX, experts=(EXPERTS,)), habits()
+    assert one(weight_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
+    assert one(gradient_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
+    assert one(master_term(rank)).num_bytes == 4 * 600 // 8 + 4 * 2400 // 2
     for optimizer, dense, expert in (("adam", 4800, 19200), ("muon", 2400, 9600), ("adafactor", 200, 800)):
-        assert moment_term(weights, plan, Training(optimizer=optimizer)).num_bytes == dense // 8 + expert // 2
+        rank = one_rank(plan, MATRIX, experts=(EXPERTS,), optimizer=optimizer)
+        assert one(moment_term(rank, Training(optimizer=optimizer))).num_bytes == dense // 8 + expert // 2
 
 
 @pytest.mark.parametrize(
@@ -98,8 +101,9 @@ def test_moments_by_hand(optimizer: str, num_bytes: int):
 def test_an_offloaded_optimizer_leaves_no_state_on_the_device(place: str):
     plan = Plan(offload=place)
     assert moments("adamw", plan) == moments("muon", plan) == 0
-    assert master_term(BILLIONS, plan, habits()).num_bytes == 0
-    assert (weight_term(BILLIONS, plan, habits()).num_bytes == 0) is (place == "parameters")
+    rank = one_rank(plan, BILLIONS)
+    assert one(master_term(rank)).num_bytes == 0
+    assert (one(weight_term(rank, habits())).num_bytes == 0) is (place == "parameters")
 
 
 def test_offloading_activations_leaves_the_states_where_they_are():
@@ -110,32 +114,37 @@ def test_gradients_of_autograd_stay_beside_the_buffer_only_until_they_are_sent_o
     own = habits(local_gradient_bytes=2)
     for zero, num_bytes in ((0, 15e9), (1, 15e9), (2, 0), (3, 0)):
         plan = Plan(data_parallel=8, zero_stage=zero)
-        assert local_gradient_term(BILLIONS, plan, own).num_bytes == num_bytes
+        assert one(local_gradient_term(one_rank(plan, BILLIONS), own)).num_bytes == num_bytes
 
 
 def test_buckets_exist_among_several_replicas_without_sharding():
     own = habits(bucket_bytes=4)
-    sizes = [
-        bucket_term(BILLIONS, plan, own).num_bytes
+    buckets = [
+        one(bucket_term(one_rank(plan, BILLIONS), own)).num_bytes
         for plan in (Plan(), Plan(data_parallel=2), Plan(data_parallel=2, zero_stage=1))
     ]
-    assert sizes == [0, 30e9, 0]
+    assert buckets == [0, 30e9, 0]
 
 
 def test_one_dummy_gradient_of_each_shape_of_matrix():
     same = Weight("other", 30, 20)
     router = Weight("router", 8, 20)
-    weights = one_layer(MATRIX, same, VECTOR, router, experts=(EXPERTS,))
     own = habits(keeps_dummy_gradients=True)
-    assert dummy_gradient_term(weights, Plan(), own).num_bytes == 2 * 600
-    assert dummy_gradient_term(weights, Plan(), habits()).num_bytes == 0
-    assert dummy_gradient_term(weights, Plan(data_parallel=2, zero_stage=2), own).num_bytes == 0
+
+    def dummies(plan: Plan, **changes: object) -> list[int]:
+        rank = one_rank(plan, MATRIX, same, VECTOR, router, experts=(EXPERTS,))
+        terms = state_terms(rank, ADAM, replace(own, **changes))
+        return sizes(term for term in terms if term.name == "dummy gradients")
+
+    assert dummies(Plan()) == [2 * 600]
+    assert dummies(Plan(), keeps_dummy_gradients=False) == []
+    assert dummies(Plan(data_parallel=2, zero_stage=2)) == []
 
 
 def test_the_formula_shows_the_numbers():
-    weights = one_layer(MATRIX, experts=(EXPERTS,))
     plan = Plan(data_parallel=8, expert_parallel=4, zero_stage=1)
-    assert master_term(weights, plan, habits()).formula == "4 bytes · 600 / 8 + 4 · 2,400 / 2"
+    rank = one_rank(plan, MATRIX, experts=(EXPERTS,))
+    assert one(master_term(rank)).formula == "4 bytes · 600 / 8 + 4 · 2,400 / 2"
 
 
 @given(
@@ -148,18 +157,15 @@ def test_sharding_more_never_needs_more_states(
 ):
     training = Training(framework=framework, optimizer=optimizer, dtype=dtype)
     own = habits_of(training)
-    sizes = []
+    found = []
     for zero in range(4):
         plan = Plan(data_parallel=replicas, zero_stage=zero)
-        weights = stage_weights(build(), plan, 0, vocab_size=512)
-        sizes.append(sum(term.num_bytes for term in state_terms(weights, plan, training, own)))
-    assert sizes == sorted(sizes, reverse=True)
+        found.append(sum(sizes(state_terms(rank_of(build(), plan, optimizer=optimizer), training, own))))
+    assert found == sorted(found, reverse=True)
 
 
 def test_hybrid_sharding_divides_by_the_shards_alone():
     whole = Plan(data_parallel=8, zero_stage=1)
     hybrid = Plan(data_parallel=8, zero_stage=1, num_shards=2)
-    model, training = gpt(), Training(framework="megatron", optimizer="adam")
-    weights = stage_weights(model, whole, 0, vocab_size=model.vocab_size)
-    habits = habits_of(training)
-    assert master_term(weights, hybrid, habits).num_bytes == 4 * master_term(weights, whole, habits).num_bytes
+    halves, eighths = (one(master_term(rank_of(gpt(), plan))).num_bytes for plan in (hybrid, whole))
+    assert halves == 4 * eighths

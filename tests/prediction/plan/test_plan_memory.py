@@ -80,7 +80,7 @@ def test_a_plan_suggests_a_framework(plan: Plan, framework: str):
 def test_inference_has_no_training(tiny: str):
     result = predict_plan_memory(tiny, DEVICE, Plan(), mode="decode", training=Training())
     assert result.training is None
-    assert [moment.name for moment in result.footprint.peak_stage.moments] == ["decode"]
+    assert [moment.name for moment in result.footprint.peak_stage.peak_candidates] == ["decode"]
 
 
 def test_training_states_the_precision(tiny: str):

@@ -12,7 +12,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
-from perfcast.memory.footprint.columns import footprint_columns
+from perfcast.memory.footprint import footprint_columns
 from perfcast.prediction.names import resolve_device
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.evaluation.fewest_layers import Weigher, fewest_layers, with_fewest_layers

@@ -14,8 +14,7 @@ from perfcast.core.plan_text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.columns import footprint_columns
+from perfcast.memory.footprint import estimate_footprint, footprint_columns
 from perfcast.prediction.names import resolve_device
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_cores, enumerate_plans

@@ -28,7 +28,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PeakCandidate:
     """An instant of a step that can be the peak, and what is held then."""
 
     name: str
@@ -42,15 +42,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class StageFootprint:
-    """The moments of one rank of a pipeline stage."""
+    """What one rank of a pipeline stage holds, at each instant that can be its peak."""
 
     stage: int
-    moments: tuple[Moment, ...]
+    peak_candidates: tuple[PeakCandidate, ...]
 
     @property
-    def peak(self) -> Moment:
-        """The moment that holds most."""
-        return max(self.moments, key=lambda moment: moment.num_bytes)
+    def peak(self) -> PeakCandidate:
+        """The candidate that holds most."""
+        return max(self.peak_candidates, key=lambda candidate: candidate.num_bytes)
 
 
 @dataclass(frozen=True, slots=True)

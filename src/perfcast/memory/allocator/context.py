@@ -16,6 +16,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.errors import CatalogError, InputError
 from perfcast.units import UNIT_FACTORS
@@ -85,6 +88,18 @@ def communicator(device: Device) -> Overhead:
         InputError: No measurement on devices of this vendor.
     """
     return _overhead(load_process_figures().communicators, device, "communicator")
+
+
+def bytes_beside_allocator(device: Device | None, num_communicators: Integers) -> Floats:
+    """Of the driver and of communicators, of n processes; 0 where no context was measured.
+
+    Args:
+        num_communicators: Of a process, shape [n].
+    """
+    if device is None or device.vendor != "nvidia":
+        return np.zeros(len(num_communicators))
+    each = communicator(device).num_bytes
+    return np.asarray(driver_context(device).num_bytes + each * num_communicators, dtype=np.float64)
 
 
 @lru_cache

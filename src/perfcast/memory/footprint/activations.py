@@ -12,16 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfcast.core.forecast.footprint import Term
 from perfcast.core.plan import Plan
-from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import PlanError
 from perfcast.memory.footprint.habits import Habits, element_bytes, product_bytes
-
-_SOURCE = "Korthikanti et al., MLSys 2023, section 4.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +228,6 @@ def expert_visits(experts: Experts, plan: Plan, layout: Layout) -> float:
     """Rows that a rank's experts work on: tokens cut by tensor parallelism, gathered by that of experts."""
     own = layout.tokens / layout.tensor_parallel
     return experts.experts_per_token * own * plan.tensor_parallel_of_experts
-
-
-def layer_term(saved: Saved) -> Term:
-    """One of a layer's tensors, for a reader."""
-    return Term(saved.name, Category.ACTIVATION, saved.num_bytes, "of one layer and micro-batch", _SOURCE)
 
 
 def layer_bytes(saved: tuple[Saved, ...]) -> int:

@@ -2,106 +2,115 @@
 
 from __future__ import annotations
 
-from perfcast.core.forecast.footprint import Term
-from perfcast.core.plan import Plan
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
-from perfcast.core.training import Training
-from perfcast.core.weights import StageWeights, count_elements
-from perfcast.memory.footprint.activations import Layout
 from perfcast.memory.footprint.habits import Habits
+from perfcast.memory.footprint.layer_figures import LayerFigures
+from perfcast.memory.footprint.ranks import Ranks
+from perfcast.memory.footprint.terms import TermColumn
 
 _FSDP = "Zhao et al.: PyTorch FSDP, VLDB 2023, section 3; PyTorch: fully_shard, _fsdp_collectives.py"
 
 
-def workspace_terms(each: int, habits: Habits) -> tuple[Term, ...]:
+def workspace_terms(ranks: Ranks, each: int, habits: Habits) -> Iterator[TermColumn]:
     """Workspaces of the product libraries, of ``each`` bytes; 0 where no device is named."""
-    count = 2 if habits.has_second_workspace else 1
-    return (
-        Term(
-            "workspaces of products", Category.BUFFER, count * each, f"{count} · {each:,}",
-            "PyTorch: CUDABlas; Transformer Engine: module/base.py, get_cublas_workspace_size_bytes",
-        ),
-        Term(
-            "other buffers", Category.BUFFER, round(habits.other_bytes), "found by measuring", habits.source
-        ),
-    )  # fmt: skip
+    count, everywhere = 2 if habits.has_second_workspace else 1, np.ones(len(ranks.plans))
+    yield TermColumn(
+        "workspaces of products",
+        Category.BUFFER,
+        count * each * everywhere,
+        f"{count} · {each:,}",
+        "PyTorch: CUDABlas; Transformer Engine: module/base.py, get_cublas_workspace_size_bytes",
+    )
+    other = round(habits.other_bytes) * everywhere
+    yield TermColumn("other buffers", Category.BUFFER, other, "found by measuring", habits.source)
 
 
-def input_term(layout: Layout, training: Training) -> Term:
-    """Tokens, labels and positions of 8 bytes, the loss's weights of 4, and a mask of pairs without flash."""
-    masks = layout.tokens * layout.sequence_length if training.attention == "math" else 0
-    return Term(
-        "inputs", Category.INPUT, 28 * layout.tokens + masks, "28 bytes · s·b (+ s²·b for a mask)",
-        "Megatron-LM: pretrain_gpt.py, get_batch",
-    )  # fmt: skip
+def input_term(figures: LayerFigures) -> TermColumn:
+    """Tokens, labels and positions, the loss's weights, and a mask of pairs without flash."""
+    formula, source = "28 bytes · s·b (+ s²·b for a mask)", "Megatron-LM: pretrain_gpt.py, get_batch"
+    return TermColumn("inputs", Category.INPUT, figures.inputs, formula, source)
 
 
-def gathered_terms(weights: StageWeights, plan: Plan, habits: Habits) -> tuple[Term, ...]:
+def gathered_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
     """ZeRO 3: weights gathered for use, and the unsharded gradient of one layer on its way to its shards.
 
     The embedding and the head are gathered from their forward to their backward. Layers come and go with
     resharding: the current one, those gathered ahead, and one gather's landing buffer; without it all stay.
     """
-    if plan.zero_stage < 3:
-        return ()
-    layers = [
-        (weights.num_dense_layers, count_elements(weights.dense_layer)),
-        (weights.num_expert_layers, count_elements(weights.expert_layer)),
-    ]
-    largest = _largest_layer(weights)
-    whole = sum(count * elements for count, elements in layers)
-    outside = count_elements(weights.embedding) + count_elements(weights.head)
+    gathers = ranks.plans.zero_stage >= 3
+    if not gathers.any():
+        return
+    largest, outside = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
+    whole = sum(ranks.amounts(ranks.weights.elements)) - outside
+    reshards = ranks.plans.reshard_after_forward > 0
+    at_once = np.where(reshards, np.minimum(whole, largest * (1 + ranks.plans.num_prefetched)), whole)
     each = habits.compute_weight_bytes
-    if plan.reshard_after_forward:
-        held = min(whole, largest * (1 + plan.num_prefetched)) + largest
-        formula = f"{each} bytes · ({held:,} of layers + {outside:,})"
-    else:
-        held = whole + largest
-        formula = f"{each} bytes · ({whole:,} + {largest:,}) + {each} · {outside:,}"
-    return (
-        Term("gathered weights", Category.TEMPORARY, each * (held + outside), formula, _FSDP),
-        Term(
-            "gradient before it is sharded", Category.TEMPORARY, 2 * each * largest,
-            f"{each} bytes · {largest:,}, and the copy that is sent", _FSDP,
-        ),
-    )  # fmt: skip
+
+    def formula(row: int) -> str:
+        if reshards[row]:
+            return f"{each} bytes · ({at_once[row] + largest[row]:,.0f} of layers + {outside[row]:,.0f})"
+        return f"{each} bytes · ({whole[row]:,.0f} + {largest[row]:,.0f}) + {each} · {outside[row]:,.0f}"
+
+    yield TermColumn(
+        "gathered weights",
+        Category.TEMPORARY,
+        np.where(gathers, each * (at_once + largest + outside), 0.0),
+        formula,
+        _FSDP,
+    )
+    yield TermColumn(
+        "gradient before it is sharded",
+        Category.TEMPORARY,
+        np.where(gathers, 2 * each * largest, 0.0),
+        lambda row: f"{each} bytes · {largest[row]:,.0f}, and the copy that is sent",
+        _FSDP,
+    )
 
 
-def _largest_layer(weights: StageWeights) -> int:
-    """Parameters of the largest kind of layer that the stage has; 0 without layers."""
-    dense = count_elements(weights.dense_layer) if weights.num_dense_layers else 0
-    expert = count_elements(weights.expert_layer) if weights.num_expert_layers else 0
-    return max(dense, expert)
-
-
-def offload_terms(weights: StageWeights, plan: Plan, habits: Habits) -> tuple[Term, ...]:
+def offload_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
     """Parameters on the host: on the device are embedding and head, a layer in use and one on its way.
 
     With ZeRO 3 only shards come from the host; what is gathered from them is counted there.
     """
-    if plan.offload != "parameters" or plan.zero_stage == 3:
-        return ()
-    largest = _largest_layer(weights)
-    outside = count_elements(weights.embedding) + count_elements(weights.head)
+    lends = ranks.plans.has_word("offload", "parameters") & (ranks.plans.zero_stage < 3)
+    if not lends.any():
+        return
+    largest, outside = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
     each = habits.compute_weight_bytes
-    return (
-        Term(
-            "weights on loan from the host", Category.PARAMETER, each * (2 * largest + outside),
-            f"{each} bytes · (2 · {largest:,} + {outside:,})",
+    lent: Floats = np.where(lends, each * (2 * largest + outside), 0.0)
+    for name, category in (
+        ("weights on loan from the host", Category.PARAMETER),
+        ("gradients on their way to the host", Category.GRADIENT),
+    ):
+        yield TermColumn(
+            name,
+            category,
+            lent,
+            lambda row: f"{each} bytes · (2 · {largest[row]:,.0f} + {outside[row]:,.0f})",
             "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
-        ),
-        Term(
-            "gradients on their way to the host", Category.GRADIENT, each * (2 * largest + outside),
-            f"{each} bytes · (2 · {largest:,} + {outside:,})",
-            "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
-        ),
-    )  # fmt: skip
+        )
 
 
-def exchange_term(layout: Layout, plan: Plan, hidden_size: int) -> Term:
+def exchange_term(ranks: Ranks, figures: LayerFigures) -> TermColumn:
     """Between stages: an activation received and its gradient sent, twice where both overlap with work."""
-    count = 2 if plan.pipeline_parallel > 1 else 0
-    return Term(
-        "exchange between stages", Category.TEMPORARY, count * layout.norm_rows(hidden_size),
-        f"{count} · 2·s·b·h", "Narayanan et al.: Megatron-LM, SC 2021, section 3.2",
-    )  # fmt: skip
+    num_bytes = np.where(ranks.plans.pipeline_parallel > 1, 2 * figures.norm_rows, 0.0)
+    source = "Narayanan et al.: Megatron-LM, SC 2021, section 3.2"
+    return TermColumn("exchange between stages", Category.TEMPORARY, num_bytes, "2 · 2·s·b·h", source)
+
+
+def issued_ahead_term(ranks: Ranks, figures: LayerFigures, habits: Habits) -> TermColumn:
+    """Unsharded tensors of asynchronous collectives, which stay allocated until the device has caught up."""
+    plans, count = ranks.plans, habits.tensors_issued_ahead
+    applies = (plans.tensor_parallel > 1) & (plans.sequence_parallel > 0) & (plans.pipeline_parallel == 1)
+    return TermColumn(
+        "tensors of collectives issued ahead",
+        Category.TEMPORARY,
+        np.where(applies, np.rint(count * figures.rows), 0.0),
+        f"{count:g} · 2·s·b·h",
+        "PyTorch: ProcessGroupNCCL, record_stream of the tensors of asynchronous collectives",
+    )

@@ -1,4 +1,4 @@
-"""Weights, gradients and optimizer state of one rank.
+"""Weights, gradients and optimizer state of a rank.
 
 Mixed precision with Adam holds 2 + 4 + 4 + 8 bytes a parameter, or 2 + 2 + 4 + 8 where gradients are summed
 in half precision; ZeRO divides optimizer state (stage 1), gradients (2) and weights (3) by the number of
@@ -8,149 +8,133 @@ optimizer: 4 + 14 / d or 6 + 12 / d bytes).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from perfcast.core.forecast.footprint import Term
-from perfcast.core.plan import Plan
+import numpy as np
+
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.weights import StageWeights, Weight
 from perfcast.memory.footprint.habits import Habits
+from perfcast.memory.footprint.ranks import Ranks
+from perfcast.memory.footprint.terms import TermColumn
 
 #: Bytes of the moments of an element.
-MOMENT_BYTES = {"none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0}
-#: Two moments of a byte, each with an fp32 scale per block of 256 (Dettmers et al., ICLR 2022, section 2.1).
-EIGHT_BIT_BYTES = 2 * (1 + 4 / 256)
+_MOMENT_BYTES = {
+    "none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0,
+    # two of a byte, each with an fp32 scale per block of 256 (Dettmers et al., ICLR 2022, section 2.1)
+    "adamw_8bit": 2 * (1 + 4 / 256),
+}  # fmt: skip
+#: A stage of ZeRO that there is none of: what is sharded from it on is never sharded.
+_NEVER = 4
 _ZERO = "Rajbhandari et al.: ZeRO, SC 2020, section 3"
 
 
-def state_terms(weights: StageWeights, plan: Plan, training: Training, habits: Habits) -> tuple[Term, ...]:
-    """What stays from step to step; gradients too, which exist at every moment that can be the peak."""
-    terms = [
-        weight_term(weights, plan, habits),
-        gradient_term(weights, plan, habits),
-        local_gradient_term(weights, plan, habits),
-        master_term(weights, plan, habits),
-        moment_term(weights, plan, training),
-        dummy_gradient_term(weights, plan, habits),
-        bucket_term(weights, plan, habits),
-    ]
-    return tuple(term for term in terms if term.num_bytes)
+def state_terms(ranks: Ranks, training: Training, habits: Habits) -> Iterator[TermColumn]:
+    """What stays from step to step; gradients too, which exist in every peak candidate."""
+    yield weight_term(ranks, habits)
+    yield gradient_term(ranks, habits)
+    if habits.local_gradient_bytes:
+        yield local_gradient_term(ranks, habits)
+    if habits.has_master_weights:
+        yield master_term(ranks)
+    yield moment_term(ranks, training)
+    if habits.keeps_dummy_gradients:
+        yield dummy_gradient_term(ranks, habits)
+    if habits.bucket_bytes:
+        yield bucket_term(ranks, habits)
 
 
-def weight_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
+def weight_term(ranks: Ranks, habits: Habits) -> TermColumn:
     """Weights as the forward reads them; sharded with ZeRO 3, on the host where parameters are offloaded."""
-    each = 0 if plan.offload == "parameters" else habits.weight_bytes
-    return _per_parameter(
-        "weights", Category.PARAMETER, each, weights, plan, plan.zero_stage >= 3, habits.source
-    )
+    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, habits.weight_bytes)
+    return _per_parameter("weights", Category.PARAMETER, each, ranks, _shards(ranks, 3), habits.source)
 
 
-def gradient_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
+def gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
     """The buffer of summed gradients; sharded from ZeRO 2 on."""
-    each = 0 if plan.offload == "parameters" else habits.gradient_bytes
-    return _per_parameter(
-        "gradients", Category.GRADIENT, each, weights, plan, plan.zero_stage >= 2, habits.source
-    )
+    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, habits.gradient_bytes)
+    return _per_parameter("gradients", Category.GRADIENT, each, ranks, _shards(ranks, 2), habits.source)
 
 
-def local_gradient_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
+def local_gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
     """Gradients as autograd hands them over, where they stay beside the buffer; not from ZeRO 2 on."""
-    each = habits.local_gradient_bytes if plan.zero_stage < 2 else 0
-    return _per_parameter("local gradients", Category.GRADIENT, each, weights, plan, False, habits.source)
-
-
-def master_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
-    """The optimizer's fp32 copy of half-precision weights; sharded from ZeRO 1 on."""
-    each = 4 if habits.has_master_weights and plan.offload not in ("optimizer", "parameters") else 0
+    each = np.where(ranks.plans.zero_stage < 2, habits.local_gradient_bytes, 0.0)
     return _per_parameter(
-        "master weights", Category.OPTIMIZER_STATE, each, weights, plan, plan.zero_stage >= 1, _ZERO
+        "local gradients", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), habits.source
     )
 
 
-def moment_term(weights: StageWeights, plan: Plan, training: Training) -> Term:
+def master_term(ranks: Ranks) -> TermColumn:
+    """The optimizer's fp32 copy of half-precision weights; sharded from ZeRO 1 on."""
+    each = np.where(_has_optimizer_on_host(ranks), 0.0, 4.0)
+    return _per_parameter("master weights", Category.OPTIMIZER_STATE, each, ranks, _shards(ranks, 1), _ZERO)
+
+
+def moment_term(ranks: Ranks, training: Training) -> TermColumn:
     """The optimizer's moments; sharded from ZeRO 1 on, on the host where it is offloaded."""
-    is_sharded = plan.zero_stage >= 1
-    name, category = f"moments of {training.optimizer}", Category.OPTIMIZER_STATE
-    if plan.offload in ("optimizer", "parameters"):
-        return Term(name, category, 0, "held by the host", _ZERO)
-    if training.optimizer in MOMENT_BYTES or training.optimizer == "adamw_8bit":
-        each = MOMENT_BYTES.get(training.optimizer, EIGHT_BIT_BYTES)
-        return _per_parameter(name, category, each, weights, plan, is_sharded, _ZERO)
+    name, category, shards = f"moments of {training.optimizer}", Category.OPTIMIZER_STATE, _shards(ranks, 1)
+    on_host = _has_optimizer_on_host(ranks)
+    if training.optimizer in _MOMENT_BYTES:
+        each = np.where(on_host, 0.0, _MOMENT_BYTES[training.optimizer])
+        return _per_parameter(name, category, each, ranks, shards, _ZERO)
     if training.optimizer == "muon":
-        num_bytes = _by_shape(
-            weights, plan, is_sharded, _momentum_bytes, lambda weight: 8 * weight.num_elements
-        )
         formula = "4 bytes of momentum a weight of the layers' matrices; Adam's 8 for all others"
         source = "Jordan et al.: Muon, 2024; Liu et al.: Muon is scalable, 2025, section 2"
     else:
-        num_bytes = _by_shape(weights, plan, is_sharded, _factored_bytes, _factored_bytes)
         formula = "4 bytes · (rows + columns) of each matrix, 4 · size of a vector"
         source = "Shazeer and Stern: Adafactor, ICML 2018, section 3"
-    return Term(name, category, num_bytes, formula, source)
+    dense, expert = ranks.amounts(ranks.weights.moment_bytes)
+    num_bytes = np.where(on_host, 0.0, np.rint(dense / shards[0] + expert / shards[1]))
+    return TermColumn(name, category, num_bytes, formula, source)
 
 
-def _by_shape(
-    weights: StageWeights,
-    plan: Plan,
-    is_sharded: bool,
-    inside: Callable[[Weight], int],
-    outside: Callable[[Weight], int],
-) -> int:
-    """State of which a matrix has another size than a vector, inside the layers and outside of them."""
-    layers = (
-        (weights.num_dense_layers, weights.dense_layer),
-        (weights.num_expert_layers, weights.expert_layer),
+def dummy_gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
+    """One gradient of each shape that occurs among the layers' matrices, filled by no one."""
+    each, count = habits.compute_weight_bytes, ranks.of_kinds(ranks.weights.num_shapes)
+    num_bytes = np.where(
+        ranks.plans.zero_stage >= 2, 0.0, each * ranks.of_kinds(ranks.weights.shape_elements)
     )
-    dense = sum(outside(weight) for weight in (*weights.embedding, *weights.head))
-    dense += sum(count * inside(w) for count, layer in layers for w in layer if not w.is_expert)
-    expert = sum(count * inside(w) for count, layer in layers for w in layer if w.is_expert)
-    over = _shards(plan) if is_sharded else (1, 1)
-    return round(dense / over[0] + expert / over[1])
-
-
-def _shards(plan: Plan) -> tuple[int, int]:
-    """Ranks over which dense and expert weights are sharded."""
-    return plan.shard_size, min(plan.shard_size, plan.num_expert_replicas)
-
-
-def _momentum_bytes(weight: Weight) -> int:
-    return (4 if weight.columns > 1 else 8) * weight.num_elements
-
-
-def _factored_bytes(weight: Weight) -> int:
-    return 4 * weight.count * (weight.rows + (weight.columns if weight.columns > 1 else 0))
-
-
-def dummy_gradient_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
-    """One gradient of each shape that occurs among the layers' matrices, kept but never filled."""
-    shapes = {(weight.rows, weight.columns) for weight in weights.matrices if weight.name != "router"}
-    held = habits.keeps_dummy_gradients and not plan.zero_stage >= 2
-    each = habits.compute_weight_bytes if held else 0
-    num_bytes = each * sum(rows * columns for rows, columns in shapes)
-    return Term(
-        "dummy gradients", Category.GRADIENT, num_bytes,
-        f"{each} bytes · each of {len(shapes)} shapes once",
+    return TermColumn(
+        "dummy gradients",
+        Category.GRADIENT,
+        num_bytes,
+        lambda row: f"{each} bytes · each of {count[row]:.0f} shapes once",
         "Transformer Engine: module/base.py, get_dummy_wgrad",
-    )  # fmt: skip
+    )
 
 
-def bucket_term(weights: StageWeights, plan: Plan, habits: Habits) -> Term:
+def bucket_term(ranks: Ranks, habits: Habits) -> TermColumn:
     """Buckets in which DistributedDataParallel reduces, beside the gradients."""
-    each = habits.bucket_bytes if plan.num_dense_replicas > 1 and plan.zero_stage == 0 else 0
-    return _per_parameter(
-        "reduction buckets", Category.GRADIENT, each, weights, plan, False,
-        "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3",
-    )  # fmt: skip
+    reduces = (ranks.plans.num_dense_replicas > 1) & (ranks.plans.zero_stage == 0)
+    each = np.where(reduces, habits.bucket_bytes, 0.0)
+    source = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
+    return _per_parameter("reduction buckets", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), source)
+
+
+def _has_optimizer_on_host(ranks: Ranks) -> Flags:
+    return ranks.plans.has_word("offload", "optimizer", "parameters")
+
+
+def _shards(ranks: Ranks, zero_stage: int) -> tuple[Integers, Integers]:
+    """Ranks over which dense weights and experts are sharded from a stage of ZeRO on, shape [n] each."""
+    is_sharded, shards = ranks.plans.zero_stage >= zero_stage, ranks.plans.shard_size
+    expert_shards = np.minimum(shards, ranks.plans.num_expert_replicas)
+    return np.where(is_sharded, shards, 1), np.where(is_sharded, expert_shards, 1)
 
 
 def _per_parameter(
-    name: str, category: str, each: float, weights: StageWeights, plan: Plan, is_sharded: bool, source: str
-) -> Term:
-    dense, expert = weights.num_dense_elements, weights.num_expert_elements
-    over = _shards(plan) if is_sharded else (1, 1)
-    num_bytes = round(each * (dense / over[0] + expert / over[1]))
-    formula = f"{each:g} bytes · {dense:,}" + (f" / {over[0]}" if over[0] > 1 else "")
-    if expert:
-        formula += f" + {each:g} · {expert:,}" + (f" / {over[1]}" if over[1] > 1 else "")
-    return Term(name, category, num_bytes, formula, source)
+    name: str, category: str, each: Floats, ranks: Ranks, shards: tuple[Integers, Integers], source: str
+) -> TermColumn:
+    dense, expert = ranks.amounts(ranks.weights.elements)
+    num_bytes = np.rint(each * (dense / shards[0] + expert / shards[1]))
+
+    def formula(row: int) -> str:
+        over_dense, over_expert = (over[row] for over in shards)
+        text = f"{each[row]:g} bytes · {dense[row]:,.0f}" + (f" / {over_dense}" if over_dense > 1 else "")
+        if expert[row]:
+            text += f" + {each[row]:g} · {expert[row]:,.0f}"
+            text += f" / {over_expert}" if over_expert > 1 else ""
+        return text
+
+    return TermColumn(name, category, num_bytes, formula, source)

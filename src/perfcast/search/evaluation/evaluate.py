@@ -21,7 +21,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
+from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts
 from perfcast.simulate.schedule.dualpipe import check_dualpipe

@@ -362,7 +362,7 @@ def _table(rows: Mapping[str, Integers], splits: tuple[Split, ...]) -> PlanTable
         "virtual_stages_per_rank": 1, "micro_batch_size": 1, "num_micro_batches": 1, "sequence_parallel": 0,
         "recompute": 0, "schedule": 0, "order": 0, "context_exchange": 0, "overlaps_tensor": 0,
         "overlaps_gradients": 1, "overlaps_weights": 1, "overlaps_experts": 0, "recompute_layers": 0,
-        "split": 0,
+        "num_prefetched": 1, "split": 0,
     }  # fmt: skip
     columns = {name: np.full(count, value, dtype=np.int64) for name, value in simplest.items()}
     return PlanTable(**{**columns, **rows}, splits=splits)

@@ -23,7 +23,7 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.core.plan_text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns
+from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.memory.footprint.fitted import load_spread
 from perfcast.memory.footprint.habits import habits_of
 from perfcast.search.evaluation.evaluate import take_memory

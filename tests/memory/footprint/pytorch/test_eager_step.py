@@ -11,7 +11,7 @@ import pytest
 
 from perfcast.catalog.devices import load_device
 from perfcast.core.forecast.device import MemoryForecast
-from perfcast.core.forecast.footprint import Moment
+from perfcast.core.forecast.footprint import PeakCandidate
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory.compare import compare_with_liveness
@@ -54,7 +54,7 @@ LITTLE = Transformer(
 @cache
 def both(
     folder: Path, name: str, mode: str, dtype: str, recompute: str, attention: str, optimizer: str
-) -> tuple[tuple[Moment, ...], MemoryForecast]:
+) -> tuple[tuple[PeakCandidate, ...], MemoryForecast]:
     """Moments of the closed form, and the liveness of what a user would capture."""
     path = folder / f"{name}.json"
     path.write_text(json.dumps(CONFIGS[name]), encoding="utf-8")
@@ -66,11 +66,11 @@ def both(
     return moments, estimate_memory(graph, 1)
 
 
-def peak(moments: tuple[Moment, ...]) -> Moment:
+def peak(moments: tuple[PeakCandidate, ...]) -> PeakCandidate:
     return max(moments, key=lambda moment: moment.num_bytes)
 
 
-def named(moment: Moment, name: str) -> int:
+def named(moment: PeakCandidate, name: str) -> int:
     return sum(term.num_bytes for term in moment.terms if term.name == name)
 
 
@@ -172,7 +172,7 @@ def test_gradients_of_parameters_stay():
     assert tape.gradient_bytes == 500
 
 
-def little(**asked: Any) -> dict[str, Moment]:
+def little(**asked: Any) -> dict[str, PeakCandidate]:
     options: dict[str, Any] = {"batch_size": 3, "sequence_length": 5, "dtype": "fp32", **asked}
     return {moment.name: moment for moment in estimate_eager(LITTLE, **options)}
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.core.forecast.footprint import Footprint, Moment, StageFootprint
+from perfcast.core.forecast.footprint import Footprint, PeakCandidate, StageFootprint
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.memory.footprint.pytorch.stage import pytorch_stage
 from perfcast.memory.footprint.pytorch.step import estimate_eager
-from small_transformers import llama, moment_of, term_of
+from small_transformers import candidate_of, llama, term_of
 
 S, WORKSPACE = 32, 1000
 MODEL = llama()
@@ -26,12 +26,12 @@ def stage(plan: Plan, training: Training = TRAINING) -> StageFootprint:
     return pytorch_stage(MODEL, plan, training, S, WORKSPACE)
 
 
-def size(moment: Moment, name: str) -> int:
+def size(moment: PeakCandidate, name: str) -> int:
     term = term_of(moment, name)
     return term.num_bytes if term else 0
 
 
-def gradients(moment: Moment) -> int:
+def gradients(moment: PeakCandidate) -> int:
     return sum(term.num_bytes for term in moment.terms if term.category == "gradient")
 
 
@@ -45,22 +45,22 @@ def test_one_device_holds_the_eager_moments_and_a_workspace(dtype: str, recomput
         MODEL, batch_size=3, sequence_length=S, dtype=dtype, optimizer="adamw", recompute=recompute,
         attention=attention,
     )  # fmt: skip
-    assert [moment.name for moment in found.moments] == [moment.name for moment in eager]
-    for own, other in zip(found.moments, eager, strict=True):
+    assert [moment.name for moment in found.peak_candidates] == [moment.name for moment in eager]
+    for own, other in zip(found.peak_candidates, eager, strict=True):
         assert own.terms[:-1] == tuple(term for term in other.terms if term.num_bytes)
         assert own.num_bytes == other.num_bytes + WORKSPACE
 
 
 def test_replicas_reduce_in_buckets_of_four_bytes_a_parameter():
     alone, spread = stage(Plan()), stage(Plan(data_parallel=4))
-    for one, of_four in zip(alone.moments, spread.moments, strict=True):
+    for one, of_four in zip(alone.peak_candidates, spread.peak_candidates, strict=True):
         assert (size(one, "reduction buckets"), size(of_four, "reduction buckets")) == (0, 4 * PARAMETERS)
         assert of_four.num_bytes - one.num_bytes == 4 * PARAMETERS
 
 
 def test_zero_1_shards_the_moments_and_what_the_update_makes_of_them_and_nothing_else():
     whole, sharded = (
-        moment_of(stage(Plan(data_parallel=4, zero_stage=zero)), "optimizer") for zero in (0, 1)
+        candidate_of(stage(Plan(data_parallel=4, zero_stage=zero)), "optimizer") for zero in (0, 1)
     )
     assert size(whole, "optimizer state") == 8 * PARAMETERS
     assert size(sharded, "optimizer state") == 2 * PARAMETERS
@@ -73,12 +73,12 @@ def test_zero_1_shards_the_moments_and_what_the_update_makes_of_them_and_nothing
 def test_earlier_micro_batches_leave_the_gradients_of_all_parameters():
     once, again = stage(Plan()), stage(Plan(num_micro_batches=2))
     name = "gradients of earlier micro-batches"
-    for first, second in zip(once.moments, again.moments, strict=True):
+    for first, second in zip(once.peak_candidates, again.peak_candidates, strict=True):
         assert size(first, name) == 0
         assert size(second, name) == max(0, 4 * PARAMETERS - gradients(first))
         assert gradients(second) >= 4 * PARAMETERS
-    assert size(moment_of(again, "backward of the head"), name) > 0
-    assert size(moment_of(again, "optimizer"), name) == 0
+    assert size(candidate_of(again, "backward of the head"), name) > 0
+    assert size(candidate_of(again, "optimizer"), name) == 0
     assert stage(Plan(num_micro_batches=16)) == again
 
 

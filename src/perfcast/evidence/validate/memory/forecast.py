@@ -125,7 +125,7 @@ def _part(stage: StageFootprint, metric: str) -> int:
     peak = stage.peak
     states = sum(term.num_bytes for term in peak.terms if term.category in _MODEL_STATES)
     if metric == "allocated_steady":
-        return next(moment.num_bytes for moment in stage.moments if moment.name == "optimizer")
+        return next(moment.num_bytes for moment in stage.peak_candidates if moment.name == "optimizer")
     if metric == "model_states":
         return states
     if metric == "activation_peak":

@@ -7,7 +7,7 @@ Source of what is held when: transformers 5, models/*/modeling_*.py and cache_ut
 
 from __future__ import annotations
 
-from perfcast.core.forecast.footprint import Moment, Term
+from perfcast.core.forecast.footprint import PeakCandidate, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.memory.footprint.pytorch.modules import FP32, Setting
@@ -15,7 +15,7 @@ from perfcast.memory.footprint.pytorch.modules import FP32, Setting
 _SOURCE = "transformers: modeling_*.py, cache_utils.py"
 
 
-def inference_moments(setting: Setting, mode: str, num_parameters: int) -> tuple[Moment, ...]:
+def inference_moments(setting: Setting, mode: str, num_parameters: int) -> tuple[PeakCandidate, ...]:
     """Attention, MLP and head of a prefill, or of one token against a cache."""
     tokens = setting.tokens if mode == "prefill" else setting.batch_size
     size = setting.element_bytes
@@ -23,9 +23,9 @@ def inference_moments(setting: Setting, mode: str, num_parameters: int) -> tuple
     inputs = Term("tokens", Category.INPUT, 8 * tokens, f"1 · ({tokens}·8)", "int64")
     base = (weights, inputs, *_cache(setting, mode))
     return (
-        Moment("attention of a layer", (*base, _stream(setting, tokens), _attention(setting, tokens))),
-        Moment("MLP of a layer", (*base, _stream(setting, tokens), _mlp(setting, tokens))),
-        Moment("logits", (*base, *_logits(setting, tokens))),
+        PeakCandidate("attention of a layer", (*base, _stream(setting, tokens), _attention(setting, tokens))),
+        PeakCandidate("MLP of a layer", (*base, _stream(setting, tokens), _mlp(setting, tokens))),
+        PeakCandidate("logits", (*base, *_logits(setting, tokens))),
     )
 
 

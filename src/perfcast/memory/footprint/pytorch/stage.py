@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.core.forecast.footprint import Moment, StageFootprint, Term
+from perfcast.core.forecast.footprint import PeakCandidate, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
@@ -45,7 +45,7 @@ def pytorch_stage(
         terms = tuple(_shard(term, plan) for term in moment.terms)
         earlier = _earlier_gradients(moment, plan, gradient_bytes)
         kept = tuple(term for term in (*terms, earlier, *always) if term.num_bytes)
-        moments.append(Moment(moment.name, kept))
+        moments.append(PeakCandidate(moment.name, kept))
     return StageFootprint(0, tuple(moments))
 
 
@@ -90,7 +90,7 @@ def _shard(term: Term, plan: Plan) -> Term:
     )
 
 
-def _earlier_gradients(moment: Moment, plan: Plan, gradient_bytes: int) -> Term:
+def _earlier_gradients(moment: PeakCandidate, plan: Plan, gradient_bytes: int) -> Term:
     """Gradients of earlier micro-batches, less those that the moment counts anyway."""
     counted = sum(term.num_bytes for term in moment.terms if term.category == Category.GRADIENT)
     missing = max(0, gradient_bytes - counted) if plan.num_micro_batches > 1 else 0

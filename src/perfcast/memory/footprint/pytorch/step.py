@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perfcast.core.forecast.footprint import Moment, Term
+from perfcast.core.forecast.footprint import PeakCandidate, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
@@ -43,7 +43,7 @@ def estimate_eager(
     optimizer_implementation: str = "foreach",
     recompute: str = "none",
     attention: str = "flash",
-) -> tuple[Moment, ...]:
+) -> tuple[PeakCandidate, ...]:
     """The moments of one step that can be its peak.
 
     Args:
@@ -79,7 +79,7 @@ def estimate_eager(
         return moments
     gradients = _gradients("of all parameters", program.parameter_bytes)
     update = optimizer_terms(optimizer, optimizer_implementation, program.num_parameters, program.largest)
-    return (*moments, Moment("optimizer", (*base, gradients, *update)))
+    return (*moments, PeakCandidate("optimizer", (*base, gradients, *update)))
 
 
 def count_eager_parameters(model: Transformer) -> int:
@@ -157,7 +157,7 @@ def _layers(setting: Setting) -> Iterable[_Layers]:
                 yield _Layers(number, fresh.tape, entry.block, run_backward(fresh.tape, output))
 
 
-def _training_moments(program: _Program, base: tuple[Term, ...]) -> tuple[Moment, ...]:
+def _training_moments(program: _Program, base: tuple[Term, ...]) -> tuple[PeakCandidate, ...]:
     """Of forward and backward; see the top of the file."""
     all_masks = (*base, *_masks(program.setting, is_last=True))
     return (
@@ -171,7 +171,7 @@ def _training_moments(program: _Program, base: tuple[Term, ...]) -> tuple[Moment
     )
 
 
-def _end_of_forward(program: _Program, base: tuple[Term, ...]) -> Moment:
+def _end_of_forward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
     """Logits live until the loss is there: T·V·e, and in fp32 for the loss; autocast still has its copies."""
     setting, model = program.setting, program.model
     logits = [value_of("logits", setting.tokens, model.vocab_size, setting.element_bytes).block]
@@ -184,20 +184,22 @@ def _end_of_forward(program: _Program, base: tuple[Term, ...]) -> Moment:
             copies += [b for b in kind.tape.saved if b.name == WEIGHT_COPIES] * kind.count
     kept = (*_kept(program), *program.embedding.saved, *program.head.saved, *copies)
     temporary = _terms((*logits, hidden), Category.TEMPORARY)
-    return Moment("end of the forward", (*base, *_terms(kept, Category.ACTIVATION), *temporary))
+    return PeakCandidate("end of the forward", (*base, *_terms(kept, Category.ACTIVATION), *temporary))
 
 
-def _head_backward(program: _Program, base: tuple[Term, ...]) -> Moment:
+def _head_backward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
     """Gradients of the log-softmax and of the logits, T·V·4 bytes each, beside the log-softmax."""
     instant = program.head_instant
     kept = (*_kept(program), *program.embedding.saved, *instant.saved)
     held = _terms(kept, Category.ACTIVATION)
     is_loss = instant.step == "log-softmax"
     gradients = _stream("gradients of the logits in fp32" if is_loss else "gradients of activations", instant)
-    return Moment("backward of the head", (*base, *held, *gradients, *_left(instant)))
+    return PeakCandidate("backward of the head", (*base, *held, *gradients, *_left(instant)))
 
 
-def _layer_backward(program: _Program, base: tuple[Term, ...], kind: _Layers, *, is_last: bool) -> Moment:
+def _layer_backward(
+    program: _Program, base: tuple[Term, ...], kind: _Layers, *, is_last: bool
+) -> PeakCandidate:
     """One layer's backward, when all others wait (the last layer's) or are done (the first's)."""
     instant = kind.instant
     waiting = _kept(program, without=kind) if is_last else ()
@@ -210,10 +212,10 @@ def _layer_backward(program: _Program, base: tuple[Term, ...], kind: _Layers, *,
     name = "backward of the last layer" if is_last else "backward of the first layer"
     gradients = _gradients("of what is done", done + instant.gradient_bytes)
     stream = _stream("gradients of activations", instant)
-    return Moment(name, (*base, *_terms(kept, Category.ACTIVATION), gradients, *stream))
+    return PeakCandidate(name, (*base, *_terms(kept, Category.ACTIVATION), gradients, *stream))
 
 
-def _embedding_backward(program: _Program, base: tuple[Term, ...]) -> Moment:
+def _embedding_backward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
     """The table's gradient is dense, V·H·4; a tied table's meets the head's, and their sum is a third."""
     instant, model = program.embedding_instant, program.model
     done = program.layer_bytes + program.head.gradient_bytes + instant.gradient_bytes
@@ -225,7 +227,9 @@ def _embedding_backward(program: _Program, base: tuple[Term, ...]) -> Moment:
         _gradients("of what is done", done),
         Term(name, Category.TEMPORARY, stream, f"{stream} bytes at '{instant.step}'", _AUTOGRAD),
     )
-    return Moment("backward of the embedding", (*base, *_terms(instant.saved, Category.ACTIVATION), *terms))
+    return PeakCandidate(
+        "backward of the embedding", (*base, *_terms(instant.saved, Category.ACTIVATION), *terms)
+    )
 
 
 # ---- terms -------------------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""What one layer keeps and works with in its backward, under many plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.arrays import Floats
+from perfcast.core.plan import Plan
+from perfcast.core.plan_table import PlanTable
+from perfcast.core.weights import pad_vocabulary
+from perfcast.memory.footprint.activations import (
+    Layout,
+    attention_core,
+    expert_visits,
+    head_widths,
+    lay_out,
+    layer_activations,
+    layer_bytes,
+)
+from perfcast.memory.footprint.combinations import ByCombination, Combinations
+from perfcast.memory.footprint.setting import Setting
+
+#: Columns on which a layer's activations depend.
+_DEGREES = ("tensor_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel",
+            "micro_batch_size", "sequence_parallel", "recompute")  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LayerFigures:
+    """Of one micro-batch on a rank, in bytes; shape [n] or, by combination, [k] each.
+
+    Attributes:
+        saved_dense, saved_expert: What a layer without, with experts saves for its backward.
+        attention_core: What selective recomputation makes again.
+        norm_rows: Rows of the residual stream, cut along the sequence with sequence parallelism.
+        rows: The same, whole.
+        attention_backward: What the backward of attention works with.
+        dense_backward, expert_backward: What that of the MLP, of the experts does.
+        logits: Elements.
+        inputs: Tokens, labels and masks.
+    """
+
+    saved_dense: Floats
+    saved_expert: Floats
+    attention_core: Floats
+    norm_rows: Floats
+    rows: Floats
+    attention_backward: Floats
+    dense_backward: Floats
+    expert_backward: Floats
+    logits: Floats
+    inputs: Floats
+
+
+def layer_figures(setting: Setting, plans: PlanTable) -> ByCombination[LayerFigures]:
+    """Figures of a layer and of both ends.
+
+    Raises:
+        PlanError: A sequence that context or sequence parallelism cannot cut.
+    """
+    cuts = Combinations(plans, _DEGREES)
+    return ByCombination(LayerFigures(**cuts.columns(lambda plan: _figures(setting, plan))), cuts.place)
+
+
+def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
+    model, training, habits = setting.model, setting.training, setting.habits
+    layout = lay_out(plan, training, setting.sequence_length)
+    vocabulary = pad_vocabulary(model.vocab_size, plan.tensor_parallel, habits.vocabulary_multiple)
+    dense = layer_activations(model, plan, training, habits, layout, has_experts=False)
+    expert = (
+        layer_activations(model, plan, training, habits, layout, has_experts=True) if model.experts else ()
+    )
+    return {
+        "saved_dense": layer_bytes(dense),
+        "saved_expert": layer_bytes(expert),
+        "attention_core": layer_bytes(tuple(attention_core(model, training, layout))),
+        "norm_rows": layout.norm_rows(model.hidden_size),
+        "rows": layout.rows(model.hidden_size),
+        "logits": layout.tokens * (vocabulary // plan.tensor_parallel),
+        "inputs": _input_bytes(setting, layout),
+        **_backward(setting, plan, layout),
+    }
+
+
+def _input_bytes(setting: Setting, layout: Layout) -> int:
+    """Tokens, labels and positions of 8 bytes, the loss's weights of 4, and a mask of pairs without flash."""
+    masks = layout.tokens * layout.sequence_length if setting.training.attention == "math" else 0
+    return 28 * layout.tokens + masks
+
+
+def _backward(setting: Setting, plan: Plan, layout: Layout) -> dict[str, float]:
+    """What the backward of the parts of a layer works with.
+
+    Of the activation: gradients of its output and input, and the residual's gradient; with sequence
+    parallelism the gathered input of the next product. Of attention: gradients of output, queries, keys and
+    values, and of the scores where they are kept.
+    """
+    model, hidden = setting.model, layout.norm_rows(setting.model.hidden_size)
+    gathered = layout.rows(model.hidden_size) if plan.sequence_parallel and plan.tensor_parallel > 1 else 0
+    gates = 2 if model.is_gated else 1
+    dense = layout.rows((gates + 1) * model.ffn_hidden_size / layout.tensor_parallel) + hidden + gathered
+    expert = 0
+    if model.experts is not None:
+        visits = expert_visits(model.experts, plan, layout)
+        width = model.experts.ffn_hidden_size / plan.tensor_parallel_of_experts
+        expert = round(layout.element_bytes * visits * ((gates + 1) * width + model.hidden_size)) + hidden
+    queries, keys, values = head_widths(model, layout.tensor_parallel)
+    attention = layout.rows(2 * queries + keys + values) + hidden + gathered
+    if setting.training.attention == "math":
+        heads = model.num_attention_heads // layout.tensor_parallel
+        pairs = layout.tokens * layout.sequence_length * heads
+        attention += 2 * layout.element_bytes * pairs
+    return {"attention_backward": attention, "dense_backward": dense, "expert_backward": expert}

@@ -1,0 +1,207 @@
+"""The instants of a step that can be its peak, and what is held then besides the states.
+
+loss             all waiting activations, logits and what the loss makes of them
+head backward    the same activations, the gradient of the logits, the head's gradient
+layer backward   the same activations and what the last layer's backward works with
+embedding        its dense gradient, when all activations are gone
+optimizer        the states alone: fused updates work in place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.core.tensor import Category
+from perfcast.core.training import Training
+from perfcast.memory.footprint.buffers import (
+    exchange_term,
+    gathered_terms,
+    input_term,
+    issued_ahead_term,
+    offload_terms,
+    workspace_terms,
+)
+from perfcast.memory.footprint.habits import Habits, element_bytes
+from perfcast.memory.footprint.layer_figures import LayerFigures
+from perfcast.memory.footprint.ranks import Ranks, chunks_of_ranks, larger_kind
+from perfcast.memory.footprint.setting import Setting
+from perfcast.memory.footprint.states import state_terms
+from perfcast.memory.footprint.terms import PeakCandidateColumn, TermColumn, TermGroup
+
+_KORTHIKANTI = "Korthikanti et al., MLSys 2023, sections 4 and 5"
+_CROSS_ENTROPY = "Megatron-LM: tensor_parallel/cross_entropy.py"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PeakCandidates:
+    """Those of n ranks.
+
+    Attributes:
+        states: Held in all of them.
+        waiting: Activations of layers, held in those that ``while_waiting`` names.
+    """
+
+    columns: tuple[PeakCandidateColumn, ...]
+    states: TermGroup
+    waiting: TermGroup
+    while_waiting: tuple[str, ...] = ("layer backward", "loss", "head backward")
+
+
+def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> PeakCandidates:
+    """All candidates of each rank, term by term."""
+    training, habits = setting.training, setting.habits
+    states = TermGroup(state_terms(ranks, training, habits))
+    always = TermGroup(
+        (
+            *workspace_terms(ranks, setting.workspace_bytes, habits),
+            *gathered_terms(ranks, habits),
+            *offload_terms(ranks, habits),
+            input_term(figures),
+        )
+    )
+    waiting = TermGroup(waiting_terms(ranks, figures))
+    passing = TermGroup((exchange_term(ranks, figures), issued_ahead_term(ranks, figures, habits)))
+    layer = TermGroup((*recomputed_terms(ranks, figures), *layer_backward_terms(ranks, figures)))
+    head = TermGroup((head_input_term(figures),))
+    loss = TermGroup(loss_terms(figures, training, habits))
+    gradients = TermGroup(head_backward_terms(ranks, figures, training, habits))
+    held, everywhere = (states, always), np.ones(len(ranks.plans), dtype=np.bool_)
+    in_backward = (*held, waiting, passing)
+    columns = (
+        PeakCandidateColumn("optimizer", everywhere, held),
+        PeakCandidateColumn("layer backward", ranks.num_layers > 0, (*in_backward, layer)),
+        PeakCandidateColumn("loss", ranks.has_head, (*in_backward, head, loss)),
+        PeakCandidateColumn("head backward", ranks.has_head, (*in_backward, head, gradients)),
+        PeakCandidateColumn(
+            "embedding backward",
+            ranks.has_embedding,
+            (*held, TermGroup((embedding_backward_term(ranks, habits),))),
+        ),
+    )
+    return PeakCandidates(columns, states, waiting)
+
+
+def waiting_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
+    """Activations that wait for their backward; of layers that are computed again their inputs alone."""
+    in_flight = np.where(ranks.plans.has_word("offload", "activations"), 1.0, ranks.in_flight)
+    again = ranks.num_recomputed
+    if again.any():
+        yield TermColumn(
+            "inputs of checkpointed layers",
+            Category.ACTIVATION,
+            np.rint(in_flight * again * figures.norm_rows),
+            lambda row: f"{_micro_batches(in_flight[row])} · {again[row]:.0f} layers · 2·s·b·h",
+            _KORTHIKANTI,
+        )
+    yield TermColumn(
+        "layer activations",
+        Category.ACTIVATION,
+        np.rint(in_flight * _saved_bytes(ranks, figures)),
+        lambda row: f"{_micro_batches(in_flight[row])} · {(ranks.num_layers - again)[row]:.0f} layers",
+        _KORTHIKANTI,
+    )
+
+
+def _micro_batches(count: float) -> str:
+    return f"{count:g} micro-batch{'' if count == 1 else 'es'}"
+
+
+def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
+    """Of a micro-batch, what layers keep that are not computed again; one layer's where it moves away."""
+    dense = ranks.holding.dense_layers - ranks.holding.again_dense
+    expert = ranks.holding.expert_layers - ranks.holding.again_expert
+    saved = dense * figures.saved_dense + expert * figures.saved_expert
+    moves_away = ranks.plans.has_word("offload", "activations")
+    if not moves_away.any():
+        return saved
+    one = larger_kind(dense, figures.saved_dense, expert, figures.saved_expert)
+    return np.where(moves_away, one, saved)
+
+
+def recomputed_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
+    """What the layer whose backward runs has made again: all beside its input, or attention's core.
+
+    Where only the first layers are computed again, what those behind them kept is free by then.
+    """
+    again = ranks.num_recomputed > 0
+    if again.any():
+        one = larger_kind(
+            ranks.holding.again_dense, figures.saved_dense, ranks.holding.again_expert, figures.saved_expert
+        )
+        gone = _saved_bytes(ranks, figures) // chunks_of_ranks(ranks.plans)
+        made = np.where(again, np.maximum(one - figures.norm_rows - gone, 0.0), 0.0)
+        formula = "one layer's activations"
+        yield TermColumn("recomputed layer", Category.ACTIVATION, made, formula, _KORTHIKANTI)
+    selective = ranks.plans.has_word("recompute", "selective")
+    if selective.any():
+        core = np.where(selective, figures.attention_core, 0.0)
+        yield TermColumn("recomputed attention", Category.ACTIVATION, core, "of one layer", _KORTHIKANTI)
+
+
+def layer_backward_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
+    """The larger of what the backward of attention and of the MLP works with."""
+    mlp = larger_kind(
+        ranks.holding.dense_layers, figures.dense_backward,
+        ranks.holding.expert_layers, figures.expert_backward,
+    )  # fmt: skip
+    attention = figures.attention_backward
+    for name, num_bytes in (
+        ("gradients inside the MLP", np.where(mlp >= attention, mlp, 0.0)),
+        ("gradients inside attention", np.where(mlp >= attention, 0.0, attention)),
+    ):
+        yield TermColumn(name, Category.TEMPORARY, num_bytes, "of one layer's backward", _KORTHIKANTI)
+
+
+def head_input_term(figures: LayerFigures) -> TermColumn:
+    """Input of the last norm and its output, whole for the head's product."""
+    num_bytes = figures.norm_rows + figures.rows
+    return TermColumn("input of the head", Category.ACTIVATION, num_bytes, "2·s·b·h, twice", _KORTHIKANTI)
+
+
+def loss_terms(figures: LayerFigures, training: Training, habits: Habits) -> Iterator[TermColumn]:
+    """Logits in the products' format and, unless the loss is fused, what it makes of them in fp32."""
+    yield _logits("logits", figures.logits, element_bytes(training))
+    if not training.fuses_cross_entropy:
+        yield _logits("the loss's copies of the logits", figures.logits, habits.softmax_bytes)
+
+
+def _logits(name: str, elements: Floats, each: float) -> TermColumn:
+    num_bytes = np.rint(each * elements)
+    return TermColumn(
+        name,
+        Category.ACTIVATION,
+        num_bytes,
+        lambda row: f"{each:g} bytes · {elements[row]:,.0f}",
+        _CROSS_ENTROPY,
+    )
+
+
+def head_backward_terms(
+    ranks: Ranks, figures: LayerFigures, training: Training, habits: Habits
+) -> Iterator[TermColumn]:
+    """Gradient of the logits, of the head's weight, and of its input before it is cut again."""
+    yield _logits("gradient of the logits", figures.logits, element_bytes(training))
+    yield _table_gradient("gradient of the head", ranks, habits)
+    yield TermColumn(
+        "gradient of the head's input", Category.ACTIVATION, figures.rows, "2·s·b·h", _KORTHIKANTI
+    )
+
+
+def embedding_backward_term(ranks: Ranks, habits: Habits) -> TermColumn:
+    """The dense gradient of the embedding before it is added to the buffer."""
+    return _table_gradient("gradient of the embedding", ranks, habits)
+
+
+def _table_gradient(name: str, ranks: Ranks, habits: Habits) -> TermColumn:
+    each, rows = habits.compute_weight_bytes, ranks.weights.table
+    return TermColumn(
+        name,
+        Category.GRADIENT,
+        each * rows,
+        lambda row: f"{each} bytes · {rows[row]:,.0f}",
+        habits.source,
+    )
