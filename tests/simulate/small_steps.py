@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.work import Call, Calls, Layer, LayerRun, StageWork, StepWork, Stream
+from perfcast.simulate.closed_form.makespan import StageSeconds, forward_makespans, makespans
 from perfcast.simulate.engine import play
 from perfcast.simulate.program import Lane, ProgramBuilder
 from perfcast.simulate.schedule import Actions, Pass, num_parts, part_of
@@ -76,6 +80,34 @@ def forwards_of(work: StepWork) -> StepWork:
     """The same as inference."""
     layers = (replace(one, backward=(), gather_again=(), exchange=()) for one in work.layers)
     return replace(work, layers=tuple(layers))
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds of one micro-batch on each stage of one pipeline, as ``StageSeconds`` has them of many."""
+
+    forward: Sequence[float]
+    backward: Sequence[float]
+    weight: Sequence[float] = ()
+    joined: Sequence[float] = ()
+    message: float = 0.0
+
+
+def makespan(schedule: str, stages: Stages, num_micro_batches: int, virtual: int = 1) -> float:
+    """The formula of one pipeline."""
+
+    def column(seconds: Sequence[float]) -> np.ndarray | None:
+        return np.array(seconds)[:, None] if seconds else None
+
+    columns = StageSeconds(*map(column, (stages.forward, stages.backward, stages.weight, stages.joined)))
+    counts, message = np.array([num_micro_batches]), np.array([stages.message])
+    return float(makespans(schedule, columns, counts, message, virtual)[0])
+
+
+def forward_makespan(stages: Stages, num_micro_batches: int, virtual: int = 1) -> float:
+    """The same of forwards alone."""
+    forward, count = np.array(stages.forward)[:, None], np.array([num_micro_batches])
+    return float(forward_makespans(forward, count, np.array([stages.message]), virtual)[0])
 
 
 def schedule_makespan(

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_steps import SECONDS, UPDATE, small_layer, small_step
+from small_steps import SECONDS, UPDATE, Stages, makespan, small_layer, small_step
 
 from perfcast.core.work import Call, LayerRun, StageWork, StepWork
-from perfcast.simulate.closed_form.makespan import StageSeconds, makespan
 from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.training import simulate_step
 
@@ -83,5 +82,5 @@ def test_slower_ends_of_a_dual_pipeline_idle_less(num_stages, count, longer):
 def test_the_bubble_of_a_dual_pipeline_whose_backwards_are_long():
     """(p / 2 - 1)(x + b - 2 w) - f = 3 (4 + 2 - 2) - 1 = 11 beside (m - p - 1) x + (p + 1)(f + b + w)."""
     ones = [1.0] * 8
-    stages = StageSeconds(ones, [2.0] * 8, ones, [4.0] * 8)
+    stages = Stages(ones, [2.0] * 8, ones, [4.0] * 8)
     assert makespan("dualpipe", stages, 16) == pytest.approx(7 * 4 + 9 * 4 + 11)

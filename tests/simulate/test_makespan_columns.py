@@ -1,4 +1,4 @@
-"""Makespans of many plans at once are those of each."""
+"""Makespans of many plans at once."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from perfcast.simulate.closed_form.makespan import StageSeconds, makespan
-from perfcast.simulate.closed_form.makespans import StageColumns, before, behind, makespans
+from perfcast.simulate.closed_form.makespan import (
+    StageSeconds,
+    forward_makespans,
+    makespans,
+    sums_before,
+    sums_behind,
+)
 
 SECONDS = st.floats(1e-3, 2.0)
 
@@ -35,29 +40,40 @@ def pipelines(draw, schedule):
     }  # fmt: skip
 
 
+def stage_seconds(one, schedule, plans):
+    return StageSeconds(
+        one["forward"][:, plans],
+        one["backward"][:, plans],
+        one["weight"][:, plans] if schedule in ("zero_bubble", "dualpipe") else None,
+        one["joined"][:, plans] if schedule == "dualpipe" else None,
+    )
+
+
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero_bubble", "interleaved", "dualpipe"])
 @settings(max_examples=40)
 @given(data=st.data())
-def test_columns_are_the_formula_of_each_plan(schedule, data):
+def test_columns_do_not_know_each_other(schedule, data):
     one = data.draw(pipelines(schedule))
-    has_weight = schedule in ("zero_bubble", "dualpipe")
+    every = slice(None)
     found = makespans(
-        schedule,
-        StageColumns(
-            one["forward"], one["backward"], one["weight"] if has_weight else None,
-            one["joined"] if schedule == "dualpipe" else None,
-        ),
-        one["counts"], one["message"], one["virtual"],
-    )  # fmt: skip
+        schedule, stage_seconds(one, schedule, every), one["counts"], one["message"], one["virtual"]
+    )
+    for plan in range(len(found)):
+        alone = slice(plan, plan + 1)
+        stages = stage_seconds(one, schedule, alone)
+        [seconds] = makespans(schedule, stages, one["counts"][alone], one["message"][alone], one["virtual"])
+        assert found[plan] == pytest.approx(seconds, rel=1e-12)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_forwards_alone_of_many_plans_are_those_of_each(data):
+    one = data.draw(pipelines("interleaved"))
+    found = forward_makespans(one["forward"], one["counts"], one["message"], one["virtual"])
     for plan, seconds in enumerate(found):
-        stages = StageSeconds(
-            one["forward"][:, plan].tolist(), one["backward"][:, plan].tolist(),
-            one["weight"][:, plan].tolist() if has_weight else (),
-            one["joined"][:, plan].tolist() if schedule == "dualpipe" else (),
-            float(one["message"][plan]),
-        )  # fmt: skip
-        expected = makespan(schedule, stages, int(one["counts"][plan]), one["virtual"])
-        assert seconds == pytest.approx(expected, rel=1e-12)
+        alone = slice(plan, plan + 1)
+        columns = (one["forward"][:, alone], one["counts"][alone], one["message"][alone])
+        assert seconds == pytest.approx(forward_makespans(*columns, one["virtual"])[0])
 
 
 def test_equal_stages_by_hand():
@@ -65,12 +81,12 @@ def test_equal_stages_by_hand():
     one, two = np.ones((4, 1)), np.full((4, 1), 2.0)
     counts, silent = np.array([8]), np.zeros(1)
     for schedule in ("gpipe", "1f1b"):
-        assert makespans(schedule, StageColumns(one, two), counts, silent).tolist() == [33.0]
-    halves = StageColumns(np.full((8, 1), 0.5), np.ones((8, 1)))
+        assert makespans(schedule, StageSeconds(one, two), counts, silent).tolist() == [33.0]
+    halves = StageSeconds(np.full((8, 1), 0.5), np.ones((8, 1)))
     assert makespans("interleaved", halves, counts, silent, 2).tolist() == [28.5]
 
 
 def test_sums_above_and_below_each_row():
     rows = np.array([[1.0], [2.0], [4.0]])
-    assert before(rows).ravel().tolist() == [0, 1, 3]
-    assert behind(rows).ravel().tolist() == [6, 4, 0]
+    assert sums_before(rows).ravel().tolist() == [0, 1, 3]
+    assert sums_behind(rows).ravel().tolist() == [6, 4, 0]

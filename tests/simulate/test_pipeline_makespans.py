@@ -3,16 +3,15 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_steps import schedule_makespan
+from small_steps import Stages, forward_makespan, makespan, schedule_makespan
 
 from perfcast.errors import PlanError
-from perfcast.simulate.closed_form.makespan import StageSeconds, forward_makespan, makespan
 from perfcast.simulate.schedule import Pass, inference_actions, stage_actions
 
 QUARTERS = st.integers(1, 12).map(lambda n: n / 4)
 
 
-def played(schedule: str, num_stages: int, count: int, stages: StageSeconds, virtual: int = 1) -> float:
+def played(schedule: str, num_stages: int, count: int, stages: Stages, virtual: int = 1) -> float:
     weight = list(stages.weight) or [0.0] * len(stages.forward)
     whole = [b + w for b, w in zip(stages.backward, weight, strict=True)]
     seconds = {
@@ -25,7 +24,7 @@ def played(schedule: str, num_stages: int, count: int, stages: StageSeconds, vir
 
 @given(st.sampled_from(("gpipe", "1f1b")), st.integers(1, 8), st.integers(1, 24), QUARTERS, QUARTERS)
 def test_equal_stages_take_micro_batches_plus_stages_less_one(schedule, num_stages, count, f, b):
-    stages = StageSeconds([f] * num_stages, [b] * num_stages)
+    stages = Stages([f] * num_stages, [b] * num_stages)
     expected = (count + num_stages - 1) * (f + b)
     assert makespan(schedule, stages, count) == pytest.approx(expected, rel=1e-12)
     assert played(schedule, num_stages, count, stages) == pytest.approx(expected, rel=1e-12)
@@ -34,7 +33,7 @@ def test_equal_stages_take_micro_batches_plus_stages_less_one(schedule, num_stag
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(2, 4), QUARTERS, QUARTERS)
 def test_interleaving_divides_the_bubble_by_the_chunks(num_stages, groups, virtual, f, b):
     count, parts = groups * num_stages, num_stages * virtual
-    stages = StageSeconds([f] * parts, [b] * parts)
+    stages = Stages([f] * parts, [b] * parts)
     expected = virtual * count * (f + b) + (num_stages - 1) * (f + b)
     assert makespan("interleaved", stages, count, virtual) == pytest.approx(expected, rel=1e-12)
     assert played("interleaved", num_stages, count, stages, virtual) == pytest.approx(expected, rel=1e-12)
@@ -43,7 +42,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(num_stages, groups, virtu
 @given(st.integers(1, 8), st.integers(1, 24), QUARTERS, st.integers(0, 4))
 def test_messages_of_equal_1f1b_stages_are_waited_for_as_the_formula_says(num_stages, count, f, quarters):
     message = quarters / 4 * f
-    stages = StageSeconds([f] * num_stages, [2 * f] * num_stages, message=message)
+    stages = Stages([f] * num_stages, [2 * f] * num_stages, message=message)
     expected = played("1f1b", num_stages, count, stages)
     assert makespan("1f1b", stages, count) == pytest.approx(
         expected, rel=0.09 if count <= num_stages else 1e-12
@@ -55,7 +54,7 @@ def test_messages_of_equal_interleaved_stages_are_waited_for_in_fill_and_drain(
     num_stages, groups, virtual, f
 ):
     parts = num_stages * virtual
-    stages = StageSeconds([f] * parts, [2 * f] * parts, message=f / 16)
+    stages = Stages([f] * parts, [2 * f] * parts, message=f / 16)
     expected = played("interleaved", num_stages, groups * num_stages, stages, virtual)
     assert makespan("interleaved", stages, groups * num_stages, virtual) == pytest.approx(expected, rel=1e-12)
 
@@ -63,7 +62,7 @@ def test_messages_of_equal_interleaved_stages_are_waited_for_in_fill_and_drain(
 @given(st.integers(1, 8), st.integers(0, 16), QUARTERS)
 def test_zero_bubble_leaves_a_third_of_the_bubble_where_its_three_parts_are_equal(num_stages, more, f):
     count = num_stages + more
-    stages = StageSeconds([f] * num_stages, [f] * num_stages, [f] * num_stages)
+    stages = Stages([f] * num_stages, [f] * num_stages, [f] * num_stages)
     expected = 3 * f * count + (num_stages - 1) * f
     assert makespan("zero_bubble", stages, count) == pytest.approx(expected, rel=1e-12)
     assert played("zero_bubble", num_stages, count, stages) == pytest.approx(expected, rel=1e-12)
@@ -75,19 +74,19 @@ UNEVEN = st.integers(2, 6).flatmap(lambda p: st.lists(st.integers(8, 12), min_si
 @given(st.sampled_from(("gpipe", "1f1b", "zero_bubble")), UNEVEN, st.integers(0, 20))
 @settings(max_examples=60)
 def test_formulas_of_uneven_stages_are_close(schedule, eighths, more):
+    """No more micro-batches than stages count as GPipe runs them, which is up to a fifth longer."""
     count = len(eighths) + more
     forward = [n / 8 for n in eighths]
     weight = forward if schedule == "zero_bubble" else []
-    stages = StageSeconds(forward, forward, weight)
+    stages = Stages(forward, forward, weight)
     expected = played(schedule, len(forward), count, stages)
-    assert makespan(schedule, stages, count) == pytest.approx(
-        expected, rel=1e-12 if schedule == "gpipe" else 0.1
-    )
+    is_short = schedule == "1f1b" and more == 0
+    assert makespan(schedule, stages, count) == pytest.approx(expected, rel=0.2 if is_short else 0.01)
 
 
 @given(UNEVEN, st.integers(1, 20), QUARTERS)
 def test_forwards_alone_are_a_flow_shop(eighths, count, message):
-    stages = StageSeconds([n / 8 for n in eighths], [0.0] * len(eighths), message=message)
+    stages = Stages([n / 8 for n in eighths], [0.0] * len(eighths), message=message)
     seconds = {Pass.FORWARD: list(stages.forward)}
     actions = inference_actions(len(eighths), count)
     expected = schedule_makespan("1f1b", actions, seconds, message=message)
@@ -96,16 +95,16 @@ def test_forwards_alone_are_a_flow_shop(eighths, count, message):
 
 @given(st.integers(1, 8), st.integers(1, 24), QUARTERS, QUARTERS, QUARTERS)
 def test_zero_bubble_is_never_slower_than_1f1b(num_stages, count, f, b, w):
-    whole = StageSeconds([f] * num_stages, [b + w] * num_stages)
-    split = StageSeconds([f] * num_stages, [b] * num_stages, [w] * num_stages)
+    whole = Stages([f] * num_stages, [b + w] * num_stages)
+    split = Stages([f] * num_stages, [b] * num_stages, [w] * num_stages)
     assert played("zero_bubble", num_stages, count, split) <= played("1f1b", num_stages, count, whole) + 1e-9
 
 
 @given(st.integers(1, 4), st.integers(0, 8), QUARTERS, QUARTERS, QUARTERS)
 def test_dualpipe_has_a_smaller_bubble_than_1f1b(half, more, f, b, w):
     num_stages, count = 2 * half, 4 * half + 2 * more
-    split = StageSeconds([f] * num_stages, [b] * num_stages, [w] * num_stages)
-    whole = StageSeconds([f] * num_stages, [b + w] * num_stages)
+    split = Stages([f] * num_stages, [b] * num_stages, [w] * num_stages)
+    whole = Stages([f] * num_stages, [b + w] * num_stages)
     both = played("dualpipe", num_stages, count, split)
     assert both <= played("1f1b", num_stages, count, whole) + 1e-9
     assert both >= count * (f + b + w) - 1e-9
@@ -115,13 +114,13 @@ def test_the_bubble_of_dualpipe_is_the_published_one():
     f = b = w = 1.0
     for num_stages in (4, 8):
         count = 3 * num_stages
-        stages = StageSeconds(*([one] * num_stages for one in (f, b, w, f + b + w)))
+        stages = Stages(*([one] * num_stages for one in (f, b, w, f + b + w)))
         bubble = (num_stages / 2 - 1) * ((f + b + w) + (b + w) - 3 * w)
         assert makespan("dualpipe", stages, count) == pytest.approx(count * 3 + bubble)
 
 
 def test_a_formula_refuses_what_its_schedule_refuses():
-    stages = StageSeconds([1.0] * 4, [1.0] * 4)
+    stages = Stages([1.0] * 4, [1.0] * 4)
     with pytest.raises(PlanError, match="mod 2 = 1"):
         makespan("interleaved", stages, 3, 2)
     with pytest.raises(PlanError, match="at least 2"):

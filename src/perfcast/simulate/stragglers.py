@@ -24,10 +24,8 @@ from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.work import StepWork
 from perfcast.errors import InputError
-from perfcast.simulate.closed_form.passes import PassTime, in_turn
-from perfcast.simulate.closed_form.stages import stage_times
-from perfcast.simulate.closed_form.step import closed_form_step
-from perfcast.simulate.layer import OWN_WORK
+from perfcast.simulate.closed_form.figures import HOST, OWN, SECONDS
+from perfcast.simulate.closed_form.step import closed_form_step, stage_columns
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.recursion import Move, order_moves
 from perfcast.simulate.schedule import Pass
@@ -162,7 +160,8 @@ class _Pipelines:
     def __init__(self, work: StepWork, times: PartTimes) -> None:
         self.group_size = ranks_in_step(work.plan, times.has_gathers)
         self._work, self._times = work, times
-        self._stages = stage_times(work, times, [1.0] * len(work.stages))
+        columns = stage_columns(work, times)
+        self._stages = [columns.kinds[kind] for kind in columns.group.cut.stage_kinds]
         self._moves, num_slots = order_moves(
             work.plan.schedule, actions_of(work), work.plan.virtual_stages_per_rank
         )
@@ -172,7 +171,7 @@ class _Pipelines:
     def steps(self, slowest: Floats) -> Floats:
         """[draws]: seconds of the step, from the slowest rank of each group: [stages, draws, groups]."""
         ends = self._last_ends(slowest)
-        done = [end.max(axis=1) + stage.left_seconds for end, stage in zip(ends, self._stages, strict=True)]
+        done = [end.max(axis=1) + stage.left[0] for end, stage in zip(ends, self._stages, strict=True)]
         if len(done) > 1 and any(c.is_collective for s in self._work.stages for c in s.optimizer):
             done = [np.maximum.reduce(done)] * len(done)
         for stage, time in enumerate(self._times.optimizers):
@@ -199,21 +198,22 @@ class _Pipelines:
                 arrivals[slot] = end + (message - blocked)
         return ends
 
-    def _pass(self, move: Move) -> PassTime:
+    def _pass(self, move: Move) -> Floats:
+        """Figures of a pass."""
         stage, action = self._stages[move.stage], move.actions[0]
         if len(move.actions) > 1 and stage.joined is not None:
-            return stage.joined
+            return stage.joined.figures[:, 0]
         if action.kind is Pass.FORWARD:
-            return stage.forwards[action.chunk]
+            return stage.forwards[action.chunk].figures[:, 0]
         if action.kind is Pass.WEIGHT_GRADIENT:
-            return stage.weights[action.chunk]
-        backward = stage.backwards[action.chunk]
+            return stage.weights[action.chunk].figures[:, 0]
+        backward: Floats = stage.backwards[action.chunk].figures[:, 0]
         if action.kind is Pass.BACKWARD and stage.weights:
-            return in_turn(backward, stage.weights[action.chunk])
+            return backward + stage.weights[action.chunk].figures[:, 0]
         return backward
 
 
-def _slowed(time: PassTime, slowest: Floats) -> Floats:
+def _slowed(figures: Floats, slowest: Floats) -> Floats:
     """Seconds of a pass on groups whose compute takes so much longer; the host is as fast as ever."""
-    own = sum(time.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
-    return np.maximum(time.seconds - own + own * slowest, time.host_seconds)
+    own = figures[OWN]
+    return np.asarray(np.maximum(figures[SECONDS] - own + own * slowest, figures[HOST]))

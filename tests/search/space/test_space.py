@@ -16,9 +16,10 @@ from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction.names import resolve_device
-from perfcast.search.evaluation.evaluate import check_schedules, evaluate_plans
+from perfcast.search.evaluation.evaluate import evaluate_plans
 from perfcast.search.space.definition import MAPPING, Space, count_mappings, divisors, list_cores, map_plans
 from perfcast.search.space.enumeration import enumerate_plans
+from perfcast.simulate.schedule import stage_actions
 from perfcast.workload.blocks import build_step_work
 
 LENGTH, BATCH = 512, 12
@@ -54,16 +55,14 @@ def plans_of(table: PlanTable) -> list[Plan]:
 def is_valid(model: Transformer, plan: Plan) -> bool:
     try:
         build_step_work(model, plan, MEGATRON, LENGTH)
-        check_schedules(to_row(plan))
+        check_schedule(plan)
     except PlanError:
         return False
     return True
 
 
-def to_row(plan: Plan) -> PlanTable:
-    from perfcast.core.plan_table import to_table
-
-    return to_table([plan])
+def check_schedule(plan: Plan) -> None:
+    stage_actions(plan.schedule, plan.pipeline_parallel, plan.num_micro_batches, plan.virtual_stages_per_rank)
 
 
 def every_degree(model: Transformer, num_devices: int) -> set[tuple[int, ...]]:
@@ -109,9 +108,9 @@ def test_every_plan_is_accepted_by_the_blocks(model: Transformer):
         overlaps_experts=(0, 1), recompute_layers=(0, 2), least_context_tokens=64,
     )  # fmt: skip
     table = enumerate_plans(model, 8, 8, LENGTH, space)
-    check_schedules(table)
     for at in np.random.default_rng(0).choice(len(table), 150, replace=False).tolist():
         plan = table.plan(at)
+        check_schedule(plan)
         assert plan.world_size == 8
         assert plan.global_batch_size == 8
         assert is_valid(model, plan), plan

@@ -1,21 +1,18 @@
 """Step time and memory of many plans at once, equal to the closed form of each.
 
 Every different operation of all plans is priced once, every different layer is played once; what remains is
-array arithmetic over plans (``pass_columns``, ``step_columns``).
+array arithmetic over plans (``simulate.closed_form``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-import numpy as np
-
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
-from perfcast.core.plan import SCHEDULES
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
@@ -24,8 +21,6 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts
-from perfcast.simulate.schedule.dualpipe import check_dualpipe
-from perfcast.simulate.schedule.interleaved import check_groups
 from perfcast.workload.blocks.flops import flops_per_sequence
 from perfcast.workload.plan_columns.layers import Setting
 
@@ -87,13 +82,13 @@ def evaluate_plans(
         num_processes: That share the work; the result is the same.
 
     Raises:
-        PlanError: Plans that do not take the whole cluster, or cannot cut the model.
+        PlanError: Plans that do not take the whole cluster, cannot cut the model, or whose schedule does not
+            exist for their numbers.
     """
     world = plans.ranks_per_stage * plans.pipeline_parallel
     if (world != cluster.num_devices).any():
         wrong = int(world[world != cluster.num_devices][0])
         raise PlanError(f"a plan for {wrong} devices, but {cluster.name} has {cluster.num_devices}")
-    check_schedules(plans)
     if memory is None:
         memory = footprint_columns(model, plans, training, sequence_length, device=device)
     steps, num_operations = evaluate_in_parts(
@@ -116,19 +111,3 @@ def evaluate_plans(
 def take_memory(memory: FootprintColumns, index: Flags | Integers) -> FootprintColumns:
     """The plans that ``index`` selects."""
     return FootprintColumns(*(getattr(memory, f.name)[index] for f in fields(memory)))
-
-
-def check_schedules(plans: PlanTable) -> None:
-    """Refuse numbers for which a schedule does not exist.
-
-    Raises:
-        PlanError: The first such plan's equation.
-    """
-    stages, count = plans.pipeline_parallel, plans.num_micro_batches
-    rules = (
-        ("interleaved", count % stages != 0, check_groups),
-        ("dualpipe", (stages % 2 != 0) | (count % 2 != 0) | (count < 2 * stages), check_dualpipe),
-    )
-    for schedule, is_wrong, check in rules:
-        for at in np.flatnonzero((plans.schedule == SCHEDULES.index(schedule)) & is_wrong)[:1].tolist():
-            check(int(stages[at]), int(count[at]))

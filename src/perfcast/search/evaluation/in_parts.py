@@ -14,7 +14,7 @@ from perfcast.cost.model import CostModel
 from perfcast.prediction.step.columns import evaluate_steps
 from perfcast.prediction.step.constants import StepConstants
 from perfcast.search.evaluation.processes import run_in_processes
-from perfcast.simulate.closed_form.step_columns import StepColumns
+from perfcast.simulate.closed_form.pipeline import StepColumns
 from perfcast.workload.plan_columns.layers import Setting
 
 

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.different import different_rows
-from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.operation import Operation
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.work import Layer, StageWork, StepWork
-from perfcast.simulate.layer import CallsTime
-from perfcast.simulate.part_times import LayerTime, PartTimes, time_parts
-from perfcast.workload.plan_columns.cuts import Cuts, cut_models
-from perfcast.workload.plan_columns.layers import KindCalls, Setting, kind_calls
-from perfcast.workload.plan_columns.sides import (
-    OptimizerCalls,
-    SideCalls,
-    boundaries,
-    side_calls,
-    stage_optimizers,
-)
-from perfcast.workload.plan_columns.weights import kind_weights
-
-#: Rows of the figures of a sequence of calls; behind them one for each of ``CAUSES``.
-SECONDS, OWN, HOST, FIRST_CAUSE = range(4)
-NUM_FIGURES = FIRST_CAUSE + len(CAUSES)
-COMPUTE, RECOMPUTE, OPTIMIZER, DATA = (
-    FIRST_CAUSE + CAUSES.index(cause) for cause in ("compute", "recompute", "optimizer", "data")
-)
-#: Parts of a layer, and of what stands beside it; rows of a side's figures.
-FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = range(4)
-GATHER, GATHER_AGAIN, EXCHANGE = range(3)
-SIDE_SECONDS, SIDE_COMPUTE, SIDE_HOST = range(3)
+from perfcast.simulate.closed_form.figures import call_figures, layer_figures, side_figures
+from perfcast.simulate.part_times import time_parts
+from perfcast.workload.plan_columns.calls import Calls
+from perfcast.workload.plan_columns.cuts import Cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +38,7 @@ class PartCosts:
             plan's, [n].
         same_passes: A number that is equal where all layers and what stands beside them are, [n].
         num_operations: Different ones that were priced.
+        slowdown: Factors of compute and of exchanges while both run.
     """
 
     cuts: Cuts
@@ -74,56 +55,7 @@ class PartCosts:
     boundary_place: Integers
     same_passes: Integers
     num_operations: int
-
-
-@dataclass(frozen=True)
-class Calls:
-    """All different calls of many plans."""
-
-    cuts: Cuts
-    kinds: tuple[KindCalls, ...]
-    sides: SideCalls
-    optimizers: OptimizerCalls
-    messages: tuple[Operation | None, ...]
-    message_place: Integers
-
-    def operations(self) -> tuple[Operation, ...]:
-        """Different ones, each once."""
-        by_identity = {id(operation): operation for operation in self._all()}
-        return tuple(dict.fromkeys(by_identity.values()))
-
-    def layers(self) -> Iterator[Layer]:
-        """Those of all kinds, then those beside them."""
-        for kind in self.kinds:
-            yield from kind.layers
-        for row in self.sides.layers:
-            yield from row
-
-    def _all(self) -> Iterator[Operation]:
-        for layer in self.layers():
-            for calls in layer.parts():
-                yield from (call.operation for call in calls)
-        for calls in self.optimizers.calls:
-            yield from (call.operation for call in calls)
-        yield from (message for message in self.messages if message is not None)
-
-
-def collect_calls(setting: Setting, plans: PlanTable) -> Calls:
-    """What ranks run under every plan, each different part once.
-
-    Raises:
-        PlanError: A plan that cannot cut the model.
-    """
-    cuts = cut_models(setting, plans)
-    weights = kind_weights(setting, plans, cuts.kinds)
-    sides = side_calls(setting, plans, weights, cuts.kinds)
-    return Calls(
-        cuts,
-        tuple(kind_calls(setting, plans, kind) for kind in cuts.kinds),
-        sides,
-        stage_optimizers(setting, plans, cuts, weights, sides),
-        *boundaries(setting, plans),
-    )
+    slowdown: tuple[float, float]
 
 
 def cost_parts(
@@ -158,48 +90,34 @@ def cost_parts(
     )
     of_forward = dict(zip(forwards, times.layers, strict=False))
     of_backward = dict(zip(backwards, times.layers[len(forwards) :], strict=False))
-    layers = [
-        _layer_figures([(of_forward[id(one.forward)], of_backward[id(one.backward)]) for one in kind.layers])
+    layers = tuple(
+        layer_figures(
+            [of_forward[id(layer.forward)] for layer in kind.layers],
+            [of_backward[id(layer.backward)] for layer in kind.layers],
+        )
         for kind in calls.kinds
+    )
+    beside_times = times.layers[len(forwards) + len(backwards) :]
+    sides = side_figures(beside_times).reshape(3, 3, -1, len(calls.kinds)).transpose(0, 1, 3, 2)
+    parts = [
+        [[bool(part) for part in (side.gather, side.gather_again, side.exchange)] for side in row]
+        for row in calls.sides.layers
     ]
-    start = len(forwards) + len(backwards)
-    num_kinds = len(calls.kinds)
-    sides = _side_figures(times, start).reshape(3, 3, -1, num_kinds).transpose(0, 1, 3, 2)
-    exists = np.array(
-        [[[bool(part) for part in (s.gather, s.gather_again, s.exchange)] for s in row]
-         for row in calls.sides.layers]
-    ).transpose(2, 1, 0)  # fmt: skip
-    messages = np.array([0.0 if m is None else seconds[m] for m in calls.messages])
     places = np.stack([kind.place for kind in calls.kinds])
-    same = different_rows([*places, calls.sides.place])[1]
     return PartCosts(
-        calls.cuts, tuple(layers), places,
-        sides, exists, calls.sides.place,
-        np.array([_figures(time) for time in times.optimizers]).T,
-        np.array([time.lead_seconds for time in times.optimizers]),
-        np.array([any(c.is_collective for c in found) for found in calls.optimizers.calls]),
-        calls.optimizers.place, messages, calls.message_place, same, len(seconds),
-    )  # fmt: skip
-
-
-def _layer_figures(times: Sequence[tuple[LayerTime, LayerTime]]) -> Floats:
-    """From the times of forwards and of backwards, [part, figure, layer]."""
-    rows = [
-        [_figures(part) for part in (one.forward, two.backward, two.input_gradient, two.weight_gradient)]
-        for one, two in times
-    ]
-    return np.ascontiguousarray(np.array(rows).transpose(1, 2, 0))
-
-
-def _figures(time: CallsTime) -> list[float]:
-    causes = [time.seconds_by_cause.get(cause, 0.0) for cause in CAUSES]
-    return [time.seconds, time.compute_seconds, time.host_seconds, *causes]
-
-
-def _side_figures(times: PartTimes, start: int) -> Floats:
-    """Of all layers from ``start`` on, [part, figure, layer]."""
-    rows = [
-        [[s.seconds, s.compute_seconds, s.host_seconds] for s in (t.gather, t.gather_again, t.exchange)]
-        for t in times.layers[start:]
-    ]
-    return np.array(rows).transpose(1, 2, 0)
+        cuts=calls.cuts,
+        layers=layers,
+        layer_place=places,
+        sides=sides,
+        has_sides=np.array(parts).transpose(2, 1, 0),
+        side_place=calls.sides.place,
+        optimizers=np.array([call_figures(time) for time in times.optimizers]).T,
+        optimizer_leads=np.array([time.lead_seconds for time in times.optimizers]),
+        optimizer_exchanges=np.array([any(c.is_collective for c in one) for one in calls.optimizers.calls]),
+        optimizer_place=calls.optimizers.place,
+        boundaries=np.array([0.0 if m is None else seconds[m] for m in calls.messages]),
+        boundary_place=calls.message_place,
+        same_passes=different_rows([*places, calls.sides.place])[1],
+        num_operations=len(seconds),
+        slowdown=slowdown,
+    )

@@ -1,144 +1,254 @@
-"""A stage's pass of one micro-batch by formula: its compute beside its gathers and exchanges."""
+"""A stage's passes of one micro-batch by formula: its compute beside its gathers and exchanges, for n plans.
+
+The plans of a call differ in numbers only: what has gathers or exchanges, and in which order, is the same
+for all (``Group``). Rows of equal layers are added up by formula where nothing is gathered beside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from perfcast.core.work import StepWork
-from perfcast.simulate.combine import in_a_row
-from perfcast.simulate.layer import OWN_WORK
-from perfcast.simulate.part_times import PartTimes
-from perfcast.simulate.pipeline.build import gathers_ahead
-from perfcast.simulate.pipeline.units import Unit, Wants, units_of
-from perfcast.simulate.schedule import Action, Pass
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.simulate.closed_form.figures import (
+    BACKWARD,
+    CAUSE_ROW,
+    EXCHANGE,
+    FORWARD,
+    GATHER,
+    GATHER_AGAIN,
+    HOST,
+    NUM_FIGURES,
+    OWN,
+    SECONDS,
+    SIDE_COMPUTE,
+    SIDE_HOST,
+    SIDE_SECONDS,
+    WEIGHT_GRADIENT,
+    on_slower_rank,
+)
+from perfcast.simulate.closed_form.group import Group
+from perfcast.simulate.closed_form.streams import Streams, UnitColumns
+from perfcast.simulate.pipeline.units import SideWork
+from perfcast.workload.plan_columns.cuts import Content
+
+_COMPUTE, _RECOMPUTE, _DATA = (CAUSE_ROW[cause] for cause in ("compute", "recompute", "data"))
 
 
-@dataclass(frozen=True, slots=True)
-class PassTime:
-    """One pass of one micro-batch through a chunk.
+@dataclass(frozen=True, eq=False)
+class PassColumns:
+    """One pass of one micro-batch through a chunk, for n plans.
 
     Attributes:
-        seconds_by_cause: They add up to ``seconds``.
-        left_seconds: Of exchanges that are still to run on the data stream.
-        entry_seconds: Of waiting for the first gather, which a stage that is idle before has behind it.
-        host_seconds: For which the host issues the pass.
-        exchange_seconds: Of all its exchanges of gradients, hidden or not.
+        figures: Seconds, the host's seconds and all causes, [figure, n].
+        left: Seconds of exchanges that are still to run on the data stream, [n].
+        entry: Of waiting for the first gather, [n].
+        exchange: Seconds of all exchanges of gradients, hidden or not, [n].
     """
 
-    seconds: float
-    seconds_by_cause: Mapping[str, float]
-    left_seconds: float = 0.0
-    entry_seconds: float = 0.0
-    host_seconds: float = 0.0
-    exchange_seconds: float = 0.0
+    figures: Floats
+    left: Floats
+    entry: Floats
+    exchange: Floats
 
-
-def in_turn(first: PassTime, second: PassTime) -> PassTime:
-    """One pass after another."""
-    causes = dict(first.seconds_by_cause)
-    for cause, value in second.seconds_by_cause.items():
-        causes[cause] = causes.get(cause, 0.0) + value
-    return PassTime(
-        first.seconds + second.seconds,
-        causes,
-        second.left_seconds,
-        first.entry_seconds,
-        first.host_seconds + second.host_seconds,
-        first.exchange_seconds + second.exchange_seconds,
-    )
-
-
-class Passes:
-    """Times of the passes of a step's chunks; equal chunks are added up once."""
-
-    def __init__(self, work: StepWork, times: PartTimes, slowdowns: Sequence[float]) -> None:
-        self.work, self._times, self._slowdowns = work, times, slowdowns
-        self._found: dict[object, PassTime] = {}
-
-    def of(
-        self, stage: int, chunk: int, kinds: Sequence[Pass], wants: Wants, left_seconds: float = 0.0
-    ) -> PassTime:
-        """Of one pass, or of a forward of this chunk joined to a backward of the other.
-
-        Args:
-            left_seconds: Of exchanges that still run when it starts.
-        """
-        chunks = self.work.stages[stage].chunks
-        held = chunks[chunk] if chunk < len(chunks) and len(kinds) == 1 else stage
-        key = (held, tuple(kinds), wants, self._slowdowns[stage], left_seconds)
-        found = self._found.get(key)
-        if found is None:
-            actions = [Action(kind, 0, (chunk + n) % 2 if n else chunk) for n, kind in enumerate(kinds)]
-            units = units_of(
-                self.work, self._times, stage, actions, [wants] * len(actions), self._slowdowns[stage]
-            )
-            found = self._found[key] = self._play(units, left_seconds)
+    @property
+    def seconds(self) -> Floats:
+        """Of the pass, [n]."""
+        found: Floats = self.figures[SECONDS]
         return found
 
-    def first_forwards(self, stage: int, wants: Wants) -> float:
-        """Seconds of the first forward of a stage of several chunks whose weights are gathered once, and by
-        what the first ones of further chunks are longer."""
-        between = self.work.plan.pipeline_parallel - 1
-        chunks = range(len(self.work.stages[stage].chunks))
-        units: list[Unit] = []
-        for chunk in chunks:
-            action, factor = [Action(Pass.FORWARD, 0, chunk)], self._slowdowns[stage]
-            units += units_of(self.work, self._times, stage, action, [wants], factor)
-            plain = units_of(self.work, self._times, stage, action, [Wants()], factor)
-            if between and chunk != chunks[-1]:
-                units.append(Unit((), in_a_row((unit.time, between) for unit in plain)))
-        usual = [self.of(stage, chunk, (Pass.FORWARD,), Wants()).seconds for chunk in chunks]
-        others = sum(usual[1:]) + between * sum(usual[:-1])
-        return self._play(units, 0.0).seconds - others
 
-    def drained_seconds(self, one: PassTime) -> float:
-        """Of exchanges that run beside a pass."""
-        factor, exchange_factor = self._times.slowdown
-        own = sum(one.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
-        return (one.seconds + (factor - 1.0) * own) / exchange_factor
+@dataclass(eq=False)
+class Passes:
+    """Passes of the chunks of a group of plans; equal chunks are added up once.
 
-    def _play(self, units: Sequence[Unit], left_seconds: float) -> PassTime:
-        """Compute unit by unit beside the data stream's queue, both slower while both run.
+    Attributes:
+        layers: Of each kind of layer, [part, figure, n].
+        sides: [part, figure, kind, n].
+        rank_slowdown: By what the rank's compute takes longer.
+    """
 
-        With compute d, queue r and slowdowns a, b, a unit takes a d if that is no more than b r (the queue is
-        then a d / b shorter), else b r + (d - b r / a), and the queue is empty. Weights must be there first.
+    group: Group
+    layers: Sequence[Floats]
+    sides: Floats
+    rank_slowdown: float = 1.0
+    _found: dict[object, PassColumns] = field(default_factory=dict)
+    _rows: dict[object, _Row] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._nothing = np.zeros(self.sides.shape[-1])
+
+    def of(self, content: Content, part: int, beside: SideWork, left: Floats | None = None) -> PassColumns:
+        """Of one pass.
+
+        Args:
+            part: A row of a layer's figures: FORWARD, BACKWARD, INPUT_GRADIENT or WEIGHT_GRADIENT.
+            left: Seconds of exchanges that still run when it starts.
         """
-        work = self.work
-        ahead = gathers_ahead(work, len(units))
-        factor, exchange_factor = self._times.slowdown
-        queued, done, clock, entry, put_off = left_seconds, 0.0, 0.0, 0.0, 0.0
-        causes: dict[str, float] = {}
-        gathered: list[float] = []
-        for at, unit in enumerate(units):
-            for other in range(len(gathered), min(at + ahead + 1, len(units))):
-                queued += units[other].gather.seconds
-                gathered.append(queued)
-            needed = gathered[at] if work.overlaps_gather else gathered[-1]
-            if unit.gather.seconds and needed > done:
-                clock += needed - done
-                done = needed
-                entry = clock if at == 0 else entry
-            time, own = unit.time.seconds, unit.time.compute_seconds
-            slow = 1.0 + (factor - 1.0) * (own / time if time else 0.0)
-            if slow * time <= exchange_factor * (queued - done):
-                clock += slow * time
-                done += slow * time / exchange_factor
-            else:
-                beside = exchange_factor * (queued - done)
-                clock += beside + time - beside / slow
-                done = queued
-            if work.overlaps_exchange:
-                queued += unit.exchange.seconds
-            else:
-                put_off += unit.exchange.seconds
-            for cause, value in unit.time.seconds_by_cause.items():
-                causes[cause] = causes.get(cause, 0.0) + value
-        if work.exchanges_each_micro_batch and put_off:
-            clock, put_off = clock + put_off, 0.0
-        exposed = clock - sum(unit.time.seconds for unit in units)
-        if exposed > 0:
-            causes["data"] = causes.get("data", 0.0) + exposed
-        host = sum(unit.time.host_seconds for unit in units)
-        exchanges = sum(unit.exchange.seconds for unit in units)
-        return PassTime(clock, causes, queued - done + put_off, entry, host, exchanges)
+        row = self._row(content, part, beside)
+        if left is not None:
+            return self._play(row, left)
+        key = (content, part, beside)
+        if key not in self._found:
+            nothing = self._nothing
+            has_sides = any(unit.gather is not None or unit.exchange is not None for unit in row.units)
+            self._found[key] = (
+                self._play(row, nothing) if has_sides else PassColumns(row.figures, nothing, nothing, nothing)
+            )
+        return self._found[key]
+
+    def _row(self, content: Content, part: int, beside: SideWork) -> _Row:
+        """A pass's units, built once."""
+        key = (content, part, beside)
+        if key not in self._rows:
+            self._rows[key] = self._row_of(self._units(content, part, beside))
+        return self._rows[key]
+
+    def _row_of(self, units: Sequence[UnitColumns]) -> _Row:
+        """Units as this rank runs them."""
+        if self.rank_slowdown != 1.0:
+            units = [replace(unit, time=on_slower_rank(unit.time, self.rank_slowdown)) for unit in units]
+        return _Row.of(units, self._nothing)
+
+    def joined(self, first: Content, second: Content, beside: SideWork) -> PassColumns:
+        """A forward of one chunk joined to a backward of another."""
+        rows = [self._units(first, FORWARD, beside), self._units(second, BACKWARD, beside)]
+        one, two = (_merged(row, self.sides.shape[-1]) for row in rows)
+        time = _joined(one.time, two.time, self.group.slowdown)
+        unit = UnitColumns(time, 1, _sum(one.gather, two.gather), _sum(one.exchange, two.exchange))
+        return self._play(self._row_of([unit]), self._nothing)
+
+    def first_forwards(self, contents: Sequence[Content], between: int, beside: SideWork) -> Floats:
+        """Seconds of the first forward of a stage of several chunks whose weights are gathered once, and by
+        what the first ones of further chunks are longer, which follow ``between`` passes later; [n]."""
+        units: list[UnitColumns] = []
+        for at, content in enumerate(contents):
+            units += self._units(content, FORWARD, beside)
+            if between and at < len(contents) - 1:
+                [plain] = self._units(content, FORWARD, SideWork())
+                units.append(UnitColumns(between * plain.time))
+        usual = [self.of(content, FORWARD, SideWork()).seconds for content in contents]
+        others = sum(usual[1:], self._nothing) + between * sum(usual[:-1], self._nothing)
+        return self._play(self._row_of(units), self._nothing).seconds - others
+
+    # ---- units -------------------------------------------------------------------------------------------
+
+    def _units(self, content: Content, part: int, beside: SideWork) -> list[UnitColumns]:
+        """A pass's units in the order in which they run."""
+        units: list[UnitColumns] = []
+        plain: Floats | None = None
+        for kind, count in content if part == FORWARD else reversed(content):
+            gather, exchange = self._sides(kind, part, beside)
+            time = self.layers[kind][part]
+            if gather is None and exchange is None:
+                plain = count * time if plain is None else plain + count * time
+                continue
+            if plain is not None:
+                units.append(UnitColumns(plain))
+                plain = None
+            for side in (gather, exchange):
+                time = time if side is None else _with_compute(time, side)
+            units.append(UnitColumns(time, count, _seconds(gather), _seconds(exchange)))
+        if plain is not None:
+            units.append(UnitColumns(plain))
+        return units or [UnitColumns(np.zeros((NUM_FIGURES, self.sides.shape[-1])))]
+
+    def _sides(self, kind: int, part: int, beside: SideWork) -> tuple[Floats | None, Floats | None]:
+        """What is gathered before, and exchanged after, a layer's pass; [figure, n]."""
+        gather = exchange = None
+        if beside.gathers and part != WEIGHT_GRADIENT:
+            row = GATHER if part == FORWARD else GATHER_AGAIN
+            gather = self.sides[row, :, kind] if self.group.has_sides[row][kind] else None
+        if beside.exchanges and part in (BACKWARD, WEIGHT_GRADIENT):
+            exchange = self.sides[EXCHANGE, :, kind] if self.group.has_sides[EXCHANGE][kind] else None
+        return gather, exchange
+
+    # ---- play --------------------------------------------------------------------------------------------
+
+    def _play(self, row: _Row, left: Floats) -> PassColumns:
+        """Compute unit by unit beside the data stream's queue, both slower while both run."""
+        state = Streams(self.group, left)
+        if any(unit.gather is not None for unit in row.units):
+            state.gather_and_run(row.units)
+        else:
+            for unit in row.units:
+                state.run_row(unit)
+        if self.group.exchanges_each:
+            state.clock, state.put_off = state.clock + state.put_off, 0 * state.put_off
+        figures = row.figures.copy()
+        figures[_DATA] += np.maximum(state.clock - figures[SECONDS], 0.0)
+        figures[SECONDS] = state.clock
+        return PassColumns(figures, state.backlog + state.put_off, state.entry, row.exchange)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """The units of a pass in the order in which they run, and their sums.
+
+    Attributes:
+        figures: Of all, [figure, n].
+        exchange: Seconds of all exchanges, [n].
+    """
+
+    units: Sequence[UnitColumns]
+    figures: Floats
+    exchange: Floats
+
+    @classmethod
+    def of(cls, units: Sequence[UnitColumns], nothing: Floats) -> _Row:
+        """Some units; ``nothing`` is a row of zeros."""
+        figures, exchange = units[0].count * units[0].time, nothing
+        for unit in units[1:]:
+            figures = figures + unit.count * unit.time
+        for unit in units:
+            exchange = exchange if unit.exchange is None else exchange + unit.count * unit.exchange
+        return cls(units, figures, exchange)
+
+
+def _seconds(side: Floats | None) -> Floats | None:
+    return None if side is None else side[SIDE_SECONDS]
+
+
+def _with_compute(time: Floats, side: Floats) -> Floats:
+    """With copies that a side needs on the compute stream, and what the host issues for it."""
+    found = time.copy()
+    for row in (SECONDS, OWN, _COMPUTE):
+        found[row] += side[SIDE_COMPUTE]
+    found[HOST] += side[SIDE_HOST]
+    return found
+
+
+def _sum(first: Floats | None, second: Floats | None) -> Floats | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+def _merged(units: Sequence[UnitColumns], count: int) -> UnitColumns:
+    """All units as one."""
+    time = sum((unit.count * unit.time for unit in units), np.zeros((NUM_FIGURES, count)))
+    gather = exchange = None
+    for unit in units:
+        gather = _sum(gather, None if unit.gather is None else unit.count * unit.gather)
+        exchange = _sum(exchange, None if unit.exchange is None else unit.count * unit.exchange)
+    return UnitColumns(time, 1, gather, exchange)
+
+
+def _joined(first: Floats, second: Floats, slowdown: tuple[float, float]) -> Floats:
+    """``simulate.combine.joined``: two sequences side by side that hide each other's exchanges."""
+    both = first + second
+    compute, exchange = both[OWN], both[SECONDS] - both[OWN]
+    slowed_compute, slowed_exchange = slowdown[0] * compute, slowdown[1] * exchange
+    seconds = np.where(
+        slowed_compute <= slowed_exchange,
+        slowed_compute + exchange - slowed_compute / slowdown[1],
+        slowed_exchange + compute - slowed_exchange / slowdown[0],
+    )
+    share = np.divide(seconds - compute, exchange, out=np.zeros_like(seconds), where=exchange != 0)
+    kept = both[[_COMPUTE, _RECOMPUTE]]
+    both[HOST + 1 :] *= share
+    both[[_COMPUTE, _RECOMPUTE]] = kept
+    both[SECONDS] = seconds
+    return both

@@ -1,24 +1,30 @@
-"""A step by formula: what ``simulate.training`` plays, without events.
+"""The step of one plan by formula: what ``simulate.training`` plays, without events.
 
 Passes are added up beside their gathers and exchanges, the schedule's makespan is a formula of the passes of
-each stage, and what of the last exchanges no backward hides stands behind it, with the optimizer.
+each stage, and what of the last exchanges no backward hides stands behind it, with the optimizer. It is the
+closed form of many plans (``pipeline``) for n = 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from operator import add
+from dataclasses import dataclass
 
-from perfcast.core.forecast.plan import StepTime
+import numpy as np
+
+from perfcast.core.forecast.plan import CAUSES, StepTime
 from perfcast.core.operation import Operation
 from perfcast.core.work import StepWork
-from perfcast.simulate.closed_form.makespan import StageSeconds, forward_makespan, makespan
-from perfcast.simulate.closed_form.passes import PassTime
-from perfcast.simulate.closed_form.stages import StageTime, stage_times
+from perfcast.simulate.closed_form.figures import call_figures, layer_figures, side_figures
+from perfcast.simulate.closed_form.group import Group
+from perfcast.simulate.closed_form.passes import Passes
+from perfcast.simulate.closed_form.pipeline import Batches, time_stages
+from perfcast.simulate.closed_form.stages import StageKind, stage_passes
 from perfcast.simulate.combine import slower
 from perfcast.simulate.part_times import PartTimes, time_parts
+from perfcast.simulate.pipeline.units import chunk_of
 from perfcast.simulate.training import is_forward_only, rank_times
+from perfcast.workload.plan_columns.cuts import Content, Cut
 
 
 def closed_form_step(
@@ -35,150 +41,87 @@ def closed_form_step(
         PlanError: An operation without a price, or numbers for which the schedule does not exist.
     """
     times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
-    factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
-    pipeline = _Pipeline(work, times, stage_times(work, times, factors))
-    done = pipeline.done_seconds()
-    optimizers = [slower(time, factor) for time, factor in zip(times.optimizers, factors, strict=True)]
-    step = max(
-        max(end, host + time.lead_seconds) + time.seconds
-        for end, host, time in zip(done, pipeline.hosts, optimizers, strict=True)
+    stages = stage_columns(work, times, rank_slowdowns)
+    optimizers = [slower(times.optimizers[at], factor) for at, factor in stages.different]
+    batches = Batches(
+        index=np.zeros(1, dtype=np.int64),
+        num_micro_batches=np.array([work.plan.num_micro_batches]),
+        optimizers=[np.array(call_figures(time))[:, None] for time in optimizers],
+        leads=[np.array([time.lead_seconds]) for time in optimizers],
+        message=np.array([times.boundary_seconds]),
     )
-    causes = []
-    for stage, optimizer in enumerate(optimizers):
-        found = pipeline.stages[stage].seconds_by_cause()
-        for cause, value in optimizer.seconds_by_cause.items():
-            found[cause] = found.get(cause, 0.0) + value
-        late = pipeline.hosts[stage] + optimizer.host_seconds - sum(found.values())
-        _add(found, "data", pipeline.exposed_seconds(stage), step)
-        _add(found, "host", late, step)
-        _add(found, "pipeline", pipeline.waited_seconds, step)
-        _add(found, "bubble", step, step)
-        causes.append(found)
-    return StepTime(step, rank_times(work, causes))
+    step, causes = time_stages(stages.group, stages.kinds, batches)
+    by_cause = [
+        {cause: value for cause, value in zip(CAUSES, row, strict=True) if value}
+        for row in causes[:, :, 0].tolist()
+    ]
+    return StepTime(float(step[0]), rank_times(work, by_cause))
 
 
-def _add(found: dict[str, float], cause: str, seconds: float, whole: float) -> None:
-    """Add seconds to a cause, as far as the whole has room for them."""
-    room = min(seconds, whole - sum(found.values()))
-    if room > 0:
-        found[cause] = found.get(cause, 0.0) + room
-
-
-class _Pipeline:
-    """Ends of the stages of a step.
+@dataclass(frozen=True, eq=False)
+class OnePlan:
+    """The stages of one plan's step as columns of one row.
 
     Attributes:
-        hosts: Of each stage, for how long its host issues passes.
-        waited_seconds: What the pipeline takes longer for its messages.
+        kinds: The different stages; ``group.cut.stage_kinds`` says which of them each is.
+        different: Of each kind, the first such stage, and by what its compute takes longer.
     """
 
-    def __init__(self, work: StepWork, times: PartTimes, stages: Sequence[StageTime]) -> None:
-        self.stages = stages
-        self._work, self._times = work, times
-        self._message = times.boundary_seconds if len(stages) > 1 else 0.0
-        blocked = 0.0 if work.overlaps_boundary else self._message
-        self._seconds = self._makespan(self._message - blocked, blocked)
-        self.waited_seconds = self._seconds - self._makespan(0.0, 0.0) if self._message else 0.0
-        self.hosts = [stage.total(lambda one: one.host_seconds) for stage in stages]
-        self._drains = self._drain_seconds()
-        self._first_delay = self._delay_seconds()
+    group: Group
+    kinds: tuple[StageKind, ...]
+    different: tuple[tuple[int, float], ...]
 
-    def done_seconds(self) -> list[float]:
-        """Of each stage, until its exchanges are over; with a barrier, those of all."""
-        done = [self._end(stage) + self.stages[stage].left_seconds for stage in range(len(self.stages))]
-        if self._work.exchanges_each_micro_batch:
-            done = [max(end, self._exchanged(stage)) for stage, end in enumerate(done)]
-        if len(done) > 1 and any(call.is_collective for s in self._work.stages for call in s.optimizer):
-            return [max(done)] * len(done)
-        return done
 
-    def exposed_seconds(self, stage: int) -> float:
-        """Of a stage's gathers and exchanges beside the steady passes."""
-        own = self.stages[stage]
-        longer = own.last_seconds + own.earlier_seconds
-        exposed = longer + own.left_seconds + (max(self._first_delay, 0.0) if stage == 0 else 0.0)
-        if self._work.exchanges_each_micro_batch:
-            return max(exposed, self._exchanged(stage) - self._end(stage))
-        return exposed
+def stage_columns(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None = None) -> OnePlan:
+    """Passes of all stages of one plan.
 
-    def _end(self, stage: int) -> float:
-        """Until a stage's last pass is over.
+    Raises:
+        PlanError: A stage without a chunk that the schedule asks for.
+    """
+    factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
+    rows = [_chunks(work, stage) for stage in range(len(work.stages))]
+    keys = [
+        (row, id(stage.optimizer), factor)
+        for row, stage, factor in zip(rows, work.stages, factors, strict=True)
+    ]
+    different = list(dict.fromkeys(keys))
+    places = [keys.index(key) for key in different]
+    cut = Cut(tuple(rows[at] for at in places), tuple(different.index(key) for key in keys))
+    group = _group(work, times, cut)
+    layers = layer_figures(times.layers, times.layers)
+    columns = [layers[:, :, at, None] for at in range(len(times.layers))]
+    sides = side_figures(times.layers)[..., None]
+    passes = {factor: Passes(group, columns, sides, factor) for factor in sorted(set(factors))}
+    kinds = tuple(stage_passes(group, passes[factors[at]], rows[at]) for at in places)
+    return OnePlan(group, kinds, tuple((at, factors[at]) for at in places))
 
-        The pipeline's end less the way from this stage's last pass to it; later by longer first and last
-        passes on the way. A host that cannot keep up ends no earlier, wherever it stands; it does not wait
-        for gathers.
-        """
-        behind = self.stages[stage:] if not self.stages[stage].weights else self.stages[stage : stage + 1]
-        latest: float = max(map(add, self.hosts, self._drains))
-        end = max(self._seconds + self._first_delay, latest) - self._drains[stage]
-        busy = self.stages[stage].total(lambda one: one.seconds) + self._first_delay
-        longer = sum(one.last_seconds for one in behind) + sum(one.earlier_seconds for one in self.stages)
-        return max(end, busy) + longer
 
-    def _delay_seconds(self) -> float:
-        """By what gathers that happen once hold up the first micro-batch.
+def _chunks(work: StepWork, stage: int) -> tuple[Content, ...]:
+    """What a stage runs, of 'dualpipe' its own part and the mirrored one."""
+    plan = work.plan
+    count = 2 if plan.schedule == "dualpipe" else plan.virtual_stages_per_rank
+    rows = (chunk_of(work, stage, chunk) for chunk in range(count))
+    return tuple(tuple((run.layer, run.count) for run in row) for row in rows)
 
-        They run from the start of the step, and so while a stage waits for it.
-        """
-        fill, delays = 0.0, []
-        for stage in self.stages:
-            delays.append(stage.first_seconds - fill)
-            fill += stage.forwards[0].seconds + self._message
-        return max(delays)
 
-    def _drain_seconds(self) -> list[float]:
-        """How long before the pipeline's end each stage has run its last pass.
-
-        Where gradients of weights are put off, stages fill that time with them.
-        """
-        if is_forward_only(self._work):
-            behind = [stage.forwards[-1].seconds + self._message for stage in self.stages[:0:-1]]
-            return list(accumulate(behind, initial=0.0))[::-1]
-        if self.stages[0].weights:
-            return [0.0] * len(self.stages)
-        before = [stage.backwards[0].seconds + self._message for stage in self.stages[:-1]]
-        return list(accumulate(before, initial=0.0))
-
-    def _exchanged(self, stage: int) -> float:
-        """Until all exchanges of a stage are over, where every micro-batch has its own and they never pause.
-
-        The first follows the first backward; compute beside them (a, b: slowdowns) takes a times as long and
-        keeps 1 - 1 / b of that from them.
-        """
-        own, factors, count = self.stages[stage], self._times.slowdown, self._work.plan.num_micro_batches
-        before = [one.forwards[c] for c in range(len(own.forwards)) for one in self.stages]
-        before += [one.backwards[-1] for one in self.stages[stage + 1 :]]
-        begun = 0.0
-        if len(self.stages) > 1:
-            begun = sum(one.seconds - one.entry_seconds for one in before) + self._message * (len(before) - 1)
-        if self._work.plan.schedule == "gpipe":
-            begun += (count - 1) * max(one.forwards[0].seconds for one in self.stages)
-        beside = own.total(lambda one: one.seconds) * (count - 1) / count
-        slowed = factors[0] * (1 - 1 / factors[1]) * beside
-        return begun + own.total(lambda one: one.exchange_seconds) + slowed
-
-    def _makespan(self, wait: float, block: float) -> float:
-        """Of all passes, with messages that are waited for and messages that block the sender.
-
-        Of the wait for a stage's first gather, only the slowest stage's is on the way: the others have it
-        behind them when a micro-batch arrives.
-        """
-        plan, stages = self._work.plan, self.stages
-        chunks = range(plan.virtual_stages_per_rank)
-        last = len(stages) * len(chunks) - 1
-
-        def column(rows: Sequence[tuple[PassTime, ...]]) -> list[float]:
-            return [row[chunk].seconds for chunk in chunks for row in rows]
-
-        parts = StageSeconds(
-            [f + block * (n < last) for n, f in enumerate(column([s.forwards for s in stages]))],
-            [b + block * (n > 0) for n, b in enumerate(column([s.backwards for s in stages]))],
-            column([s.weights for s in stages]) if stages[0].weights else (),
-            [s.joined.seconds + 2 * block for s in stages if s.joined is not None],
-            wait,
-        )
-        if is_forward_only(self._work):
-            return forward_makespan(parts, plan.num_micro_batches, len(chunks))
-        entries = [s.forwards[0].entry_seconds + s.backwards[0].entry_seconds for s in stages]
-        whole = makespan(plan.schedule, parts, plan.num_micro_batches, len(chunks))
-        return whole - sum(entries) + max(entries)
+def _group(work: StepWork, times: PartTimes, cut: Cut) -> Group:
+    gathers, exchanges = times.has_gathers, times.has_exchanges
+    return Group(
+        cut=cut,
+        schedule=work.plan.schedule,
+        virtual=work.plan.virtual_stages_per_rank,
+        has_sides=(
+            tuple(gathers and bool(layer.gather) for layer in work.layers),
+            tuple(gathers and bool(layer.gather_again) for layer in work.layers),
+            tuple(exchanges and bool(layer.exchange) for layer in work.layers),
+        ),
+        gathers_each=work.gathers_each_micro_batch,
+        exchanges_each=work.exchanges_each_micro_batch,
+        overlaps_gather=work.overlaps_gather,
+        overlaps_exchange=work.overlaps_exchange,
+        overlaps_boundary=work.overlaps_boundary,
+        num_prefetched=work.plan.num_prefetched if work.overlaps_gather else 0,
+        updates_together=any(call.is_collective for stage in work.stages for call in stage.optimizer),
+        slowdown=times.slowdown,
+        is_forward_only=is_forward_only(work),
+    )

@@ -16,7 +16,7 @@ from perfcast.simulate.combine import slower
 from perfcast.simulate.engine import Played
 from perfcast.simulate.layer import NO_TIME, CallsTime
 from perfcast.simulate.part_times import PartTimes, SideTime
-from perfcast.simulate.pipeline.units import Unit, Wants, units_of
+from perfcast.simulate.pipeline.units import SideWork, Unit, units_of
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
 from perfcast.simulate.schedule import Action, Actions, Pass, num_parts, part_of
 
@@ -164,13 +164,13 @@ class _Row:
         while at < len(actions):
             width = 2 if actions[at].joins_next else 1
             group = actions[at : at + width]
-            wants = tuple(
-                self._wants(action, at + n in first, at + n in last) for n, action in enumerate(group)
+            beside = tuple(
+                self._side_work(action, at + n in first, at + n in last) for n, action in enumerate(group)
             )
-            key = (tuple((a.kind, a.chunk) for a in group), wants)
+            key = (tuple((a.kind, a.chunk) for a in group), beside)
             if key not in self._cache:
                 self._cache[key] = units_of(
-                    self._work, self._times, self._stage, group, wants, self._slowdown
+                    self._work, self._times, self._stage, group, beside, self._slowdown
                 )
             self._add_units(self._cache[key], group)
             at += width
@@ -189,9 +189,9 @@ class _Row:
         task = self._add_compute(time, "optimizer", -1)
         self.pieces.append(Piece(task, time))
 
-    def _wants(self, action: Action, is_first: bool, is_last: bool) -> Wants:
+    def _side_work(self, action: Action, is_first: bool, is_last: bool) -> SideWork:
         work = self._work
-        return Wants(
+        return SideWork(
             self._times.has_gathers and (work.gathers_each_micro_batch or is_first),
             self._times.has_exchanges and (work.exchanges_each_micro_batch or is_last),
         )

@@ -24,7 +24,7 @@ from perfcast.simulate.combine import slower
 from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.pipeline.build import first_passes, last_gradients
 from perfcast.simulate.pipeline.stage_streams import NOTHING, Awaited, StageStreams, Task
-from perfcast.simulate.pipeline.units import Wants, units_of
+from perfcast.simulate.pipeline.units import SideWork, units_of
 from perfcast.simulate.recursion import order_moves
 from perfcast.simulate.schedule import Actions, inference_actions, stage_actions
 
@@ -188,14 +188,14 @@ class _Cost:
     __slots__ = ("exchanges", "is_plain", "tasks")
 
     def __init__(self, work: StepWork, times: PartTimes, pattern: _Pattern, slowdown: float) -> None:
-        wants = [
-            Wants(
+        beside = [
+            SideWork(
                 times.has_gathers and (work.gathers_each_micro_batch or first),
                 times.has_exchanges and (work.exchanges_each_micro_batch or last),
             )
             for first, last in zip(pattern.is_first, pattern.is_last, strict=True)
         ]
-        units = units_of(work, times, pattern.stage, pattern.actions, wants, slowdown)
+        units = units_of(work, times, pattern.stage, pattern.actions, beside, slowdown)
         self.tasks = [
             Task.of(unit.time, pattern.stage, times, unit.gather.seconds, unit.exchange.seconds)
             for unit in units

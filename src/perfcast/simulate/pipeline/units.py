@@ -45,7 +45,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class SideWork:
     """Which side work the layers of an action do."""
 
     gathers: bool = False
@@ -85,7 +85,7 @@ def units_of(
     times: PartTimes,
     stage: int,
     actions: Sequence[Action],
-    wants: Sequence[Wants],
+    beside: Sequence[SideWork],
     rank_slowdown: float = 1.0,
 ) -> tuple[Unit, ...]:
     """Units of one action, or of two that are joined.
@@ -94,8 +94,8 @@ def units_of(
     unit in any case: its side work is that of all its layers.
     """
     rows = [
-        list(_layer_units(times, chunk_of(work, stage, action.chunk), action.kind, want, number))
-        for number, (action, want) in enumerate(zip(actions, wants, strict=True))
+        list(_layer_units(times, chunk_of(work, stage, action.chunk), action.kind, side_work, number))
+        for number, (action, side_work) in enumerate(zip(actions, beside, strict=True))
     ]
     if len(rows) == 1:
         units = rows[0] or [Unit((), NO_TIME)]
@@ -118,13 +118,13 @@ def units_of(
 
 
 def _layer_units(
-    times: PartTimes, runs: Sequence[LayerRun], kind: Pass, wants: Wants, number: int
+    times: PartTimes, runs: Sequence[LayerRun], kind: Pass, beside: SideWork, number: int
 ) -> Iterator[Unit]:
     """One action's units in the order in which they run."""
     plain: list[Content] = []
     for run in runs if kind is Pass.FORWARD else reversed(runs):
         layer = times.layers[run.layer]
-        gather, exchange = _sides(layer, kind, wants)
+        gather, exchange = _sides(layer, kind, beside)
         if gather is NO_SIDE and exchange is NO_SIDE:
             plain.append(Content(run.layer, kind, run.count, number))
             continue
@@ -146,12 +146,12 @@ def _plain(times: PartTimes, contents: Sequence[Content]) -> Unit:
     )
 
 
-def _sides(layer: LayerTime, kind: Pass, wants: Wants) -> tuple[SideTime, SideTime]:
+def _sides(layer: LayerTime, kind: Pass, beside: SideWork) -> tuple[SideTime, SideTime]:
     """What is gathered before, and exchanged after, a layer's pass."""
     gather = exchange = NO_SIDE
-    if wants.gathers and kind is not Pass.WEIGHT_GRADIENT:
+    if beside.gathers and kind is not Pass.WEIGHT_GRADIENT:
         gather = layer.gather if kind is Pass.FORWARD else layer.gather_again
-    if wants.exchanges and kind in (Pass.BACKWARD, Pass.WEIGHT_GRADIENT):
+    if beside.exchanges and kind in (Pass.BACKWARD, Pass.WEIGHT_GRADIENT):
         exchange = layer.exchange
     return gather, exchange
 

@@ -20,6 +20,7 @@ from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.units import MEGA, MIB
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import gradient_type, weight_type
 
 GRADIENTS, WEIGHTS = "gradients", "weights"
@@ -48,6 +49,27 @@ class Exchanged:
 def exchanges_gradients(plan: Plan) -> bool:
     """Whether anybody else has the same weights."""
     return plan.num_dense_replicas > 1 or plan.num_expert_replicas > 1
+
+
+@dataclass(frozen=True, slots=True)
+class SideRules:
+    """When weights are gathered and gradients reduced, and beside what; fields as of ``StepWork``."""
+
+    gathers_each_micro_batch: bool
+    exchanges_each_micro_batch: bool
+    overlaps_gather: bool
+    overlaps_exchange: bool
+
+
+def side_rules(plan: Plan, training: Training) -> SideRules:
+    """As the framework runs a plan."""
+    habits = kernel_habits(training.framework)
+    return SideRules(
+        gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
+        exchanges_each_micro_batch=plan.zero_stage >= 2,
+        overlaps_gather=plan.overlaps_weights and (habits.overlaps_weights or plan.zero_stage == 3),
+        overlaps_exchange=plan.overlaps_gradients and habits.overlaps_gradients,
+    )
 
 
 def bucket_bytes(plan: Plan, training: Training, dtype: DType) -> float:

@@ -30,6 +30,7 @@ from perfcast.workload.blocks.data_parallel import (
     exchanges_gradients,
     gather_calls,
     reduce_calls,
+    side_rules,
 )
 from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
 from perfcast.workload.blocks.habits import kernel_habits
@@ -59,16 +60,16 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
     order = {key: place for place, key in enumerate(built)}
     stages = _stages(whole, parts, order)
     found = tuple(built.values())
-    habits = kernel_habits(training.framework)
+    habits, rules = kernel_habits(training.framework), side_rules(plan, training)
     work = StepWork(
         plan=plan,
         layers=found,
         stages=stages,
         boundary=_boundary(whole),
-        exchanges_each_micro_batch=plan.zero_stage >= 2,
-        gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
-        overlaps_exchange=plan.overlaps_gradients and habits.overlaps_gradients,
-        overlaps_gather=plan.overlaps_weights and (habits.overlaps_weights or plan.zero_stage == 3),
+        exchanges_each_micro_batch=rules.exchanges_each_micro_batch,
+        gathers_each_micro_batch=rules.gathers_each_micro_batch,
+        overlaps_exchange=rules.overlaps_exchange,
+        overlaps_gather=rules.overlaps_gather,
         num_tokens=plan.global_batch_size * sequence_length,
         flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
         recompute_flops=recomputed_flops(found, stages, plan),

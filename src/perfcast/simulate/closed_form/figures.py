@@ -1,0 +1,56 @@
+"""Figures of calls in rows: what the closed form adds up, for n plans at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.core.forecast.plan import CAUSES
+from perfcast.simulate.layer import CallsTime
+from perfcast.simulate.part_times import LayerTime
+
+#: Rows of the figures of a sequence of calls; behind them one for each of ``CAUSES``.
+SECONDS, OWN, HOST, FIRST_CAUSE = range(4)
+NUM_FIGURES = FIRST_CAUSE + len(CAUSES)
+CAUSE_ROW = {cause: FIRST_CAUSE + place for place, cause in enumerate(CAUSES)}
+#: Parts of a layer, and of what stands beside it; rows of a side's figures.
+FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = range(4)
+GATHER, GATHER_AGAIN, EXCHANGE = range(3)
+SIDE_SECONDS, SIDE_COMPUTE, SIDE_HOST = range(3)
+
+
+def call_figures(time: CallsTime) -> list[float]:
+    """Of one sequence of calls: seconds, those of the rank's own work, those of the host, and by cause."""
+    causes = [time.seconds_by_cause.get(cause, 0.0) for cause in CAUSES]
+    return [time.seconds, time.compute_seconds, time.host_seconds, *causes]
+
+
+def layer_figures(forwards: Sequence[LayerTime], backwards: Sequence[LayerTime]) -> Floats:
+    """Of layers whose forward and backward are those of two others, [part, figure, layer]."""
+    rows = [
+        [call_figures(part) for part in (one.forward, two.backward, two.input_gradient, two.weight_gradient)]
+        for one, two in zip(forwards, backwards, strict=True)
+    ]
+    return np.ascontiguousarray(np.array(rows).transpose(1, 2, 0))
+
+
+def side_figures(times: Sequence[LayerTime]) -> Floats:
+    """Of what stands beside layers, [part, figure, layer]."""
+    rows = [
+        [
+            [side.seconds, side.compute_seconds, side.host_seconds]
+            for side in (time.gather, time.gather_again, time.exchange)
+        ]
+        for time in times
+    ]
+    return np.array(rows).reshape(-1, 3, 3).transpose(1, 2, 0)
+
+
+def on_slower_rank(figures: Floats, factor: float) -> Floats:
+    """Of a rank whose compute takes ``factor`` times as long, [figure, n]; the rest is the straggler's."""
+    found, extra = figures.copy(), (factor - 1.0) * figures[OWN]
+    found[SECONDS] += extra
+    found[CAUSE_ROW["straggler"]] += extra
+    return found
