@@ -19,9 +19,10 @@ from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.prediction.step.prices import price_step
+from perfcast.report.timelines.plan_step import about, events_of
+from perfcast.report.trace_events import trace_events
 from perfcast.simulate.closed_form.step import closed_form_step
 from perfcast.simulate.stragglers import parse_slowdowns
-from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
 from perfcast.units import GIB, KIB, MILLI
 from perfcast.workload.blocks import build_step_work
 
@@ -46,7 +47,7 @@ def forecast_seconds(
         cost_model=pricing, with_spans=True,
         stragglers=parse_slowdowns(stragglers) if stragglers else None,
     )  # fmt: skip
-    json.dumps(plan_forecast_to_trace_events(forecast))
+    json.dumps(trace_events(events_of(forecast), about(forecast)))
     return time.perf_counter() - start
 
 

@@ -17,7 +17,7 @@ from perfcast import __version__
 from perfcast.catalog.devices import load_device
 from perfcast.cli.main import run
 from perfcast.core.dtype import DType
-from perfcast.report.json_format import forecast_schema, memory_schema
+from perfcast.report.answers import schema_of
 
 TINY = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": 64, "n_positions": 32}
 TWIN = """
@@ -263,7 +263,7 @@ def test_json_on_standard_output_is_alone_there_and_keeps_to_the_schema(perfcast
     outcome = perfcast("predict", tiny, "--device", "a100", "--mode", mode, "--dtype", "bf16", "--json", "-")
     assert (outcome.code, outcome.err) == (0, "")
     forecast: dict[str, Any] = json.loads(outcome.out)
-    jsonschema.validate(forecast, forecast_schema())
+    jsonschema.validate(forecast, schema_of("predict"))
     assert forecast["mode"] == mode
     assert forecast["step_seconds_low"] < forecast["step_seconds"] < forecast["step_seconds_high"]
     phases = sum(forecast[f"{phase}_seconds"] for phase in ("forward", "backward", "optimizer"))
@@ -275,7 +275,7 @@ def test_memory_as_json_keeps_to_its_schema_and_agrees_with_predict(perfcast, ti
     memory = perfcast("memory", tiny, "--device", "t4", "--json", "-")
     forecast = perfcast("predict", tiny, "--device", "t4", "--json", "-")
     assert (memory.code, memory.err) == (0, "")
-    jsonschema.validate(json.loads(memory.out), memory_schema())
+    jsonschema.validate(json.loads(memory.out), schema_of("memory"))
     assert json.loads(memory.out)["peak_memory_bytes"] == json.loads(forecast.out)["peak_memory_bytes"]
 
 
@@ -304,7 +304,7 @@ def test_all_files_are_written_and_named(perfcast, tiny: str, tmp_path: Path):
     outcome = perfcast("predict", tiny, "--device", "t4", *arguments)
     assert outcome.code == 0
     assert outcome.out.count("wrote ") == 3
-    jsonschema.validate(json.loads(paths["json"].read_text(encoding="utf-8")), forecast_schema())
+    jsonschema.validate(json.loads(paths["json"].read_text(encoding="utf-8")), schema_of("predict"))
     assert paths["html"].read_text(encoding="utf-8").startswith("<!")
     assert json.loads(paths["timeline"].read_text(encoding="utf-8"))["traceEvents"]
 

@@ -12,7 +12,7 @@ import pytest
 from perfcast.cli.main import run
 from perfcast.core.forecast.largest import Probe
 from perfcast.prediction.one_device.bisection import Bisection
-from perfcast.report.json_format import memory_schema
+from perfcast.report.answers import schema_of
 
 TWIN = """
 import torch
@@ -40,7 +40,7 @@ def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     code, out, _ = called(capsys, "memory", *arguments, "--json", "-")
     assert code == 0
     data: dict[str, Any] = json.loads(out)
-    jsonschema.validate(data, memory_schema())
+    jsonschema.validate(data, schema_of("memory"))
     return data
 
 
@@ -60,7 +60,7 @@ def test_where_nothing_fits_that_is_the_answer(twin: str, capsys: pytest.Capture
     assert (data["largest"]["value"], data["fits"]) == (None, False)
     code, out, _ = called(capsys, "memory", twin, "--device", "t4", "--dtype", "fp64", "--largest-batch")
     assert code == 0
-    assert out.startswith("Nothing fits: batch size 1 needs")
+    assert "Nothing fits: batch size 1 needs" in out
 
 
 def test_an_interrupted_search_reports_the_best_so_far(
@@ -73,7 +73,7 @@ def test_an_interrupted_search_reports_the_best_so_far(
     monkeypatch.setattr(Bisection, "run", interrupted)
     code, out, _ = called(capsys, "memory", twin, "--device", "t4", "--mode", "prefill", "--largest-batch")
     assert code == 0
-    assert out.startswith("Interrupted; the largest known to fit is batch size 3")
+    assert "Interrupted; the largest known to fit is batch size 3" in out
 
 
 def test_an_interruption_before_any_size_is_known_is_one(

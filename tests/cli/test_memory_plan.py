@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from perfcast.cli.main import run
-from perfcast.report.plan_memory_json import plan_memory_schema
+from perfcast.report.answers import schema_of
 
 COMMON = ("--device", "t4", "--dtype", "fp16", "--sequence-length", "32")
 
@@ -25,7 +25,7 @@ def written(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> 
     code, out, _ = called(capsys, model, *arguments, "--json", "-")
     assert code == 0
     data: dict[str, Any] = json.loads(out)
-    jsonschema.validate(data, plan_memory_schema())
+    jsonschema.validate(data, schema_of("memory-plan"))
     return data
 
 

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from perfcast.cli.shard import shard
 from perfcast.errors import InputError, PlanError
-from perfcast.report.shard_json import shard_schema
+from perfcast.report.answers import schema_of
 
 CSV = "name,num_rows,dim,pooling\nuser,1000000,64,1\nitem,50000,128,20\nad,300,32,5\n"
 
@@ -29,7 +29,7 @@ def test_a_placement_is_printed_and_written(tables, tmp_path, capsys):
     called(tables, "--cluster", "dgx-a100:4", "--batch-size", "4096", "--json", str(out))
     assert "3 tables" in capsys.readouterr().out
     data = json.loads(out.read_text(encoding="utf-8"))
-    Draft202012Validator(shard_schema()).validate(data)
+    Draft202012Validator(schema_of("shard")).validate(data)
     assert data["num_devices"] == 4
     assert data["global_batch_size"] == 4096
 
@@ -38,7 +38,7 @@ def test_a_page_is_written_and_named(tables, tmp_path, capsys):
     page = tmp_path / "plan.html"
     called(tables, "--cluster", "dgx-a100:4", "--batch-size", "4096", "--html", str(page))
     assert f"wrote {page}" in capsys.readouterr().out.replace("\n", "")
-    assert "3 tables on 4 × a100-sxm-80gb" in page.read_text(encoding="utf-8")
+    assert ") on 4 × a100-sxm-80gb (dgx-a100), 4,096 samples a step" in page.read_text(encoding="utf-8")
 
 
 def test_json_on_standard_output_stands_alone(tables, capsys):

@@ -10,8 +10,11 @@ from rich.console import Console
 from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
 from perfcast.report import text
-from perfcast.report.memory_text import print_memory
+from perfcast.report.document import Document
+from perfcast.report.documents import memory, step
+from perfcast.report.terminal import print_document
 from perfcast.units import format_bytes, format_seconds
+from rendered import text_of
 
 SUMMARY = {
     "predictor": "wave_scaling",
@@ -33,7 +36,7 @@ def printed(render: Callable[[Console], None], width: int = 80) -> str:
 
 
 def test_a_forecast_prints_its_headline_figures(forecast: Forecast) -> None:
-    output = printed(lambda console: text.print_forecast(forecast, console))
+    output = text_of(step.document_of(forecast))
     for expected in (
         "tiny on NVIDIA H100 SXM",
         format_seconds(forecast.step_seconds),
@@ -49,24 +52,24 @@ def test_a_forecast_prints_its_headline_figures(forecast: Forecast) -> None:
         assert expected in output
 
 
-@pytest.mark.parametrize("render", [text.print_forecast, print_memory])
-def test_nothing_is_wider_than_80_columns(render: Callable[[Forecast, Console], None]) -> None:
+@pytest.mark.parametrize("document_of", [step.document_of, memory.document_of])
+def test_nothing_is_wider_than_80_columns(document_of: Callable[[Forecast], Document]) -> None:
     forecast = small_forecast("m" * 70, num_layers=12)
-    output = printed(lambda console: render(forecast, console))
+    output = text_of(document_of(forecast))
     assert max(len(line.rstrip()) for line in output.splitlines()) <= 80
 
 
 def test_a_model_that_does_not_fit_says_by_how_much_without_colour() -> None:
     forecast = small_forecast(capacity_bytes=2**27)
     too_much = format_bytes(forecast.memory.peak_bytes - 2**27)
-    for render in (text.print_forecast, print_memory):
-        output = printed(lambda console, render=render: render(forecast, console))
+    for document_of in (step.document_of, memory.document_of):
+        output = text_of(document_of(forecast))
         assert f"does not fit, {too_much} too much" in output
 
 
 def test_markup_in_a_name_is_printed_and_not_obeyed() -> None:
     forecast = replace(small_forecast("x[bold]y[/]"), cost_model="[red]z", assumptions=("[dim]kept[/dim]",))
-    output = printed(lambda console: text.print_forecast(forecast, console))
+    output = text_of(step.document_of(forecast))
     assert "x[bold]y[/]" in output
     assert "[red]z" in output
     assert "[dim]kept[/dim]" in output
@@ -74,18 +77,19 @@ def test_markup_in_a_name_is_printed_and_not_obeyed() -> None:
 
 def test_a_step_without_any_operation_still_prints(forecast: Forecast) -> None:
     empty = replace(forecast, by_kind=(), by_module=(), operations=(), seconds_by_phase={}, assumptions=())
-    assert "Step time" in printed(lambda console: text.print_forecast(empty, console))
+    assert "Step time" in text_of(step.document_of(empty))
 
 
 def test_share_bars_fall_back_to_plain_characters() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", errors="replace")
     console = Console(file=stream, width=80)
-    table = text._phase_table(small_forecast(), console)
-    assert "#" in next(iter(table.columns[3].cells))
+    print_document(step.document_of(small_forecast()), console)
+    console.file.flush()
+    assert b"####" in stream.buffer.getvalue()
 
 
 def test_the_kind_is_bound_by_what_limits_most_of_its_time(forecast: Forecast) -> None:
-    limits = text.bound_by_kind(forecast.operations)
+    limits = step.bound_by_kind(forecast.operations)
     assert (limits["matmul"], limits["elementwise"]) == ("compute", "memory")
 
 

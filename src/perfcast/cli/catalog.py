@@ -123,6 +123,19 @@ def models(name: str | None, json_path: str | None) -> None:
         print_models([_model_row(entry) for entry in entries], console)
 
 
+@catalog.command()
+@click.argument("answer", required=False)
+def schemas(answer: str | None) -> None:
+    """List the answers that are written as JSON, or print the JSON schema of one."""
+    from perfcast.cli.output import write_json
+    from perfcast.report.answers import SUBJECTS, schema_of
+
+    if answer is None:
+        click.echo("\n".join(SUBJECTS))
+    else:
+        write_json(schema_of(answer), "-", is_exact=True)
+
+
 def _device_row(entry: DeviceEntry, with_figures: bool = False) -> dict[str, Any]:
     row = _plain_row(entry.device, with_figures) | {"aliases": list(entry.aliases)}
     if with_figures:

@@ -14,6 +14,7 @@ from perfcast.cli.options.shared import (
     request_options,
     workload_options,
 )
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.core.plan_choice import choose_plan, is_one_device
 from perfcast.core.plan_text import PlanValues, parse_plan
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from perfcast.core.forecast.device import Forecast
     from perfcast.core.forecast.footprint import PlanMemory
     from perfcast.core.forecast.largest import Largest
+    from perfcast.memory.compare import Comparison
     from perfcast.prediction import Request
 
 
@@ -60,11 +62,10 @@ def memory(
     With --largest-batch or --largest-sequence, MODEL is captured at several sizes until the largest that fits
     is known; the forecast is then of that size.
     """
-    from perfcast.files import check_writable
     from perfcast.prediction import Request, predict_memory
 
-    for path in (json_path, html):
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     if largest_batch and largest_sequence:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
     values = parse_plan(options["plan"])
@@ -72,7 +73,7 @@ def memory(
         if largest_batch or largest_sequence or allocator:
             raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
         _refuse_what_plans_ignore(framework, closed_form, options)
-        _write_plan(_predict_plan(model, device, values, framework, fit, options), json_path, html)
+        _write_plan(_predict_plan(model, device, values, framework, fit, options), outputs)
         return
     largest = None
     if largest_batch or largest_sequence:
@@ -80,20 +81,16 @@ def memory(
         forecast, largest = _search(model, device, quantity, allocator, request_options(**options))
     else:
         forecast = predict_memory(model, device, allocator=allocator, **request_options(**options))
-    _write(forecast, largest, json_path, html)
+    comparison = None
     if closed_form:
-        _print_comparison(forecast, Request(model=model, **request_options(**options)), json_path)
+        comparison = _compare(forecast, Request(model=model, **request_options(**options)))
+    _write(forecast, largest, comparison, outputs)
 
 
-def _print_comparison(forecast: Forecast, request: Request, json_path: str | None) -> None:
-    from rich.console import Console
-
+def _compare(forecast: Forecast, request: Request) -> Comparison:
     from perfcast.prediction.one_device.closed_form import compare_with_closed_form
-    from perfcast.report.memory_text import print_comparison
 
-    print_comparison(
-        compare_with_closed_form(request, forecast), Console(highlight=False, stderr=json_path == "-")
-    )
+    return compare_with_closed_form(request, forecast)
 
 
 def _refuse_what_plans_ignore(framework: str | None, closed_form: bool, options: dict[str, Any]) -> None:
@@ -164,23 +161,11 @@ def _predict_plan(
     )
 
 
-def _write_plan(result: PlanMemory, json_path: str | None, html: str | None) -> None:
-    if json_path:
-        from perfcast.report.json_format import write_json
-        from perfcast.report.plan_memory_json import plan_memory_to_dict
+def _write_plan(result: PlanMemory, outputs: Outputs) -> None:
+    from perfcast.report.data.plan_memory import data_of
+    from perfcast.report.documents.plan_memory import document_of
 
-        write_json(plan_memory_to_dict(result), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.plan_memory_html import render_plan_memory_html
-
-        write_text_atomically(html, render_plan_memory_html(result))
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.plan_memory_text import print_plan_memory
-
-        print_plan_memory(result, Console(highlight=False))
+    write_answer(outputs, lambda: document_of(result), lambda: data_of(result))
 
 
 def _search(
@@ -214,22 +199,14 @@ def _search(
     return search.forecast(), search.result
 
 
-def _write(forecast: Forecast, largest: Largest | None, json_path: str | None, html: str | None) -> None:
-    if json_path:
-        from perfcast.report.json_format import memory_to_dict, write_json
+def _write(
+    forecast: Forecast, largest: Largest | None, comparison: Comparison | None, outputs: Outputs
+) -> None:
+    from perfcast.report.data.memory import data_of
+    from perfcast.report.documents.memory import document_of
 
-        write_json(memory_to_dict(forecast, largest), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.memory_html import render_memory_html
-
-        write_text_atomically(html, render_memory_html(forecast, largest))
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.memory_text import print_largest, print_memory
-
-        console = Console(highlight=False)
-        if largest is not None:
-            print_largest(largest, console)
-        print_memory(forecast, console)
+    write_answer(
+        outputs,
+        lambda: document_of(forecast, largest, comparison),
+        lambda: data_of(forecast, largest, comparison),
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 
 if TYPE_CHECKING:
     from perfcast.search.sharding.on_cluster import ShardingFindings
@@ -60,13 +61,12 @@ def shard(
     NAME.indices and NAME.offsets, a .parquet columns table, bag and index.
     """
     from perfcast.catalog.clusters import load_cluster
-    from perfcast.files import check_writable
     from perfcast.search.sharding.index_samples import apply_samples, load_samples
     from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
     from perfcast.search.sharding.table_files import load_tables
 
-    for path in (json_path, html):
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     loaded = load_tables(tables)
     if indices is not None:
         loaded = apply_samples(loaded, load_samples(indices))
@@ -80,26 +80,11 @@ def shard(
         cost_model=cost_model,
         seed=seed,
     )
-    _write(found, json_path, html)
+    _write(found, outputs)
 
 
-def _write(found: ShardingFindings, json_path: str | None, html: str | None) -> None:
-    if json_path:
-        from perfcast.report.json_format import write_json
-        from perfcast.report.shard_json import sharding_to_dict
+def _write(found: ShardingFindings, outputs: Outputs) -> None:
+    from perfcast.report.data.shard import data_of
+    from perfcast.report.documents.shard import document_of
 
-        write_json(sharding_to_dict(found), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.shard_html import render_sharding_html
-
-        write_text_atomically(html, render_sharding_html(found))
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.shard_text import print_sharding
-
-        console = Console(highlight=False)
-        print_sharding(found, console)
-        for path in filter(None, (json_path, html)):
-            console.print(f"wrote {path}", markup=False)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))

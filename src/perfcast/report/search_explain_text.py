@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfcast.report.plan_step_text import CAUSE_WORDS
+from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.tables import new_table, print_list, print_table, words
 from perfcast.search.findings.explain import Difference, Explanation
 from perfcast.search.findings.find import SearchFindings

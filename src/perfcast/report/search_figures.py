@@ -12,10 +12,10 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan_text import format_plan
+from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.figures import BLUE, GREEN, GREY, INK, ORANGE, RED, finish
-from perfcast.report.memory_figures import CATEGORY_COLOURS
-from perfcast.report.plan_step_figures import CAUSE_COLOURS
-from perfcast.report.plan_step_text import CAUSE_WORDS
+from perfcast.report.palette import CATEGORIES as CATEGORY_COLOURS
+from perfcast.report.palette import CAUSES as CAUSE_COLOURS
 from perfcast.report.search_text import describe_value
 from perfcast.report.tables import words
 from perfcast.search.findings.clusters import ClusterComparison

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from perfcast.core.plan_text import format_plan
+from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.html import Card, Cell, Section, cards, figure_html, page, share, table
-from perfcast.report.plan_step_text import CAUSE_WORDS
 from perfcast.report.search_coordinates import plot_coordinates
 from perfcast.report.search_explain_text import (
     describe_difference,

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from perfcast.cli.main import run
-from perfcast.report.plan_step_json import plan_forecast_schema
+from perfcast.report.answers import schema_of
 
 COMMON = ("--sequence-length", "32", "--cost-model", "roofline")
 
@@ -25,7 +25,7 @@ def written(capsys: pytest.CaptureFixture[str], model: str, *arguments: str) -> 
     code, out, err = called(capsys, model, *arguments, "--json", "-")
     assert (code, err) == (0, "")
     data: dict[str, Any] = json.loads(out)
-    jsonschema.validate(data, plan_forecast_schema())
+    jsonschema.validate(data, schema_of("predict-plan"))
     return data
 
 
@@ -213,7 +213,7 @@ def test_a_program_of_ones_own_is_captured_and_cut(tmp_path: Path, capsys: pytes
     arguments = ("--cluster", "dgx-h100:8", "--batch-size", "64", "--cost-model", "roofline", "--json", "-")
     assert run(["predict", f"{path}:build", *arguments]) == 0
     data = json.loads(capsys.readouterr().out)
-    jsonschema.validate(data, plan_forecast_schema())
+    jsonschema.validate(data, schema_of("predict-plan"))
     assert (data["parameter_count"], data["memory"]) == (2 * 64 * 256 + 256 + 64, None)
     assert (data["plan"]["data_parallel"], data["training"]["framework"]) == (8, "pytorch")
     assert data["seconds_by_cause"]["data"] > 0

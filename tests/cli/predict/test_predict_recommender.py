@@ -18,8 +18,8 @@ def test_a_recommendation_model_on_a_cluster_is_forecast_with_its_tables_sharded
     path = tmp_path / "step.json"
     assert run([*ASKED, "--cost-model", "roofline", "--json", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "dlrm-small on 4 × a100-sxm-80gb (dgx-a100), batch 1024" in out
-    assert "Where each rank's step goes" in out
+    assert "dlrm-small on 4 × a100-sxm-80gb (dgx-a100)" in out
+    assert "By rank" in out
     data = json.loads(path.read_text())
     assert data["optimizer"] == "rowwise_adagrad"
     assert len(data["ranks"]) == 4

@@ -9,14 +9,15 @@ import click
 from perfcast.cli.options.cost_model import find_cost_model
 from perfcast.cli.options.run import run_options
 from perfcast.cli.options.shared import output_options, request_options, workload_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.core.plan_choice import is_one_device
 from perfcast.core.plan_text import parse_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfcast.core.forecast.device import Forecast
     from perfcast.core.forecast.plan import PlanForecast
-
-Paths = tuple[str | None, str | None, str | None]
-
 
 _OF_A_RUN = (
     "tokens", "mtbf", "restart", "checkpoint_interval", "checkpoint_bandwidth", "async_checkpoint", "pue",
@@ -63,11 +64,8 @@ def predict(
     --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end. A
     recommendation model (DLRM) on several devices is trained with its embedding tables sharded over them.
     """
-    from perfcast.files import check_writable
-
-    paths = (json_path, html, timeline)
-    for path in paths:
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html, timeline=timeline)
+    outputs.check()
     of_run = {name: options.pop(name) for name in _OF_A_RUN}
     values = parse_plan(options["plan"])
     with_spans = bool(html or timeline)
@@ -81,14 +79,14 @@ def predict(
         given = {"--closed-form": closed_form, "--stragglers": stragglers, "--chakra": chakra}
         _refuse(given, "of a plan, not of --world-size")
         program = forecast_program(model, device, cluster, world_size, with_spans=with_spans, **options)
-        _write(program, of_run, paths)
+        _write(program, of_run, outputs)
     elif (cluster is not None or not is_one_device(values, options["devices"])) and _is_recommender(model):
         from perfcast.cli.predict.recommender import forecast_recommender, write_recommender_forecast
 
         given = {f"--{name.replace('_', '-')}": value for name, value in of_run.items()}
         _refuse({**given, "--chakra": chakra}, "of a plan")
         options |= {"closed_form": closed_form, "stragglers": stragglers}
-        write_recommender_forecast(forecast_recommender(model, cluster, device, values, **options), *paths)
+        write_recommender_forecast(forecast_recommender(model, cluster, device, values, **options), outputs)
     elif cluster is not None or not is_one_device(values, options["devices"]):
         from perfcast.cli.predict.plan import forecast_plan
 
@@ -96,14 +94,14 @@ def predict(
             model, device, cluster, values,
             closed_form=closed_form, stragglers=stragglers, with_spans=with_spans, chakra=chakra, **options,
         )  # fmt: skip
-        _write(forecast, of_run, paths)
+        _write(forecast, of_run, outputs)
     else:
         _refuse({"--closed-form": closed_form, "--stragglers": stragglers}, "of a plan over several devices")
         given = {f"--{name.replace('_', '-')}": value for name, value in of_run.items()}
         _refuse(given, "of a plan; one device is --cluster NAME:1")
         if device is None:
             raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
-        _predict_one_device(model, device, paths, chakra, **options)
+        _predict_one_device(model, device, outputs, chakra, **options)
 
 
 def _has_sizes(model: str) -> bool:
@@ -124,7 +122,7 @@ def _refuse(given: dict[str, Any], why: str) -> None:
         raise click.UsageError(f"{', '.join(names)}: {why}")
 
 
-def _write(forecast: PlanForecast, of_run: dict[str, Any], paths: Paths) -> None:
+def _write(forecast: PlanForecast, of_run: dict[str, Any], outputs: Outputs) -> None:
     from perfcast.cli.options.run import build_run_request
     from perfcast.cli.predict.plan import write_plan_forecast
 
@@ -134,13 +132,13 @@ def _write(forecast: PlanForecast, of_run: dict[str, Any], paths: Paths) -> None
         from perfcast.prediction.run.predict import predict_run
 
         run = predict_run(forecast, request, forecast.model)
-    write_plan_forecast(forecast, run, *paths)
+    write_plan_forecast(forecast, run, outputs)
 
 
 def _predict_one_device(
     model: str,
     device: str,
-    paths: Paths,
+    outputs: Outputs,
     chakra: str | None,
     *,
     cost_model: str | None,
@@ -150,36 +148,30 @@ def _predict_one_device(
 ) -> None:
     from perfcast.prediction import predict as forecast_step
 
-    json_path, html, timeline = paths
     pricing = find_cost_model(cost_model, device)
     forecast = forecast_step(
         model, device, cost_model=pricing, framework=framework, weights=weights, **request_options(**options)
     )
-    if json_path:
-        from perfcast.report.json_format import forecast_to_dict, write_json
-
-        write_json(forecast_to_dict(forecast), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.html import render_forecast_html
-
-        write_text_atomically(html, render_forecast_html(forecast))
-    if timeline:
-        from perfcast.report.json_format import write_exact_json
-        from perfcast.traces.perfetto import forecast_to_trace_events
-
-        write_exact_json(forecast_to_trace_events(forecast), timeline)
+    written = []
     if chakra:
         from perfcast.traces.chakra.astra_sim import write_folder
         from perfcast.traces.chakra.from_graph import chakra_from_forecast
 
         write_folder(chakra_from_forecast(forecast), chakra)
-    if json_path != "-":
-        from rich.console import Console
+        written.append(chakra)
+    _write_step(forecast, outputs, written)
 
-        from perfcast.report.text import print_forecast
 
-        console = Console(highlight=False)
-        print_forecast(forecast, console)
-        for path in filter(None, (*paths, chakra)):
-            console.print(f"wrote {path}", markup=False)
+def _write_step(forecast: Forecast, outputs: Outputs, written: Sequence[str]) -> None:
+    from perfcast.report.data.step import data_of
+    from perfcast.report.documents.step import document_of
+    from perfcast.report.timelines.step import about, events_of
+    from perfcast.report.trace_events import trace_events
+
+    write_answer(
+        outputs,
+        lambda: document_of(forecast),
+        lambda: data_of(forecast),
+        lambda: trace_events(events_of(forecast), about(forecast)),
+        written=written,
+    )

@@ -8,6 +8,7 @@ import click
 
 from perfcast.cli.options.cost_model import choose_cost_model
 from perfcast.cli.options.shared import PLAN_DTYPE, attention_kernels
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.core.plan_choice import choose_plan, implied_devices
 from perfcast.core.plan_text import PlanValues
 
@@ -144,39 +145,20 @@ def _training(plan: Plan, framework: str | None, has_sizes: bool, options: dict[
     )
 
 
-def write_plan_forecast(
-    forecast: PlanForecast,
-    run: RunForecast | None,
-    json_path: str | None,
-    html: str | None,
-    timeline: str | None,
-) -> None:
-    """Files as asked for; the text unless JSON takes standard output.
+def write_plan_forecast(forecast: PlanForecast, run: RunForecast | None, outputs: Outputs) -> None:
+    """What was asked for of the forecast.
 
     Args:
         run: The whole run, where one was asked for.
     """
-    from perfcast.report.json_format import write_exact_json, write_json
+    from perfcast.report.data.plan_step import data_of
+    from perfcast.report.documents.plan_step import document_of
+    from perfcast.report.timelines.plan_step import about, events_of
+    from perfcast.report.trace_events import trace_events
 
-    if json_path:
-        from perfcast.report.plan_step_json import plan_forecast_to_dict
-
-        write_json(plan_forecast_to_dict(forecast, run), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.plan_step_html import render_plan_forecast_html
-
-        write_text_atomically(html, render_plan_forecast_html(forecast, run))
-    if timeline:
-        from perfcast.traces.plan_timeline import plan_forecast_to_trace_events
-
-        write_exact_json(plan_forecast_to_trace_events(forecast), timeline, indent=None)
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.plan_step_text import print_plan_forecast
-
-        console = Console(highlight=False)
-        print_plan_forecast(forecast, console, run)
-        for path in filter(None, (json_path, html, timeline)):
-            console.print(f"wrote {path}", markup=False)
+    write_answer(
+        outputs,
+        lambda: document_of(forecast, run),
+        lambda: data_of(forecast, run),
+        lambda: trace_events(events_of(forecast), about(forecast)),
+    )

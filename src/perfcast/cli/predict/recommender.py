@@ -9,6 +9,7 @@ import click
 
 from perfcast.cli.options.cost_model import choose_cost_model
 from perfcast.cli.options.shared import DEFAULT_DTYPE
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.core.plan_text import PlanValues, format_values
 from perfcast.errors import PlanError, UnknownNameError
 
@@ -98,31 +99,16 @@ def _is_given(parameter: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def write_recommender_forecast(
-    forecast: RecommenderForecast, json_path: str | None, html: str | None, timeline: str | None
-) -> None:
-    """Files as asked for; the text unless JSON takes standard output."""
-    from perfcast.report.json_format import write_exact_json, write_json
+def write_recommender_forecast(forecast: RecommenderForecast, outputs: Outputs) -> None:
+    """What was asked for of the forecast."""
+    from perfcast.report.data.recommender import data_of
+    from perfcast.report.documents.recommender import document_of
+    from perfcast.report.timelines.recommender import about, events_of
+    from perfcast.report.trace_events import trace_events
 
-    if json_path:
-        from perfcast.report.recommender import recommender_to_dict
-
-        write_json(recommender_to_dict(forecast), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.recommender_html import render_recommender_html
-
-        write_text_atomically(html, render_recommender_html(forecast))
-    if timeline:
-        from perfcast.traces.recommender_timeline import recommender_forecast_to_trace_events
-
-        write_exact_json(recommender_forecast_to_trace_events(forecast), timeline, indent=None)
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.recommender import print_recommender_forecast
-
-        console = Console(highlight=False)
-        print_recommender_forecast(forecast, console)
-        for path in filter(None, (json_path, html, timeline)):
-            console.print(f"wrote {path}", markup=False)
+    write_answer(
+        outputs,
+        lambda: document_of(forecast),
+        lambda: data_of(forecast),
+        lambda: trace_events(events_of(forecast), about(forecast)),
+    )

@@ -23,8 +23,22 @@ class KindTime:
 class OperationTime:
     """One different operation in one phase; times, flops and bytes are totals over all its nodes.
 
-    ``provenance`` says what its price rests on (see ``cost.model.Estimates``), ``nearest`` which measurement
-    lies nearest.
+    Attributes:
+        name: The operator as PyTorch names it, or a composite.
+        kind: Family of operations.
+        phase: forward, backward or optimizer.
+        shapes: Shapes and element types, as text.
+        count: Nodes that issue it.
+        seconds: Median time over all its nodes, in seconds.
+        seconds_low: Low end of the interval, in seconds.
+        seconds_high: High end of the interval, in seconds.
+        flops: Floating-point operations over all its nodes.
+        memory_traffic_bytes: Memory traffic over all its nodes, in bytes.
+        output_bytes: Bytes that its outputs take, in bytes.
+        bound_by: What limits it: compute, memory or launch.
+        provenance: What the price rests on (see ``cost.model.Estimates``).
+        nearest: The measurement nearest to the operation, in words; empty where none is known or it
+            was not looked up.
     """
 
     name: str
@@ -47,8 +61,18 @@ class OperationTime:
 class TensorInterval:
     """A block of memory and the nodes between which it lives.
 
-    ``created_by`` is -1 for what was there before the step; ``created_by_module`` is then the module that
-    uses it first. ``created_at`` is the program's line of code, as in ``core.tensor.Storage``.
+    Attributes:
+        num_bytes: Size, in bytes.
+        category: Why it exists; no unit.
+        created_by: Index of the node that allocates it; -1 where it is there before the step; no
+            unit.
+        created_by_name: Operation that allocates it; no unit.
+        created_by_module: Dotted path of the module that allocates it, or that uses it first where
+            it is there before the step; no unit.
+        freed_after: Index of the last node before it is freed; no unit.
+        last_used_by: Index of the last node that reads it; no unit.
+        created_at: File, line and function of the program that asked for it; empty where none is
+            known; no unit.
     """
 
     num_bytes: int
@@ -203,6 +227,16 @@ class Forecast:
     def samples_per_second(self) -> float:
         """Sequences, images or samples per second."""
         return _ratio(self.batch_size, self.step_seconds)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens that a step advances, per second; None where the model has no sequence.
+
+        A step of training or prefill handles every token of every sequence; a decode step adds one to each.
+        """
+        if self.sequence_length is None:
+            return None
+        return self.samples_per_second * (1 if self.mode == "decode" else self.sequence_length)
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -160,6 +160,13 @@ class PlanForecast:
         return self.time.step_seconds
 
     @property
+    def num_sequences(self) -> int:
+        """Of one step, over all devices."""
+        if self.plan is not None:
+            return self.plan.global_batch_size
+        return self.num_tokens // (1 if self.mode == "decode" else self.sequence_length)
+
+    @property
     def tokens_per_second(self) -> float:
         """Over all devices."""
         return self.num_tokens / self.step_seconds

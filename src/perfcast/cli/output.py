@@ -1,0 +1,119 @@
+"""Where a verb's answer goes: the terminal, and the files that were asked for."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfcast.report.document import Document
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Files to write, None for those that nobody asked for.
+
+    Attributes:
+        json: '-' is standard output, on which nothing else is then written.
+    """
+
+    json: str | None = None
+    html: str | None = None
+    timeline: str | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Those that are asked for."""
+        return tuple(path for path in (self.json, self.html, self.timeline) if path is not None)
+
+    def check(self) -> None:
+        """Say before the work, not after it, that a file cannot be written.
+
+        Raises:
+            InputError: One of them cannot be.
+        """
+        from perfcast.files import check_writable
+
+        for path in self.paths:
+            check_writable(path)
+
+
+def write_answer(
+    outputs: Outputs,
+    document: Callable[[], Document],
+    data: Callable[[], object] | None = None,
+    timeline: Callable[[], dict[str, Any]] | None = None,
+    *,
+    written: Sequence[str] = (),
+) -> None:
+    """Write what was asked for; on the terminal the document, unless JSON goes there.
+
+    Args:
+        document, data, timeline: Make the answer as text and page, as JSON, and as trace events; only what is
+            needed is made.
+        written: Other files that hold a part of the answer.
+
+    Raises:
+        InputError: A file cannot be written.
+        ValueError: A number is not finite; the file it belongs to is not written.
+    """
+    if outputs.json is not None and data is not None:
+        write_json(data(), outputs.json)
+    is_shown = outputs.html is not None or outputs.json != STANDARD_OUTPUT
+    shown = document() if is_shown else None
+    if outputs.html is not None and shown is not None:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.page import render_page
+
+        provenance = replace(shown.provenance, command=_command())
+        write_text_atomically(outputs.html, render_page(replace(shown, provenance=provenance)))
+    if outputs.timeline is not None and timeline is not None:
+        write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
+    if outputs.json != STANDARD_OUTPUT and shown is not None:
+        print_answer(shown, (*outputs.paths, *written))
+
+
+def print_answer(document: Document, written: Sequence[str] = ()) -> None:
+    """A document on the terminal, then the files that were written."""
+    from rich.console import Console
+
+    from perfcast.report.terminal import print_document
+
+    console = Console(highlight=False)
+    print_document(document, console)
+    for path in written:
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
+def write_json(data: object, path: str | Path, *, indent: int | None = 2, is_exact: bool = False) -> None:
+    """Write an answer or plain data as JSON, to standard output alone where ``path`` is '-'.
+
+    Args:
+        indent, is_exact: As of ``report.answers.write_plain``.
+
+    Raises:
+        InputError: The place cannot be written.
+        ValueError: A number is not finite; nothing is written.
+    """
+    from perfcast.files import write_text_atomically
+    from perfcast.report.answers import to_plain, write_plain
+
+    text = write_plain(to_plain(data), indent=indent, is_exact=is_exact)
+    if str(path) == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_text_atomically(path, text)
+
+
+def _command() -> str:
+    """The command line, where perfcast is run by one."""
+    program = Path(sys.argv[0])
+    is_own = program.name == "perfcast" or program.parent.name == "perfcast"
+    return shlex.join(["perfcast", *sys.argv[1:]]) if is_own else ""

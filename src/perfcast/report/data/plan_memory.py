@@ -1,0 +1,143 @@
+"""What JSON holds of the memory of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.forecast.footprint import PlanMemory, Remedy, StageFootprint, Term
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.report.answers import Answer, view
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentData:
+    """An instant that can be the peak, and what is held then.
+
+    Attributes:
+        name: An instant that can be the peak.
+        memory_bytes: Bytes held.
+    """
+
+    name: str
+    memory_bytes: int
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageData:
+    """One stage of the pipeline.
+
+    Attributes:
+        stage: Pipeline stage.
+        peak_moment: Name of the moment that holds most.
+        peak_memory_bytes: Bytes held then.
+    """
+
+    stage: int
+    peak_moment: str
+    peak_memory_bytes: int
+    moments: tuple[MomentData, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanMemoryData(Answer):
+    """Memory of each pipeline stage's rank, in closed form.
+
+    Sizes in bytes, times in seconds.
+
+    Attributes:
+        model: As asked for.
+        device: Catalog name.
+        device_title: Name in words.
+        mode: train, prefill or decode.
+        dtype: Precision.
+        sequence_length: Tokens.
+        parameter_count: Of the whole model.
+        world_size: Devices.
+        global_batch_size: Sequences of a step.
+        plan: How the work is spread.
+        training: Null for inference.
+        peak_memory_bytes: Allocated at the peak of the worst stage.
+        peak_memory_bytes_low: Low end of the 90 % interval.
+        peak_memory_bytes_high: High end.
+        reserved_memory_bytes: Of the caching allocator.
+        reserved_memory_bytes_low: Low end.
+        reserved_memory_bytes_high: High end.
+        context_bytes: Of the driver and communicators.
+        device_bytes: Reserved and context.
+        memory_capacity_bytes: Of the device.
+        fits: Whether device_bytes are there.
+        peak_stage: The worst stage.
+        step_seconds: Rough step time that remedies are compared with; null where none was asked
+            for.
+        layer_terms: What one layer keeps for its backward; empty for inference.
+        stages: Every stage's rank.
+        remedies: What would make it fit, or lower it; the cheapest first.
+        assumptions: What was taken for granted.
+    """
+
+    model: str
+    device: str
+    device_title: str
+    mode: str
+    dtype: str
+    sequence_length: int
+    parameter_count: int
+    world_size: int
+    global_batch_size: int
+    plan: Plan
+    training: Training | None
+    peak_memory_bytes: int
+    peak_memory_bytes_low: int
+    peak_memory_bytes_high: int
+    reserved_memory_bytes: int
+    reserved_memory_bytes_low: int
+    reserved_memory_bytes_high: int
+    context_bytes: int
+    device_bytes: int
+    memory_capacity_bytes: int
+    fits: bool
+    peak_stage: int
+    stages: tuple[StageData, ...]
+    step_seconds: float | None
+    remedies: tuple[Remedy, ...]
+    assumptions: tuple[str, ...]
+    layer_terms: tuple[Term, ...]
+
+
+def data_of(result: PlanMemory) -> PlanMemoryData:
+    """All moments of all stages, and the remedies."""
+    footprint = result.footprint
+    return view(
+        PlanMemoryData,
+        result,
+        world_size=result.plan.world_size,
+        global_batch_size=result.plan.global_batch_size,
+        peak_memory_bytes=footprint.peak_bytes,
+        peak_memory_bytes_low=footprint.peak_bytes_low,
+        peak_memory_bytes_high=footprint.peak_bytes_high,
+        reserved_memory_bytes=footprint.reserved_bytes,
+        reserved_memory_bytes_low=footprint.reserved_bytes_low,
+        reserved_memory_bytes_high=footprint.reserved_bytes_high,
+        context_bytes=footprint.context_bytes,
+        device_bytes=footprint.device_bytes,
+        memory_capacity_bytes=result.capacity_bytes,
+        peak_stage=footprint.peak_stage.stage,
+        stages=tuple(_stage(stage) for stage in footprint.stages),
+        layer_terms=footprint.layer_terms,
+        assumptions=footprint.assumptions,
+    )
+
+
+def _stage(stage: StageFootprint) -> StageData:
+    moments = tuple(
+        MomentData(name=moment.name, memory_bytes=moment.num_bytes, terms=moment.terms)
+        for moment in stage.peak_candidates
+    )
+    return StageData(
+        stage=stage.stage,
+        peak_moment=stage.peak.name,
+        peak_memory_bytes=stage.peak.num_bytes,
+        moments=moments,
+    )

@@ -1,0 +1,396 @@
+"""Figures for plotly: the one place that knows it.
+
+Text of figures is escaped here, since plotly reads a subset of HTML in labels. The look is that of a page on
+white or dark grounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from perfcast.report.figure import (
+    Axis,
+    Bars,
+    Coordinate,
+    Curve,
+    Figure,
+    Heatmap,
+    Label,
+    Rule,
+    Segment,
+    Series,
+    Treemap,
+)
+from perfcast.report.palette import BLUE, INK, LINE, RED
+from perfcast.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
+
+#: Letters on a coloured bar.
+_DARK_INK = "#0d1117"
+_BELOW_LEGEND = 90
+#: Markers whose area means something, in pixels across for all of it.
+_LARGEST_MARKER = 60
+
+
+def draw(figure: Figure) -> PlotlyFigure:
+    """A figure as plotly's."""
+    from plotly import graph_objects as go
+
+    scales = (_scale(figure, "x"), _scale(figure, "y"))
+    drawn = go.Figure()
+    drawn.add_traces([_trace(figure, series, scales) for series in figure.series])
+    _set_look(drawn, figure)
+    drawn.update_xaxes(**_axis(figure.x, scales[0]))
+    drawn.update_yaxes(**_axis(figure.y, scales[1]))
+    for rule in figure.rules:
+        _add_rule(drawn, rule, scales)
+    for segment in figure.segments:
+        _add_segment(drawn, segment)
+    for label in figure.labels:
+        drawn.add_annotation(_annotation(label, scales))
+    return drawn
+
+
+def _set_look(drawn: PlotlyFigure, figure: Figure) -> None:
+    below = figure.legend == "below"
+    place = (
+        {"y": -_BELOW_LEGEND / figure.height, "yanchor": "top"} if below else {"y": 1.02, "yanchor": "bottom"}
+    )
+    has_names = any(label.y is None for label in figure.labels)
+    drawn.update_layout(
+        template="none",
+        height=figure.height,
+        autosize=True,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        margin={"l": 8, "r": figure.right_margin, "b": 8, "t": _top(figure, has_names)},
+        showlegend=bool(figure.legend),
+        legend={"orientation": "h", "x": 0, "itemsizing": "constant", "traceorder": "normal", **place},
+        barcornerradius=0 if figure.is_stacked else 3,
+        barmode="stack" if figure.is_stacked else "overlay",
+    )
+    if figure.is_stacked:
+        drawn.update_layout(bargap=0.25)
+    if figure.hovers_by_x:
+        drawn.update_layout(hovermode="x unified")
+    if any(isinstance(series, Treemap) for series in figure.series):
+        drawn.update_layout(
+            margin={"l": 4, "r": 4, "t": 30, "b": 4}, uniformtext={"minsize": 10, "mode": "hide"}
+        )
+
+
+def _top(figure: Figure, has_names: bool) -> int:
+    if figure.legend == "above":
+        return 60 if len(figure.series) > 4 else 40
+    return 26 if has_names else 12
+
+
+def _axis(axis: Axis, scale: float) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "gridcolor": LINE,
+        "linecolor": LINE,
+        "zerolinecolor": LINE,
+        "automargin": True,
+        "showgrid": axis.has_grid,
+        "visible": axis.is_visible,
+    }
+    title = axis.title
+    if axis.unit == "B":
+        unit = "GiB" if scale == GIB else "MiB"
+        title = f"{title} ({unit})" if title else unit
+    elif axis.unit == "share":
+        found |= {"tickformat": ".0%", "hoverformat": ".1%"}
+    elif axis.unit:
+        found |= {"tickformat": "~s", "hoverformat": ".4~s", "nticks": 6}
+        if axis.unit != "count":
+            found["ticksuffix"] = axis.unit
+    if title:
+        found["title"] = {"text": _lines(title)}
+    if axis.scale != "linear":
+        found["type"] = axis.scale
+    if axis.scale == "log" and not axis.ticks:
+        found |= {"dtick": 1, "nticks": None}
+        if not axis.unit:
+            found["exponentformat"] = "power"
+    if axis.ticks:
+        found |= {
+            "tickvals": [place / scale for place, _ in axis.ticks],
+            "ticktext": [_lines(text) for _, text in axis.ticks],
+        }
+    return found | _range(axis, scale)
+
+
+def _range(axis: Axis, scale: float) -> dict[str, Any]:
+    if axis.low is not None and axis.high is not None:
+        ends = [axis.low / scale, axis.high / scale]
+        return {"range": ends[::-1] if axis.is_reversed else ends}
+    if axis.is_reversed:
+        return {"autorange": "reversed"}
+    return {"rangemode": "tozero"} if axis.from_zero else {}
+
+
+def _scale(figure: Figure, which: str) -> float:
+    """What values on an axis are divided by, so that bytes have a unit that can be read."""
+    axis = figure.x if which == "x" else figure.y
+    if axis.unit != "B":
+        return 1.0
+    found = [axis.high or 0.0]
+    for series in figure.series:
+        found += [float(value) for value in _values(figure, series, which) if isinstance(value, (int, float))]
+    return float(GIB) if max(found) >= GIB else float(MIB)
+
+
+def _values(figure: Figure, series: Series, which: str) -> Sequence[Coordinate]:
+    if isinstance(series, Curve):
+        return series.x if which == "x" else series.y
+    if isinstance(series, Bars):
+        return series.values if figure.is_horizontal == (which == "x") else ()
+    return ()
+
+
+def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> Any:
+    match series:
+        case Bars():
+            return _bars(figure, series, scales)
+        case Curve():
+            return _curve(series, scales)
+        case Heatmap():
+            return _heatmap(series)
+        case Treemap():
+            return _treemap(series)
+
+
+def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> Any:
+    from plotly import graph_objects as go
+
+    scale = scales[0] if figure.is_horizontal else scales[1]
+    labels = [_lines(label) if isinstance(label, str) else label for label in bars.labels]
+    values = [None if value is None else value / scale for value in bars.values]
+    found: dict[str, Any] = (
+        {"x": values, "y": labels, "orientation": "h"} if figure.is_horizontal else {"x": labels, "y": values}
+    )
+    if bars.texts and not figure.is_stacked:
+        found |= {
+            "text": [_lines(text) for text in bars.texts],
+            "textposition": "auto",
+            "constraintext": "none",
+            "insidetextanchor": "end",
+            "insidetextfont": {"color": _DARK_INK},
+            "textangle": 0,
+            "cliponaxis": False,
+        }
+    if bars.base:
+        found["base"] = [start / scale for start in bars.base]
+    return go.Bar(
+        **found, name=_lines(bars.name), marker={"color": _colours(bars.colours)}, **_hover(bars.hovers)
+    )
+
+
+def _curve(curve: Curve, scales: tuple[float, float]) -> Any:
+    from plotly import graph_objects as go
+
+    found: dict[str, Any] = {"x": _scaled(curve.x, scales[0]), "y": _scaled(curve.y, scales[1])}
+    line: dict[str, Any] = {"width": curve.width, "dash": curve.dash}
+    if isinstance(curve.colour, str):
+        line["color"] = curve.colour
+    if curve.is_step:
+        line["shape"] = "hv"
+    if "markers" in curve.mode:
+        found["marker"] = _marker(curve)
+    if curve.mode == "text":
+        found |= {"text": [_lines(text) for text in curve.texts], "textposition": curve.text_place}
+    if curve.errors:
+        found["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "color": INK,
+            "thickness": 1.2,
+            "width": 4,
+            "array": [high - float(x or 0) for (_, high), x in zip(curve.errors, curve.x, strict=True)],
+            "arrayminus": [float(x or 0) - low for (low, _), x in zip(curve.errors, curve.x, strict=True)],
+        }
+    hover = {} if curve.hovers_values else _hover(curve.hovers)
+    return go.Scatter(
+        **found,
+        **_fill(curve),
+        **hover,
+        mode=curve.mode,
+        name=_lines(curve.name),
+        line=line,
+        opacity=curve.opacity,
+        legendgroup=curve.group or None,
+        showlegend=curve.in_legend and bool(curve.name),
+    )
+
+
+def _marker(curve: Curve) -> dict[str, Any]:
+    found: dict[str, Any] = {"color": _colours(curve.colour), "symbol": _colours(curve.symbols)}
+    if not curve.areas:
+        return found | {"size": list(curve.sizes) if isinstance(curve.sizes, tuple) else curve.sizes}
+    return found | {
+        "size": [max(area, 0.001) for area in curve.areas],
+        "sizemode": "area",
+        "sizeref": 1 / _LARGEST_MARKER**2,
+        "sizemin": 3,
+        "line": {"width": 1, "color": "rgba(255,255,255,0.6)"},
+    }
+
+
+def _fill(curve: Curve) -> dict[str, Any]:
+    if not curve.fills:
+        return {}
+    colour = {"fillcolor": curve.fill_colour or curve.colour}
+    if curve.fills == "stacked":
+        return {"stackgroup": "all", **colour}
+    if curve.fills == "to_zero":
+        return {"fill": "tozeroy"} | ({"fillcolor": curve.fill_colour} if curve.fill_colour else {})
+    return {"fill": "tonexty", **colour}
+
+
+def _heatmap(heat: Heatmap) -> Any:
+    from plotly import graph_objects as go
+
+    found: dict[str, Any] = {"z": [list(row) for row in heat.values]}
+    if heat.columns:
+        found |= {"x": [_lines(name) for name in heat.columns], "y": [_lines(name) for name in heat.rows]}
+    else:
+        found |= {"x0": heat.width / 2, "dx": heat.width, "y0": 0, "dy": 1}
+    if heat.bar_ticks:
+        found["colorbar"] = {
+            "title": {"text": _lines(heat.bar_title)},
+            "tickvals": [value for value, _ in heat.bar_ticks],
+            "ticktext": [text for _, text in heat.bar_ticks],
+        }
+    if heat.hovers:
+        found["customdata"] = [[_lines(text) for text in row] for row in heat.hovers]
+        found["hovertemplate"] = "%{customdata}<extra></extra>"
+    else:
+        found["hoverinfo"] = "skip"
+    return go.Heatmap(
+        **found,
+        zmin=heat.low,
+        zmax=heat.high,
+        ygap=heat.gap,
+        showscale=bool(heat.bar_ticks),
+        colorscale=[[place, colour] for place, colour in heat.colours],
+    )
+
+
+def _treemap(tree: Treemap) -> Any:
+    from plotly import graph_objects as go
+
+    return go.Treemap(
+        ids=[f"m.{name}" for name in tree.ids],
+        parents=[
+            "" if not name else f"m.{parent}" for name, parent in zip(tree.ids, tree.parents, strict=True)
+        ],
+        labels=[_lines(label) for label in tree.labels],
+        values=list(tree.values),
+        text=[_lines(text) for text in tree.texts],
+        **_hover(tree.hovers),
+        branchvalues="total",
+        textinfo="label+text",
+        maxdepth=tree.depth,
+        tiling={"pad": 2},
+        marker={"colorscale": [[0, "#dbe8f5"], [1, BLUE]], "cornerradius": 3, "line": {"width": 0}},
+        pathbar={"thickness": 24},
+        root={"color": "rgba(128,140,156,0.15)"},
+    )
+
+
+def _add_rule(drawn: PlotlyFigure, rule: Rule, scales: tuple[float, float]) -> None:
+    is_upright = rule.x is not None
+    at = (rule.x or 0.0) / scales[0] if is_upright else (rule.y or 0.0) / scales[1]
+    where = {"x": at} if is_upright else {"y": at}
+    add = drawn.add_vline if is_upright else drawn.add_hline
+    if not rule.is_alarm:
+        add(**where, line={"color": LINE, "width": 1.5})
+    else:
+        if not is_upright:
+            add(**where, line={"color": "rgba(255,255,255,0.85)", "width": 5})
+        add(**where, line={"dash": "dash", "color": RED, "width": 2})
+    if not rule.label:
+        return
+    note: dict[str, Any] = {"text": _lines(rule.label), "showarrow": False, "font": {"size": 12}}
+    if rule.place == "beside":
+        drawn.add_annotation(x=1.01, xref="paper", xanchor="left", y=at, align="left", **note)
+    elif is_upright:
+        drawn.add_annotation(x=at, y=0, yref="paper", yanchor="bottom", xanchor="left", **note)
+    else:
+        drawn.add_annotation(x=1, xref="paper", xanchor="right", y=at, yanchor="bottom", **note)
+
+
+def _add_segment(drawn: PlotlyFigure, segment: Segment) -> None:
+    drawn.add_shape(
+        type="line",
+        x0=segment.x[0],
+        x1=segment.x[1],
+        y0=segment.y[0],
+        y1=segment.y[1],
+        line={"color": INK, "width": 1},
+    )
+
+
+def _annotation(label: Label, scales: tuple[float, float]) -> dict[str, Any]:
+    text = (f"<b>{_lines(label.bold)}</b>" + ("<br>" if label.text else "") if label.bold else "") + _lines(
+        label.text
+    )
+    found: dict[str, Any] = {
+        "x": label.x / scales[0],
+        "text": text,
+        "xanchor": label.anchor,
+        "align": label.anchor,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
+    if label.y is None:
+        found |= {"y": 1, "yref": "paper", "yanchor": "bottom"}
+    else:
+        found["y"] = label.y / scales[1]
+    if label.hover:
+        found["hovertext"] = _lines(label.hover)
+    if label.arrow is not None:
+        found |= {
+            "showarrow": True,
+            "arrowcolor": INK,
+            "arrowwidth": 1,
+            "ax": label.arrow[0],
+            "ay": label.arrow[1],
+        }
+        if label.arrow_y is not None:
+            found |= {"ay": label.arrow_y / scales[1], "ayref": "y", "yanchor": "bottom"}
+    if label.is_boxed:
+        found |= {"bgcolor": "rgba(128,140,156,0.3)", "borderpad": 1, "xshift": 3, "font": {"size": 11}}
+    return found
+
+
+def _hover(hovers: Iterable[str]) -> dict[str, Any]:
+    texts = [_hover_lines(text) for text in hovers]
+    if not texts:
+        return {"hoverinfo": "skip"}
+    return {"customdata": texts, "hovertemplate": "%{customdata}<extra></extra>"}
+
+
+def _scaled(values: Sequence[Coordinate], scale: float) -> list[Coordinate]:
+    if scale == 1.0:
+        return [_lines(value) if isinstance(value, str) else value for value in values]
+    return [value / scale if isinstance(value, (int, float)) else value for value in values]
+
+
+def _colours(colours: str | tuple[str, ...]) -> str | list[str]:
+    return colours if isinstance(colours, str) else list(colours)
+
+
+def _lines(text: str) -> str:
+    return escape(text).replace("\n", "<br>")
+
+
+def _hover_lines(text: str) -> str:
+    """The first of several lines stands out."""
+    first, *rest = escape(text).split("\n")
+    return "<br>".join([f"<b>{first}</b>", *filter(None, rest)]) if rest else first

@@ -1,0 +1,223 @@
+"""Documents for a terminal: 80 columns, readable without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table as Grid
+from rich.text import Text
+
+from perfcast.report.document import (
+    Block,
+    Card,
+    Cell,
+    Column,
+    Document,
+    Fact,
+    Items,
+    Note,
+    Only,
+    Section,
+    Severity,
+    Table,
+    card_details,
+    pick_rows,
+)
+from perfcast.report.figure import Figure
+from perfcast.report.values import Value, format_value
+
+_BAR_WIDTH = 16
+_STYLES: dict[Severity, str] = {"plain": "", "good": "", "alarm": "bold red"}
+_NOTE_STYLES: dict[Severity, str] = {"plain": "dim", "good": "bold", "alarm": "bold red"}
+#: The least that a column of text gets, and what the numbers beside it take.
+_LEAST_WIDTH, _NUMBERS_WIDTH = 16, 46
+
+
+def print_document(document: Document, console: Console) -> None:
+    """The whole document, figures left out."""
+    console.print(Text(document.title, style="bold"))
+    if document.lead:
+        console.print(Text(document.lead))
+    if document.cards or document.facts:
+        console.print()
+        _print_headline(document.cards, document.facts, console)
+    for block in document.blocks:
+        _print_block(block, console)
+    if document.assumptions:
+        console.print()
+        console.print(Text("Assumptions", style="dim"))
+        _print_lines(console, (("-", text) for text in document.assumptions))
+    if document.provenance.sources:
+        console.print()
+        numbered = enumerate(document.provenance.sources, 1)
+        _print_lines(console, ((f"[{number}]", source) for number, source in numbered))
+
+
+def _print_headline(cards: Sequence[Card], facts: Sequence[Fact], console: Console) -> None:
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    is_first = True
+    for card in cards:
+        if _is_shown(card.only):
+            text = Text(format_value(card.value, card.unit), style="bold" if is_first else "")
+            text.append(_beside(card), style="not bold" if card.severity != "alarm" else "")
+            if card.severity == "alarm":
+                text.stylize(_STYLES["alarm"])
+            grid.add_row(Text(card.label), text)
+            is_first = False
+    for fact in facts:
+        if _is_shown(fact.only):
+            grid.add_row(Text(fact.label), Text(fact.text, style=_STYLES[fact.severity]))
+    if grid.row_count:
+        console.print(grid)
+
+
+def _beside(card: Card) -> str:
+    """What follows a card's value: '  (106 ms – 168 ms) of 1.00 s: late, on two devices'."""
+    details = card_details(card)
+    text = ""
+    if card.low is not None:
+        text = f"  ({details.pop(0)})"
+    if card.whole is not None:
+        text += f" {details.pop(0)}"
+    joint = ": " if card.whole is not None else ", "
+    return text + "".join(joint + detail for detail in details)
+
+
+def _print_block(block: Block, console: Console) -> None:
+    if isinstance(block, Figure) or not _is_shown(block.only):
+        return
+    match block:
+        case Note():
+            console.print(Text(block.text, style=_NOTE_STYLES[block.severity]))
+        case Items():
+            _print_lines(console, block.lines)
+        case Table():
+            _print_table(block, console)
+        case Section():
+            _print_section(block, console)
+
+
+def _print_section(section: Section, console: Console) -> None:
+    """A heading only where something else than one table with a title of its own stands below it."""
+    shown = [block for block in section.blocks if not isinstance(block, Figure) and _is_shown(block.only)]
+    tables = [block for block in shown if isinstance(block, Table)]
+    if not shown and not section.cards and not section.facts:
+        return
+    if section.lead or section.cards or section.facts or not tables:
+        console.print()
+        if section.title:
+            console.print(Text(section.title, style="bold"))
+        if section.lead:
+            console.print(Text(section.lead))
+        _print_headline(section.cards, section.facts, console)
+    elif section.title and not tables[0].title and isinstance(shown[0], Table):
+        _print_table(tables[0], console, section.title)
+        shown = shown[1:]
+    elif section.title and not tables[0].title:
+        console.print()
+        console.print(Text(section.title, style="bold"))
+    for block in shown:
+        _print_block(block, console)
+
+
+def _print_table(table: Table, console: Console, title: str = "") -> None:
+    """A table after an empty line; nothing where it has no rows."""
+    if not table.rows:
+        return
+    places = [place for place, column in enumerate(table.columns) if _is_shown(column.only)]
+    grid = Grid(
+        title=Text(table.title or title) if table.title or title else None,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    columns = [table.columns[place] for place in places]
+    for at, column in enumerate(columns):
+        _add_column(grid, column, is_text=_is_text(table, places[at]), is_first=at == 0)
+    shown = pick_rows(table, table.most_rows)
+    for row in shown:
+        grid.add_row(*_cells(row, places, columns, console))
+    if table.total is not None:
+        grid.add_row(*_cells(table.total, places, columns, console), style=Style(bold=True))
+    caption = _caption(table, sum(row is not None for row in shown))
+    grid.caption = Text(caption) if caption else None
+    console.print()
+    console.print(grid)
+
+
+def _add_column(grid: Grid, column: Column, *, is_text: bool, is_first: bool) -> None:
+    heading = Text(column.short or column.heading)
+    if not is_text:
+        grid.add_column(heading, justify="right", no_wrap=True)
+    elif column.folds:
+        grid.add_column(heading, overflow="fold", max_width=column.most_width)
+    else:
+        least = 18 if is_first else None
+        grid.add_column(
+            heading, no_wrap=True, overflow="ellipsis", min_width=least, max_width=column.most_width
+        )
+    if column.has_bar:
+        grid.add_column("", no_wrap=True, width=_BAR_WIDTH)
+
+
+def _is_text(table: Table, place: int) -> bool:
+    return not table.columns[place].unit and not any(
+        isinstance(row[place], (int, float, Cell)) for row in table.rows
+    )
+
+
+def _cells(
+    row: Sequence[Value | Cell] | None, places: Sequence[int], columns: Sequence[Column], console: Console
+) -> list[Text]:
+    if row is None:
+        return [Text("…"), *[Text("") for _ in places[1:]]]
+    found = []
+    for place, column in zip(places, columns, strict=True):
+        value = row[place]
+        if isinstance(value, Cell):
+            found.append(Text(value.text))
+        else:
+            found.append(_text(format_value(value, column.unit, column.missing), column, console))
+        if column.has_bar:
+            found.append(Text(_bar(value, console)))
+    return found
+
+
+def _text(text: str, column: Column, console: Console) -> Text:
+    if column.cut == "left":
+        room = max(min(column.most_width or len(text), console.width - _NUMBERS_WIDTH), _LEAST_WIDTH)
+        if len(text) > room:
+            text = "…" + text[1 - room :]
+    return Text(text)
+
+
+def _bar(value: Value | Cell, console: Console) -> str:
+    mark = "█" if console.encoding.lower().startswith("utf") else "#"
+    return mark * round(value * _BAR_WIDTH) if isinstance(value, (int, float)) else ""
+
+
+def _caption(table: Table, num_shown: int) -> str:
+    count = f"{num_shown} of {len(table.rows)} {table.things}" if num_shown < len(table.rows) else ""
+    return "\n".join(filter(None, (table.caption, count)))
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    """Lines of a mark and a text that folds beside it, dim."""
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    for mark, text in lines:
+        grid.add_row(Text(mark), Text(text))
+    if grid.row_count:
+        console.print(grid, style="dim")
+
+
+def _is_shown(only: Only | None) -> bool:
+    return only != "page"

@@ -1,0 +1,1 @@
+"""Results as events on a timeline: what ran when, one file a subject."""

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from builders import small_forecast
+from perfcast.core.forecast.device import Forecast
+from perfcast.report.document import Card, Cell, Column, Document, Section, Table
+from perfcast.report.documents.step import document_of
+from perfcast.report.page import render_page
+from perfcast.units import format_bytes, format_seconds
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Elements(HTMLParser):
+    """Counts elements and collects addresses that a browser would load."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action")]
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_page(document_of(small_forecast()))
+
+
+def test_the_page_loads_nothing_from_anywhere(html: str) -> None:
+    assert Elements(html).addresses == []
+    assert "default-src 'none'" in html
+    styles = "".join(re.findall(r"<style>(.*?)</style>", html, re.DOTALL))
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_plotly_is_inlined_once_and_every_figure_is_there(html: str) -> None:
+    assert html.count("plotly.js v") == 1
+    assert re.findall(r'<div id="figure-(\w+)"', html) == ["phases", "kinds", "modules", "roofline", "memory"]
+
+
+def test_the_page_declares_charset_title_and_viewport(html: str) -> None:
+    head = html[:2000]
+    assert '<meta charset="utf-8">' in head
+    assert "<title>tiny on NVIDIA H100 SXM</title>" in head
+    assert 'name="viewport"' in head
+
+
+def test_the_page_shows_the_headline_figures_and_assumptions(html: str, forecast: Forecast) -> None:
+    for expected in (
+        format_seconds(forecast.step_seconds),
+        format_bytes(forecast.memory.peak_bytes),
+        f"{100 * forecast.mfu:.1f} %",
+        *forecast.assumptions,
+    ):
+        assert expected in html
+
+
+def test_a_model_name_cannot_inject_markup(html: str) -> None:
+    hostile = replace(
+        small_forecast(HOSTILE),
+        device_title=HOSTILE,
+        cost_model=HOSTILE,
+        assumptions=(HOSTILE,),
+        operations=tuple(
+            replace(o, name=HOSTILE, kind=HOSTILE, phase=HOSTILE, shapes=HOSTILE, bound_by=HOSTILE)
+            for o in small_forecast().operations
+        ),
+        by_kind=tuple(replace(g, label=HOSTILE + g.label) for g in small_forecast().by_kind),
+        by_module=tuple(replace(g, label=HOSTILE + g.label) for g in small_forecast().by_module),
+        seconds_by_phase={HOSTILE: 1.0},
+    )
+    result = render_page(document_of(hostile))
+    assert HOSTILE not in result
+    assert Elements(result).tags.count("script") == Elements(html).tags.count("script")
+
+
+def test_a_model_that_does_not_fit_raises_the_alarm() -> None:
+    html = render_page(document_of(small_forecast(capacity_bytes=2**27)))
+    assert 'class="card alarm"' in html
+    assert "of 128 MiB; does not fit" in html
+
+
+def test_the_same_forecast_gives_the_same_page(html: str) -> None:
+    assert render_page(document_of(small_forecast())) == html
+
+
+def test_a_page_of_others_escapes_headings_and_carries_no_plotly_without_figures() -> None:
+    html = render_page(
+        Document(title="a < b", blocks=(Section(title="c & d", cards=(Card(label="<i>", value="1 & 2"),)),))
+    )
+    assert "<title>a &lt; b</title>" in html
+    assert "<h2>c &amp; d</h2>" in html
+    assert "&lt;i&gt;" in html
+    assert "plotly.js" not in html
+
+
+def test_a_table_carries_the_numbers_to_sort_by() -> None:
+    columns = (Column("Name"), Column("Time", "s"), Column("Size"))
+    rows = (("a<b", 0.002, Cell("3 × 4", 12)), ("c", None, Cell("0", 0)))
+    html = render_page(Document(title="t", blocks=(Table(columns=columns, rows=rows),)))
+    assert '<td data-value="12.0" class="number">3 × 4</td>' in html
+    assert '<td data-value="0.0" class="number">–</td>' in html
+    assert '<td data-value="0.002" class="number">2.00 ms</td>' in html
+    assert "<td>a&lt;b</td>" in html
+    assert html.count("<button") == 3
+
+
+def test_importing_the_page_does_not_import_plotly() -> None:
+    check = (
+        "import sys, perfcast.report.page, perfcast.report.documents.step; sys.exit('plotly' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
