@@ -8,9 +8,13 @@ from perfcast.core.plan_table import COLUMNS, WORDS
 from perfcast.core.plan_text import KEY_OF_FIELD, PLAN_KEYS, PlanValue, parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
+#: Columns of plans that a search does not vary.
+_UNVARIED = ("num_prefetched",)
 #: Key → field of the dimensions of a search; layers of stages are a column of their own.
 KEYS: Mapping[str, str] = {
-    key: field for field, key in KEY_OF_FIELD.items() if field in (*COLUMNS, "stage_layers")
+    key: field
+    for field, key in KEY_OF_FIELD.items()
+    if field == "stage_layers" or (field in COLUMNS and field not in _UNVARIED)
 }
 
 
