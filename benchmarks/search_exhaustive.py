@@ -46,6 +46,7 @@ from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.ranking.shortlist import SHORTFALL
+from perfcast.search.request import SearchRequest
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_plans
@@ -205,10 +206,16 @@ def check(case: Case) -> Outcome:
     """Every plan by itself, and the search."""
     model, cluster, training = case.sizes, load_cluster(case.cluster), Training(framework=case.framework)
     cost_model = Remembering(resolve_cost_model(None, resolve_device(cluster.device)))
-    found = search_plans(
-        model, cluster, global_batch_size=case.global_batch_size, sequence_length=case.sequence_length,
-        training=training, space=case.space, cost_model=cost_model,
-    )  # fmt: skip
+    request = SearchRequest(
+        model=model,
+        clusters=(case.cluster,),
+        global_batch_size=case.global_batch_size,
+        sequence_length=case.sequence_length,
+        training=training,
+        space=case.space,
+        cost_models={cluster.device: cost_model},
+    )
+    found = search_plans(request, cluster)
     table = enumerate_plans(
         model, cluster.num_devices, case.global_batch_size, case.sequence_length, case.every or case.space
     )

@@ -24,22 +24,22 @@ from perfcast.report.search_text import (
     format_value,
     print_search,
 )
-from perfcast.search.findings.find import SearchFindings
-from perfcast.search.findings.rival import RivalPlan, RivalRanking
-from perfcast.search.findings.sensitivity import Condition, Sensitivity, SensitivityPoint
+from perfcast.search.report.baseline import BaselinePlan, BaselineRanking
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.sensitivity import Condition, Sensitivity, SensitivityPoint
 from perfcast.units import GIB, MILLI
-from search_findings import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
+from search_reports import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
 
 HOSTILE = "<script>alert(1)</script>[red]"
 
 
-def printed(found: SearchFindings, width: int = 110) -> str:
+def printed(found: SearchReport, width: int = 110) -> str:
     stream = io.StringIO()
     print_search(found, Console(file=stream, width=width, highlight=False))
     return stream.getvalue()
 
 
-def varied() -> SearchFindings:
+def varied() -> SearchReport:
     base = Condition("as it is", 1.0, load_cluster("dgx-h100:8"), load_device("h100-sxm"), 16)
     points = (
         SensitivityPoint(
@@ -101,7 +101,7 @@ def test_lines_stay_within_the_terminal(width: int):
 
 
 @pytest.mark.parametrize(
-    "make", [findings, compared_findings, varied, lambda: rivalled(), lambda: rivalled(None, "why")]
+    "make", [findings, compared_findings, varied, lambda: with_baseline(), lambda: with_baseline(None, "why")]
 )
 def test_the_json_keeps_to_its_schema(make):
     data = json.loads(json.dumps(search_to_dict(make()), allow_nan=False))
@@ -228,21 +228,21 @@ def test_a_named_plan_that_does_not_fit_is_said_not_to():
     assert text.count("does not fit") == 1
 
 
-def rivalled(plan: Plan | None = PLANS[1], reason: str = "") -> SearchFindings:
+def with_baseline(plan: Plan | None = PLANS[1], reason: str = "") -> SearchReport:
     seconds = None if plan is None else 0.011
-    first = RivalPlan(2, 2, 2, 0.5, plan, seconds)
+    first = BaselinePlan(2, 2, 2, 0.5, plan, seconds)
     return findings(
-        rival=RivalRanking("searcher-3d", (first, RivalPlan(8, 1, 1, 0.7, None, None)), 10, reason)
+        baseline=BaselineRanking("searcher-3d", (first, BaselinePlan(8, 1, 1, 0.7, None, None)), 10, reason)
     )
 
 
 def test_another_searchers_choice_stands_beside_the_winner():
-    text = " ".join(printed(rivalled()).split())
+    text = " ".join(printed(with_baseline()).split())
     assert "chooses dp=2,tp=2,pp=2, 500 ms by its own formulas" in text
     assert "First of 10 plans by searcher-3d" in text
     assert "not possible" in text
-    assert "Choice of searcher-3d" in render_search_html(rivalled())
-    refused = " ".join(printed(rivalled(None, "it does not fit"), 200).split())
+    assert "Choice of searcher-3d" in render_search_html(with_baseline())
+    refused = " ".join(printed(with_baseline(None, "it does not fit"), 200).split())
     assert "not possible: it does not fit" in refused
 
 

@@ -11,6 +11,7 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.names import resolve_device
 from perfcast.prediction.step.predict import predict_plan
+from perfcast.search.request import SearchRequest
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_plans
@@ -74,10 +75,16 @@ def simulate_fitting(model, cluster, plans, most_bytes):
 def test_the_winner_is_the_fastest_plan_of_the_space(case):
     model, name, batch, space = CASES[case]
     cluster, fraction = load_cluster(name), 0.06 if "memory" in case else 1.0
-    found = search_plans(
-        model, cluster, global_batch_size=batch, sequence_length=LENGTH, space=space, cost_model=Roofline(),
+    request = SearchRequest(
+        model=model,
+        clusters=(name,),
+        global_batch_size=batch,
+        sequence_length=LENGTH,
+        space=space,
+        cost_models={cluster.device: Roofline()},
         max_memory_fraction=fraction,
-    )  # fmt: skip
+    )
+    found = search_plans(request, cluster)
     table = enumerate_plans(model, cluster.num_devices, batch, LENGTH, space)
     assert len(table) <= MOST_PLANS
     plans = [table.plan(at) for at in range(len(table))]

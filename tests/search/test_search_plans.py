@@ -6,11 +6,15 @@ from functools import cache
 import numpy as np
 import pytest
 
+from perfcast.catalog.clusters import load_cluster
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
 from perfcast.prediction.step.predict import predict_plan
+from perfcast.search.prices_file import PriceList
 from perfcast.search.ranking.objectives import OBJECTIVES
+from perfcast.search.request import SearchRequest
+from perfcast.search.resolve import ignore_progress
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
 from perfcast.units import HOUR
@@ -31,7 +35,13 @@ def found(objective="time", **changes):
         "global_batch_size": BATCH, "sequence_length": LENGTH, "space": FEW, "cost_model": "roofline",
         "objective": objective, "top": 4, **changes,
     }  # fmt: skip
-    return search_plans(asked.pop("model", MODEL), asked.pop("cluster", "dgx-h100:8"), **asked)
+    cluster = load_cluster(asked.pop("cluster", "dgx-h100:8"))
+    device, on_progress = asked.pop("device", None), asked.pop("on_progress", ignore_progress)
+    price = asked.pop("dollars_per_device_hour", None)
+    asked["prices"] = None if price is None else PriceList("the test", {cluster.device: price})
+    asked["cost_models"] = {cluster.device: asked.pop("cost_model")}
+    request = SearchRequest(**{"model": MODEL, "clusters": (cluster.name,), **asked})
+    return search_plans(request, cluster, device=device, on_progress=on_progress)
 
 
 @cache

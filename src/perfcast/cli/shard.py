@@ -10,7 +10,7 @@ from perfcast.cli.options.shared import output_options
 from perfcast.cli.output import Outputs, write_answer
 
 if TYPE_CHECKING:
-    from perfcast.search.sharding.on_cluster import ShardingFindings
+    from perfcast.search.sharding.on_cluster import ShardingReport
 
 
 @click.command()
@@ -83,7 +83,7 @@ def shard(
     _write(found, outputs)
 
 
-def _write(found: ShardingFindings, outputs: Outputs) -> None:
+def _write(found: ShardingReport, outputs: Outputs) -> None:
     from perfcast.report.data.shard import data_of
     from perfcast.report.documents.shard import document_of
 

@@ -8,13 +8,13 @@ from rich.text import Text
 
 from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.tables import new_table, print_list, print_table, words
-from perfcast.search.findings.explain import Difference, Explanation
-from perfcast.search.findings.find import SearchFindings
-from perfcast.search.findings.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.explain import Difference, Explanation
+from perfcast.search.report.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.units import format_bytes, format_seconds
 
 
-def print_explanations(found: SearchFindings, console: Console) -> None:
+def print_explanations(found: SearchReport, console: Console) -> None:
     """Time by cause and memory by category, side by side; then each difference in words."""
     print_table(console, cause_table(found.explanations))
     print_table(console, category_table(found.explanations))

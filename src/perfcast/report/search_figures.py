@@ -18,9 +18,9 @@ from perfcast.report.palette import CATEGORIES as CATEGORY_COLOURS
 from perfcast.report.palette import CAUSES as CAUSE_COLOURS
 from perfcast.report.search_text import describe_value
 from perfcast.report.tables import words
-from perfcast.search.findings.clusters import ClusterComparison
-from perfcast.search.findings.explain import RESERVE, Explanation
-from perfcast.search.findings.sensitivity import Sensitivity
+from perfcast.search.report.clusters import ClusterComparison
+from perfcast.search.report.explain import RESERVE, Explanation
+from perfcast.search.report.sensitivity import Sensitivity
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.units import GIB, format_bytes, format_seconds
 

@@ -25,27 +25,27 @@ from perfcast.report.search_figures import (
 )
 from perfcast.report.search_text import (
     cost_cell,
+    describe_baseline,
     describe_effort,
     describe_interval,
     describe_job,
-    describe_rival,
     describe_search,
     describe_separation,
     describe_sure,
     describe_unsure,
 )
 from perfcast.report.tables import percent, words
-from perfcast.search.findings.clusters import ClusterComparison
-from perfcast.search.findings.explain import Change, Difference
-from perfcast.search.findings.find import SearchFindings
-from perfcast.search.findings.rival import RivalRanking
-from perfcast.search.findings.sensitivity import Sensitivity
 from perfcast.search.ranking.objectives import OBJECTIVES
+from perfcast.search.report.baseline import BaselineRanking
+from perfcast.search.report.clusters import ClusterComparison
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.explain import Change, Difference
+from perfcast.search.report.sensitivity import Sensitivity
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 
-def render_search_html(found: SearchFindings) -> str:
+def render_search_html(found: SearchReport) -> str:
     """The whole report as one page."""
     result = found.best
     lead = f'<p class="lead">{escape(describe_job(result))}</p>{cards(_headline(result))}'
@@ -66,8 +66,8 @@ def render_search_html(found: SearchFindings) -> str:
     ]
     if found.sensitivity is not None:
         sections.append(Section("How the winner changes", _sensitivity(found.sensitivity)))
-    if found.rival is not None:
-        sections.append(Section(f"Choice of {found.rival.name}", _rival(found.rival)))
+    if found.baseline is not None:
+        sections.append(Section(f"Choice of {found.baseline.name}", _baseline(found.baseline)))
     sections.append(Section("Pareto front", _plans(result.front)))
     sections.append(Section("What was searched", _effort(result)))
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.assumptions)
@@ -179,7 +179,7 @@ def _plans(plans: Sequence[RankedPlan]) -> str:
     return table((*_HEADINGS, "Plan"), rows)
 
 
-def _explained(found: SearchFindings) -> str:
+def _explained(found: SearchReport) -> str:
     explanations = found.explanations
     overfull = "".join(_note(note) for note in map(describe_overfull, explanations) if note)
     skipped = overfull + "".join(_note(describe_skipped(*pair)) for pair in found.skipped)
@@ -226,19 +226,19 @@ def _change(change: Change) -> tuple[Cell, ...]:
     )
 
 
-def _rival(rival: RivalRanking) -> str:
+def _baseline(baseline: BaselineRanking) -> str:
     rows = [
         (
             Cell(f"{place}", place),
-            Cell(format_seconds(one.rival_seconds), one.rival_seconds),
+            Cell(format_seconds(one.baseline_seconds), one.baseline_seconds),
             _seconds(one.step_seconds or 0.0),
             Cell(one.degrees.replace(",", " ")),
             Cell("not possible" if one.plan is None else format_plan(one.plan, " ")),
         )
-        for place, one in enumerate(rival.plans, start=1)
+        for place, one in enumerate(baseline.plans, start=1)
     ]
     headings = ("#", "By its formulas", "By ours", "Degrees", "Best plan with them")
-    return _note(f"{rival.name} {describe_rival(rival)}.") + table(headings, rows)
+    return _note(f"{baseline.name} {describe_baseline(baseline)}.") + table(headings, rows)
 
 
 def _sensitivity(found: Sensitivity) -> str:

@@ -12,16 +12,16 @@ from typing import Any
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan_text import format_plan
 from perfcast.report.json_format import SCHEMA_VERSION
-from perfcast.search.findings.clusters import ClusterOutcome
-from perfcast.search.findings.explain import Change, Difference, Explanation
-from perfcast.search.findings.find import SearchFindings
-from perfcast.search.findings.rival import RivalRanking
-from perfcast.search.findings.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.search.report.baseline import BaselineRanking
+from perfcast.search.report.clusters import ClusterOutcome
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.explain import Change, Difference, Explanation
+from perfcast.search.report.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.version import perfcast_version
 
 
-def search_to_dict(found: SearchFindings) -> dict[str, Any]:
+def search_to_dict(found: SearchReport) -> dict[str, Any]:
     """Everything that was found, in the keys of ``search_schema``."""
     best = found.best
     return {
@@ -40,7 +40,7 @@ def search_to_dict(found: SearchFindings) -> dict[str, Any]:
         "differences": [_difference_to_dict(difference) for difference in found.differences],
         "skipped": [{"label": label, "reason": reason} for label, reason in found.skipped],
         "sensitivity": None if found.sensitivity is None else _sensitivity_to_dict(found.sensitivity),
-        "rival": None if found.rival is None else _rival_to_dict(found.rival),
+        "rival": None if found.baseline is None else _baseline_to_dict(found.baseline),
     }
 
 
@@ -159,21 +159,21 @@ def _sensitivity_to_dict(sensitivity: Sensitivity) -> dict[str, Any]:
     }
 
 
-def _rival_to_dict(rival: RivalRanking) -> dict[str, Any]:
+def _baseline_to_dict(baseline: BaselineRanking) -> dict[str, Any]:
     return {
-        "name": rival.name,
-        "num_plans": rival.num_plans,
-        "reason": rival.reason or None,
+        "name": baseline.name,
+        "num_plans": baseline.num_plans,
+        "reason": baseline.reason or None,
         "plans": [
             {
                 "data_parallel": one.data_parallel,
                 "tensor_parallel": one.tensor_parallel,
                 "pipeline_parallel": one.pipeline_parallel,
-                "rival_step_seconds": one.rival_seconds,
+                "rival_step_seconds": one.baseline_seconds,
                 "option": None if one.plan is None else format_plan(one.plan),
                 "step_seconds": one.step_seconds,
             }
-            for one in rival.plans
+            for one in baseline.plans
         ],
     }
 

@@ -17,7 +17,7 @@ from perfcast.report.search_serving_text import (
     serving_headings,
     serving_words,
 )
-from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingReport, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _COLOURS = (BLUE, ORANGE, PURPLE, PINK, YELLOW, RED, GREY)
 _MAX_LINES = 7
 
 
-def render_serving_search_html(found: ServingFindings) -> str:
+def render_serving_search_html(found: ServingReport) -> str:
     """The whole report as one page."""
     best = found.results[0]
     lead = f'<p class="lead">{escape(describe_limits(best))}</p>{cards(_headline(best))}'

@@ -8,11 +8,11 @@ from typing import Any
 from perfcast.prediction.sweep.serving import Phase
 from perfcast.report.json_format import SCHEMA_VERSION
 from perfcast.report.search_serving_text import plan_degrees
-from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingReport, ServingResult
 from perfcast.version import perfcast_version
 
 
-def serving_search_to_dict(found: ServingFindings) -> dict[str, Any]:
+def serving_search_to_dict(found: ServingReport) -> dict[str, Any]:
     """Every figure in SI units, the best cluster first."""
     request = found.results[0].request
     return {

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from perfcast.core.plan_text import format_values, stated_values
 from perfcast.report.tables import new_grid, new_table, print_list, print_table
-from perfcast.search.serving import ServingChoice, ServingFindings, ServingResult
+from perfcast.search.serving import ServingChoice, ServingReport, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 
-def print_serving_search(found: ServingFindings, console: Console) -> None:
+def print_serving_search(found: ServingReport, console: Console) -> None:
     """The best plan and batch, clusters side by side, the best cluster's plans, assumptions."""
     result = found.results[0]
     console.print(Text(describe_serving_search(result), style="bold"))
@@ -104,7 +104,7 @@ def _ranked_table(result: ServingResult) -> Table:
     return table
 
 
-def _cluster_table(found: ServingFindings) -> Table:
+def _cluster_table(found: ServingReport) -> Table:
     table = new_table("Clusters, the best first")
     table.add_column("Cluster", overflow="fold")
     _add_columns(table, found.results[0])

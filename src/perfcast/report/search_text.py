@@ -8,10 +8,10 @@ from rich.text import Text
 
 from perfcast.core.plan_text import format_plan
 from perfcast.report.tables import new_grid, new_table, percent, print_list, print_table
-from perfcast.search.findings.clusters import ClusterComparison
-from perfcast.search.findings.find import SearchFindings
-from perfcast.search.findings.rival import RivalRanking
 from perfcast.search.ranking.objectives import OBJECTIVES
+from perfcast.search.report.baseline import BaselineRanking
+from perfcast.search.report.clusters import ClusterComparison
+from perfcast.search.report.compose import SearchReport
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import HOUR, MEGA, format_bytes, format_count, format_duration, format_seconds
 
@@ -19,7 +19,7 @@ from perfcast.units import HOUR, MEGA, format_bytes, format_count, format_durati
 MAX_FRONT = 8
 
 
-def print_search(found: SearchFindings, console: Console) -> None:
+def print_search(found: SearchReport, console: Console) -> None:
     """The winner, clusters side by side, the best cluster's plans, explanations, sensitivity, assumptions."""
     from perfcast.report.search_explain_text import print_explanations, print_sensitivity
 
@@ -33,8 +33,8 @@ def print_search(found: SearchFindings, console: Console) -> None:
         print_list(console, ((o.asked, o.reason) for o in found.comparison.outcomes if o.result is None))
     print_table(console, ranked_table(result))
     _print_separations(result, console)
-    if found.rival is not None:
-        print_table(console, rival_table(found.rival))
+    if found.baseline is not None:
+        print_table(console, baseline_table(found.baseline))
     print_table(console, front_table(result))
     print_explanations(found, console)
     if found.sensitivity is not None:
@@ -70,7 +70,7 @@ def describe_effort(result: SearchResult) -> str:
     return ", ".join(parts) + took
 
 
-def _headline(found: SearchFindings) -> Table:
+def _headline(found: SearchReport) -> Table:
     result, winner = found.best, found.best.winner
     grid = new_grid()
     grid.add_row("Best plan", Text(format_plan(winner.plan), style="bold"))
@@ -85,8 +85,8 @@ def _headline(found: SearchFindings) -> Table:
         grid.add_row("Cost", f"${MEGA * winner.dollars_per_token:.3g} per million tokens")
     if winner.joules_per_token is not None:
         grid.add_row("Energy", f"{MEGA * winner.joules_per_token / (1000 * HOUR):.3g} kWh per million tokens")
-    if found.rival is not None:
-        grid.add_row(found.rival.name, Text(describe_rival(found.rival)))
+    if found.baseline is not None:
+        grid.add_row(found.baseline.name, Text(describe_baseline(found.baseline)))
     grid.add_row("Searched", describe_effort(result))
     for words, count in result.excluded.items():
         if count:
@@ -105,27 +105,27 @@ def describe_training(result: SearchResult) -> str:
     return found
 
 
-def describe_rival(rival: RivalRanking) -> str:
+def describe_baseline(baseline: BaselineRanking) -> str:
     """What another searcher chooses, and what that is worth."""
-    first = rival.plans[0]
-    own = f"chooses {first.degrees}, {format_seconds(first.rival_seconds)} by its own formulas; "
+    first = baseline.plans[0]
+    own = f"chooses {first.degrees}, {format_seconds(first.baseline_seconds)} by its own formulas; "
     if first.plan is None or first.step_seconds is None:
-        return f"{own}not possible: {rival.reason}"
+        return f"{own}not possible: {baseline.reason}"
     return f"{own}the best plan with these degrees takes {format_seconds(first.step_seconds)}"
 
 
-def rival_table(rival: RivalRanking) -> Table:
+def baseline_table(baseline: BaselineRanking) -> Table:
     """Another searcher's first plans, beside the best of ours with the same degrees."""
-    table = new_table(f"First of {rival.num_plans:,} plans by {rival.name}")
+    table = new_table(f"First of {baseline.num_plans:,} plans by {baseline.name}")
     for heading in ("#", "By its formulas", "By ours"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Degrees", no_wrap=True)
     table.add_column("Best plan with them", overflow="fold")
-    for place, one in enumerate(rival.plans, start=1):
+    for place, one in enumerate(baseline.plans, start=1):
         ours = "–" if one.step_seconds is None else format_seconds(one.step_seconds)
         plan = "not possible" if one.plan is None else format_plan(one.plan, " ")
         table.add_row(
-            f"{place}", format_seconds(one.rival_seconds), ours, one.degrees.replace(",", " "), Text(plan)
+            f"{place}", format_seconds(one.baseline_seconds), ours, one.degrees.replace(",", " "), Text(plan)
         )
     return table
 

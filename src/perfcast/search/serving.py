@@ -168,7 +168,7 @@ def search_serving(
 
 
 @dataclass(frozen=True)
-class ServingFindings:
+class ServingReport:
     """Inference over clusters.
 
     Attributes:
@@ -184,7 +184,7 @@ class ServingFindings:
 
 def compare_serving(
     clusters: Sequence[str], search: Callable[[str], ServingResult], objective: str = "tokens-per-second"
-) -> ServingFindings:
+) -> ServingReport:
     """Search every cluster and order them.
 
     Args:
@@ -204,7 +204,7 @@ def compare_serving(
             raise PlanError(failed[0][1])
         raise PlanError("no cluster has a plan; " + "; ".join(f"{name}: {why}" for name, why in failed))
     results.sort(key=lambda result: _cost(result, objective))
-    return ServingFindings(objective, tuple(results), tuple(failed))
+    return ServingReport(objective, tuple(results), tuple(failed))
 
 
 def _cost(result: ServingResult, objective: str) -> float:

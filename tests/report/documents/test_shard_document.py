@@ -11,20 +11,20 @@ from perfcast.report.documents.shard import document_of, rules_figure
 from perfcast.report.figure import Bars
 from perfcast.report.page import render_page
 from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.on_cluster import ShardingFindings
+from perfcast.search.sharding.on_cluster import ShardingReport
 from rendered import json_of, text_of
 
 HOSTILE = "[red]table[/red]"
 
 
-def findings(**changes) -> ShardingFindings:
+def findings(**changes) -> ShardingReport:
     task = problem(changes.pop("tables", random_tables(12, 0)), num_ranks=4, **changes)
-    return ShardingFindings(
+    return ShardingReport(
         "made-up", "made-up-device", "sgd", "by hand", choose_sharding(task), ("dense layers are left out",)
     )
 
 
-def printed(found: ShardingFindings, width: int = 110) -> str:
+def printed(found: ShardingReport, width: int = 110) -> str:
     return text_of(document_of(found), width)
 
 

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import (
     build_request,
     build_serving_request,
     choose_cost_models,
-    name_plans,
     parse_counts,
     search_options,
     split_names,
 )
-from perfcast.cli.search.rival import find_rival
 from perfcast.core.plan_text import format_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
-    from perfcast.search.findings.find import SearchFindings, Watch
-    from perfcast.search.serving import ServingFindings
+    from perfcast.search.report.compose import SearchReport
+    from perfcast.search.resolve import Progress
+    from perfcast.search.serving import ServingReport
 
 _MODES = ("train", "prefill", "decode")
 _BACKENDS = ("local", "ray")
@@ -71,7 +71,7 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
         from perfcast.cli.search.sweep import run_search_sweep
 
         _refuse(options, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
-        if find_rival(options["cost_model"]) is not None:
+        if find_baseline(options["cost_model"]) is not None:
             raise click.UsageError(f"--cost-model {options['cost_model']} is of a single search")
         if html or options["mode"] != "train":
             raise click.UsageError("a sweep is of training, and written as a table or with --json")
@@ -84,7 +84,7 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
         _search_training(models[0], options, json_path, html)
     else:
         _refuse(options, _OF_TRAINING, "of training")
-        if find_rival(options["cost_model"]) is not None:
+        if find_baseline(options["cost_model"]) is not None:
             raise click.UsageError(f"--cost-model {options['cost_model']} is of training")
         _search_serving(models[0], options, json_path, html)
 
@@ -105,14 +105,15 @@ def _refuse(options: dict[str, Any], names: dict[str, str], reason: str) -> None
 
 
 @contextmanager
-def show_progress() -> Iterator[Watch]:
+def show_progress() -> Iterator[Progress]:
     """What is being done, on standard error where that is a terminal."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True, highlight=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
-    with Progress(
+    with progress.Progress(
         *columns, TextColumn("{task.fields[count]}"), TimeElapsedColumn(), console=console, transient=True,
         disable=not console.is_terminal,
     ) as bar:  # fmt: skip
@@ -126,14 +127,12 @@ def show_progress() -> Iterator[Watch]:
 
 
 def _search_training(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
-    from perfcast.search.findings.find import find_plans
+    from perfcast.search.report.compose import compose_report
 
     _check_hand_over(options)
     request = build_request(model, options)
-    named = name_plans(options["compared"], request.global_batch_size)
-    rival = find_rival(options["cost_model"])
     with show_progress() as watch:
-        found = find_plans(request, named, with_sensitivity=options["sensitivity"], rival=rival, watch=watch)
+        found = compose_report(request, watch)
     said = _hand_over(found, options["target"], options["output"]) if options["target"] else ()
     _write_training(found, said, json_path, html)
 
@@ -153,7 +152,7 @@ def _check_hand_over(options: dict[str, Any]) -> None:
         raise InputError(f"--output {output}: not a folder")
 
 
-def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ...]:
+def _hand_over(found: SearchReport, target: str, folder: str) -> tuple[str, ...]:
     """Write the files of the first plan that the target can run.
 
     Returns:
@@ -183,13 +182,13 @@ def _hand_over(found: SearchFindings, target: str, folder: str) -> tuple[str, ..
     return tuple(lines)
 
 
-def _first_files(found: SearchFindings, target: str) -> tuple[Plan, Mapping[str, str], str]:
+def _first_files(found: SearchReport, target: str) -> tuple[Plan, Mapping[str, str], str]:
     """The first plan that a target can run, its files, and what is in the way of the winner ('' if nothing).
 
     The ranked plans are asked first, then the fastest others by formula.
     """
-    from perfcast.search.findings.find import best_cluster
     from perfcast.search.handover import hand_over
+    from perfcast.search.report.compose import best_cluster
 
     result, cluster, obstacle = found.best, best_cluster(found.comparison), ""
     for plan in result.best_plans(_MOST_ASKED):
@@ -208,7 +207,7 @@ def _first_files(found: SearchFindings, target: str) -> tuple[Plan, Mapping[str,
 
 
 def _write_training(
-    found: SearchFindings, said: Sequence[str], json_path: str | None, html: str | None
+    found: SearchReport, said: Sequence[str], json_path: str | None, html: str | None
 ) -> None:
     from perfcast.report.json_format import write_json
 
@@ -262,7 +261,7 @@ def _search_serving(model: str, options: dict[str, Any], json_path: str | None, 
     _write_serving(found, json_path, html)
 
 
-def _write_serving(found: ServingFindings, json_path: str | None, html: str | None) -> None:
+def _write_serving(found: ServingReport, json_path: str | None, html: str | None) -> None:
     from perfcast.report.json_format import write_json
 
     if json_path:

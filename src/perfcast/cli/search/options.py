@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.cli.search.rival import find_rival
+from perfcast.cli.search.baseline import find_baseline
 from perfcast.core.plan_choice import complete_plan
 from perfcast.core.plan_text import parse_plan
 from perfcast.errors import PlanError, UnknownNameError
@@ -15,7 +15,7 @@ from perfcast.errors import PlanError, UnknownNameError
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.core.plan_text import PlanValue
-    from perfcast.search.findings.find import MakePlan, SearchRequest
+    from perfcast.search.request import MakePlan, SearchRequest
     from perfcast.search.serving import ServingSearchRequest
 
 Command = Callable[..., Any]
@@ -181,10 +181,9 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
         UsageError: Options that contradict.
     """
     from perfcast.core.training import Training
-    from perfcast.search.findings.find import SearchRequest
     from perfcast.search.prices_file import read_prices
     from perfcast.search.ranking.objectives import OBJECTIVES
-    from perfcast.search.search import NUM_SIMULATED
+    from perfcast.search.request import NUM_SIMULATED, SearchRequest
     from perfcast.search.space.definition import Space
 
     clusters = split_names("--cluster", options["clusters"])
@@ -207,6 +206,8 @@ def build_request(model: str, options: dict[str, Any]) -> SearchRequest:
         prices=read_prices(options["prices"]) if options["prices"] else None,
         max_memory_fraction=options["max_memory_fraction"], min_mfu=options["min_mfu"], top=options["top"],
         num_simulated=count_simulated(options, NUM_SIMULATED), num_processes=count_processes(options),
+        named=name_plans(options["compared"], batch), with_sensitivity=options["sensitivity"],
+        baseline=find_baseline(options["cost_model"]),
     )  # fmt: skip
 
 
@@ -276,7 +277,7 @@ def choose_cost_models(name: str | None, clusters: Sequence[str]) -> dict[str, A
     from perfcast.catalog.clusters import load_cluster
     from perfcast.cli.options.cost_model import find_cost_model
 
-    if name is None or find_rival(name) is not None:
+    if name is None or find_baseline(name) is not None:
         return {}
     devices = dict.fromkeys(load_cluster(cluster).device for cluster in clusters)
     return {device: find_cost_model(name, device) for device in devices}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.report.answers import Answer, view
-from perfcast.search.sharding.on_cluster import ShardingFindings
+from perfcast.search.sharding.on_cluster import ShardingReport
 from perfcast.search.sharding.result import BaselineTime, RankTime
 
 
@@ -137,7 +137,7 @@ class ShardData(Answer):
     assumptions: tuple[str, ...]
 
 
-def data_of(found: ShardingFindings) -> ShardData:
+def data_of(found: ShardingReport) -> ShardData:
     """Everything that was found."""
     choice = found.choice
     places = zip(choice.tables, choice.placements, strict=True)

@@ -12,7 +12,7 @@ from perfcast.report.documents.embedding import LOOKUP_BACKWARD, describe_kinds,
 from perfcast.report.documents.pipeline import spread_evenly
 from perfcast.report.figure import Curve, Figure
 from perfcast.report.values import Value, percent
-from perfcast.search.sharding.on_cluster import ShardingFindings
+from perfcast.search.sharding.on_cluster import ShardingReport
 from perfcast.search.sharding.result import BaselineTime, ShardingChoice, ShardingTime
 from perfcast.units import format_bytes, format_seconds
 
@@ -27,7 +27,7 @@ _LOOKUPS = (
 _PARTS = (*_LOOKUPS, ("exchanges", palette.ORANGE, "exchange_seconds"))
 
 
-def document_of(found: ShardingFindings) -> Document:
+def document_of(found: ShardingReport) -> Document:
     """Everything that was found."""
     choice = found.choice
     tables = placement_table(choice.tables, choice.placements)
@@ -51,7 +51,7 @@ def document_of(found: ShardingFindings) -> Document:
     )
 
 
-def _describe(found: ShardingFindings) -> str:
+def _describe(found: ShardingReport) -> str:
     """Tables, devices and batch in one line."""
     choice = found.choice
     weights = sum(table.weight_bytes for table in choice.tables)

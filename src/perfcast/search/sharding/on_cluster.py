@@ -20,7 +20,7 @@ MEMORY_SHARE = 0.8
 
 
 @dataclass(frozen=True)
-class ShardingFindings:
+class ShardingReport:
     """A choice with where it holds and what it takes for granted."""
 
     cluster: str
@@ -41,7 +41,7 @@ def find_sharding(
     kinds: Sequence[ShardingKind] = ALL_KINDS,
     cost_model: str | None = None,
     seed: int = 0,
-) -> ShardingFindings:
+) -> ShardingReport:
     """Place tables on all devices of a cluster.
 
     Args:
@@ -68,7 +68,7 @@ def find_sharding(
         kinds=tuple(kinds),
     )
     choice = choose_sharding(problem, seed=seed)
-    return ShardingFindings(
+    return ShardingReport(
         cluster.name, device.name, optimizer, pricer.name, choice, _assumptions(problem, memory_share)
     )
 

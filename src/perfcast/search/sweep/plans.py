@@ -12,9 +12,10 @@ from perfcast.core.plan_table import FLAGS, WORDS
 from perfcast.core.plan_text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
 from perfcast.cost.model import CostModel
-from perfcast.prediction.model import NamedModel, read_model
+from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.search.prices_file import PriceList
+from perfcast.search.request import SearchRequest
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans
 from perfcast.search.space.definition import Space
@@ -86,13 +87,8 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
     """
     search = PlanSearch(**settings)
     training = Training(dtype=search.dtype, optimizer=search.optimizer, framework=search.framework)
-    space = Space(fixed=search.fixed)
     prices = None if search.prices is None else PriceList("the sweep's list", search.prices)
-    cluster_of = cache(load_cluster)
-
-    @cache
-    def model_of(name: str) -> NamedModel:
-        return read_model(name)
+    cluster_of, model_of = cache(load_cluster), cache(read_model)
 
     @cache
     def cost_of(device: str) -> CostModel:
@@ -100,15 +96,24 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
 
     def search_cell(cell: Cell) -> list[Row]:
         cluster = cluster_of(cell.cluster)
-        found = search_plans(
-            model_of(cell.model), cluster,
-            global_batch_size=cell.global_batch_size, sequence_length=cell.sequence_length,
-            training=training, space=space, objective=search.objective, tokens=search.tokens,
+        request = SearchRequest(
+            model=model_of(cell.model),
+            clusters=(cell.cluster,),
+            global_batch_size=cell.global_batch_size,
+            sequence_length=cell.sequence_length,
+            training=training,
+            cost_models={cluster.device: cost_of(cluster.device)},
+            space=Space(fixed=search.fixed),
+            objective=search.objective,
+            tokens=search.tokens,
             deadline_seconds=search.deadline_seconds,
-            dollars_per_device_hour=prices.of_cluster(cluster, cell.cluster) if prices else None,
-            max_memory_fraction=search.max_memory_fraction, min_mfu=search.min_mfu,
-            top=search.num_best, num_simulated=search.num_simulated, cost_model=cost_of(cluster.device),
-        )  # fmt: skip
+            prices=prices,
+            max_memory_fraction=search.max_memory_fraction,
+            min_mfu=search.min_mfu,
+            top=search.num_best,
+            num_simulated=search.num_simulated,
+        )
+        found = search_plans(request, cluster, asked=cell.cluster)
         return [_row(ranked, found) for ranked in found.ranked]
 
     return search_cell

@@ -8,7 +8,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
-from perfcast.search.findings.sensitivity import (
+from perfcast.search.report.sensitivity import (
     BANDWIDTH,
     BATCH,
     MEMORY,
@@ -21,7 +21,7 @@ from perfcast.search.findings.sensitivity import (
 )
 from perfcast.search.result import SearchResult
 from perfcast.units import MILLI
-from search_findings import MILLISECONDS, PLANS, ranked_plan, search_result
+from search_reports import MILLISECONDS, PLANS, ranked_plan, search_result
 
 BASE = Condition("as it is", 1.0, load_cluster("dgx-h100:64"), load_device("h100-sxm"), 16)
 

@@ -12,10 +12,11 @@ from perfcast.core.plan import Plan
 from perfcast.core.plan_table import to_table
 from perfcast.core.training import Training
 from perfcast.search.evaluation.evaluate import Evaluation
-from perfcast.search.findings.clusters import ClusterComparison, ClusterOutcome
-from perfcast.search.findings.explain import explain_difference, explain_plan
-from perfcast.search.findings.find import SearchFindings, SearchRequest
 from perfcast.search.ranking.objectives import OBJECTIVES
+from perfcast.search.report.clusters import ClusterComparison, ClusterOutcome
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.explain import explain_difference, explain_plan
+from perfcast.search.request import SearchRequest
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import GIB, MILLI
 from plan_forecasts import plan_forecast
@@ -77,13 +78,13 @@ def search_result(**changes: Any) -> SearchResult:
     return replace(result, **changes)
 
 
-def findings(**changes: Any) -> SearchFindings:
+def findings(**changes: Any) -> SearchReport:
     """The result on one cluster, and one named plan beside the winner."""
     result = search_result()
     first = explain_plan(plan_forecast(plan=PLANS[0]), "the winner")
     slower = StepTime(0.012, (RankTime(0, 0, 8, {"compute": 0.009, "bubble": 0.003}),))
     second = explain_plan(plan_forecast(plan=PLANS[1], time=slower), "pp=2")
-    found = SearchFindings(
+    found = SearchReport(
         SearchRequest(model="gpt", clusters=("made-up:8",), global_batch_size=16),
         ClusterComparison(STEP_TIME, (ClusterOutcome("made-up:8", result),), (0,)),
         (first, second),
@@ -92,7 +93,7 @@ def findings(**changes: Any) -> SearchFindings:
     return replace(found, **changes)
 
 
-def compared_findings() -> SearchFindings:
+def compared_findings() -> SearchReport:
     """Two clusters with a price, and one that has no plan."""
     other = replace(search_result(), cluster="dear", ranked=(ranked_plan(0, dollars_per_device_hour=4.0),))
     cheap = replace(search_result(), ranked=(ranked_plan(1, dollars_per_device_hour=2.0),), separations=())

@@ -13,7 +13,7 @@ from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
-from perfcast.search.findings.explain import differing_dimensions
+from perfcast.search.report.explain import differing_dimensions
 from perfcast.search.result import RankedPlan, SearchResult
 
 #: What is varied, in words.

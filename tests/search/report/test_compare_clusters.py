@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfcast.errors import InputError, PlanError
-from perfcast.search.findings.clusters import compare_clusters
-from search_findings import ranked_plan, search_result
+from perfcast.search.report.clusters import compare_clusters
+from search_reports import ranked_plan, search_result
 
 
 def result_of(value: float, objective: str = "tokens-per-second"):

@@ -18,7 +18,7 @@ Scored = tuple[tuple[int, int, int], float]
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """Another searcher.
 
     Attributes:
@@ -30,11 +30,11 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class RivalPlan:
+class BaselinePlan:
     """Degrees in the other searcher's order.
 
     Attributes:
-        rival_seconds: Of a step, by the other searcher.
+        baseline_seconds: Of a step, by the other searcher.
         plan: Of all our valid plans with these degrees the fastest by formula; None where there is none.
         step_seconds: Of that plan, by formula.
     """
@@ -42,7 +42,7 @@ class RivalPlan:
     data_parallel: int
     tensor_parallel: int
     pipeline_parallel: int
-    rival_seconds: float
+    baseline_seconds: float
     plan: Plan | None
     step_seconds: float | None
 
@@ -53,7 +53,7 @@ class RivalPlan:
 
 
 @dataclass(frozen=True)
-class RivalRanking:
+class BaselineRanking:
     """The first plans of another searcher.
 
     Attributes:
@@ -62,32 +62,32 @@ class RivalRanking:
     """
 
     name: str
-    plans: tuple[RivalPlan, ...]
+    plans: tuple[BaselinePlan, ...]
     num_plans: int
     reason: str = ""
 
 
-def rank_rival(
-    rival: Rival,
+def rank_baseline(
+    baseline: Baseline,
     result: SearchResult,
     model: Transformer,
     cluster: Cluster,
     explain_none: Callable[[tuple[int, int, int]], str],
     top: int,
-) -> RivalRanking:
+) -> BaselineRanking:
     """The other searcher's order on one cluster, beside a finished search of it.
 
     Args:
         explain_none: Says why no plan of ours has some degrees.
         top: Plans that are kept.
     """
-    scored = rival.order(model, cluster, result.training, result.global_batch_size, result.sequence_length)
+    scored = baseline.order(model, cluster, result.training, result.global_batch_size, result.sequence_length)
     plans = tuple(_find(result, degrees, seconds) for degrees, seconds in scored[:top])
     reason = "" if plans[0].plan is not None else explain_none(scored[0][0])
-    return RivalRanking(rival.name, plans, len(scored), reason)
+    return BaselineRanking(baseline.name, plans, len(scored), reason)
 
 
-def _find(result: SearchResult, degrees: tuple[int, int, int], seconds: float) -> RivalPlan:
+def _find(result: SearchResult, degrees: tuple[int, int, int], seconds: float) -> BaselinePlan:
     """The fastest valid plan with some degrees and no context parallelism."""
     plans, step = result.evaluation.plans, result.evaluation.step_seconds
     same = (
@@ -97,6 +97,6 @@ def _find(result: SearchResult, degrees: tuple[int, int, int], seconds: float) -
     )
     places = np.flatnonzero(same)
     if not len(places):
-        return RivalPlan(*degrees, seconds, None, None)
+        return BaselinePlan(*degrees, seconds, None, None)
     best = int(places[step[places].argmin()])
-    return RivalPlan(*degrees, seconds, plans.plan(best), float(step[best]))
+    return BaselinePlan(*degrees, seconds, plans.plan(best), float(step[best]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
-from perfcast.search.findings.explain import RESERVE, differing_dimensions, explain_difference, explain_plan
+from perfcast.search.report.explain import RESERVE, differing_dimensions, explain_difference, explain_plan
 from plan_forecasts import PLAN, plan_forecast
 
 

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.core.training import Training
     from perfcast.core.transformer import Transformer
-    from perfcast.search.findings.rival import Rival, Scored
+    from perfcast.search.report.baseline import Baseline, Scored
 
 SEARCHER_3D = "searcher-3d"
 
 
-def find_rival(cost_model: str | None) -> Rival | None:
+def find_baseline(cost_model: str | None) -> Baseline | None:
     """The searcher of a name; None where it names something that prices operations."""
     if cost_model is None or cost_model.replace("_", "-") != SEARCHER_3D:
         return None
-    from perfcast.search.findings.rival import Rival
+    from perfcast.search.report.baseline import Baseline
 
-    return Rival(SEARCHER_3D, order_of_searcher_3d)
+    return Baseline(SEARCHER_3D, order_of_searcher_3d)
 
 
 def order_of_searcher_3d(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import PlanError
-from perfcast.search.findings.devices import SIZES_PER_OCTAVE, find_fewest_devices, list_sizes
+from perfcast.search.report.devices import SIZES_PER_OCTAVE, find_fewest_devices, list_sizes
 
 LARGEST = load_cluster("dgx-h100:64")
 
