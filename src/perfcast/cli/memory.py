@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's.")
 @click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them.")
 @click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs.")
+@click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on.")
 @click.option(
     "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
 )
@@ -48,6 +49,7 @@ def memory(
     largest_sequence: bool,
     allocator: str,
     fit: bool,
+    cluster: str | None,
     framework: str | None,
     closed_form: bool,
     json_path: str | None,
@@ -68,12 +70,14 @@ def memory(
     outputs.check()
     if largest_batch and largest_sequence:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
+    if cluster and not fit:
+        raise click.UsageError("--cluster is what --fit times changes on; links take no memory")
     values = parse_plan(options["plan"])
     if fit or framework or not is_one_device(values, options["devices"]):
         if largest_batch or largest_sequence or allocator:
             raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
         _refuse_what_plans_ignore(framework, closed_form, options)
-        _write_plan(_predict_plan(model, device, values, framework, fit, options), outputs)
+        _write_plan(_predict_plan(model, device, values, framework, fit, cluster, options), outputs)
         return
     largest = None
     if largest_batch or largest_sequence:
@@ -126,6 +130,7 @@ def _predict_plan(
     values: PlanValues,
     framework: str | None,
     fit: bool,
+    cluster: str | None,
     options: dict[str, Any],
 ) -> PlanMemory:
     from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
@@ -158,6 +163,7 @@ def _predict_plan(
         dtype=dtype,
         sequence_length=options["sequence_length"],
         fit=fit,
+        cluster=cluster,
     )
 
 

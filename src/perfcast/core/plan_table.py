@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.errors import PlanError
 
 #: Layers of each part of the model; empty: as the framework splits them.
 Split = tuple[int, ...]
@@ -31,6 +33,7 @@ class PlanTable:
         recompute_layers, num_shards: 0 for all.
         split: Place in ``splits`` of the layers of each part.
         splits: The different ones; the first is the framework's own.
+        shared: Fields of ``Plan`` that have no column, where they are not the default; the same for all.
     """
 
     data_parallel: Integers
@@ -59,6 +62,7 @@ class PlanTable:
     num_prefetched: Integers
     split: Integers
     splits: tuple[Split, ...] = ((),)
+    shared: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.data_parallel)
@@ -73,7 +77,7 @@ class PlanTable:
 
     def take(self, index: Integers | Flags) -> PlanTable:
         """The plans that ``index`` selects."""
-        return _of_columns((getattr(self, name)[index] for name in COLUMNS), self.splits)
+        return table_of((getattr(self, name)[index] for name in COLUMNS), self.splits, self.shared)
 
     def row(self, index: int) -> dict[str, int]:
         """One plan's columns."""
@@ -90,7 +94,7 @@ class PlanTable:
             values[name] = values[name] or None
         values["stage_layers"] = self.splits[int(self.split[index])]
         del values["split"]
-        return Plan(**values)  # type: ignore[arg-type]
+        return Plan(**values, **self.shared)  # type: ignore[arg-type]
 
     @property
     def num_dense_replicas(self) -> Integers:
@@ -122,11 +126,16 @@ class PlanTable:
 
 
 #: Names of the columns, in their order.
-COLUMNS = tuple(name for name in PlanTable.__dataclass_fields__ if name != "splits")
+COLUMNS = tuple(name for name in PlanTable.__dataclass_fields__ if name not in ("splits", "shared"))
+#: Fields of a plan that have no column.
+_OTHERS = tuple(f for f in fields(Plan) if f.name not in (*COLUMNS, "stage_layers"))
 
 
 def to_table(plans: Sequence[Plan]) -> PlanTable:
-    """The columns of some plans; what a table has no column for is left out.
+    """The columns of some plans.
+
+    Raises:
+        PlanError: Plans that differ in what has no column.
 
     >>> to_table([Plan(tensor_parallel=2)]).plan(0) == Plan(tensor_parallel=2, expert_tensor_parallel=2)
     True
@@ -134,11 +143,27 @@ def to_table(plans: Sequence[Plan]) -> PlanTable:
     splits = tuple(dict.fromkeys([(), *(plan.stage_layers for plan in plans)]))
     rows = [[_value(plan, name, splits) for name in COLUMNS] for plan in plans]
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(COLUMNS)).T
-    return _of_columns(columns, splits)
+    return table_of(columns, splits, _shared(plans))
 
 
-def _of_columns(columns: Iterable[Integers], splits: tuple[Split, ...]) -> PlanTable:
-    return PlanTable(**dict(zip(COLUMNS, columns, strict=True)), splits=splits)
+def _shared(plans: Sequence[Plan]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for other in _OTHERS:
+        values = {getattr(plan, other.name) for plan in plans} or {other.default}
+        if len(values) > 1:
+            raise PlanError(f"plans of one table differ in {other.name}: {', '.join(map(str, values))}")
+        [value] = values
+        if value != other.default:
+            found[other.name] = value
+    return found
+
+
+def table_of(
+    columns: Iterable[Integers], splits: tuple[Split, ...], shared: Mapping[str, object] | None = None
+) -> PlanTable:
+    """A table of columns in the order of ``COLUMNS``."""
+    by_name: dict[str, Any] = dict(zip(COLUMNS, columns, strict=True))
+    return PlanTable(**by_name, splits=splits, shared=shared or {})
 
 
 def _value(plan: Plan, name: str, splits: Sequence[Split]) -> int:
@@ -154,11 +179,11 @@ def _value(plan: Plan, name: str, splits: Sequence[Split]) -> int:
 
 
 def join(tables: Sequence[PlanTable]) -> PlanTable:
-    """The plans of several tables, one after another."""
+    """The plans of several tables, one after another; what has no column is the same in all."""
     splits = tuple(dict.fromkeys([(), *(split for table in tables for split in table.splits)]))
     alike = [with_splits(table, splits) for table in tables]
     columns = (np.concatenate([getattr(table, name) for table in alike]) for name in COLUMNS)
-    return _of_columns(columns, splits)
+    return table_of(columns, splits, tables[0].shared if tables else {})
 
 
 def with_splits(table: PlanTable, splits: tuple[Split, ...]) -> PlanTable:

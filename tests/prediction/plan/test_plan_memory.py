@@ -118,7 +118,29 @@ def test_a_config_without_a_length_asks_for_one(tmp_path: Path):
 
 
 def test_what_would_make_it_fit_comes_on_request(tiny: str):
-    result = predict_plan_memory(tiny, DEVICE, Plan(data_parallel=2), fit=True)
+    result = predict_plan_memory(tiny, "h100-sxm", Plan(data_parallel=2), fit=True)
     assert result.step_seconds is not None
     assert result.step_seconds > 0
     assert result.remedies
+    assert result.timed_on == "timed by the closed form on dgx-h100:2"
+
+
+def test_links_that_are_not_known_leave_remedies_without_a_time(tiny: str):
+    result = predict_plan_memory(tiny, DEVICE, Plan(data_parallel=2), fit=True)
+    assert result.step_seconds is None
+    assert result.timed_on == "not timed: no cluster of made-up is known; name one with --cluster"
+    assert {remedy.extra_seconds for remedy in result.remedies} == {None}
+
+
+def test_one_device_needs_no_cluster(tiny: str):
+    result = predict_plan_memory(tiny, "h100-sxm", Plan(micro_batch_size=2), fit=True)
+    assert result.timed_on == "timed by the closed form on h100-sxm:1"
+    assert all(remedy.extra_seconds is not None for remedy in result.remedies)
+
+
+def test_a_cluster_of_ones_own_is_what_remedies_are_timed_on(tiny: str):
+    asked = {"plan": Plan(data_parallel=2), "fit": True}
+    result = predict_plan_memory(tiny, "h100-sxm", **asked, cluster="hgx-h100-ethernet")
+    assert result.timed_on == "timed by the closed form on hgx-h100-ethernet:2"
+    with pytest.raises(PlanError, match="has a100"):
+        predict_plan_memory(tiny, "h100-sxm", **asked, cluster="dgx-a100")

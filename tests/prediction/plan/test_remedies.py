@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.devices import load_device
+from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.footprint import Remedy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.cost.roofline import Roofline
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.plan.remedies import find_remedies
+from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import MIB
 from small_transformers import gpt
 
@@ -20,14 +25,25 @@ TRAINING = Training(framework="megatron")
 LITTLE = gpt()
 PLAN = Plan(data_parallel=4, micro_batch_size=4, num_micro_batches=2)
 S = 256
+SERVER = Cluster("server", "four devices", "made-up", (Level("node", 4, Link("nvlink4", 1e-6, 1e11)),))
 
 
 @cache
 def remedies(
     capacity_mib: int, plan: Plan = PLAN, training: Training = TRAINING, model: Transformer = LITTLE
 ) -> tuple[Remedy, ...]:
+    return timed_remedies(capacity_mib, plan, training, model)[1]
+
+
+def timed_remedies(
+    capacity_mib: int,
+    plan: Plan = PLAN,
+    training: Training = TRAINING,
+    model: Transformer = LITTLE,
+    cluster: Cluster | None = SERVER,
+) -> tuple[float | None, tuple[Remedy, ...]]:
     device = made_up_device(memory_bytes=capacity_mib * MIB)
-    return find_remedies(model, plan, training, S, device)
+    return find_remedies(model, plan, training, S, device, cluster=cluster, cost_model=Roofline())
 
 
 def alone(**asked: Any) -> set[str]:
@@ -128,6 +144,37 @@ def test_a_plan_that_uses_every_lever_has_no_remedy_left():
 
 
 def test_reasons_name_what_moved_most_first():
-    full = next(remedy for remedy in remedies(10) if remedy.changes == ("recompute=full",))
+    found = remedies(10, model=gpt(hidden=4096))
+    full = next(remedy for remedy in found if remedy.changes == ("recompute=full",))
     assert full.extra_seconds > 0
-    assert full.reasons[0].startswith("products +")
+    assert full.reasons[0].startswith("recompute +")
+
+
+def test_a_device_without_a_cluster_has_remedies_without_a_time():
+    step, found = timed_remedies(10, cluster=None)
+    assert step is None
+    assert {remedy.changes for remedy in found} == {remedy.changes for remedy in remedies(10)}
+    assert all(remedy.extra_seconds is None and not remedy.reasons for remedy in found)
+
+
+def test_extra_seconds_are_those_of_the_closed_form_of_either_plan():
+    plan = replace(PLAN, bucket_bytes=1000, num_prefetched=2)
+    cluster, device = load_cluster("dgx-h100:4"), load_device("h100-sxm")
+
+    def seconds(one: Plan) -> float:
+        return predict_plan(
+            LITTLE,
+            cluster,
+            one,
+            training=TRAINING,
+            sequence_length=S,
+            cost_model=Roofline(),
+            method="closed_form",
+            reliefs=False,
+            memory=False,
+        ).step_seconds
+
+    step, found = find_remedies(LITTLE, plan, TRAINING, S, device, cluster=cluster, cost_model=Roofline())
+    assert step == pytest.approx(seconds(plan), rel=1e-9)
+    for remedy in found:
+        assert remedy.extra_seconds == pytest.approx(seconds(remedy.plan) - seconds(plan), abs=1e-9 * step)

@@ -98,15 +98,15 @@ class Remedy:
 
     Attributes:
         changes: Keys and values of the plan that differ, for example 'recompute=full'.
-        extra_seconds: Of a step, beyond the plan as asked for; may be below 0.
-        reasons: Where the extra time comes from, in words.
+        extra_seconds: Of a step, beyond the plan as asked for; may be below 0. None: not known.
+        reasons: Where the extra time comes from, or why it is not known, in words.
     """
 
     changes: tuple[str, ...]
     plan: Plan
     device_bytes: int
     fits: bool
-    extra_seconds: float
+    extra_seconds: float | None
     reasons: tuple[str, ...]
 
 
@@ -116,7 +116,8 @@ class PlanMemory:
 
     Attributes:
         training: None for inference.
-        step_seconds: A rough step time that remedies are compared with; None where none was asked for.
+        step_seconds: That remedies are compared with; None where none was asked for, or is known.
+        timed_on: How remedies were timed, or why they were not, in a sentence; '' where none was asked for.
         remedies: Cheapest first; those of one change come first among those that fit.
     """
 
@@ -132,6 +133,7 @@ class PlanMemory:
     capacity_bytes: int
     footprint: Footprint
     step_seconds: float | None = None
+    timed_on: str = ""
     remedies: tuple[Remedy, ...] = ()
 
     @property

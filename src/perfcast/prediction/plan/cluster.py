@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfcast.catalog.clusters import ClusterEntry, load_cluster, load_cluster_entries, load_cluster_entry
 from perfcast.catalog.devices import find_device_name
 from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
 from perfcast.errors import PlanError, UnknownNameError
 
 
@@ -29,6 +30,11 @@ def cluster_by_name(name: str, num_devices: int | None, device: str | None = Non
     if device is not None and find_device_name(device) != found.device:
         raise PlanError(f"--cluster {name} has {found.device}, not --device {device}; leave one of them out")
     return found
+
+
+def has_cluster(device: Device) -> bool:
+    """Whether the catalog has a cluster of a device."""
+    return any(entry.device == device.name for entry in load_cluster_entries().values())
 
 
 def cluster_of_device(device: str, num_devices: int) -> Cluster:

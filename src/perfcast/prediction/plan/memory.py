@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training, TrainingFramework
+from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.model import NamedModel, read_model
-from perfcast.prediction.names import resolve_device
+from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.cluster import has_cluster
 from perfcast.prediction.plan.remedies import find_remedies
-from perfcast.prediction.plan.step_cost import estimate_step_cost
+from perfcast.prediction.plan.remedy_times import cluster_of_plan
 from perfcast.prediction.request.memory import PlanMemoryRequest
 
 
@@ -30,6 +33,7 @@ def predict_plan_memory(
     dtype: str = "bf16",
     sequence_length: int | None = None,
     fit: bool = False,
+    cluster: str | Cluster | None = None,
 ) -> PlanMemory:
     """Memory of a transformer under a plan; arguments are those of ``PlanMemoryRequest``.
 
@@ -46,6 +50,7 @@ def predict_plan_memory(
             dtype=dtype,
             sequence_length=sequence_length,
             fit=fit,
+            cluster=cluster,
         )
     )
 
@@ -75,9 +80,45 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         return result
     if training is None:
         raise PlanError("--fit weighs remedies of training; inference has none to weigh")
-    cost = estimate_step_cost(sizes, plan, training, length, device)
-    remedies = find_remedies(sizes, plan, training, length, device)
-    return replace(result, step_seconds=cost.seconds, remedies=remedies)
+    return _with_remedies(result, sizes, device, training, request.cluster)
+
+
+def _cluster_of(plan: Plan, device: Device, asked: str | Cluster | None) -> tuple[Cluster | None, str]:
+    """What remedies are timed on, and a sentence that says so; None where the catalog has nothing for them.
+
+    Raises:
+        PlanError, UnknownNameError: A cluster that was asked for and is none of the plan's.
+    """
+    if asked is None and plan.world_size > 1 and not has_cluster(device):
+        return None, f"not timed: no cluster of {device.name} is known; name one with --cluster"
+    try:
+        cluster = cluster_of_plan(plan, device, asked)
+    except PlanError as error:
+        if asked is not None:
+            raise
+        return None, f"not timed: {error}"
+    return cluster, f"timed by the closed form on {cluster.name}:{cluster.num_devices}"
+
+
+def _with_remedies(
+    result: PlanMemory, sizes: Transformer, device: Device, training: Training, asked: str | Cluster | None
+) -> PlanMemory:
+    """With what would lower the need, timed on the cluster asked for or that of the device.
+
+    Raises:
+        PlanError, UnknownNameError: A cluster that was asked for and is none of the plan's.
+    """
+    cluster, note = _cluster_of(result.plan, device, asked)
+    seconds, remedies = find_remedies(
+        sizes,
+        result.plan,
+        training,
+        result.sequence_length,
+        device,
+        cluster=cluster,
+        cost_model=resolve_cost_model(None, device),
+    )
+    return replace(result, step_seconds=seconds, timed_on=note, remedies=remedies)
 
 
 def estimate_plan_memory(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.footprint import Remedy
 from perfcast.core.hardware import Device
 from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.prediction.plan.step_cost import StepCost, estimate_step_cost
+from perfcast.prediction.plan.remedy_times import PlanTime, time_plans
 
 _LARGEST_TENSOR_PARALLEL = 8
 _MOST_CHANGES = 3
@@ -25,18 +28,76 @@ _ZERO_STAGES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A changed plan, and what it needs of a device."""
+
+    changes: tuple[str, ...]
+    plan: Plan
+    training: Training
+    device_bytes: int
+
+
 def find_remedies(
-    model: Transformer, plan: Plan, training: Training, sequence_length: int, device: Device
-) -> tuple[Remedy, ...]:
-    """Every single change that lowers what a device needs, and the cheapest combinations that fit.
+    model: Transformer,
+    plan: Plan,
+    training: Training,
+    sequence_length: int,
+    device: Device,
+    *,
+    cluster: Cluster | None,
+    cost_model: CostModel,
+) -> tuple[float | None, tuple[Remedy, ...]]:
+    """Seconds of a step, every single change that lowers what a device needs, and combinations that fit.
 
     The batch of a step and the number of devices stay as they are. Single changes come first, those that
-    fit before those that do not, the cheaper first; then combinations that fit, unless one change does.
+    fit before those that do not, the cheaper first; then the cheapest combinations that fit, unless one
+    change does.
+
+    Args:
+        cluster: What steps are timed on; None: no time is known.
     """
-    before = estimate_step_cost(model, plan, training, sequence_length, device)
     needed = estimate_footprint(model, plan, training, sequence_length, device=device).device_bytes
-    singles: list[Remedy] = []
-    combined: list[Remedy] = []
+    candidates = list(_candidates(model, plan, training, sequence_length, device, needed))
+    plans = [(plan, training), *((one.plan, one.training) for one in candidates)]
+    times: Sequence[PlanTime | PlanError | None] = [None] * len(plans)
+    if cluster is not None:
+        times = time_plans(model, plans, sequence_length, device, cluster, cost_model)
+    before = times[0]
+    found = [
+        Remedy(
+            changes=one.changes,
+            plan=one.plan,
+            device_bytes=one.device_bytes,
+            fits=one.device_bytes <= device.memory_bytes,
+            extra_seconds=_extra_seconds(before, time),
+            reasons=_reasons(before, time),
+        )
+        for one, time in zip(candidates, times[1:], strict=True)
+    ]
+    return before.step_seconds if isinstance(before, PlanTime) else None, tuple(_best(found))
+
+
+def _best(remedies: Sequence[Remedy]) -> list[Remedy]:
+    """Single changes, and the cheapest combinations that are worth more than one."""
+    singles = sorted((r for r in remedies if len(r.changes) == 1), key=lambda r: (not r.fits, _cost(r)))
+    combined = [r for r in remedies if len(r.changes) > 1 and r.fits]
+    combined.sort(key=lambda r: (_cost(r), len(r.changes)))
+    if any(remedy.fits for remedy in singles):
+        cheapest = min(_cost(r) for r in singles if r.fits)
+        combined = [r for r in combined if _cost(r) < cheapest]
+    return [*singles, *combined[:_MOST_COMBINED]]
+
+
+def _cost(remedy: Remedy) -> float:
+    """What it is ranked by; one whose time is not known stands behind those whose is."""
+    return inf if remedy.extra_seconds is None else remedy.extra_seconds
+
+
+def _candidates(
+    model: Transformer, plan: Plan, training: Training, sequence_length: int, device: Device, needed: int
+) -> Iterator[_Candidate]:
+    """Changed plans that need less."""
     for changes, changed in _variants(plan, training):
         run_by = _run_by(training, changed)
         try:
@@ -45,24 +106,8 @@ def find_remedies(
             continue
         if run_by.framework != training.framework:
             changes = (*changes[:-1], f"{changes[-1]} ({run_by.framework})")
-        if footprint.device_bytes >= needed:
-            continue
-        cost = estimate_step_cost(model, changed, run_by, sequence_length, device)
-        remedy = Remedy(
-            changes=changes,
-            plan=changed,
-            device_bytes=footprint.device_bytes,
-            fits=footprint.device_bytes <= device.memory_bytes,
-            extra_seconds=cost.seconds - before.seconds,
-            reasons=_reasons(before, cost),
-        )
-        (singles if len(changes) == 1 else combined).append(remedy)
-    singles.sort(key=lambda r: (not r.fits, r.extra_seconds))
-    fitting = sorted((r for r in combined if r.fits), key=lambda r: (r.extra_seconds, len(r.changes)))
-    if any(remedy.fits for remedy in singles):
-        cheapest = min(r.extra_seconds for r in singles if r.fits)
-        fitting = [r for r in fitting if r.extra_seconds < cheapest]
-    return (*singles, *fitting[:_MOST_COMBINED])
+        if footprint.device_bytes < needed:
+            yield _Candidate(changes, changed, run_by, footprint.device_bytes)
 
 
 def _run_by(training: Training, plan: Plan) -> Training:
@@ -135,14 +180,20 @@ def _change(
         return None
 
 
-def _reasons(before: StepCost, after: StepCost) -> tuple[str, ...]:
-    causes = {
-        "products": after.product_seconds - before.product_seconds,
-        "weights read": after.weight_seconds - before.weight_seconds,
-        "tensor-parallel exchange": after.tensor_exchange_seconds - before.tensor_exchange_seconds,
-        "data-parallel exchange": after.data_exchange_seconds - before.data_exchange_seconds,
-        "host": after.offload_seconds - before.offload_seconds,
-        "bubble": after.bubble_seconds - before.bubble_seconds,
+def _extra_seconds(before: PlanTime | PlanError | None, after: PlanTime | PlanError | None) -> float | None:
+    if isinstance(before, PlanTime) and isinstance(after, PlanTime):
+        return after.step_seconds - before.step_seconds
+    return None
+
+
+def _reasons(before: PlanTime | PlanError | None, after: PlanTime | PlanError | None) -> tuple[str, ...]:
+    """What the step spends more, or less, of; else why its time is not known."""
+    if isinstance(after, PlanError):
+        return (str(after),)
+    if not (isinstance(before, PlanTime) and isinstance(after, PlanTime)):
+        return ()
+    changes = {
+        cause: seconds - before.seconds_by_cause[cause] for cause, seconds in after.seconds_by_cause.items()
     }
-    moved = sorted(causes.items(), key=lambda item: -abs(item[1]))
-    return tuple(f"{name} {seconds:+.3g} s" for name, seconds in moved if abs(seconds) >= 1e-6)
+    moved = sorted(changes.items(), key=lambda item: -abs(item[1]))
+    return tuple(f"{cause} {seconds:+.3g} s" for cause, seconds in moved if abs(seconds) >= 1e-6)

@@ -10,6 +10,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
+    from perfcast.core.cluster import Cluster
     from perfcast.core.hardware import Device
     from perfcast.core.training import Training
     from perfcast.prediction.model import Model
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMemoryRequest:
-    """The memory of one step of a transformer under a plan, on devices whose links do not matter.
+    """The memory of one step of a transformer under a plan, on devices whose links matter for remedies alone.
 
     Attributes:
         model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
@@ -28,6 +29,7 @@ class PlanMemoryRequest:
         dtype: Where ``training`` does not say; of inference, of weights and cache.
         sequence_length: None takes the model's own.
         fit: Whether to look for changes that make it fit, and what they cost.
+        cluster: On which that is timed; None: the catalog's cluster of the device.
     """
 
     model: Model
@@ -38,6 +40,7 @@ class PlanMemoryRequest:
     dtype: str = "bf16"
     sequence_length: int | None = None
     fit: bool = False
+    cluster: str | Cluster | None = None
 
     def __post_init__(self) -> None:
         known_word("mode", self.mode, MODES)

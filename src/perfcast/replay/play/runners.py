@@ -222,10 +222,12 @@ def checked_window_runner(
 
 def gradient_runner(is_on: bool) -> Runner:
     """Lets autograd take note of what follows, or not."""
-    from perfcast.torch_internals.eager import set_grad_enabled
+    import torch
+
+    change = torch._C._set_grad_enabled
 
     def run() -> None:
-        set_grad_enabled(is_on)
+        change(is_on)
 
     return run
 

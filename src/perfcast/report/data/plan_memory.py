@@ -69,8 +69,8 @@ class PlanMemoryData(Answer):
         memory_capacity_bytes: Of the device.
         fits: Whether device_bytes are there.
         peak_stage: The worst stage.
-        step_seconds: Rough step time that remedies are compared with; null where none was asked
-            for.
+        step_seconds: That remedies are compared with; null where none was asked for, or is known.
+        timed_on: How remedies were timed, or why they were not; empty where none was asked for.
         layer_terms: What one layer keeps for its backward; empty for inference.
         stages: Every stage's rank.
         remedies: What would make it fit, or lower it; the cheapest first.
@@ -101,6 +101,7 @@ class PlanMemoryData(Answer):
     peak_stage: int
     stages: tuple[StageData, ...]
     step_seconds: float | None
+    timed_on: str
     remedies: tuple[Remedy, ...]
     assumptions: tuple[str, ...]
     layer_terms: tuple[Term, ...]

@@ -20,8 +20,8 @@ def document_of(result: PlanMemory) -> Document:
     blocks: list[Block] = [_terms(result.footprint.peak_stage), _stages(result)]
     if result.footprint.layer_terms:
         blocks.append(_layer(result))
-    if result.step_seconds is not None:
-        blocks.append(_remedies(result, result.step_seconds))
+    if result.timed_on:
+        blocks.append(_remedies(result))
     return Document(
         title=f"Memory of {result.model} on {result.plan.world_size} × {result.device_title}",
         lead=_describe(result),
@@ -158,7 +158,8 @@ def _layer(result: PlanMemory) -> Section:
     return Section(title="What one layer keeps for its backward", blocks=(table,), only="page")
 
 
-def _remedies(result: PlanMemory, step_seconds: float) -> Section:
+def _remedies(result: PlanMemory) -> Section:
+    step_seconds = result.step_seconds
     table = Table(
         columns=(
             Column("Change"),
@@ -172,16 +173,17 @@ def _remedies(result: PlanMemory, step_seconds: float) -> Section:
                 describe_change(remedy),
                 remedy.device_bytes,
                 "fits" if remedy.fits else "does not fit",
-                share_of(remedy.extra_seconds, step_seconds) if step_seconds else None,
+                None
+                if remedy.extra_seconds is None or not step_seconds
+                else share_of(remedy.extra_seconds, step_seconds),
                 "; ".join(remedy.reasons),
             )
             for remedy in result.remedies
         ),
     )
-    note = (
-        f"Cost as a share of a step of roughly {format_seconds(step_seconds)}: products at half the peak, "
-        "links at 0.8 of theirs, nothing overlapped."
-    )
+    note = f"Steps {result.timed_on}."
+    if step_seconds is not None:
+        note = f"Cost as a share of a step of {format_seconds(step_seconds)}, {result.timed_on}."
     title = "What would lower it" if result.fits else "What would make it fit"
     return Section(title=title, blocks=(table, Note(note)))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
-from perfcast.core.plan_table import COLUMNS, PlanTable, Split
+from perfcast.core.plan_table import COLUMNS, PlanTable, Split, table_of
 from perfcast.core.plan_text import STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
@@ -111,7 +111,7 @@ def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanT
 
     mapped = _expand(rows, _mapping_choices(space), _belongs_to(model, space))
     core = mapped.pop("core")
-    return PlanTable(**mapped, splits=cores.splits), core
+    return table_of((mapped[name] for name in COLUMNS), cores.splits), core
 
 
 def count_mappings(cores: PlanTable, model: Transformer, space: Space) -> Integers:
@@ -365,7 +365,8 @@ def _table(rows: Mapping[str, Integers], splits: tuple[Split, ...]) -> PlanTable
         "num_prefetched": 1, "split": 0,
     }  # fmt: skip
     columns = {name: np.full(count, value, dtype=np.int64) for name, value in simplest.items()}
-    return PlanTable(**{**columns, **rows}, splits=splits)
+    every = {**columns, **rows}
+    return table_of((every[name] for name in COLUMNS), splits)
 
 
 def _stack(parts: Sequence[Mapping[str, Integers]], names: Sequence[str]) -> dict[str, Integers]:

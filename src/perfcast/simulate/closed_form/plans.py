@@ -62,7 +62,7 @@ def _groups(plans: PlanTable, costs: PartCosts, training: Training) -> Iterator[
             exchanges_each=rule.exchanges_each_micro_batch,
             overlaps_gather=rule.overlaps_gather,
             overlaps_exchange=rule.overlaps_exchange,
-            num_prefetched=int(rule.overlaps_gather),
+            num_prefetched=int(plans.num_prefetched[at]) if rule.overlaps_gather else 0,
             updates_together=bool(together[at]),
             slowdown=costs.slowdown,
         )

@@ -71,8 +71,9 @@ def chakra_from_traces(
     described = list(execution_traces) or [None] * len(traces)
     details = [OperatorDetails.of(t, e) for t, e in zip(traces, described, strict=True)]
     exchanges = _Exchanges.of(traces, programs, details)
+    seconds = _shortest(programs)
     found = tuple(
-        _Rank(trace, program, times, exchanges.of_rank(place), details[place]).finish(
+        _Rank(trace, program, times, exchanges.of_rank(place), details[place], seconds).finish(
             exchanges.groups_of(trace.rank), with_waits
         )
         for place, (trace, program, times) in enumerate(zip(traces, programs, played, strict=True))
@@ -81,6 +82,15 @@ def chakra_from_traces(
         _measured(trace, program, step_numbers) for trace, program in zip(traces, programs, strict=True)
     )
     return TracedWorkload(ChakraWorkload(found, exchanges.groups), measured)
+
+
+def _shortest(programs: Sequence[RankProgram]) -> dict[str, float]:
+    """Of each exchange, the time without waiting: the least that a rank recorded."""
+    found: dict[str, float] = {}
+    for program in programs:
+        for work in program.works:
+            found[work.exchange] = min(found.get(work.exchange, work.seconds), work.seconds)
+    return found
 
 
 def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | None) -> float:
@@ -185,6 +195,7 @@ class _Rank:
     Attributes:
         last: Of each chain, the node before the next piece and the works that the next piece awaits.
         issued: Of each work, the nodes of the host that its launch stands behind, and works likewise.
+        launched: Of each work, when it was launched.
     """
 
     trace: Trace
@@ -192,11 +203,13 @@ class _Rank:
     times: RankTimeline
     exchanges: Mapping[int, ExchangeNode]
     details: OperatorDetails
+    exchange_seconds: Mapping[str, float]
     drafts: list[_Draft] = field(default_factory=list)
     last: dict[int, list[int]] = field(default_factory=dict)
     awaited: dict[int, list[int]] = field(default_factory=dict)
     of_piece: dict[int, list[int]] = field(default_factory=dict)
     issued: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    launched: dict[int, float] = field(default_factory=dict)
 
     def finish(self, groups: Sequence[ChakraGroup], with_waits: bool) -> ChakraTrace:
         """The rank's trace."""
@@ -228,6 +241,7 @@ class _Rank:
         """A piece in as many nodes as launches in it take effect before it ends; none if it takes no time."""
         chain = piece.chain
         start, end = self.times.piece_starts[place], self.times.piece_ends[place]
+        self.launched |= dict.fromkeys(piece.launches, start)
         before = self.last.setdefault(chain, [])
         pending = self.awaited.setdefault(chain, [])
         pending += piece.awaits
@@ -264,11 +278,24 @@ class _Rank:
 
     def _ready(self, work: int, issued: float) -> float:
         """When a launch takes effect: a work does not start before."""
-        return min(issued + self.program.works[work].lead_seconds, self._work_start(work))
+        one = self.program.works[work]
+        lead = max(0.0, one.delay_seconds - one.gap_seconds)
+        return min(issued + lead, self._work_start(work))
+
+    def _own_ready(self, work: int) -> float:
+        """When this rank alone could have started an exchange."""
+        one, ends = self.program.works[work], self.times.work_ends
+        behind = [ends[other] for other in one.awaits]
+        if work and self.program.works[work - 1].stream == one.stream:
+            behind.append(ends[work - 1])
+        if work in self.launched:
+            behind.append(self.launched[work] + max(0.0, one.delay_seconds - one.gap_seconds))
+        return max(behind, default=0.0) + one.gap_seconds
 
     def _work_start(self, work: int) -> float:
-        times = self.times
-        return max(times.work_starts[work], times.work_ends[work] - times.work_seconds[work])
+        one = self.program.works[work]
+        seconds = self.exchange_seconds.get(one.exchange, one.seconds) if one.exchange else one.seconds
+        return max(self.times.work_starts[work], self.times.work_ends[work] - seconds)
 
     def _add_works(self, first_work: int) -> None:
         before: dict[int, int] = {}
@@ -306,6 +333,6 @@ class _Rank:
         return Planned(
             draft.name, draft.start, draft.end, tuple(draft.after),
             node_type(exchange) if exchange is not None else NodeType.COMPUTE,
-            ready_seconds=self.times.work_ready[draft.work] if work.exchange else None,
+            ready_seconds=self._own_ready(draft.work) if work.exchange else None,
             attributes=tuple(attributes),
         )  # fmt: skip

@@ -1,14 +1,13 @@
-"""What one rank asked other ranks for, with what carried it out."""
+"""Exchanges of one rank with what carried them out, and the same exchange on all ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.arrays import Integers
-from perfcast.traces.collectives.kernels import is_exchange
+from perfcast.errors import TraceError
 from perfcast.traces.events import NONE, Category, Collective, Trace
 from perfcast.traces.link.kernels import KernelLinks, innermost, link_kernels, nest
 from perfcast.traces.marks import GLOO
@@ -27,34 +26,43 @@ class Exchange:
     work_rows: tuple[int, ...]
 
 
-def exchanges_of(
-    trace: Trace, links: KernelLinks | None = None, parents: Integers | None = None
-) -> tuple[Exchange, ...]:
-    """The rank's exchanges in the order in which they were asked for.
+@dataclass(frozen=True)
+class ExchangeInstance:
+    """The same exchange on the ranks that were recorded; ``members`` gives each rank's part."""
 
-    Args:
-        links, parents: Of the trace, where they are known.
-    """
+    group: str
+    sequence: int
+    name: str
+    members: Mapping[int, Exchange]
+    missing_ranks: tuple[int, ...] = ()
+
+
+def exchanges_of(trace: Trace, links: KernelLinks | None = None) -> tuple[Exchange, ...]:
+    """The rank's exchanges in the order in which they were asked for."""
     events = trace.events
-    parents = nest(events).parents if parents is None else parents
-    links = link_kernels(events) if links is None else links
+    nesting = nest(events)
+    links = link_kernels(events, nesting) if links is None else links
     asked = [c for c in trace.collectives if events.categories[c.row] == Category.OPERATOR]
     work: dict[int, list[int]] = {collective.row: [] for collective in asked}
     is_asked = np.zeros(len(events), dtype=bool)
     is_asked[list(work)] = True
     loose = []
-    operators = innermost(parents, links.operators, is_asked)
+    operators = innermost(nesting.parents, links.operators, is_asked)
     for row, operator in zip(links.rows.tolist(), operators.tolist(), strict=True):
-        is_described = row in trace.collective_by_row
-        if operator != NONE and (is_described or is_exchange(events.name(row))):
+        if operator != NONE and _is_exchange_kernel(trace, row):
             work[operator].append(row)
-        elif operator == NONE and is_described:
+        elif operator == NONE and row in trace.collective_by_row:
             loose.append(Exchange(trace.collective_by_row[row], NONE, (row,)))
     ranges = _gloo_ranges(trace, asked)
     found = [Exchange(c, c.row, tuple(work[c.row]) or ranges.get(c.row, ())) for c in asked]
     return tuple(
         sorted(found + loose, key=lambda one: one.host_row if one.host_row != NONE else one.work_rows[0])
     )
+
+
+def _is_exchange_kernel(trace: Trace, row: int) -> bool:
+    name = trace.events.name(row).lower()
+    return row in trace.collective_by_row or "nccl" in name or "oneshot" in name or "symm_mem" in name
 
 
 def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[int, ...]]:
@@ -76,3 +84,50 @@ def _gloo_ranges(trace: Trace, asked: Sequence[Collective]) -> dict[int, tuple[i
 
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
+
+
+def match_exchanges(traces: Iterable[Trace]) -> tuple[ExchangeInstance, ...]:
+    """Exchanges of several ranks, matched by group and place in it (or its number, where the file has it).
+
+    Groups are told apart by name and members; a rank's exchanges in groups that do not name their members
+    are matched with all ranks' of that name. Instances that not all recorded members have come with the
+    ranks that lack them.
+
+    Raises:
+        TraceError: Matched exchanges of different kinds: the ranks were not recorded at the same time.
+    """
+    traces = tuple(traces)
+    recorded = tuple(trace.rank for trace in traces)
+    found: dict[tuple[str, tuple[int, ...], int], dict[int, Exchange]] = {}
+    for trace in traces:
+        counts: dict[tuple[str, tuple[int, ...]], int] = {}
+        for exchange in exchanges_of(trace):
+            collective = exchange.collective
+            key = (_group_key(collective), collective.ranks)
+            place = counts.get(key, 0)
+            counts[key] = place + 1
+            number = collective.sequence if collective.sequence != NONE else place
+            found.setdefault((*key, number), {})[trace.rank] = exchange
+    return tuple(
+        _instance(group, number, members, [rank for rank in ranks or recorded if rank in recorded])
+        for (group, ranks, number), members in found.items()
+    )
+
+
+def _group_key(collective: Collective) -> str:
+    """Groups named by an address (before 1.0.3) have another name on each rank."""
+    return "" if collective.group.isdecimal() and int(collective.group) > 2**32 else collective.group
+
+
+def _instance(
+    group: str, number: int, members: Mapping[int, Exchange], expected: Sequence[int]
+) -> ExchangeInstance:
+    names = {_plain(exchange.collective.name) for exchange in members.values()}
+    if len(names) > 1:
+        raise TraceError(
+            f"exchange {number} of group '{group}' is {' and '.join(sorted(names))} on different ranks: "
+            "the ranks were not recorded at the same time"
+        )
+    first = next(iter(members.values()))
+    missing = tuple(rank for rank in expected if rank not in members)
+    return ExchangeInstance(group, number, first.collective.name, dict(members), missing)

@@ -7,11 +7,11 @@ last member took is the transfer, and what another took longer is its wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.traces.collectives.matching import match
-from perfcast.traces.collectives.sizes import TimedExchange, ring_elements
+from perfcast.traces.collectives.sizes import TimedExchange, bus_factor
 from perfcast.traces.explain.breakdown import Breakdown, ExchangeShare
 
 #: A rank that comes last to this many times its fair share of exchanges, and to this share, is a straggler.
@@ -89,17 +89,25 @@ def _over_mean(values: Sequence[float]) -> float:
     return max(values) / mean - 1 if mean else 0.0
 
 
-def _match(breakdowns: Sequence[Breakdown]) -> list[tuple[tuple[int, int], ...]]:
-    """(breakdown, its exchange) of each exchange that several ranks recorded, all members among them."""
-    ordered = [
-        sorted((exchange.order, place, exchange.part) for place, exchange in enumerate(own.exchanges))
-        for own in breakdowns
-    ]
+def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
+    """(breakdown, its exchange) of each exchange that all members of its group among these recorded."""
+    found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for index, own in enumerate(breakdowns):
+        places: Counter[tuple[object, ...]] = Counter()
+        for place, exchange in enumerate(own.exchanges):
+            key = (exchange.group, exchange.ranks, exchange.name)
+            found.setdefault((*key, places[key]), []).append((index, place))
+            places[key] += 1
+    recorded = len(breakdowns)
     return [
-        tuple((rank, ordered[rank][index][1]) for rank, index in instance.members)
-        for instance in match([[part for _, _, part in own] for own in ordered])
-        if len(instance.members) > 1
+        members
+        for members in found.values()
+        if len(members) == min(recorded, _size(breakdowns, members[0])) and len(members) > 1
     ]
+
+
+def _size(breakdowns: Sequence[Breakdown], member: tuple[int, int]) -> int:
+    return breakdowns[member[0]].exchanges[member[1]].group_size or len(breakdowns)
 
 
 def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int]:
@@ -140,5 +148,5 @@ def share_exchanges(breakdowns: Sequence[Breakdown]) -> tuple[ExchangeShare, ...
 def _empty(exchange: TimedExchange) -> ExchangeShare:
     return ExchangeShare(
         exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size, 0, 0.0,
-        0.0, ring_elements(exchange.name, exchange.message_bytes, 0, exchange.group_size),
+        0.0, exchange.message_bytes * bus_factor(exchange.name, exchange.group_size),
     )  # fmt: skip

@@ -22,8 +22,6 @@ class RankTimeline:
 
     Attributes:
         step_seconds: Of each step on the host.
-        work_ready: When each work's rank alone could have started it, its gap included.
-        work_seconds: How long each work ran, without its gap: an exchange as long as the shortest member's.
         exchange_wait_seconds: How long the device stood in exchanges before their last member came.
     """
 
@@ -34,8 +32,6 @@ class RankTimeline:
     piece_ends: tuple[float, ...]
     work_starts: tuple[float, ...]
     work_ends: tuple[float, ...]
-    work_ready: tuple[float, ...]
-    work_seconds: tuple[float, ...]
     exchange_wait_seconds: float
 
 
@@ -56,11 +52,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Indices of one rank's tasks in the engine's program, and how long its works run without their gaps."""
+    """Indices of one rank's tasks in the engine's program."""
 
     pieces: tuple[int, ...]
     works: tuple[int, ...]
-    work_seconds: tuple[float, ...]
 
 
 def play_ranks(ranks: Sequence[RankProgram]) -> Timeline:
@@ -112,17 +107,17 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges)
         )
         last[piece.chain] = task
         pieces.append(task)
-    works: list[int] = []
-    seconds: list[float] = []
+    works = []
     for index, work in enumerate(rank.works):
         after = []
         if index in issued:
-            after.append(builder.add(builder.add_lane(way), work.lead_seconds, (issued[index],), "launch"))
-        exchange, own = exchanges.of(work.exchange, work.seconds)
-        works.append(
-            builder.add(streams[work.stream], work.gap_seconds + own, after, work.name, exchange=exchange)
+            lead = max(0.0, work.delay_seconds - work.gap_seconds)
+            after.append(builder.add(builder.add_lane(way), lead, (issued[index],), "launch"))
+        exchange, seconds = exchanges.of(work.exchange, work.seconds)
+        task = builder.add(
+            streams[work.stream], work.gap_seconds + seconds, after, work.name, exchange=exchange
         )
-        seconds.append(own)
+        works.append(task)
     for index, work in enumerate(rank.works):
         for awaited in work.awaits:
             builder.wait(works[index], works[awaited])
@@ -131,7 +126,7 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges)
             builder.wait(pieces[index], works[awaited])
         if piece.after >= 0:
             builder.wait(pieces[index], pieces[piece.after])
-    return _Tasks(tuple(pieces), tuple(works), tuple(seconds))
+    return _Tasks(tuple(pieces), tuple(works))
 
 
 def _read(rank: RankProgram, tasks: _Tasks, program: Program, played: Played) -> RankTimeline:
@@ -141,30 +136,15 @@ def _read(rank: RankProgram, tasks: _Tasks, program: Program, played: Played) ->
     for step in rank.steps:
         begin = piece_ends[step.first_piece - 1] if step.first_piece else rank.offset_seconds
         steps.append(float(piece_ends[step.last_piece] - begin))
-    ready = _ready(tasks, program, played)
-    is_exchange = [program.exchanges[task] >= 0 for task in tasks.works]
     return RankTimeline(
-        rank=rank.rank,
-        step_seconds=tuple(steps),
-        measured_seconds=rank.measured_seconds,
-        piece_starts=tuple(piece_starts.tolist()),
-        piece_ends=tuple(piece_ends.tolist()),
-        work_starts=tuple(work_starts.tolist()),
-        work_ends=tuple(work_ends.tolist()),
-        work_ready=tuple(one + work.gap_seconds for one, work in zip(ready, rank.works, strict=True)),
-        work_seconds=tasks.work_seconds,
-        exchange_wait_seconds=float(
-            sum(
-                start - one
-                for start, one, counts in zip(work_starts.tolist(), ready, is_exchange, strict=True)
-                if counts
-            )
-        ),
-    )
+        rank.rank, tuple(steps), rank.measured_seconds, tuple(piece_starts.tolist()),
+        tuple(piece_ends.tolist()), tuple(work_starts.tolist()), tuple(work_ends.tolist()),
+        _exchange_wait(tasks, program, played),
+    )  # fmt: skip
 
 
-def _ready(tasks: _Tasks, program: Program, played: Played) -> list[float]:
-    """When what each work stands behind on its own rank had ended."""
+def _exchange_wait(tasks: _Tasks, program: Program, played: Played) -> float:
+    """Between the moment when this rank was ready for its exchanges and when they started."""
     ready: dict[int, float] = {}
     own = set(tasks.works)
     streams = np.asarray(program.streams)
@@ -176,4 +156,5 @@ def _ready(tasks: _Tasks, program: Program, played: Played) -> list[float]:
     for task, awaited in zip(program.waiting, program.awaited, strict=True):
         if task in own:
             ready[task] = max(ready[task], float(played.ends[awaited]))
-    return [ready[task] for task in tasks.works]
+    members = [task for task in tasks.works if program.exchanges[task] >= 0]
+    return float(sum(played.starts[task] - ready[task] for task in members))

@@ -82,11 +82,6 @@ class DeviceWork:
     operator: int = -1
     step: int = 0
 
-    @property
-    def lead_seconds(self) -> float:
-        """From its launch to the moment from which it stands behind nothing but its gap."""
-        return max(0.0, self.delay_seconds - self.gap_seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:

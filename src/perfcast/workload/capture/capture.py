@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor
-from perfcast.torch_internals.eager import FakeTensorMode, tree_leaves
 from perfcast.workload.capture.autocast import CudaAutocast
 from perfcast.workload.capture.composite import AcceleratorCalls, run_backward
 from perfcast.workload.capture.errors import capture_errors
@@ -229,7 +229,7 @@ def _register_inputs(recorder: Recorder, program: Program) -> None:
     caches: list[torch.Tensor] = []
     for value in (*program.args, *program.kwargs.values()):
         caches.extend(cache_tensors(value))
-        leaves = tree_leaves(value)
+        leaves = torch.utils._pytree.tree_leaves(value)
         recorder.register([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], Category.INPUT)
     recorder.register(caches, Category.KV_CACHE)
 
