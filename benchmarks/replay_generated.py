@@ -21,9 +21,9 @@ def main() -> None:
     program = import_module(programs[int(os.environ.get("RANK", "0")) % len(programs)])
     torch.set_num_threads(1)
     tensors = import_module("replayed.tensors").Tensors("cpu", 0, has_pauses=True)
-    if manifest["has_exchanges"]:
-        exchanges = import_module("replayed.exchanges")
-        tensors.exchange = exchanges.Exchanges(program.GROUPS, tensors.device, "gloo")
+    if manifest["has_collectives"]:
+        collectives = import_module("replayed.collectives")
+        tensors.collectives = collectives.Collectives(program.GROUPS, tensors.device, "gloo")
     with torch.no_grad():
         benchmark.make(program, tensors, program.GIVEN)
         benchmark.is_noted(program, tensors, False)

@@ -41,17 +41,17 @@ def original(name: str, rank: int, init_method: str) -> Play:
 def replayed(programs: Path, rank: int, init_method: str, *, has_gaps: bool) -> Play:
     """The replay of its recording."""
     from perfcast.measure.collectives.environment import Place
-    from perfcast.replay.communication.play import Exchanger
+    from perfcast.replay.communication.play import CollectiveRunner
     from perfcast.replay.play.player import Player
     from perfcast.replay.ranks.context import join
 
     with programs.open("rb") as file:
         program, gaps = pickle.load(file)[rank]  # written by the process that started this one
-    exchanger = None
+    collective_runner = None
     if init_method:
         context = join(Place(rank, NUM_RANKS, rank, init_method, "replay"), "gloo")
-        exchanger = Exchanger(program, context)
-    player = Player(program, exchanger=exchanger)
+        collective_runner = CollectiveRunner(program, context)
+    player = Player(program, collective_runner=collective_runner)
     player.rehearse()
     player.set_gaps(gaps if has_gaps else ())
     gc.freeze()  # a replay looks for garbage before each run: not among what the program itself is

@@ -115,7 +115,7 @@ CASES = (
     Case("llama3-70b", "mi300x:64", 128, 4096, small(orders=ORDERS[:3], largest_virtual_stages=1)),
     Case(
         "llama3-8b", "dgx-h100:32", 8, 65536,
-        small(largest_context_parallel=16, context_exchanges=("ring", "ulysses"), largest_micro_batch=1),
+        small(largest_context_parallel=16, context_communications=("ring", "ulysses"), largest_micro_batch=1),
     ),
     Case("llama3.2-1b", "dgx-h100:8", 64, 4096, small(zero_stages=_ZERO[:3], overlaps_gradients=(1, 0))),
     Case("llama2-13b", "dgx-a100:32", 256, 4096, small(schedules=("1f1b", "interleaved", "zero_bubble"))),

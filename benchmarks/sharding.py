@@ -33,7 +33,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.search.sharding.choose import choose_sharding, judge_placements
-from perfcast.search.sharding.exchange import cluster_exchange
+from perfcast.search.sharding.communication import cluster_communication
 from perfcast.search.sharding.on_cluster import MEMORY_SHARE
 from perfcast.search.sharding.problem import ShardingProblem
 
@@ -146,7 +146,7 @@ def make_problem(case: Case) -> ShardingProblem:
     device = load_device(cluster.device)
     return ShardingProblem(
         make_tables(case), case.num_ranks, case.batch_size, MEMORY_SHARE * device.memory_bytes,
-        embedding_pricer(device, optimizer="rowwise_adagrad"), cluster_exchange(cluster),
+        embedding_pricer(device, optimizer="rowwise_adagrad"), cluster_communication(cluster),
     )  # fmt: skip
 
 

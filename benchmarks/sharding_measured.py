@@ -13,17 +13,17 @@ are run are others.
 
 A step: all-to-all of indices, lookups of ``torch.nn.EmbeddingBag``, all-to-all of sums, all-to-all of their
 gradients, backward with sparse SGD, packing and unpacking between them. Ranks are two processes with one
-thread each, joined by gloo. Exchanges are timed by the clock, both ranks at once, from a barrier to the last
-one's end; lookups by the processor's, one rank after the other: together they would share the memory of one
-machine, as devices with memories of their own do not (a step that is run so, timed as a whole, is shown
-beside it). A makespan is the sharders' objective: the sum of exchanges, slowest forward, slowest backward.
+thread each, joined by gloo. Collectives are timed by the clock, both ranks at once, from a barrier to the
+last one's end; lookups by the processor's, one rank after the other: together they would share the memory of
+one machine, as devices with memories of their own do not (a step that is run so, timed as a whole, is shown
+beside it). A makespan is the sharders' objective: the sum of collectives, slowest forward, slowest backward.
 
 Placements take turns step by step, in a random order, and so do the processes in the place of the ranks. Of
 every table of a placement the median counts, of steps stated for one speed of the machine
 (``perfcast.measure.embedding_probes``), less what all placements of the task share in a turn. The spread is
 how far quartiles of the makespans of eight parts of the repeats are apart.
 
-Before the tasks the same processes measure the exchange of packed pieces of many sizes, and the steps of
+Before the tasks the same processes measure the all-to-all of packed pieces of many sizes, and the steps of
 other tasks (tables of another pool, placed at random), to whose tables the package's learned cost is fitted.
 Every prediction is made before the first task is measured.
 """
@@ -55,7 +55,7 @@ from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, Lear
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.measure.embedding_cases import DISTRIBUTIONS
 from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.exchange import Curve, CurveExchange
+from perfcast.search.sharding.communication import CommunicationCurves, Curve
 from perfcast.search.sharding.problem import ShardingProblem
 from perfcast.search.sharding.tasks import ShardingTask, draw_tasks, with_drawn_widths
 from perfcast.units import GIB
@@ -98,8 +98,8 @@ def main() -> int:
     until = time.monotonic() + options.seconds
     cases, tasks = make_cases(options), make_tasks(options)
     with Ranks() as ranks:
-        if "exchange" not in store.kept:
-            store.put("exchange", np.max(ranks.ask("exchange", None), axis=0))
+        if "communication" not in store.kept:
+            store.put("communication", np.max(ranks.ask("communication", None), axis=0))
         for case in cases:
             if case.name not in store.kept and time.monotonic() < until:
                 store.put(case.name, ranks.ask("job", case))
@@ -248,21 +248,21 @@ def fit_tables(
     return fit_nets(gather_cases(single, times), has_step=False)
 
 
-def exchange_curve(seconds: np.ndarray) -> CurveExchange:
+def communication_curve(seconds: np.ndarray) -> CommunicationCurves:
     """Of packing and exchanging, by the bytes that a rank holds; ``seconds`` [visits, sizes]."""
     middle = np.median(seconds, axis=0)
     curve = Curve(np.array([0.0, *SIZES]), np.maximum.accumulate([middle[0], *middle]))
-    return CurveExchange(curve, curve)
+    return CommunicationCurves(curve, curve)
 
 
 def plan_tasks(
     store: Store, cases: Sequence[Job], tasks: Sequence[ShardingTask], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Placements of every task with what is predicted, before any of them is measured."""
-    cost, exchange = fit_cost(store, cases), exchange_curve(np.array(store.kept["exchange"]))
+    cost, communication = fit_cost(store, cases), communication_curve(np.array(store.kept["communication"]))
     found: dict[str, Any] = {"spread": cost.relative_spread}
     for index, task in enumerate(tasks):
-        found[task.name] = choose_plans(task, cost, exchange, options, index)
+        found[task.name] = choose_plans(task, cost, communication, options, index)
     return found
 
 
@@ -301,7 +301,7 @@ def drawn(
 def choose_plans(
     task: ShardingTask,
     cost: LearnedEmbeddingPricer,
-    exchange: CurveExchange,
+    communication: CommunicationCurves,
     options: argparse.Namespace,
     index: int,
 ) -> list[dict[str, Any]]:
@@ -311,7 +311,7 @@ def choose_plans(
         replace(table, reuse=count_reuse(indices)) for table, indices in zip(task.tables, seen, strict=True)
     )
     problem = ShardingProblem(
-        known, NUM_RANKS, options.batch_size, 8.0 * GIB, cost, exchange, "sgd",
+        known, NUM_RANKS, options.batch_size, 8.0 * GIB, cost, communication, "sgd",
         (ShardingKind.TABLE_WISE, ShardingKind.COLUMN_WISE),
     )  # fmt: skip
     choice = choose_sharding(problem, seed=task_seed(options, index))

@@ -28,13 +28,13 @@ class Steps:
     Attributes:
         tables: Of each phase, shape [s, tables].
         probes: Of each phase, shape [s, 3].
-        exchange: Before the lookups and after them, each several times, shape [s, 2, k].
+        communication: Before the lookups and after them, each several times, shape [s, 2, k].
         together: Whole steps with both ranks at once; NaN where none was run; shape [s].
     """
 
     tables: Mapping[str, Array]
     probes: Mapping[str, Array]
-    exchange: Array
+    communication: Array
     together: Array
 
 
@@ -45,7 +45,7 @@ class Outcome:
     Attributes:
         placements: Names of the rules that chose it.
         spread: Distance of the quartiles of the makespans of the parts of the repeats, relative.
-        predicted_parts, measured_parts: Exchange of indices, the other exchanges, forward, backward.
+        predicted_parts, measured_parts: All-to-all of indices, the other collectives, forward, backward.
         half_seconds: Makespans of every second turn, and of the others.
         together_seconds: By the clock, both ranks looking up at once.
     """
@@ -67,7 +67,7 @@ def read_steps(found: Mapping[str, Any]) -> Steps:
     return Steps(
         {phase: np.array(found[phase]) for phase in PHASES},
         {phase: probes[:, at] for at, phase in enumerate(PHASES)},
-        np.array(found["exchange"]),
+        np.array(found["communication"]),
         np.array(found["together"]),
     )
 
@@ -129,7 +129,7 @@ def read_plan(
 ) -> Outcome:
     """From steps and steady logarithms of each holder of tables, on every process in turn."""
     parts = measured_parts(steps, logs, slice(None))
-    turns = np.array_split(np.arange(len(steps[0].exchange)), PARTS)
+    turns = np.array_split(np.arange(len(steps[0].communication)), PARTS)
     spans = [sum(measured_parts(steps, logs, turn)) for turn in turns if len(turn)]
     halves = tuple(sum(measured_parts(steps, logs, slice(first, None, 2))) for first in range(2))
     low, middle, high = np.quantile(spans, (0.25, 0.5, 0.75))
@@ -141,7 +141,7 @@ def read_plan(
 
 
 def measured_parts(steps: Sequence[Steps], logs: Sequence[dict[str, Array]], turns: Any) -> tuple[float, ...]:
-    """Exchange of indices, other exchanges, forward, backward: each of the slower rank.
+    """All-to-all of indices, other collectives, forward, backward: each of the slower rank.
 
     Args:
         steps, logs: Of each holder of tables, on every process in turn.
@@ -161,10 +161,10 @@ def measured_parts(steps: Sequence[Steps], logs: Sequence[dict[str, Array]], tur
 
 
 def side_by_side(steps: Sequence[Steps], part: int, turns: Any) -> list[list[Array]]:
-    """An exchange's seconds on the ranks that took part together, of each side."""
+    """A collective's seconds on the ranks that took part together, of each side."""
     count = round(len(steps) ** 0.5)
     return [
-        [steps[holder * count + side].exchange[turns, part] for holder in range(count)]
+        [steps[holder * count + side].communication[turns, part] for holder in range(count)]
         for side in range(count)
     ]
 

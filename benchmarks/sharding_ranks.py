@@ -27,15 +27,15 @@ NUM_RANKS = 2
 #: Batches that are run in turn; the one before them is what the prediction has seen.
 NUM_BATCHES = 2
 
-#: Bytes that a rank holds before an exchange.
+#: Bytes that a rank holds before a collective.
 SIZES = tuple(int(16_384 * 2 ** (k / 2)) for k in range(21))
-EXCHANGE_VISITS = 20
-#: Columns of a piece that is packed for an exchange.
+COLLECTIVE_VISITS = 20
+#: Columns of a piece that is packed for a collective.
 PIECE_COLUMNS = 64
 #: Every so many turns a step is run a second time with both ranks at once.
 TOGETHER = 6
-#: Times that an exchange is repeated within a step: it is over soon, and unsteady.
-EXCHANGES = 3
+#: Times that a collective is repeated within a step: it is over soon, and unsteady.
+COLLECTIVES = 3
 LEAST_TURNS, MOST_TURNS = 6, 60
 #: The allocator keeps what is freed for the next step, as training jobs tell it to.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(4 * GIB)}
@@ -126,8 +126,8 @@ def work(rank: int, port: int, orders: Any, answers: Any) -> None:
 def sweep(_: None, rank: int, probes: Probes) -> np.ndarray:
     """Seconds of packing and exchanging each of ``SIZES``, shape [visits, sizes]."""
     rng = random.Random(0)
-    seconds = np.zeros((EXCHANGE_VISITS, len(SIZES)))
-    for visit in range(EXCHANGE_VISITS):
+    seconds = np.zeros((COLLECTIVE_VISITS, len(SIZES)))
+    for visit in range(COLLECTIVE_VISITS):
         for at in rng.sample(range(len(SIZES)), len(SIZES)):
             rows = 64
             pieces = [torch.ones(rows, PIECE_COLUMNS)] * max(SIZES[at] // (4 * rows * PIECE_COLUMNS), 1)
@@ -231,18 +231,18 @@ class Held:
         return torch.from_numpy(np.concatenate(parts))
 
     def step(self, turn: int, probes: Probes) -> dict[str, Any]:
-        """Lookups alone, one rank after the other; exchanges together.
+        """Lookups alone, one rank after the other; collectives together.
 
-        Seconds by the clock of the exchange before the lookups and of those after them, each k times,
-        ``exchange`` [2, k]; of the processor for each table, ``forward`` and ``backward`` [tables]; of the
-        probes beside either, ``probes`` [2, 3]; and pages that were new in the lookups, ``faults``.
+        Seconds by the clock of the collective before the lookups and of those after them, each k times,
+        ``communication`` [2, k]; of the processor for each table, ``forward`` and ``backward`` [tables]; of
+        the probes beside either, ``probes`` [2, 3]; and pages that were new in the lookups, ``faults``.
         """
-        first = self.exchange(lambda: self.receive_indices(self.sent[turn % NUM_BATCHES]))
+        first = self.communication(lambda: self.receive_indices(self.sent[turn % NUM_BATCHES]))
         forward = self.alone(probes, self.look_up, self.bags, first.result, self.offsets)
-        second = self.exchange(lambda: self.return_gradients(self.send_outputs(forward.result)))
+        second = self.communication(lambda: self.return_gradients(self.send_outputs(forward.result)))
         backward = self.alone(probes, learn, forward.result, second.result, self.updates)
         return {
-            "exchange": np.stack([first.seconds, second.seconds]),
+            "communication": np.stack([first.seconds, second.seconds]),
             "forward": forward.seconds,
             "backward": backward.seconds,
             "probes": np.stack([forward.probes, backward.probes]),
@@ -263,9 +263,9 @@ class Held:
         dist.barrier()
         return time.perf_counter() - begun
 
-    def exchange(self, work: Callable[[], Any]) -> Timed:
+    def communication(self, work: Callable[[], Any]) -> Timed:
         seconds = []
-        for _ in range(EXCHANGES):
+        for _ in range(COLLECTIVES):
             dist.barrier()
             begun = time.perf_counter()
             result = work()
@@ -348,6 +348,6 @@ def draw_batch(
 
 
 ACTIONS: dict[str, Callable[[Any, int, Probes], Any]] = {
-    "exchange": sweep,
+    "communication": sweep,
     "job": run_job,
 }

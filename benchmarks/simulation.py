@@ -2,7 +2,7 @@
 
 Run by hand: ``python benchmarks/simulation.py [COUNT]`` (operations of the first two lines). Prints each
 figure with the limit that it is meant to keep. The engine's programs are made of 16 devices with a compute
-stream, an exchange stream and a host each; the steps are Llama-3-405B's, priced by a roofline beforehand.
+stream, a collective stream and a host each; the steps are Llama-3-405B's, priced by a roofline beforehand.
 Seconds are the processor's, for one thread.
 """
 
@@ -71,23 +71,23 @@ def main() -> int:
 
 
 def program(num_operations: int, contends: bool) -> Program:
-    """Per device and turn: a launch, four kernels, an exchange beside them that the next turn awaits."""
+    """Per device and turn: a launch, four kernels, a collective beside them that the next turn awaits."""
     builder = ProgramBuilder()
     streams = [
         (
             builder.add_lane(Lane(f"host {device}")),
             builder.add_lane(Lane(f"compute {device}", device if contends else -1)),
-            builder.add_lane(Lane(f"exchange {device}", device if contends else -1, communicates=True)),
+            builder.add_lane(Lane(f"collective {device}", device if contends else -1, communicates=True)),
         )
         for device in range(16)
     ]
     slowdown = 1.2 if contends else 1.0
     before = {device: [] for device in range(len(streams))}
     while builder.num_tasks < num_operations:
-        for device, (host, compute, exchange) in enumerate(streams):
+        for device, (host, compute, collective) in enumerate(streams):
             launch = builder.add(host, 1.0)
             kernel = builder.add(compute, 2.0 + device / 16, [launch, *before[device]], slowdown=slowdown)
-            before[device] = [builder.add(exchange, 5.0, [kernel], slowdown=slowdown)]
+            before[device] = [builder.add(collective, 5.0, [kernel], slowdown=slowdown)]
             for _ in range(3):
                 builder.add(compute, 3.0, slowdown=slowdown)
     return builder.build()

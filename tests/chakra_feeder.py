@@ -104,7 +104,7 @@ def _unit(node: ChakraNode) -> str:
 
 def _meet(met, groups, ranks, number, node, running, now, bytes_per_nano, latency_nanos) -> None:
     assert node.type == COLLECTIVE
-    assert not attribute(node, "is_cpu_op", False), "an exchange on a processor"
+    assert not attribute(node, "is_cpu_op", False), "a collective on a processor"
     name = attribute(node, "pg_name", "0")
     members = groups[name] if name not in ("", "0") else set(ranks)
     place = ranks[number].issued[name]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from made_up_exchanges import ProgramWriter
+from made_up_collectives import ProgramWriter
 from perfcast.errors import TraceError
-from perfcast.replay.communication.play import Exchanger
+from perfcast.replay.communication.play import CollectiveRunner
 from perfcast.replay.ranks.context import RankContext
 from perfcast.traces.events import ProcessGroup
 
@@ -19,18 +19,18 @@ def reduce_twice(job: Mapping[str, Any], context: RankContext) -> dict[str, Any]
     writer = ProgramWriter(context.world_size, context.rank)
     writer.groups.append(ProcessGroup("alone é", "", "", (context.rank,)))
     bucket, own = writer.tensor(job["elements"]), writer.tensor(2)
-    writer.exchange("allreduce", [bucket], is_asynchronous=True)
-    writer.exchange("allreduce", [own], group="alone é")
+    writer.collective("allreduce", [bucket], is_asynchronous=True)
+    writer.collective("allreduce", [own], group="alone é")
     writer.wait(0)
-    exchanger = Exchanger(writer.program(), context, is_blocking=job["is_blocking"])
-    plays = exchanger.prepare(0), exchanger.prepare(1)
-    wait = exchanger.prepare_wait(2)
+    collective_runner = CollectiveRunner(writer.program(), context, is_blocking=job["is_blocking"])
+    plays = collective_runner.prepare(0), collective_runner.prepare(1)
+    wait = collective_runner.prepare_wait(2)
     tensors = torch.full((job["elements"],), context.rank + 1.0), torch.full((2,), context.rank + 1.0)
     for play, tensor in zip(plays, tensors, strict=True):
         play([tensor], [tensor])
     wait()
-    exchanger.finish_step()
-    latencies = exchanger.latencies()
+    collective_runner.finish_step()
+    latencies = collective_runner.latencies()
     return {
         "sums": [float(tensor[0]) for tensor in tensors],
         "is_asynchronous": [one.is_asynchronous for one in latencies],
@@ -43,8 +43,8 @@ def disagree(job: Mapping[str, Any], context: RankContext) -> None:
     writer = ProgramWriter(context.world_size, context.rank)
     bucket = writer.tensor(8)
     for _ in range(1 + context.rank):
-        writer.exchange("allreduce", [bucket])
-    Exchanger(writer.program(), context)
+        writer.collective("allreduce", [bucket])
+    CollectiveRunner(writer.program(), context)
 
 
 def fail_on_one(job: Mapping[str, Any], context: RankContext) -> None:

@@ -1,4 +1,4 @@
-"""Tables, lookups and exchanges whose times are plain sums, so that they can be worked out by hand."""
+"""Tables, lookups and collectives whose times are plain sums, so that they can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LinearCost:
 
 
 @dataclass(frozen=True)
-class LinearExchange:
+class LinearCommunication:
     """A second for every so many bytes of a message."""
 
     bytes_per_second: float = 1e9
@@ -62,6 +62,6 @@ def problem(tables: tuple[EmbeddingTable, ...], num_ranks: int = 2, **changes: A
     """Ample memory, a batch of 8 samples a rank and stateless SGD, unless said."""
     given: dict[str, Any] = {
         "global_batch_size": 8 * num_ranks, "memory_bytes": 1e12, "cost": LinearCost(),
-        "exchange": LinearExchange(), "optimizer": "sgd", "kinds": tuple(ShardingKind),
+        "communication": LinearCommunication(), "optimizer": "sgd", "kinds": tuple(ShardingKind),
     }  # fmt: skip
     return ShardingProblem(tables, num_ranks, **(given | changes))

@@ -256,7 +256,7 @@ OPERATORS: dict[str, tuple[str, int | None, int, int | None]] = {
 }
 
 
-NO_EXCHANGES = ("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd")
+NO_COLLECTIVES = ("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd")
 
 
 class CollectiveLog(TorchDispatchMode):
@@ -270,7 +270,7 @@ class CollectiveLog(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
         out = func(*args, **(kwargs or {}))
-        if func.namespace in ("c10d", "_c10d_functional") and func.name() not in NO_EXCHANGES:
+        if func.namespace in ("c10d", "_c10d_functional") and func.name() not in NO_COLLECTIVES:
             word, of_tensor, of_group, of_peer = OPERATORS[func.name()]
             tensor, group = (out if of_tensor is None else args[of_tensor]), args[of_group]
             tensor = tensor[0] if isinstance(tensor, list) else tensor

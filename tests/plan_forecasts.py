@@ -61,7 +61,7 @@ def step_time() -> StepTime:
 
 
 def spans() -> tuple[Span, ...]:
-    """Forwards 0 and 1, backwards 0 and 1 on two stages, and one exchange."""
+    """Forwards 0 and 1, backwards 0 and 1 on two stages, and one collective."""
     rows = [
         (0, "compute", "layer forward", 0, 1, 0), (0, "compute", "layer forward", 1, 2, 1),
         (4, "compute", "layer forward", 1, 2, 0), (4, "tensor", "all_reduce", 2, 3, 0),

@@ -40,7 +40,7 @@ TRAINING = Training(framework="megatron")
 
 
 def ranked_plan(place: int, **changes: Any) -> RankedPlan:
-    """One of the plans: a tenth of its step is data exchange; its interval is 20 % wide to each side."""
+    """One of the plans: a tenth of its step is data communication; its interval is 20 % wide to each side."""
     step = MILLISECONDS[place] * MILLI
     plan = RankedPlan(
         plan=PLANS[place], method="simulated", step_seconds=step, step_seconds_low=0.8 * step,

@@ -28,7 +28,7 @@ def outcomes() -> ModuleType:
 
 
 def steps(
-    forward: list[float], slow: Any = 1.0, exchange: tuple[float, float] = (1.0, 2.0)
+    forward: list[float], slow: Any = 1.0, communication: tuple[float, float] = (1.0, 2.0)
 ) -> dict[str, Any]:
     """What a rank answers for tables of such seconds; backward takes three times as long."""
     slow = np.broadcast_to(slow, NUM_STEPS)
@@ -36,7 +36,7 @@ def steps(
     return {
         "forward": tables,
         "backward": 3 * tables,
-        "exchange": np.tile(exchange, (NUM_STEPS, 1)),
+        "communication": np.tile(communication, (NUM_STEPS, 1)),
         "probes": np.tile(PROBES, (NUM_STEPS, 2, 1)),
         "together": np.full(NUM_STEPS, 9.0),
     }
@@ -58,7 +58,7 @@ def answers(slow: Any = 1.0) -> list[dict[str, list[dict[str, Any]]]]:
 PLANS = [plan("perfcast", 22.0), plan("naive", 28.0)]
 
 
-def test_a_makespan_is_the_exchanges_and_the_slower_ranks_lookups(outcomes: ModuleType) -> None:
+def test_a_makespan_is_the_collectives_and_the_slower_ranks_lookups(outcomes: ModuleType) -> None:
     found = outcomes.read_task("any 0", answers(), PLANS)
     assert [one.measured_seconds for one in found] == pytest.approx([3 + 5 + 15, 3 + 6 + 18])
     assert found[0].measured_parts == pytest.approx((1, 2, 5, 15))

@@ -68,7 +68,7 @@ def test_keys_of_placement_and_overlap_reach_the_plan():
     )
     assert plan == Plan(
         data_parallel=4, tensor_parallel=2, pipeline_parallel=2, expert_parallel=2, micro_batch_size=2,
-        sequence_parallel=True, order="dp-cp-tp-pp", stage_layers=(3, 5), context_exchange="ulysses",
+        sequence_parallel=True, order="dp-cp-tp-pp", stage_layers=(3, 5), context_communication="ulysses",
         num_shards=2, overlaps_tensor=True, overlaps_gradients=False, overlaps_weights=False,
         overlaps_experts=True, bucket_bytes=25 * 2**20, capacity_factor=1.25, expert_imbalance=1.5,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, Plan
 from perfcast.core.plan_choice import complete_plan
 from perfcast.core.plan_text import PLAN_KEYS, format_plan, format_values, parse_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
@@ -43,7 +43,7 @@ def plans(draw: st.DrawFn) -> Plan:
         "offload": draw(st.sampled_from(OFFLOAD)),
         "order": draw(st.sampled_from(ORDERS)),
         "stage_layers": draw(st.sampled_from([(), tuple(range(1, parts + 1))])),
-        "context_exchange": draw(st.sampled_from(CONTEXT_EXCHANGES)),
+        "context_communication": draw(st.sampled_from(CONTEXT_COMMUNICATION)),
         "num_shards": draw(st.sampled_from([None, 2])),
         "overlaps_tensor": draw(st.booleans()),
         "overlaps_gradients": draw(st.booleans()),

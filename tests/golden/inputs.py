@@ -97,7 +97,7 @@ def _write_linked(folder: Path) -> None:
 
 
 def trained_step(rank: int) -> Recording:
-    """Two steps of one of two ranks: products, a copy, an exchange that the later rank holds up, a wait."""
+    """Two steps of one of two ranks: products, a copy, a collective that the later rank holds up, a wait."""
     recording = Recording(rank, world_size=2)
     for number, start in ((1, 0.0), (2, 400.0)):
         own = 10 * number

@@ -20,7 +20,7 @@ CASES = {
         ),
         "forecast, more ranks": f"forecast {_BOTH} --cluster dgx-h100:8 --world-size 8",
         "forecast, faster products": f"forecast {_BOTH} --what-if speed:gemm=2",
-        "forecast, slower host, exchanges": f"forecast {_BOTH} --what-if host=0.5 --what-if exchanges=0.5",
+        "forecast, slow host and links": f"forecast {_BOTH} --what-if host=0.5 --what-if communication=0.5",
         "forecast, overlapped": f"forecast {_BOTH} --what-if overlap",
         "forecast, one graph": f"forecast {_BOTH} --what-if graphs",
         "forecast, second step alone": f"forecast {_BOTH} --steps 2:2",

@@ -17,7 +17,7 @@ def test_a_table_lies_on_its_rank_with_the_state_of_its_optimizer():
     assert memory.table_state_bytes.tolist() == [4000, 0]
     # Rank 0 gets 128 x 11 x 8 bytes of indices, sends 2 x 64 x 256 and receives 64 x 256, twice.
     pooled = 64 * 256
-    assert memory.exchange_bytes.tolist() == [128 * 11 * 8 + 2 * 3 * pooled, 2 * pooled]
+    assert memory.communication_bytes.tolist() == [128 * 11 * 8 + 2 * 3 * pooled, 2 * pooled]
     assert (memory.total_bytes[1]) == 2 * pooled + 110
 
 

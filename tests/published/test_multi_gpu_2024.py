@@ -17,21 +17,21 @@ def recorded(rank: int, lookup_seconds: float, gaps: tuple[float, ...] = (10e-6,
         HostPiece(0, BEFORE, ("lookup",), 20 * MICRO),
         HostPiece(0, CALL, ("cudaLaunchKernel",), 9 * MICRO, launches=(0,)),
         HostPiece(0, AFTER, ("lookup",), 5 * MICRO),
-        HostPiece(0, BETWEEN, ("lookup", "exchange"), gaps[1]),
-        HostPiece(0, BEFORE, ("exchange",), 15 * MICRO),
+        HostPiece(0, BETWEEN, ("lookup", "collective"), gaps[1]),
+        HostPiece(0, BEFORE, ("collective",), 15 * MICRO),
         HostPiece(0, CALL, ("cudaLaunchKernel",), 7 * MICRO, launches=(1,)),
-        HostPiece(0, AFTER, ("exchange",), 5 * MICRO),
+        HostPiece(0, AFTER, ("collective",), 5 * MICRO),
     )
     works = (
         DeviceWork(0, "lookup", 0, lookup_seconds),
-        DeviceWork(1, "nccl", 1, 30 * MICRO, awaits=(0,), exchange="first"),
+        DeviceWork(1, "nccl", 1, 30 * MICRO, awaits=(0,), collective="first"),
     )
     return RankProgram(rank, 0.0, pieces, works, ("main",), ("7", "84"), (StepSpan(0, 0, 7, 1.0),))
 
 
 def test_a_step_of_two_ranks_is_the_one_worked_out_by_hand():
     # Host: 10 + 20, then the call at 30 µs. A launch is 4 µs, so the lookup runs 34 … 134 and 34 … 234 µs.
-    # The exchange starts with its last member, 1 µs after the later lookup: 235 … 265 µs on both.
+    # The collective starts with its last member, 1 µs after the later lookup: 235 … 265 µs on both.
     found = predict_iteration([recorded(0, 100 * MICRO), recorded(1, 200 * MICRO)])
     assert found.step_seconds == pytest.approx(265 * MICRO)
     assert found.kernel_seconds == pytest.approx(200 * MICRO)
@@ -42,7 +42,7 @@ def test_a_step_of_two_ranks_is_the_one_worked_out_by_hand():
 def test_modelled_kernels_take_five_microseconds_more_each():
     ranks = [recorded(0, 100 * MICRO), recorded(1, 200 * MICRO)]
     times = [[40 * MICRO, 30 * MICRO], [40 * MICRO, 30 * MICRO]]
-    # 34 + 45 = 79, the exchange's call at 10 + 20 + 4 + 5 + 10 + 15 = 64 and 4: it waits for the lookup.
+    # 34 + 45 = 79, the collective's call at 10 + 20 + 4 + 5 + 10 + 15 = 64 and 4: it waits for the lookup.
     assert predict_iteration(ranks, kernel_seconds=times).step_seconds == pytest.approx((79 + 1 + 35) * MICRO)
 
 

@@ -63,7 +63,7 @@ def test_what_a_call_left_out_had_made_is_given():
     assert "left out" in folded.filling.reason
 
 
-def test_a_wait_without_its_exchange_becomes_idle():
+def test_a_wait_without_its_collective_becomes_idle():
     program = two_layers()
     wait = replace(
         program.calls[0], kind=CallKind.WAIT, arguments=(), outputs=(), waits_for=0, gap_seconds=0.5
@@ -73,10 +73,10 @@ def test_a_wait_without_its_exchange_becomes_idle():
     assert taken.calls[-1].gap_seconds == 0.5
 
 
-def with_exchange(rank: int, ranks: tuple[int, ...]):
+def with_collective(rank: int, ranks: tuple[int, ...]):
     program = two_layers()
     asked = Collective(1, "all_reduce", 4, 4, "float32", "0", len(ranks))
-    call = replace(program.calls[-1], kind=CallKind.EXCHANGE, collective=asked)
+    call = replace(program.calls[-1], kind=CallKind.COLLECTIVE, collective=asked)
     return replace(
         program,
         calls=(*program.calls[:-1], call),
@@ -87,7 +87,7 @@ def with_exchange(rank: int, ranks: tuple[int, ...]):
 
 
 def test_groups_of_one_name_with_other_ranks_get_names_of_their_own():
-    joined = concatenate([with_exchange(0, (0, 1)), with_exchange(0, (0, 1, 2, 3))])
+    joined = concatenate([with_collective(0, (0, 1)), with_collective(0, (0, 1, 2, 3))])
     assert [(group.name, group.ranks) for group in joined.groups] == [("0", (0, 1)), ("0.2", (0, 1, 2, 3))]
     asked = [call.collective.group for call in joined.calls if call.collective is not None]
     assert asked == ["0", "0.2"]
@@ -95,4 +95,4 @@ def test_groups_of_one_name_with_other_ranks_get_names_of_their_own():
 
 def test_programs_of_several_ranks_cannot_follow_each_other():
     with pytest.raises(InputError, match="rank 0 of 4, rank 1 of 4"):
-        concatenate([with_exchange(0, (0, 1)), with_exchange(1, (0, 1))])
+        concatenate([with_collective(0, (0, 1)), with_collective(1, (0, 1))])

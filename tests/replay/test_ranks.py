@@ -28,7 +28,7 @@ def test_ranks_exchange_in_several_groups_and_give_back_what_they_made():
 
 
 def test_what_does_not_fit_together_is_told_before_anyone_waits():
-    with pytest.raises(TraceError, match=r"rank 1 has exchange 1 .all_reduce., and rank 0 has no more"):
+    with pytest.raises(TraceError, match=r"rank 1 has collective 1 .all_reduce., and rank 0 has no more"):
         run_ranks(disagree, [{}, {}])
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from made_up_exchanges import ProgramWriter
+from made_up_collectives import ProgramWriter
 from perfcast.errors import TraceError
 from perfcast.replay.communication.agreement import disagreement, parts_of
 from perfcast.replay.communication.shapes import shape_of
@@ -19,9 +19,9 @@ def gathering(world_size: int = 2) -> ReplayProgram:
     """An all-gather, a reduce-scatter and an all-reduce of parts of 6 elements."""
     writer = ProgramWriter(world_size)
     part, whole = writer.tensor(2, 3), writer.tensor(world_size * 2, 3)
-    writer.exchange("_allgather_base", [whole], [part])
-    writer.exchange("_reduce_scatter_base", [part], [whole])
-    writer.exchange("allreduce", [part])
+    writer.collective("_allgather_base", [whole], [part])
+    writer.collective("_reduce_scatter_base", [part], [whole])
+    writer.collective("allreduce", [part])
     return writer.program()
 
 
@@ -29,7 +29,7 @@ def exchanging(sent: tuple[int, ...], rank: int = 0, received: tuple[int, ...] =
     received = received or sent
     writer = ProgramWriter(len(sent), rank)
     into, source = writer.tensor(sum(received)), writer.tensor(sum(sent))
-    writer.exchange("all_to_allv", [into], [source], received_splits=received, sent_splits=sent)
+    writer.collective("all_to_allv", [into], [source], received_splits=received, sent_splits=sent)
     return writer.program()
 
 
@@ -54,7 +54,7 @@ def test_memory_that_an_operator_makes_is_left_as_it_is():
     writer = ProgramWriter()
     part, whole = writer.tensor(6), writer.tensor(12, maker=0)
     writer.operator("aten::empty", outputs=(whole,))
-    writer.exchange("_allgather_base", [whole], [part])
+    writer.collective("_allgather_base", [whole], [part])
     larger, smaller = (scaled(writer.program(), size, 0) for size in (4, 1))
     assert larger.buffers[1].num_bytes == 48
     (slot,) = slots_in((larger.calls[1].arguments[0],))
@@ -74,14 +74,14 @@ def test_splits_of_fewer_ranks_are_the_first_and_those_of_more_repeat():
 def test_even_all_to_alls_keep_the_part_for_each_partner():
     writer = ProgramWriter(2)
     one, two = writer.tensor(4, 3), writer.tensor(4, 3)
-    writer.exchange("all_to_all", [one], [two])
+    writer.collective("all_to_all", [one], [two])
     assert sizes(scaled(writer.program(), 4, 0)) == [((24,), (24,))]
 
 
 def test_lists_get_one_tensor_for_each_rank():
     writer = ProgramWriter(2)
     part, parts = writer.tensor(5), [writer.tensor(5), writer.tensor(5)]
-    writer.exchange("all_gather", parts, [part])
+    writer.collective("all_gather", parts, [part])
     assert sizes(scaled(writer.program(), 3, 0)) == [((5, 5, 5), (5,))]
     assert sizes(scaled(writer.program(), 1, 0)) == [((5,), (5,))]
 
@@ -106,7 +106,7 @@ def test_a_group_within_the_world_keeps_its_size():
     writer = ProgramWriter(4)
     writer.groups.append(ProcessGroup("tensor", "", "", (0, 1)))
     part, whole = writer.tensor(6), writer.tensor(12)
-    writer.exchange("_allgather_base", [whole], [part], group="tensor")
+    writer.collective("_allgather_base", [whole], [part], group="tensor")
     program = scaled(writer.program(), 8, 6)
     assert sizes(program) == [((12,), (6,))]
     assert program.calls[0].collective is not None

@@ -22,13 +22,13 @@ def kernel(name: str) -> Operation:
     return Operation(OperationKind.MATMUL, name, (), (), DType.BF16, 0, 0, 0)
 
 
-def exchange(name: str, message_bytes: int = 1000) -> Operation:
+def collective(name: str, message_bytes: int = 1000) -> Operation:
     return collective_operation(name, message_bytes, range(2))
 
 
 FORWARD, INPUT, WEIGHT, UPDATE = (kernel(name) for name in ("forward", "input", "weight", "update"))
-REDUCE, GATHER, SCATTER = exchange("all_reduce"), exchange("all_gather"), exchange("reduce_scatter")
-SEND = exchange("send")
+REDUCE, GATHER, SCATTER = collective("all_reduce"), collective("all_gather"), collective("reduce_scatter")
+SEND = collective("send")
 
 #: Of one run, in seconds.
 SECONDS = {
@@ -56,7 +56,7 @@ def small_step(
     schedule: str = "1f1b",
     layer: Layer | None = None,
     optimizer: Calls = (),
-    exchanges_each: bool = False,
+    reduces_each: bool = False,
     overlaps_boundary: bool = True,
     **plan: object,
 ) -> StepWork:
@@ -71,14 +71,14 @@ def small_step(
         (layer or small_layer(),),
         (stage,) * num_stages,
         SEND if num_stages > 1 else None,
-        exchanges_each_micro_batch=exchanges_each,
+        reduces_gradients_each_micro_batch=reduces_each,
         overlaps_boundary=overlaps_boundary,
     )
 
 
 def forwards_of(work: StepWork) -> StepWork:
     """The same as inference."""
-    layers = (replace(one, backward=(), gather_again=(), exchange=()) for one in work.layers)
+    layers = (replace(one, backward=(), gather_again=(), gradient_reduction=()) for one in work.layers)
     return replace(work, layers=tuple(layers))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_steps import FORWARD, REDUCE, SECONDS, SEND, UPDATE, exchange, kernel, small_layer, small_step
+from small_steps import FORWARD, REDUCE, SECONDS, SEND, UPDATE, collective, kernel, small_layer, small_step
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.work import Call, Stream
@@ -16,7 +16,7 @@ from perfcast.simulate.layer import CallsTime, time_calls
 from perfcast.simulate.part_times import apart, time_parts
 from perfcast.simulate.program import Lane, ProgramBuilder
 
-K, X = kernel("kernel"), exchange("all_reduce")
+K, X = kernel("kernel"), collective("all_reduce")
 
 
 @st.composite
@@ -31,7 +31,7 @@ def sequences(draw: st.DrawFn) -> tuple[tuple[Call, ...], list[float]]:
     return tuple(calls), [draw(st.integers(0, 8)) / 4 for _ in calls]
 
 
-def test_an_exchange_that_blocks_is_exposed():
+def test_a_collective_that_blocks_is_exposed():
     calls = (Call(K), Call(X, Stream.TENSOR, (0,)), Call(K, after=(1,)))
     time = time_calls(calls, [1.0, 0.5, 2.0])
     assert time.seconds == 3.5
@@ -46,7 +46,7 @@ def test_what_compute_hides_is_not_exposed():
     assert time.hidden_seconds == 1.0
 
 
-def test_exchanges_beside_compute_slow_it_down_and_are_charged_for_it():
+def test_collectives_beside_compute_slow_it_down_and_are_charged_for_it():
     calls = (Call(X, Stream.DATA), Call(K))
     time = time_calls(calls, [2.0, 4.0], slowdown=(1.5, 1.25))
     # Until 2.5 s both; 2.5 / 1.5 of 4 s are done by then.
@@ -143,7 +143,7 @@ def test_equal_parts_in_a_row_wait_for_the_host_at_the_first_or_the_last():
     assert row.seconds + row.lead_seconds == pytest.approx(5.5)
 
 
-def test_joined_sequences_hide_each_others_exchanges():
+def test_joined_sequences_hide_each_others_collectives():
     calls = (Call(K), Call(X, Stream.EXPERT, (0,)))
     one = time_calls(calls, [2.0, 1.0])
     assert joined(one, one, (1.0, 1.0)).seconds == 4.0

@@ -26,9 +26,9 @@ def programs(draw: st.DrawFn, *, contends: bool = False, pools: bool = False) ->
         lane = draw(st.integers(0, NUM_LANES - 1))
         seconds = draw(st.integers(0, 8)) / 4
         if lane > 1 and draw(st.booleans()):
-            meeting = builder.add_exchange(2)
+            meeting = builder.add_collective(2)
             for member in (2, 3):
-                builder.add(member, seconds, exchange=meeting, slowdown=2 * factor if contends else 1.0)
+                builder.add(member, seconds, collective=meeting, slowdown=2 * factor if contends else 1.0)
             continue
         earlier = st.integers(0, builder.num_tasks - 1)
         after = draw(st.lists(earlier, max_size=3)) if builder.num_tasks else []
@@ -48,8 +48,8 @@ def longest_ways(program: Program) -> list[float]:
         return max([free[program.streams[task]], *(ends[other] for other in awaited.get(task, ()))])
 
     for task in range(program.num_tasks):
-        which = program.exchanges[task]
-        members = [t for t, e in enumerate(program.exchanges) if e == which] if which >= 0 else [task]
+        which = program.collectives[task]
+        members = [t for t, e in enumerate(program.collectives) if e == which] if which >= 0 else [task]
         if task == members[0]:
             end = max(ready(member) for member in members) + program.seconds[task]
         ends.append(end)

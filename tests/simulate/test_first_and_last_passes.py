@@ -1,4 +1,4 @@
-"""Formulas of what happens once a step: first gathers, last exchanges, slower ends of a pipeline."""
+"""Formulas of what happens once a step: first gathers, last collectives, slower ends of a pipeline."""
 
 from dataclasses import replace
 
@@ -25,21 +25,21 @@ def interleaved(num_stages: int, rounds: int, virtual: int, layers: int, **flags
     work = small_step(
         num_stages, rounds * num_stages, layers, virtual=virtual, schedule="interleaved", layer=layer
     )
-    return replace(work, gathers_each_micro_batch=False, exchanges_each_micro_batch=False, **flags)
+    return replace(work, gathers_each_micro_batch=False, reduces_gradients_each_micro_batch=False, **flags)
 
 
 @pytest.mark.parametrize("overlaps", [True, False])
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(2, 4), st.integers(1, 3))
-def test_gathers_and_exchanges_of_all_chunks_count(overlaps, num_stages, rounds, virtual, layers):
-    work = interleaved(num_stages, rounds, virtual, layers, overlaps_exchange=overlaps)
+def test_gathers_and_collectives_of_all_chunks_count(overlaps, num_stages, rounds, virtual, layers):
+    work = interleaved(num_stages, rounds, virtual, layers, overlaps_gradient_reduction=overlaps)
     assert abs(apart(work, slowdown=SLOWDOWN)) < 0.05
 
 
-def test_exchanges_that_are_put_off_follow_each_other_at_the_end():
+def test_collectives_that_are_put_off_follow_each_other_at_the_end():
     """Three chunks of two layers leave 6 · 0.6 s, whatever ran before."""
-    work = interleaved(2, 2, 3, 2, overlaps_exchange=False)
-    without = replace(work, layers=(replace(work.layers[0], exchange=()),))
+    work = interleaved(2, 2, 3, 2, overlaps_gradient_reduction=False)
+    without = replace(work, layers=(replace(work.layers[0], gradient_reduction=()),))
     longer = [
         closed_form_step(one, SECONDS).step_seconds - closed_form_step(two, SECONDS).step_seconds
         for one, two in ((work, without),)
@@ -48,12 +48,12 @@ def test_exchanges_that_are_put_off_follow_each_other_at_the_end():
     assert apart(work) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_host_far_ahead_has_launched_the_optimizer_while_exchanges_run():
-    """Exchanges of 0.6 s stand before an optimizer of 0.5 s, whose launches of 0.4 s are then over."""
+def test_a_host_far_ahead_has_launched_the_optimizer_while_collectives_run():
+    """Collectives of 0.6 s stand before an optimizer of 0.5 s, whose launches of 0.4 s are then over."""
     optimizer = tuple(Call(replace(UPDATE, name=f"update {at}")) for at in range(4))
     prices = {**SECONDS, **{call.operation: 0.125 for call in optimizer}}
     work = small_step(1, 1, layer=small_layer(scatters=True), optimizer=optimizer)
-    work = replace(work, overlaps_exchange=False)
+    work = replace(work, overlaps_gradient_reduction=False)
     times = [of(work, prices, launch_seconds=0.1).step_seconds for of in (closed_form_step, simulate_step)]
     assert times == [pytest.approx(3.0 + 0.6 + 0.5)] * 2
     assert times[0] == pytest.approx(times[1], rel=1e-9)

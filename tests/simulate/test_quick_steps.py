@@ -26,7 +26,7 @@ WAITS = ("data", "pipeline", "bubble", "host")
 
 @st.composite
 def habits(draw: st.DrawFn) -> dict[str, bool]:
-    names = ("gathers_each_micro_batch", "overlaps_exchange", "overlaps_gather")
+    names = ("gathers_each_micro_batch", "overlaps_gradient_reduction", "overlaps_gather")
     return {name: draw(st.booleans()) for name in names}
 
 
@@ -76,7 +76,7 @@ def test_a_stream_runs_beside_compute_at_the_rates_of_both():
     stream = DataStream(1.5)
     stream.add(0.0, 1.0)
     stream.add(0.0, 1.0)
-    # Alone until 0.5; then 1.5 s of exchanges take 2.25 s beside compute, which gets 2.25 / 1.25 done.
+    # Alone until 0.5; then 1.5 s of collectives take 2.25 s beside compute, which gets 2.25 / 1.25 done.
     assert stream.run_beside(0.5, 4.0, 1.25) == pytest.approx(0.5 + 2.25 + 4.0 - 2.25 / 1.25)
     assert stream.is_idle
     assert stream.finish(stream.add(9.0, 1.0)) == 10.0
@@ -88,7 +88,7 @@ def test_contents_differ_where_something_that_matters_does():
     same = replace(work, overlaps_gather=False, num_tokens=7)
     assert step_content(same, time_parts(same, ODD)) == content
     for other in (
-        replace(work, overlaps_exchange=False),
+        replace(work, overlaps_gradient_reduction=False),
         replace(work, plan=replace(work.plan, num_micro_batches=6)),
         replace(work, plan=replace(work.plan, schedule="gpipe")),
     ):

@@ -34,7 +34,7 @@ def steps(draw: st.DrawFn) -> StepWork:
     return small_step(
         num_stages, count, draw(st.integers(1, 3)), virtual=virtual, schedule=schedule,
         layer=small_layer(**flags), optimizer=draw(st.sampled_from(((), OPTIMIZER, CLIPPED, MIXED))),
-        exchanges_each=draw(st.booleans()), overlaps_boundary=draw(st.booleans()),
+        reduces_each=draw(st.booleans()), overlaps_boundary=draw(st.booleans()),
         num_prefetched=draw(st.integers(0, 2)),
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_without_prefetch_every_gather_is_exposed():
     assert simulate_step(work, SECONDS).seconds_by_cause["data"] == pytest.approx(6 * 0.4)
 
 
-def test_the_last_exchange_is_exposed():
+def test_the_last_collective_is_exposed():
     time = simulate_step(small_step(layers=3, layer=small_layer(scatters=True)), SECONDS)
     assert time.seconds_by_cause == pytest.approx({"compute": 9.0, "data": 0.6})
 
@@ -97,15 +97,15 @@ def test_gradients_are_exchanged_once_or_for_every_micro_batch():
     layer = small_layer(scatters=True)
     prices = {**SECONDS, SCATTER: 5.0}
     once = simulate_step(small_step(num_micro_batches=4, layer=layer), prices)
-    each = simulate_step(small_step(num_micro_batches=4, layer=layer, exchanges_each=True), prices)
+    each = simulate_step(small_step(num_micro_batches=4, layer=layer, reduces_each=True), prices)
     assert once.step_seconds == 4 * 3.0 + 5.0
     assert each.step_seconds == 3.0 + 4 * 5.0
 
 
-def test_an_exchange_beside_compute_slows_both_down():
+def test_a_collective_beside_compute_slows_both_down():
     layer = small_layer(scatters=True)
     time = simulate_step(small_step(layers=2, layer=layer), SECONDS, slowdown=(1.5, 1.25))
-    # The first exchange, of 0.6 s, takes 0.75 s beside the next backward, which loses a third of that.
+    # The first collective, of 0.6 s, takes 0.75 s beside the next backward, which loses a third of that.
     assert time.step_seconds == pytest.approx(2 * 3.0 + 0.75 - 0.75 / 1.5 + 0.6)
 
 

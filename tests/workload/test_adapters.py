@@ -21,14 +21,14 @@ MODEL = Transformer(
 )
 
 
-def test_frozen_weights_have_no_gradients_no_exchange_and_no_optimizer() -> None:
+def test_frozen_weights_have_no_gradients_no_reduction_and_no_optimizer() -> None:
     plan = Plan(data_parallel=2, tensor_parallel=2, sequence_parallel=True, zero_stage=1)
     whole = build_step_work(MODEL, plan, Training(framework="megatron"), 512)
     frozen = freeze_weights(whole)
     for before, after in zip(whole.layers, frozen.layers, strict=True):
         kept = [call.operation for call in before.backward if not call.is_weight_gradient]
         assert [call.operation for call in after.backward] == kept
-        assert not after.exchange
+        assert not after.gradient_reduction
         assert not after.gather
         assert all(at < place for place, call in enumerate(after.backward) for at in call.after)
     assert not any(stage.optimizer for stage in frozen.stages)

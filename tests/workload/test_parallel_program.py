@@ -228,7 +228,7 @@ def test_calls_run_on_the_stream_of_their_mesh_axis():
 
 def test_without_a_name_it_is_what_runs_there_that_tells():
     def build() -> Program:
-        class Exchanges(nn.Module):
+        class Collectives(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.weight = nn.Parameter(torch.zeros(8, 8))
@@ -239,7 +239,7 @@ def test_without_a_name_it_is_what_runs_there_that_tells():
                 distributed.isend(x, 1).wait()
                 return out @ self.weight
 
-        return Program(Exchanges(), args=(torch.zeros(8, 8),))
+        return Program(Collectives(), args=(torch.zeros(8, 8),))
 
     program = capture_parallel_program(build, CaptureOptions(training=False), 2)
     streams = {call.operation.name: call.stream for call in calls(program).calls if call.is_collective}
@@ -257,7 +257,7 @@ def test_a_message_is_priced_between_two_ranks_and_a_collective_with_its_like():
 def test_calls_wait_for_calls_alone():
     program = capture_parallel_program(lambda: two_axes(2), OPTIONS, 8)
     one = calls(program)
-    assert len(one.calls) == len(one.lanes) == len(one.phases) == len(one.exchanges)
+    assert len(one.calls) == len(one.lanes) == len(one.phases) == len(one.collectives)
     for index, call in enumerate(one.calls):
         assert not call.operation.is_free
         assert all(other < index for other in call.after)

@@ -123,7 +123,7 @@ def test_the_gradient_of_a_functional_collective_comes_through():
 
 
 def test_messages_to_two_ranks_run_side_by_side_and_what_is_batched_is_the_groups():
-    def exchanges(x: Tensor, weight: Tensor) -> Tensor:
+    def collectives(x: Tensor, weight: Tensor) -> Tensor:
         a, b = torch.empty_like(x), torch.empty_like(x)
         works = [distributed.isend(x, 1), distributed.irecv(a, 3)]
         operations = [distributed.P2POp(distributed.isend, x, 1), distributed.P2POp(distributed.irecv, b, 3)]
@@ -133,7 +133,7 @@ def test_messages_to_two_ranks_run_side_by_side_and_what_is_batched_is_the_group
 
     streams = [
         (name, stream)
-        for name, stream, _ in rows(capture_calls(exchanges))
+        for name, stream, _ in rows(capture_calls(collectives))
         if "pair" in stream or "gr" in stream
     ]
     assert streams == [

@@ -12,14 +12,14 @@ from perfcast.errors import PlanError
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
 Offload = Literal["none", "optimizer", "parameters", "activations"]
-ContextExchange = Literal["ring", "ulysses", "all_gather"]
+ContextCommunication = Literal["ring", "ulysses", "all_gather"]
 #: Axes of the ranks, the innermost first; experts cut what the others span together.
 RankOrder = Literal["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 OFFLOAD: tuple[Offload, ...] = get_args(Offload)
-CONTEXT_EXCHANGES: tuple[ContextExchange, ...] = get_args(ContextExchange)
+CONTEXT_COMMUNICATION: tuple[ContextCommunication, ...] = get_args(ContextCommunication)
 ORDERS: tuple[RankOrder, ...] = get_args(RankOrder)
 _DEGREES = {
     "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
@@ -53,15 +53,15 @@ class Plan:
         order: How the axes lie in the ranks, the innermost first.
         stage_layers: Layers of each part of the model, in its order: of each stage, or of each virtual one;
             empty splits as the framework does.
-        context_exchange: How attention sees the whole sequence: keys and values travel around a 'ring', heads
-            are exchanged for sequence ('ulysses'), or keys and values are gathered ('all_gather').
+        context_communication: How attention sees the whole sequence: keys and values travel around a 'ring',
+            heads are traded for sequence ('ulysses'), or keys and values are gathered ('all_gather').
         num_shards: Ranks over which ZeRO shards, the other replicas hold copies (hybrid sharding); None: all.
         tensor_parallel_inputs: Of the tensor-parallel degree, what cuts the inputs of matrices (2-D tensor
             parallelism); the rest cuts their outputs. 1: Megatron's columns and rows.
-        overlaps_tensor: Whether tensor-parallel exchanges run beside the products that they feed.
+        overlaps_tensor: Whether tensor-parallel communication runs beside the products that they feed.
         overlaps_gradients, overlaps_weights: Whether gradients are reduced beside the backward, and sharded
             weights gathered beside the compute before them.
-        overlaps_experts: Whether shared experts run beside the exchange of rows between experts.
+        overlaps_experts: Whether shared experts run beside the all-to-all of rows between experts.
         bucket_bytes: Of gradients that are reduced together; None: the framework's.
         capacity_factor: Tokens that an expert takes at most, over the mean; None takes all.
         expert_imbalance: Tokens of the busiest rank's experts over the mean.
@@ -89,7 +89,7 @@ class Plan:
     offload: Offload = "none"
     order: RankOrder = "tp-cp-dp-pp"
     stage_layers: tuple[int, ...] = ()
-    context_exchange: ContextExchange = "ring"
+    context_communication: ContextCommunication = "ring"
     num_shards: int | None = None
     tensor_parallel_inputs: int = 1
     overlaps_tensor: bool = False
@@ -111,7 +111,7 @@ class Plan:
         known_word("schedule", self.schedule, SCHEDULES)
         known_word("offload", self.offload, OFFLOAD)
         known_word("order of the ranks", self.order, ORDERS)
-        known_word("context exchange", self.context_exchange, CONTEXT_EXCHANGES)
+        known_word("context communication", self.context_communication, CONTEXT_COMMUNICATION)
         if (self.schedule == "interleaved") != (self.virtual_stages_per_rank > 1):
             raise PlanError(
                 f"schedule={self.schedule} with vp={self.virtual_stages_per_rank}: the interleaved schedule, "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.errors import PlanError
 
 #: Layers of each part of the model; empty: as the framework splits them.
@@ -18,7 +18,7 @@ Split = tuple[int, ...]
 #: Columns that hold the place of a word in its list.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": RECOMPUTE, "schedule": SCHEDULES, "offload": OFFLOAD, "order": ORDERS,
-    "context_exchange": CONTEXT_EXCHANGES,
+    "context_communication": CONTEXT_COMMUNICATION,
 }  # fmt: skip
 #: Columns that are yes or no.
 FLAGS = ("sequence_parallel", "reshard_after_forward", "overlaps_tensor", "overlaps_gradients",
@@ -52,7 +52,7 @@ class PlanTable:
     offload: Integers
     order: Integers
     reshard_after_forward: Integers
-    context_exchange: Integers
+    context_communication: Integers
     overlaps_tensor: Integers
     overlaps_gradients: Integers
     overlaps_weights: Integers

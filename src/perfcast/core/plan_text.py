@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
@@ -141,7 +141,7 @@ PLAN_KEYS: Mapping[str, PlanKey] = MappingProxyType(
         "recompute_layers": PlanKey("recompute_layers", _degree),
         "offload": PlanKey("offload", _word("offload", OFFLOAD)),
         "order": PlanKey("order", _word("order of the ranks", ORDERS)),
-        "cp_type": PlanKey("context_exchange", _word("context exchange", CONTEXT_EXCHANGES)),
+        "cp_type": PlanKey("context_communication", _word("context communication", CONTEXT_COMMUNICATION)),
         "shards": PlanKey("num_shards", _degree),
         "tp_inputs": PlanKey("tensor_parallel_inputs", _degree),
         "prefetch": PlanKey("num_prefetched", _whole),

@@ -229,12 +229,12 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
 
 
 def _check_context(model: Transformer, plan: Plan) -> None:
-    """Where heads are exchanged for sequence, they must divide once more; keys and values travel uncut."""
+    """Where heads are traded for sequence, they must divide once more; keys and values travel uncut."""
     heads = model.num_attention_heads // plan.tensor_parallel
-    if plan.context_exchange == "ulysses" and heads % plan.context_parallel:
+    if plan.context_communication == "ulysses" and heads % plan.context_parallel:
         raise PlanError(
             f"cp={plan.context_parallel} does not divide the {heads} attention heads of a rank, which "
-            "cp_type=ulysses exchanges for sequence"
+            "cp_type=ulysses trades for sequence"
         )
 
 

@@ -35,8 +35,8 @@ class Call:
     It starts when the call before it on its stream has ended and all calls in ``after`` have.
 
     Attributes:
-        after: Indices of earlier calls of the same sequence, on other streams. Of ``Layer.exchange``: of
-            the calls of ``Layer.backward``, which stand before it.
+        after: Indices of earlier calls of the same sequence, on other streams. Of
+            ``Layer.gradient_reduction``: of the calls of ``Layer.backward``, which stand before it.
         module: What asked for it, such as 'attention.output'.
         count: How often it runs in a row.
         share: Part of one run that is this sequence's: gradients of several layers travel together.
@@ -85,7 +85,8 @@ class Layer:
         forward, backward: The backward begins with what it computes again.
         gather: Before its forward, what collects sharded weights (ZeRO 3).
         gather_again: The same before its backward, where they were given up in between.
-        exchange: What reduces its gradients over data-parallel ranks; ``after`` points into ``backward``.
+        gradient_reduction: What reduces its gradients over data-parallel ranks; ``after`` points into
+            ``backward``.
     """
 
     name: str
@@ -93,11 +94,11 @@ class Layer:
     backward: Calls = ()
     gather: Calls = ()
     gather_again: Calls = ()
-    exchange: Calls = ()
+    gradient_reduction: Calls = ()
 
     def parts(self) -> Iterator[Calls]:
         """All sequences of calls."""
-        yield from (self.forward, self.backward, self.gather, self.gather_again, self.exchange)
+        yield from (self.forward, self.backward, self.gather, self.gather_again, self.gradient_reduction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,9 @@ class StepWork:
             (but 'dualpipe': stage s runs its own part forwards and that of stage pp - 1 - s mirrored).
         boundary: What one stage sends the next for one micro-batch, and gets back in the backward; None
             where there is one stage.
-        exchanges_each_micro_batch: Whether every micro-batch reduces gradients (else the last).
+        reduces_gradients_each_micro_batch: Whether every micro-batch reduces gradients (else the last).
         gathers_each_micro_batch: Whether sharded weights are gathered for every micro-batch.
-        overlaps_exchange, overlaps_gather: Whether those run beside the compute.
+        overlaps_gradient_reduction, overlaps_gather: Whether those run beside the compute.
         overlaps_boundary: Whether a stage computes on while it sends to another; else it waits for the send.
         num_tokens: Of the whole step, over all replicas.
         flops: Model flops of the whole step, over all devices; nothing that is computed twice.
@@ -141,9 +142,9 @@ class StepWork:
     layers: tuple[Layer, ...]
     stages: tuple[StageWork, ...]
     boundary: Operation | None = None
-    exchanges_each_micro_batch: bool = False
+    reduces_gradients_each_micro_batch: bool = False
     gathers_each_micro_batch: bool = True
-    overlaps_exchange: bool = True
+    overlaps_gradient_reduction: bool = True
     overlaps_gather: bool = True
     overlaps_boundary: bool = True
     num_tokens: int = 0

@@ -45,16 +45,16 @@ def price_operations(
     """
     local = [o for o in operations if o.kind is not OperationKind.COLLECTIVE]
     kernels, hosted = [o for o in local if not uses_host(o)], [o for o in local if uses_host(o)]
-    exchanges = [o for o in operations if o.kind is OperationKind.COLLECTIVE]
+    collectives = [o for o in operations if o.kind is OperationKind.COLLECTIVE]
     priced = [(kernels, cost_model.estimate(kernels, device))] if kernels else []
     if hosted:
         priced.append((hosted, price_on_host(hosted, device)))
-    if exchanges:
+    if collectives:
         if cluster is None:
             raise PlanError(
-                f"a {exchanges[0].name} between devices has no price without a cluster (--cluster)"
+                f"a {collectives[0].name} between devices has no price without a cluster (--cluster)"
             )
-        priced.append((exchanges, price_exchanges(exchanges, cluster)))
+        priced.append((collectives, price_communication(collectives, cluster)))
     middle, low, high = (dict[Operation, float]() for _ in range(3))
     provenance: dict[Operation, str] = {}
     for part, estimates in priced:
@@ -65,7 +65,7 @@ def price_operations(
     return Prices(middle, low, high, provenance)
 
 
-def price_exchanges(operations: Sequence[Operation], cluster: Cluster) -> Estimates:
+def price_communication(operations: Sequence[Operation], cluster: Cluster) -> Estimates:
     """Collective operations on a cluster, from its datasheet.
 
     Raises:

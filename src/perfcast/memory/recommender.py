@@ -3,7 +3,7 @@
 tables       weights of its shards, and their optimizer's state
 dense        weights, gradients and optimizer's state of the networks, which every rank has
 activations  what the networks keep for their backward
-exchanges    indices of its shards for the whole batch, pooled rows that it sends, pooled rows that it
+collectives  indices of its shards for the whole batch, pooled rows that it sends, pooled rows that it
              receives, and the gradients of both, while the first are still there
 """
 
@@ -33,7 +33,7 @@ class RecommenderMemory:
 
     table_bytes: Floats
     table_state_bytes: Floats
-    exchange_bytes: Floats
+    communication_bytes: Floats
     dense_bytes: float
     activation_bytes: float
 
@@ -43,7 +43,7 @@ class RecommenderMemory:
         total: Floats = (
             self.table_bytes
             + self.table_state_bytes
-            + self.exchange_bytes
+            + self.communication_bytes
             + self.dense_bytes
             + self.activation_bytes
         )
@@ -79,7 +79,7 @@ def estimate_recommender_memory(
     return RecommenderMemory(
         table_bytes=weight_bytes_of_ranks(tables, placements, world_size),
         table_state_bytes=elements * of_weight + rows * of_row,
-        exchange_bytes=indices.sum(axis=0) + 2 * (pooled.sum(axis=1) + pooled.sum(axis=0)),
+        communication_bytes=indices.sum(axis=0) + 2 * (pooled.sum(axis=1) + pooled.sum(axis=0)),
         dense_bytes=dense_bytes,
         activation_bytes=activation_bytes,
     )

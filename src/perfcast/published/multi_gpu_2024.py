@@ -1,13 +1,13 @@
 """Lin et al., "Towards Universal Performance Modeling for Machine Learning Training on Multi-GPU Platforms"
 (IEEE TPDS 2024): a recorded step run again with modelled host overheads and kernels, rank by rank.
 
-    every rank's trace       operators, launches, streams, exchanges            traces/timeline/ranks
+    every rank's trace       operators, launches, streams, collectives          traces/timeline/ranks
     T1 to T5                 trimmed means; T4 = 10 - 2 - 4 µs, every launch    traces/overheads/trimmed
     kernels                  T4 after the call, or 1 µs after the one before;
                              modelled times, if given, and 5 µs                 here
     embedding lookups        from tables, batch and reuse                       cost/embedding
-    uneven all-to-all        max over ranks of max(sent, received)              cost/embedding/exchange
-    ranks                    exchanges start with their last member             traces/timeline/play
+    uneven all-to-all        max over ranks of max(sent, received)              cost/embedding/all_to_all
+    ranks                    collectives start with their last member             traces/timeline/play
     sharding                 the published rule with the least forecast         search/sharding
 
 Its figures (geometric-mean error of a step 5.21 % for recommendation models, 3.00 % for transformers; the
@@ -49,8 +49,8 @@ class Iteration:
         step_seconds: Host and streams, of the rank that ends last.
         active_seconds: When any stream of a device was busy, of the rank with most.
         kernel_seconds: Kernels of the busiest stream alone, of the rank with most: what ignores the host.
-        exposed_communication_fraction: Exchanges that no other kernel hides, over the step; of the rank with
-            least.
+        exposed_communication_fraction: Collectives that no other kernel hides, over the step; of the rank
+            with least.
     """
 
     step_seconds: float
@@ -73,7 +73,7 @@ def predict_iteration(
 
     Raises:
         CalibrationError: Recordings without host time.
-        PlanError: An exchange without all its members.
+        PlanError: A collective without all its members.
     """
     profile = fit_trimmed_overheads(programs if overheads_of is None else overheads_of)
     ranks = [_with_published_launches(apply_overheads(profile, program)) for program in programs]
@@ -133,7 +133,7 @@ def _stream_seconds(program: RankProgram, line: RankTimeline) -> float:
 
 def _exposed_seconds(program: RankProgram, line: RankTimeline) -> float:
     everything = range(len(program.works))
-    others = [index for index in everything if not program.works[index].exchange]
+    others = [index for index in everything if not program.works[index].collective]
     return _busy_seconds(program, line, everything) - _busy_seconds(program, line, others)
 
 

@@ -201,7 +201,7 @@ def _notes(prepared: Prepared, program: ReplayProgram, host_gaps: str) -> tuple[
     untimed = count_untimed(program)
     if untimed:
         notes.append(
-            f"{untimed} exchanges with ranks that are not here take no time, since the recording does not "
+            f"{untimed} collectives with ranks that are not here take no time, since the recording does not "
             "say how long they took: --timeline tells it, --emulate CLUSTER:RANKS forecasts it, --ranks N "
             "plays them"
         )

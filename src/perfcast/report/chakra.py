@@ -42,7 +42,7 @@ def print_chakra(summary: WorkloadSummary, written: Sequence[str], console: Cons
         console.print(_head(rank), markup=False)
         console.print(f"  {_counts(rank.num_nodes_by_type)}", markup=False)
         if rank.num_collectives_by_type:
-            size = format_bytes(rank.exchanged_bytes)
+            size = format_bytes(rank.communication_bytes)
             console.print(f"  {_counts(rank.num_collectives_by_type)}: {size} put in", markup=False)
         console.print(f"  longest path {_path(rank)}", markup=False)
         if rank.num_missing:

@@ -33,7 +33,7 @@ def _parts(fidelity: Fidelity) -> list[tuple[str, str]]:
         ("Replay", cards(items) + table(("", ""), lines)),
         ("A step", _pairs(side_by_side(fidelity))),
         ("Time by kind of work, watched", _pairs([(pair, format_seconds) for pair in fidelity.kinds])),
-        ("Exchanges", _exchanges(fidelity)),
+        ("Collectives", _collectives(fidelity)),
         ("Left out", _left_out(fidelity)),
         ("Notes", f"<ul>{notes}</ul>" if notes else ""),
     ]
@@ -52,7 +52,7 @@ def _pairs(pairs: Sequence[tuple[Pair, Callable[[float], str]]]) -> str:
     return table(("", "Recorded", "Replayed", "Difference"), rows) if rows else ""
 
 
-def _exchanges(fidelity: Fidelity) -> str:
+def _collectives(fidelity: Fidelity) -> str:
     rows = [
         (
             Cell(one.name),
@@ -60,9 +60,9 @@ def _exchanges(fidelity: Fidelity) -> str:
             Cell(known(one.bus_bytes_per_second, lambda value: format_count(value, "B/s"))),
             Cell("emulated" if one.is_emulated else "asynchronous" if one.is_asynchronous else ""),
         )
-        for one in fidelity.exchanges[:MAX_ROWS]
+        for one in fidelity.collectives[:MAX_ROWS]
     ]
-    return table(("Exchange", "Time", "Bus bandwidth", ""), rows) if rows else ""
+    return table(("Collective", "Time", "Bus bandwidth", ""), rows) if rows else ""
 
 
 def _left_out(fidelity: Fidelity) -> str:

@@ -51,7 +51,7 @@ def fidelity_to_dict(fidelity: Fidelity) -> dict[str, Any]:
         "kinds": [_pair(pair) for pair in fidelity.kinds],
         "launches": _pair(fidelity.launches),
         "memory_bytes": _pair(fidelity.memory),
-        "exchanges": [
+        "collectives": [
             {
                 "name": one.name,
                 "seconds": _known(one.median_seconds),
@@ -59,7 +59,7 @@ def fidelity_to_dict(fidelity: Fidelity) -> dict[str, Any]:
                 "is_asynchronous": one.is_asynchronous,
                 "is_emulated": one.is_emulated,
             }
-            for one in fidelity.exchanges
+            for one in fidelity.collectives
         ],
         "left_out": [asdict(one) for one in fidelity.left_out],
         "num_stand_ins": fidelity.num_replaced,

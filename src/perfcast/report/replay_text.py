@@ -28,7 +28,7 @@ def print_fidelity(fidelity: Fidelity, console: Console) -> None:
     _print_pairs(console, "A step", side_by_side(fidelity))
     kinds = [(pair, format_seconds) for pair in fidelity.kinds[:MAX_ROWS]]
     _print_pairs(console, "Time by kind of work (watched)", kinds)
-    _print_exchanges(console, fidelity)
+    _print_collectives(console, fidelity)
     _print_left_out(console, fidelity)
     console.print()
     print_list(console, (("·", note) for note in fidelity.notes))
@@ -119,11 +119,11 @@ def error(pair: Pair) -> str:
     return "" if math.isnan(value) else f"{100 * value:+.1f} %"
 
 
-def _print_exchanges(console: Console, fidelity: Fidelity) -> None:
-    table = new_table("Exchanges")
-    for name in ("Exchange", "Time", "Bus bandwidth", ""):
-        table.add_column(name, justify="left" if name in ("Exchange", "") else "right", no_wrap=True)
-    for one in fidelity.exchanges[:MAX_ROWS]:
+def _print_collectives(console: Console, fidelity: Fidelity) -> None:
+    table = new_table("Collectives")
+    for name in ("Collective", "Time", "Bus bandwidth", ""):
+        table.add_column(name, justify="left" if name in ("Collective", "") else "right", no_wrap=True)
+    for one in fidelity.collectives[:MAX_ROWS]:
         bandwidth = known(one.bus_bytes_per_second, lambda value: format_count(value, "B/s"))
         how = "emulated" if one.is_emulated else "asynchronous" if one.is_asynchronous else ""
         table.add_row(*plain(one.name, known(one.median_seconds, format_seconds), bandwidth, how))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfcast.prediction.sweep.scale import EXCHANGES, ScaleCurve, ScaleForecast, ScalePoint
+from perfcast.prediction.sweep.scale import COMMUNICATION, ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report.figures import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED, YELLOW, finish
 from perfcast.report.html import Cell, Section, figure_html, page, table
 from perfcast.report.scale_text import describe_degrees, describe_scaling, fits, point_cells
@@ -20,12 +20,12 @@ _COLOURS = (BLUE, ORANGE, GREEN, PINK, PURPLE, RED, YELLOW, GREY)
 _PARTS = (
     ("compute", ("compute", "optimizer"), BLUE),
     ("computed again", ("recompute",), PURPLE),
-    ("exposed exchanges", EXCHANGES, ORANGE),
+    ("exposed communication", COMMUNICATION, ORANGE),
     ("bubble", ("bubble",), GREY),
     ("host and other", ("host", "offload", "straggler", "other"), RED),
 )
 _HEADINGS = (
-    "Cluster", "Devices", "Batch", "Step", "Tokens/s", "Efficiency", "MFU", "Exchanges", "Bubble", "Plan",
+    "Cluster", "Devices", "Batch", "Step", "Tokens/s", "Efficiency", "MFU", "Communication", "Bubble", "Plan",
 )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def print_scaling(found: ScaleForecast, console: Console) -> None:
 
 #: What the columns of shares are of.
 LEGEND = (
-    "Effic.: tokens/s of a device over those of the first row. Comm.: part of the step that is exchanges "
+    "Effic.: tokens/s of a device over those of the first row. Comm.: part of the step that is communication "
     "which no compute hides. Bubble: that stages wait for one another"
 )
 

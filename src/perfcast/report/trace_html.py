@@ -40,7 +40,7 @@ def render_explanation_html(explanation: Explanation, comparison: Comparison | N
         Section("By marked range", _plot(own.ranges, "ranges")),
         Section("Critical path", _path(first)),
         Section("Host overheads", _overheads(first)),
-        Section("Exchanges", _exchanges(explanation)),
+        Section("Collectives", _collectives(explanation)),
         Section("Ranks", _ranks(explanation)),
         Section("Kernels", _shares(own.kernels, "Kernel")),
         Section("Operators", _shares(own.operators, "Operator")),
@@ -74,7 +74,7 @@ def _headline(explanation: Explanation) -> list[Card]:
         items.append(Card("Exposed communication", exposed, f"{hidden} of all beside computing"))
     stragglers = [str(load.rank) for load in explanation.imbalance.ranks if load.is_straggler]
     if stragglers:
-        items.append(Card("Stragglers", ", ".join(stragglers), "come last to exchanges", alarm=True))
+        items.append(Card("Stragglers", ", ".join(stragglers), "come last to collectives", alarm=True))
     return items
 
 
@@ -160,8 +160,8 @@ def _overheads(rank: RankExplanation) -> str:
     return table(("", "What", "Time", "Share", "Count", "Mean"), rows)
 
 
-def _exchanges(explanation: Explanation) -> str:
-    if not explanation.exchanges:
+def _collectives(explanation: Explanation) -> str:
+    if not explanation.collectives:
         return ""
     rows = [
         (
@@ -173,9 +173,9 @@ def _exchanges(explanation: Explanation) -> str:
             Cell(format_seconds(e.transfer_seconds), e.transfer_seconds),
             Cell(format_count(e.bus_bytes_per_second, "B/s") if e.bus_bytes else "–", e.bus_bytes_per_second),
         )
-        for e in explanation.exchanges[:MAX_ROWS]
+        for e in explanation.collectives[:MAX_ROWS]
     ]
-    return table(("Exchange", "Message", "Ranks", "Count", "Time", "Transfer", "Bus bandwidth"), rows)
+    return table(("Collective", "Message", "Ranks", "Count", "Time", "Transfer", "Bus bandwidth"), rows)
 
 
 def _ranks(explanation: Explanation) -> str:
@@ -187,15 +187,15 @@ def _ranks(explanation: Explanation) -> str:
             Cell(str(r.rank), r.rank),
             Cell(format_seconds(r.step_seconds), r.step_seconds),
             Cell(format_seconds(r.compute_seconds), r.compute_seconds),
-            Cell(format_seconds(r.exchange_seconds), r.exchange_seconds),
-            Cell(format_seconds(r.exchange_wait_seconds), r.exchange_wait_seconds),
+            Cell(format_seconds(r.communication_seconds), r.communication_seconds),
+            Cell(format_seconds(r.communication_wait_seconds), r.communication_wait_seconds),
             Cell(f"{r.num_last} of {imbalance.num_matched}", r.num_last),
             Cell("straggler" if r.is_straggler else ""),
         )
         for r in imbalance.ranks
     ]
     note = f"The longest computes {percent(imbalance.compute_imbalance)} above the mean."
-    headings = ("Rank", "Step", "Computing", "Exchanging", "of it waiting", "Came last", "")
+    headings = ("Rank", "Step", "Computing", "Communicating", "of it waiting", "Came last", "")
     return table(headings, rows) + f'<p class="note">{note}</p>'
 
 

@@ -26,13 +26,13 @@ def explanation_to_dict(explanation: Explanation, comparison: Comparison | None 
         "perfcast_version": perfcast_version(),
         "step_seconds": explanation.mean_step_seconds,
         "ranks": [_rank(rank) for rank in explanation.ranks],
-        "exchanges": [
+        "collectives": [
             {**asdict(item), "bus_bytes_per_second": item.bus_bytes_per_second}
-            for item in explanation.exchanges
+            for item in explanation.collectives
         ],
         "imbalance": {
             "ranks": [asdict(load) for load in imbalance.ranks],
-            "num_matched_exchanges": imbalance.num_matched,
+            "num_matched_collectives": imbalance.num_matched,
             "compute_imbalance": imbalance.compute_imbalance,
             "embedding_imbalance": imbalance.embedding_imbalance,
         },

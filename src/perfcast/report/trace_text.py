@@ -56,7 +56,7 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     _print_shares(console, "By kernel", "Kernel", first.breakdown.kernels)
     _print_overheads(console, first)
     _print_path(console, first)
-    _print_exchanges(console, explanation)
+    _print_collectives(console, explanation)
     _print_ranks(console, explanation)
     if explanation.notes:
         console.print()
@@ -166,11 +166,11 @@ def _print_path(console: Console, rank: RankExplanation) -> None:
     print_table(console, table)
 
 
-def _print_exchanges(console: Console, explanation: Explanation) -> None:
-    table = new_table("Exchanges, all ranks")
-    for name in ("Exchange", "Message", "Ranks", "Count", "Time", "Transfer", "Bus bandwidth"):
-        table.add_column(name, justify="left" if name == "Exchange" else "right", no_wrap=True)
-    for item in explanation.exchanges[:MAX_ROWS]:
+def _print_collectives(console: Console, explanation: Explanation) -> None:
+    table = new_table("Collectives, all ranks")
+    for name in ("Collective", "Message", "Ranks", "Count", "Time", "Transfer", "Bus bandwidth"):
+        table.add_column(name, justify="left" if name == "Collective" else "right", no_wrap=True)
+    for item in explanation.collectives[:MAX_ROWS]:
         rate = format_count(item.bus_bytes_per_second, "B/s") if item.bus_bytes else "–"
         table.add_row(
             *plain(
@@ -188,14 +188,14 @@ def _print_ranks(console: Console, explanation: Explanation) -> None:
     if len(imbalance.ranks) < 2:
         return
     table = new_table(f"Ranks; the longest computes {percent(imbalance.compute_imbalance)} above the mean")
-    for name in ("Rank", "Step", "Computing", "Exchanging", "of it waiting", "Came last"):
+    for name in ("Rank", "Step", "Computing", "Communicating", "of it waiting", "Came last"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for load in imbalance.ranks:
         table.add_row(
             *plain(
                 load.rank, format_seconds(load.step_seconds), format_seconds(load.compute_seconds),
-                format_seconds(load.exchange_seconds), format_seconds(load.exchange_wait_seconds),
+                format_seconds(load.communication_seconds), format_seconds(load.communication_wait_seconds),
                 f"{load.num_last} of {imbalance.num_matched}", "straggler" if load.is_straggler else "",
             )
         )  # fmt: skip

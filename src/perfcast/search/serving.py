@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
-from perfcast.core.plan import CONTEXT_EXCHANGES, ORDERS, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
 from perfcast.core.plan_text import EVEN, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
@@ -38,8 +38,8 @@ _PRECISION = 1 / 8
 _DEGREES = ("dp", "tp", "pp", "ep", "etp", "sp")
 _OF_INFERENCE: Mapping[str, PlanValue] = {
     "cp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": "none", "recompute_layers": 0, "schedule": "1f1b",
-    "offload": "none", "order": ORDERS[0], "cp_type": CONTEXT_EXCHANGES[0], "reshard": 1, "overlap_tensor": 0,
-    "overlap_gradients": 1, "overlap_weights": 1, "overlap_experts": 0, "stages": EVEN,
+    "offload": "none", "order": ORDERS[0], "cp_type": CONTEXT_COMMUNICATION[0], "reshard": 1,
+    "overlap_tensor": 0, "overlap_gradients": 1, "overlap_weights": 1, "overlap_experts": 0, "stages": EVEN,
 }  # fmt: skip
 
 
@@ -229,7 +229,8 @@ def list_serving_plans(
             raise PlanError(f"{write_fixed({key: value})}: it is of a training; inference has {usual}")
     space = Space(
         zero_stages=(0,), recomputes=("none",), schedules=("1f1b",), offloads=("none",), orders=ORDERS[:1],
-        context_exchanges=CONTEXT_EXCHANGES[:1], largest_context_parallel=1, largest_virtual_stages=1,
+        context_communications=CONTEXT_COMMUNICATION[:1], largest_context_parallel=1,
+        largest_virtual_stages=1,
         largest_micro_batch=1, recompute_layers=(0,), stage_splits=(EVEN,), overlaps_gradients=(1,),
         fixed={"sp": 0, **fixed},
     )  # fmt: skip

@@ -59,21 +59,22 @@ def slower(part: CallsTime, factor: float) -> CallsTime:
 
 
 def joined(first: CallsTime, second: CallsTime, slowdown: tuple[float, float]) -> CallsTime:
-    """Two sequences side by side that hide each other's exchanges, as well as that can be.
+    """Two sequences side by side that hide each other's communication, as well as that can be.
 
-    With compute c, exposed exchanges m and slowdowns a, b: both run until the first is done, at min(a c, b
-    m), and the other goes on alone. What is left of exchanges is shared among their causes in proportion.
+    With compute c, exposed communication m and slowdowns a, b: both run until the first is done, at min(a c,
+    b m), and the other goes on alone. What is left of communication is shared among their causes in
+    proportion.
     """
     compute = first.compute_seconds + second.compute_seconds
-    exchange = first.exchange_seconds + second.exchange_seconds
-    slowed_compute, slowed_exchange = slowdown[0] * compute, slowdown[1] * exchange
-    if slowed_compute <= slowed_exchange:
-        seconds = slowed_compute + exchange - slowed_compute / slowdown[1]
+    communication = first.communication_seconds + second.communication_seconds
+    slowed_compute, slowed_communication = slowdown[0] * compute, slowdown[1] * communication
+    if slowed_compute <= slowed_communication:
+        seconds = slowed_compute + communication - slowed_compute / slowdown[1]
     else:
-        seconds = slowed_exchange + compute - slowed_exchange / slowdown[0]
+        seconds = slowed_communication + compute - slowed_communication / slowdown[0]
     both = in_a_row(((first, 1), (second, 1)))
     causes = dict(both.seconds_by_cause)
-    share = (seconds - compute) / exchange if exchange else 0.0
+    share = (seconds - compute) / communication if communication else 0.0
     for cause in causes:
         if cause not in ("compute", "recompute"):
             causes[cause] *= share

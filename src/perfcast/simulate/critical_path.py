@@ -13,7 +13,7 @@ def critical_path(program: Program, played: Played, last: int | None = None) -> 
     """Tasks from the first to ``last`` (None: what ends last), each starting when the one before it ends.
 
     Walked from the last task to what it waited for longest: the task before it on its stream, a dependency,
-    or those of another member of its exchange. Of several that ended together, its own stream's, then the
+    or those of another member of its collective. Of several that ended together, its own stream's, then the
     first.
     """
     if not program.num_tasks:
@@ -26,7 +26,7 @@ def critical_path(program: Program, played: Played, last: int | None = None) -> 
     path = [task]
     while starts[task] > 0:
         found: tuple[float, bool, int] | None = None
-        for member in members.get(program.exchanges[task], [task]) if members else [task]:
+        for member in members.get(program.collectives[task], [task]) if members else [task]:
             own = [before[member]] if before[member] >= 0 else []
             for other in (*own, *awaited[bounds[member] : bounds[member + 1]]):
                 key = (ends[other], other == before[task], -other)
@@ -61,9 +61,9 @@ def _dependencies(program: Program) -> tuple[list[int], list[int]]:
 
 
 def _members(program: Program) -> dict[int, list[int]]:
-    """Tasks of each exchange; empty where there are none."""
+    """Tasks of each collective; empty where there are none."""
     found: dict[int, list[int]] = {}
-    for task, exchange in enumerate(program.exchanges):
-        if exchange >= 0:
-            found.setdefault(exchange, []).append(task)
+    for task, collective in enumerate(program.collectives):
+        if collective >= 0:
+            found.setdefault(collective, []).append(task)
     return found

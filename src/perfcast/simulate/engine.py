@@ -1,7 +1,7 @@
 """The event engine: when each task of a program starts and ends.
 
 Events are ends of tasks, handled in the total order (time, priority, sequence), so that a run is a pure
-function of its program. The members of an exchange are one unit of work that waits for what any of them
+function of its program. The members of a collective are one unit of work that waits for what any of them
 waits for.
 """
 
@@ -38,7 +38,7 @@ class Played:
 
 @dataclass(frozen=True)
 class _Units:
-    """What runs: a task, or all members of an exchange. Numbered by (priority, first task).
+    """What runs: a task, or all members of a collective. Numbered by (priority, first task).
 
     Attributes:
         of_task: [tasks], the unit of each.
@@ -59,7 +59,7 @@ def play(program: Program) -> Played:
     """Run a program.
 
     Raises:
-        PlanError: Tasks that wait for each other; an exchange without all its members, or on a pool.
+        PlanError: Tasks that wait for each other; a collective without all its members, or on a pool.
     """
     of_task = _number_units(program)
     units = _join(program, of_task)
@@ -148,14 +148,14 @@ def _number_units(program: Program) -> Integers:
     """[tasks]: the unit of each, in the order of (priority, first task)."""
     tasks = np.arange(program.num_tasks)
     first = tasks
-    if len(program.exchange_sizes):
-        exchanges = np.asarray(program.exchanges, dtype=np.int64)
-        _check_exchanges(program, exchanges)
-        members = np.flatnonzero(exchanges >= 0)
-        head = np.full(len(program.exchange_sizes), program.num_tasks, dtype=np.int64)
-        np.minimum.at(head, exchanges[members], members)
+    if len(program.collective_sizes):
+        collectives = np.asarray(program.collectives, dtype=np.int64)
+        _check_collectives(program, collectives)
+        members = np.flatnonzero(collectives >= 0)
+        head = np.full(len(program.collective_sizes), program.num_tasks, dtype=np.int64)
+        np.minimum.at(head, collectives[members], members)
         first = tasks.copy()
-        first[members] = head[exchanges[members]]
+        first[members] = head[collectives[members]]
     priorities = np.asarray(program.priorities or np.zeros(program.num_tasks), dtype=np.int64)
     lowest = priorities.copy()
     np.minimum.at(lowest, first, priorities)
@@ -165,17 +165,18 @@ def _number_units(program: Program) -> Integers:
     return np.asarray(number[first])
 
 
-def _check_exchanges(program: Program, exchanges: Integers) -> None:
-    sizes = np.asarray(program.exchange_sizes, dtype=np.int64)
-    found = np.bincount(exchanges[exchanges >= 0], minlength=len(sizes))
-    for exchange in np.flatnonzero(found != sizes)[:1].tolist():
-        members = [program.describe(t) for t in np.flatnonzero(exchanges == exchange)[:8].tolist()]
+def _check_collectives(program: Program, collectives: Integers) -> None:
+    sizes = np.asarray(program.collective_sizes, dtype=np.int64)
+    found = np.bincount(collectives[collectives >= 0], minlength=len(sizes))
+    for collective in np.flatnonzero(found != sizes)[:1].tolist():
+        members = [program.describe(t) for t in np.flatnonzero(collectives == collective)[:8].tolist()]
         raise PlanError(
-            f"an exchange of {sizes[exchange]} members has {found[exchange]}: {', '.join(members) or 'none'}"
+            f"a collective of {sizes[collective]} members has {found[collective]}: "
+            f"{', '.join(members) or 'none'}"
         )
     on_pool = np.array([lane.is_pool for lane in program.lanes])[np.asarray(program.streams, dtype=np.int64)]
-    for task in np.flatnonzero(on_pool & (exchanges >= 0))[:1].tolist():
-        raise PlanError(f"{program.describe(task)} is of an exchange, which cannot run on a pool")
+    for task in np.flatnonzero(on_pool & (collectives >= 0))[:1].tolist():
+        raise PlanError(f"{program.describe(task)} is of a collective, which cannot run on a pool")
 
 
 def _join(program: Program, of_task: Integers) -> _Units:

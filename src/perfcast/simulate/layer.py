@@ -24,7 +24,7 @@ CAUSE_OF_STREAM: Mapping[Stream, str] = {
     Stream.PIPELINE: "pipeline",
     Stream.COPY: "offload",
 }
-#: A rank's own work, exchanges and waiting left out.
+#: A rank's own work, collectives and waiting left out.
 OWN_WORK = ("compute", "recompute", "optimizer")
 
 
@@ -34,8 +34,8 @@ class CallsTime:
 
     Attributes:
         seconds: Until all calls have ended, where the host is far ahead.
-        seconds_by_cause: They add up to ``seconds``: compute, and what of the exchanges no compute hides.
-        hidden_seconds: Of exchanges beside compute.
+        seconds_by_cause: They add up to ``seconds``: compute, and exposed communication.
+        hidden_seconds: Of communication beside compute.
         host_seconds: For which the host issues the sequence.
         lead_seconds: How long the host must have been issuing when the sequence starts, lest it wait.
         calls, starts, ends: What was played, in seconds from the start of the sequence.
@@ -56,7 +56,7 @@ class CallsTime:
         return sum(self.seconds_by_cause.get(cause, 0.0) for cause in OWN_WORK)
 
     @property
-    def exchange_seconds(self) -> float:
+    def communication_seconds(self) -> float:
         """What is not the rank's own work."""
         return self.seconds - self.compute_seconds
 
@@ -76,7 +76,7 @@ def time_calls(
     Args:
         seconds: Of each call, all its repetitions.
         launch_seconds: Between two launches of the host.
-        slowdown: Factors of compute and of exchanges while both run.
+        slowdown: Factors of compute and of communication while both run.
     """
     if not calls:
         return NO_TIME
@@ -123,7 +123,7 @@ def _in_order(
 
 
 def _overlaps(calls: Sequence[Call], starts: Sequence[float], ends: Sequence[float]) -> bool:
-    """Whether a call starts before an earlier one of the other side, compute or exchange, has ended."""
+    """Whether a call starts before an earlier one of the other side, compute or communication, has ended."""
     latest = [0.0, 0.0]
     for call, start, end in zip(calls, starts, ends, strict=True):
         side = call.stream is Stream.COMPUTE
@@ -152,10 +152,10 @@ def _program(calls: Sequence[Call], seconds: Sequence[float], slowdown: tuple[fl
 def _split_causes(
     calls: Sequence[Call], seconds: Sequence[float], starts: Sequence[float], ends: Sequence[float]
 ) -> tuple[dict[str, float], float]:
-    """Where the time of played calls goes, and the seconds of exchanges that compute hides.
+    """Where the time of played calls goes, and the seconds of communication that compute hides.
 
-    Compute counts as long as it would take alone; every idle moment of the compute stream to the exchange
-    under way that ends last; what exchanges slow compute down to them, by their hidden time.
+    Compute counts as long as it would take alone; every idle moment of the compute stream to the collective
+    under way that ends last; what communication slows compute down to them, by their hidden time.
     """
     causes: dict[str, float] = {}
     idle: list[tuple[float, float]] = []
@@ -169,15 +169,15 @@ def _split_causes(
             clock = end
     idle.append((clock, max(ends)))
     idle = [(low, high) for low, high in idle if high > low]
-    exchanges = [
+    collectives = [
         (start, end, CAUSE_OF_STREAM[call.stream])
         for call, start, end in zip(calls, starts, ends, strict=True)
         if call.stream is not Stream.COMPUTE and end > start
     ]
     hidden: dict[str, float] = {}
-    for start, end, cause in exchanges:
+    for start, end, cause in collectives:
         hidden[cause] = hidden.get(cause, 0.0) + end - start
-    for cause, value in _cover(idle, exchanges).items():
+    for cause, value in _cover(idle, collectives).items():
         hidden[cause] = max(hidden[cause] - value, 0.0)
         causes[cause] = causes.get(cause, 0.0) + value
     total_hidden = sum(hidden.values())
@@ -195,11 +195,11 @@ def _own_cause(call: Call) -> str:
 
 
 def _cover(
-    idle: Sequence[tuple[float, float]], exchanges: Sequence[tuple[float, float, str]]
+    idle: Sequence[tuple[float, float]], collectives: Sequence[tuple[float, float, str]]
 ) -> dict[str, float]:
-    """Seconds of idle intervals by the exchange that runs in them; of several, the one that ends last."""
+    """Seconds of idle intervals by the collective that runs in them; of several, the one that ends last."""
     found: dict[str, float] = {}
-    by_end = sorted(exchanges, key=lambda exchange: -exchange[1])
+    by_end = sorted(collectives, key=lambda collective: -collective[1])
     for low, high in idle:
         top = high
         for start, end, cause in by_end:

@@ -14,7 +14,7 @@ from perfcast.simulate.layer import NO_TIME, OWN_WORK, CallsTime, time_calls
 
 @dataclass(frozen=True, slots=True)
 class SideTime:
-    """Calls beside the passes: a gather of weights or an exchange of gradients.
+    """Calls beside the passes: a gather of weights or a gradient reduction.
 
     Attributes:
         seconds: On the data stream.
@@ -45,7 +45,7 @@ class LayerTime:
     weight_gradient: CallsTime
     gather: SideTime
     gather_again: SideTime
-    exchange: SideTime
+    gradient_reduction: SideTime
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PartTimes:
     Attributes:
         optimizers: Of each stage.
         boundary_seconds: Of one message to a neighbour.
-        slowdown: Factors of compute and of exchanges while both run.
+        slowdown: Factors of compute and of communication while both run.
     """
 
     layers: tuple[LayerTime, ...]
@@ -70,9 +70,9 @@ class PartTimes:
         return any(layer.gather.seconds or layer.gather_again.seconds for layer in self.layers)
 
     @cached_property
-    def has_exchanges(self) -> bool:
+    def has_reductions(self) -> bool:
         """Whether any layer reduces its gradients."""
-        return any(layer.exchange.seconds for layer in self.layers)
+        return any(layer.gradient_reduction.seconds for layer in self.layers)
 
 
 class _Pricer:
@@ -106,7 +106,7 @@ def time_parts(
     Args:
         seconds: Of one run of each operation.
         launch_seconds: Between two launches of the host.
-        slowdown: Factors of compute and of exchanges while both run, at least 1.
+        slowdown: Factors of compute and of communication while both run, at least 1.
         splits_backward: Whether gradients of weights are needed apart; None: as the schedule does.
 
     Raises:
@@ -143,7 +143,7 @@ def time_parts(
         return LayerTime(
             layer.name, timed(layer.forward), timed(layer.backward), *parts,
             beside(layer.gather), beside(layer.gather_again),
-            beside([behind(call, ()) for call in layer.exchange]),
+            beside([behind(call, ()) for call in layer.gradient_reduction]),
         )  # fmt: skip
 
     different: dict[int, CallsTime] = {}

@@ -1,7 +1,7 @@
-"""What the engine runs: tasks on streams, with dependencies and exchanges.
+"""What the engine runs: tasks on streams, with dependencies and collectives.
 
 A stream runs one task at a time, in the order in which its tasks were added (a GPU stream, a host thread),
-or, where it is a pool, whichever task is ready, lowest ``priority`` number first. An exchange is a
+or, where it is a pool, whichever task is ready, lowest ``priority`` number first. A collective is a
 collective: one task for each member, which start together once the last of them could, and end together.
 """
 
@@ -19,7 +19,7 @@ class Lane:
 
     Attributes:
         device: Where it runs; streams of one device slow each other down. -1: neither slows nor is slowed.
-        communicates: Which of the two sides of a device it is on: exchanges, or compute.
+        communicates: Which of the two sides of a device it is on: communication, or compute.
         is_pool: Whether any task that is ready may go next, instead of the first that was added.
     """
 
@@ -37,11 +37,11 @@ class Program:
         streams: Indices into ``lanes``, one for each task.
         seconds: Durations where nothing slows the task down, at least 0.
         waiting, awaited: Pairs of tasks: the first starts when the second has ended.
-        exchanges: Of each task the exchange that it is a member of, or -1. An exchange takes as long as its
-            longest member.
-        exchange_sizes: Members that each exchange must have.
+        collectives: Of each task the collective that it is a member of, or -1. A collective takes as long as
+            its longest member.
+        collective_sizes: Members that each collective must have.
         slowdowns: Of each task, at least 1: its duration grows by this factor while its device runs tasks of
-            the other side, compute or exchanges.
+            the other side, compute or communications.
         priorities: Of each task; the lower, the earlier. They order pools, and events of one moment.
         labels: Of each task, for messages and timelines.
     """
@@ -51,8 +51,8 @@ class Program:
     seconds: Sequence[float]
     waiting: Sequence[int]
     awaited: Sequence[int]
-    exchanges: Sequence[int] = ()
-    exchange_sizes: Sequence[int] = ()
+    collectives: Sequence[int] = ()
+    collective_sizes: Sequence[int] = ()
     slowdowns: Sequence[float] = ()
     priorities: Sequence[int] = ()
     labels: Sequence[str] = ()
@@ -77,8 +77,8 @@ class ProgramBuilder:
     _seconds: list[float] = field(default_factory=list)
     _waiting: list[int] = field(default_factory=list)
     _awaited: list[int] = field(default_factory=list)
-    _exchanges: list[int] = field(default_factory=list)
-    _exchange_sizes: list[int] = field(default_factory=list)
+    _collectives: list[int] = field(default_factory=list)
+    _collective_sizes: list[int] = field(default_factory=list)
     _slowdowns: list[float] = field(default_factory=list)
     _priorities: list[int] = field(default_factory=list)
     _labels: list[str] = field(default_factory=list)
@@ -93,10 +93,10 @@ class ProgramBuilder:
         self._lanes.append(lane)
         return len(self._lanes) - 1
 
-    def add_exchange(self, num_members: int) -> int:
-        """A new exchange; returns its index, to be given to as many tasks."""
-        self._exchange_sizes.append(num_members)
-        return len(self._exchange_sizes) - 1
+    def add_collective(self, num_members: int) -> int:
+        """A new collective; returns its index, to be given to as many tasks."""
+        self._collective_sizes.append(num_members)
+        return len(self._collective_sizes) - 1
 
     def add(
         self,
@@ -105,7 +105,7 @@ class ProgramBuilder:
         after: Iterable[int] = (),
         label: str = "",
         *,
-        exchange: int = -1,
+        collective: int = -1,
         slowdown: float = 1.0,
         priority: int = 0,
     ) -> int:
@@ -119,7 +119,7 @@ class ProgramBuilder:
         task = len(self._streams)
         self._streams.append(stream)
         self._seconds.append(seconds)
-        self._exchanges.append(exchange)
+        self._collectives.append(collective)
         self._slowdowns.append(slowdown)
         self._priorities.append(priority)
         self._labels.append(label)
@@ -136,6 +136,6 @@ class ProgramBuilder:
     def build(self) -> Program:
         """What was added so far."""
         return Program(
-            self._lanes, self._streams, self._seconds, self._waiting, self._awaited, self._exchanges,
-            self._exchange_sizes, self._slowdowns, self._priorities, self._labels,
+            self._lanes, self._streams, self._seconds, self._waiting, self._awaited, self._collectives,
+            self._collective_sizes, self._slowdowns, self._priorities, self._labels,
         )  # fmt: skip

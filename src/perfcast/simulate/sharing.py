@@ -1,6 +1,6 @@
-"""Compute and exchanges on one device slow each other down while both run.
+"""Compute and communication on one device slow each other down while both run.
 
-An exchange's kernels occupy multiprocessors and move their bytes through the memory that the kernels beside
+A collective's kernels occupy multiprocessors and move their bytes through the memory that the kernels beside
 them use. A unit of work with slowdown k advances at the rate 1/k while its device runs both sides, else at
 1; ends are moved at the moments where that changes, so they are exact for rates that are constant in
 between.
@@ -49,7 +49,7 @@ class Sharing:
     def change(self, begun: list[int], ended: int, now: float, heap: list[tuple[float, int]]) -> None:
         """Units begin, one ends (-1: none): put the ends that are new or that move on the heap.
 
-        A kernel that follows another at once does not interrupt the exchange beside them.
+        A kernel that follows another at once does not interrupt the collective beside them.
         """
         running, places, is_mixed, ends = self._running, self._places, self._is_mixed, self.ends
         for unit in begun:
@@ -100,7 +100,7 @@ class Sharing:
 
 
 def _places(program: Program, of_task: list[int]) -> list[tuple[int, ...]]:
-    """Of each unit, its places. An exchange with members on both sides of a device exchanges there."""
+    """Of each unit, its places. A collective with members on both sides of a device exchanges there."""
     of_lane = [(2 * lane.device + lane.communicates,) if lane.device >= 0 else () for lane in program.lanes]
     places: list[tuple[int, ...]] = [()] * (max(of_task, default=-1) + 1)
     for unit, stream in zip(of_task, program.streams, strict=True):

@@ -4,7 +4,7 @@ Every rank of the whole plan draws its own slowdown. Ranks that exchange within 
 expert parallel groups; all shards under ZeRO 3) go at the pace of the slowest among them. Each such group is
 one pipeline of stages, played by the max-plus recursion of its schedule for all groups and draws at once:
 
-    end of an action = max(end of the action before it, arrival of what it needs) + exchanges + slowdown ·
+    end of an action = max(end of the action before it, arrival of what it needs) + collectives + slowdown ·
     compute
 
 Gradients are exchanged when the slowest replica of a stage is done.
@@ -116,7 +116,7 @@ def straggler_effect(
     Args:
         seconds: Of one run of each operation.
         launch_seconds: Between two launches of the host.
-        slowdown: Factors of compute and of exchanges while both run on a device.
+        slowdown: Factors of compute and of communication while both run on a device.
 
     Raises:
         InputError: Fewer than one draw.
@@ -176,7 +176,7 @@ class _Pipelines:
             done = [np.maximum.reduce(done)] * len(done)
         for stage, time in enumerate(self._times.optimizers):
             factor = slowest[stage].max(axis=1)
-            done[stage] = done[stage] + time.exchange_seconds + time.compute_seconds * factor
+            done[stage] = done[stage] + time.communication_seconds + time.compute_seconds * factor
         return np.asarray(np.maximum.reduce(done))
 
     def _last_ends(self, slowest: Floats) -> list[Floats]:

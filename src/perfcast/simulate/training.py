@@ -36,7 +36,7 @@ def simulate_step(
     Args:
         seconds: Of one run of each operation of the step.
         launch_seconds: Between two launches of the host; 0: it is always ahead.
-        slowdown: Factors of compute and of exchanges while both run on a device.
+        slowdown: Factors of compute and of communication while both run on a device.
         rank_slowdowns: Of each stage, by what its compute takes longer than the prices say.
         with_spans: Whether to give timelines.
         with_path: Whether to give the critical path; without it and timelines the step is played some twenty

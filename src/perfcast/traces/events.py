@@ -92,10 +92,10 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What a row says of the exchange that it is (a kernel) or asks for (an operator).
+    """What a row says of the collective that it is (a kernel) or asks for (an operator).
 
     ``name`` in the file's words, lower case (``allreduce``, ``all_to_allv``, …). ``sequence`` counts the
-    exchanges of a group where the file says it, else ``NONE``. ``ranks`` may be empty where only
+    collectives of a group where the file says it, else ``NONE``. ``ranks`` may be empty where only
     ``group_size`` is known. Splits are element counts, empty for even ones. Of a send or receive, ``peer``
     is the other rank, among all ranks, where the file says it, and ``tag`` tells messages apart.
     """
@@ -234,7 +234,7 @@ class Trace:
     """One rank's recording.
 
     ``forward_backward`` is (pairs, 2): rows of a forward operator and of the backward one that it led to.
-    ``collectives`` are in row order. ``process_groups`` are those the file lists or that its exchanges
+    ``collectives`` are in row order. ``process_groups`` are those the file lists or that its collectives
     name. ``rank`` and ``world_size`` are 0 and 1 where the file says nothing of others.
     ``metadata`` is what else stands at the file's top: short texts and numbers only.
     """
@@ -271,5 +271,5 @@ class Trace:
 
     @cached_property
     def collective_by_row(self) -> Mapping[int, Collective]:
-        """The exchange that a row is or asks for."""
+        """The collective that a row is or asks for."""
         return {collective.row: collective for collective in self.collectives}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.recorded import exchanges_of
+from perfcast.traces.collectives.recorded import recorded_collectives
 from perfcast.traces.events import DEVICE_CATEGORIES, Category, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, tensors_in
 from perfcast.traces.execution_trace.reader import read_execution_traces
@@ -107,7 +107,7 @@ def of_timeline(trace: Trace) -> TraceSummary:
         step_seconds=tuple(step.seconds for step in trace.steps),
         num_operators=int(events.is_in(Category.OPERATOR).sum()),
         num_kernels=int(events.is_in(*DEVICE_CATEGORIES).sum()),
-        num_collectives=len(exchanges_of(trace, links)),
+        num_collectives=len(recorded_collectives(trace, links)),
         num_threads=len({int(t) for t in events.threads[events.is_in(Category.OPERATOR)]}),
         num_synchronizations=len(trace.synchronizations),
         has_shapes=bool(events.inputs_table),

@@ -47,7 +47,7 @@ def test_every_key_of_a_plan_is_taken(tiny: str, capsys: pytest.CaptureFixture[s
     )
     plan = written(capsys, tiny, "--cluster", "dgx-h100:16", "--plan", keys)["plan"]
     assert (plan["order"], plan["stage_layers"]) == ("tp-cp-pp-dp", [3, 1])
-    assert (plan["context_exchange"], plan["num_shards"]) == ("all_gather", 2)
+    assert (plan["context_communication"], plan["num_shards"]) == ("all_gather", 2)
     assert (plan["overlaps_tensor"], plan["overlaps_gradients"], plan["overlaps_weights"]) == (1, 1, 0)
     assert plan["bucket_bytes"] == 25 * 2**20
 

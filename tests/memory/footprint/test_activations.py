@@ -154,7 +154,7 @@ def test_fp8_keeps_inputs_of_products_in_one_byte():
 def test_context_parallelism_cuts_tokens_and_scores_and_keeps_one_exchanged_output():
     model = gpt(has_dropout=False)
     whole, half = (kept(model, Plan(context_parallel=degree), PAPER) for degree in (1, 2))
-    extra = half.pop("output of attention before its exchange")
+    extra = half.pop("output of attention before its all-to-all")
     assert half == {name: size // 2 for name, size in whole.items()}
     assert extra == half["output of attention"]
 

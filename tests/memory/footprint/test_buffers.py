@@ -8,7 +8,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.weights import Weight
 from perfcast.memory.footprint.buffers import (
-    exchange_term,
+    communication_term,
     gathered_terms,
     input_term,
     issued_ahead_term,
@@ -88,7 +88,7 @@ def test_stages_exchange_two_activations_cut_along_the_sequence():
         Plan(tensor_parallel=4),
     )
     found = [
-        one(exchange_term(rank_of(gpt(), plan), figures_of(gpt(), plan, sequence_length=100))).num_bytes
+        one(communication_term(rank_of(gpt(), plan), figures_of(gpt(), plan, sequence_length=100))).num_bytes
         for plan in (whole, cut, alone)
     ]
     assert found == [2 * 2 * 100 * 64, 2 * 2 * 25 * 64, 0]

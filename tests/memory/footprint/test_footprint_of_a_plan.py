@@ -251,7 +251,7 @@ def test_serving_shrinks_with_more_devices(model: Transformer, plan: Plan, is_de
         (Plan(tensor_parallel=3), "tp=3 does not divide 8"),
         (Plan(pipeline_parallel=9), "pp=9 .* the model has 8"),
         (
-            Plan(context_parallel=16, context_exchange="ulysses"),
+            Plan(context_parallel=16, context_communication="ulysses"),
             "cp=16 does not divide the 8 attention heads",
         ),
     ],

@@ -17,7 +17,7 @@ from perfcast.errors import CaptureError, PlanError
 from perfcast.prediction.parallel_program.predict import predict_parallel_program
 from perfcast.prediction.parallel_program.simulation import simulate_ranks_of
 from perfcast.prediction.parallel_program.time import step_time_of
-from perfcast.workload.parallel_program.calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.calls import CallCollective, RankCalls
 from perfcast.workload.parallel_program.capture import ParallelProgram
 from perfcast.workload.parallel_program.classes import axes_of
 
@@ -39,13 +39,15 @@ class Rank:
         self.calls: list[Call] = []
         self.lanes: list[str] = []
         self.phases: list[Phase] = []
-        self.exchanges: list[Exchange | None] = []
+        self.collectives: list[CallCollective | None] = []
 
-    def _add(self, call: Call, lane: str, exchange: Exchange | None, phase: Phase = Phase.FORWARD) -> int:
+    def _add(
+        self, call: Call, lane: str, collective: CallCollective | None, phase: Phase = Phase.FORWARD
+    ) -> int:
         self.calls.append(call)
         self.lanes.append(lane)
         self.phases.append(phase)
-        self.exchanges.append(exchange)
+        self.collectives.append(collective)
         return len(self.calls) - 1
 
     def compute(
@@ -54,21 +56,21 @@ class Rank:
         call = Call(kernel(seconds), Stream.COMPUTE, after, "layers.3.mlp", is_recomputed=recomputed)
         return self._add(call, "compute", None, phase)
 
-    def exchange(
+    def collective(
         self, ranks: Sequence[int], message: int, *after: int, stream: Stream = Stream.DATA, lane: str = "g"
     ) -> int:
         operation = collective_operation("all_reduce", message, ranks)
-        return self._add(Call(operation, stream, after), lane, Exchange(format_ranks(ranks)))
+        return self._add(Call(operation, stream, after), lane, CallCollective(format_ranks(ranks)))
 
     def message(self, name: str, group: Sequence[int], peer: int, message: int, *after: int) -> int:
         pair = sorted((self.rank, peer))
         operation = collective_operation(name, message, pair)
-        exchange = Exchange(format_ranks(group), peer)
-        return self._add(Call(operation, Stream.PIPELINE, after), f"pair {pair} {name}", exchange)
+        collective = CallCollective(format_ranks(group), peer)
+        return self._add(Call(operation, Stream.PIPELINE, after), f"pair {pair} {name}", collective)
 
     def done(self) -> RankCalls:
         return RankCalls(
-            self.rank, tuple(self.calls), tuple(self.lanes), tuple(self.phases), tuple(self.exchanges)
+            self.rank, tuple(self.calls), tuple(self.lanes), tuple(self.phases), tuple(self.collectives)
         )
 
 
@@ -80,7 +82,7 @@ def program_of(
 
 
 def seconds_of(ranks: Sequence[Rank]) -> dict[Operation, float]:
-    """A kernel takes the seconds that it is named by, an exchange its bytes."""
+    """A kernel takes the seconds that it is named by, a collective its bytes."""
     prices: dict[Operation, float] = {}
     for rank in ranks:
         for call in rank.calls:
@@ -106,10 +108,10 @@ def timed(
 # ---- one class ---------------------------------------------------------------------------------------
 
 
-def test_an_exchange_beside_compute_shows_where_it_is_waited_for():
+def test_a_collective_beside_compute_shows_where_it_is_waited_for():
     rank = Rank(0)
     first = rank.compute(3)
-    gather = rank.exchange(range(4), 5, first)
+    gather = rank.collective(range(4), 5, first)
     rank.compute(2)
     rank.compute(4, gather)
     time = timed([rank], [0] * 4, [range(4)])
@@ -118,18 +120,18 @@ def test_an_exchange_beside_compute_shows_where_it_is_waited_for():
     assert time.ranks[0].num_equal == 4
 
 
-def test_an_exchange_that_ends_last_shows_at_the_end():
+def test_a_collective_that_ends_last_shows_at_the_end():
     rank = Rank(0)
     first = rank.compute(3)
-    rank.exchange(range(4), 5, first, stream=Stream.TENSOR)
+    rank.collective(range(4), 5, first, stream=Stream.TENSOR)
     time = timed([rank], [0] * 4, [range(4)])
     assert time.ranks[0].seconds_by_cause == {"compute": 3, "tensor": 5}
 
 
-def test_exchanges_of_one_communicator_queue():
+def test_collectives_of_one_communicator_queue():
     rank = Rank(0)
-    rank.exchange(range(4), 5)
-    second = rank.exchange(range(4), 4, stream=Stream.EXPERT)
+    rank.collective(range(4), 5)
+    second = rank.collective(range(4), 4, stream=Stream.EXPERT)
     rank.compute(1, second)
     time = timed([rank], [0] * 4, [range(4)])
     assert time.step_seconds == 10
@@ -172,7 +174,7 @@ def test_a_collective_waits_for_the_slowest_of_the_ranks_that_differ():
     fast, slow = Rank(0), Rank(3)
     for rank, seconds in ((fast, 2), (slow, 7)):
         done = rank.compute(seconds)
-        rank.compute(1, rank.exchange(range(4), 3, done))
+        rank.compute(1, rank.collective(range(4), 3, done))
     time = timed([fast, slow], [0, 0, 0, 1], [range(4)])
     assert time.step_seconds == 7 + 3 + 1
     causes = {one.rank: one.seconds_by_cause for one in time.ranks}
@@ -220,7 +222,9 @@ def test_replicas_of_stages_are_counted_and_not_simulated():
     for index, rank in enumerate(ranks):
         copy = Rank(4 * index)
         copy.calls, copy.lanes, copy.phases = rank.calls, rank.lanes, rank.phases
-        copy.exchanges = [e and Exchange(format_ranks((0, 4, 8)), 4 * e.peer) for e in rank.exchanges]
+        copy.collectives = [
+            e and CallCollective(format_ranks((0, 4, 8)), 4 * e.peer) for e in rank.collectives
+        ]
         moved.append(copy)
     time = timed(moved, [rank // 4 for rank in range(12)], [(0, 4, 8), range(4)])
     assert time.step_seconds == 2 * (3 + 1) + 2 * 3
@@ -256,8 +260,8 @@ def test_a_message_that_nobody_receives_is_an_error():
 def test_a_collective_that_one_rank_leaves_out_is_an_error():
     one, other = Rank(0), Rank(1)
     for rank in (one, other):
-        rank.exchange(range(2), 1)
-    one.exchange(range(2), 1)
+        rank.collective(range(2), 1)
+    one.collective(range(2), 1)
     with pytest.raises(PlanError, match=r"rank 0 issues all_reduce number 2 .* rank 1 of it does not"):
         timed([one, other], [0, 1], [range(2)])
 
@@ -326,7 +330,7 @@ def test_its_flops_are_those_of_the_whole_model(on_two_axes: PlanForecast):
     assert on_two_axes.dtype == "bf16"
 
 
-def test_its_time_goes_to_both_kinds_of_exchange(on_two_axes: PlanForecast):
+def test_its_time_goes_to_both_kinds_of_collective(on_two_axes: PlanForecast):
     causes = on_two_axes.time.seconds_by_cause
     assert {"compute", "optimizer", "tensor", "data"} <= causes.keys()
     assert sum(causes.values()) == pytest.approx(on_two_axes.step_seconds)

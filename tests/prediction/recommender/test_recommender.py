@@ -32,11 +32,18 @@ def _on(*ranks: int) -> tuple[TablePlacement, ...]:
 def test_a_step_by_hand():
     # 2 bottom + 6 lookup | 3 pooled | 4 + 5 head | 3 gradients, beside them 2 bottom | 6 lookup | 1 | 1
     step = play_step(StepSeconds(COMMON, [6.0], [6.0]), 1, True)
-    assert step.step_seconds == pytest.approx(2 + 6 + 4 + 5 + 2 + 6 + 1)  # alone: no exchanges
+    assert step.step_seconds == pytest.approx(2 + 6 + 4 + 5 + 2 + 6 + 1)  # alone: no collectives
     step = play_step(StepSeconds(COMMON, [6.0, 6.0], [6.0, 6.0]), 2, True)
     assert step.step_seconds == pytest.approx(2 + 6 + 3 + 4 + 5 + 3 + 6 + 1 + 1)
     assert step.causes(0) == pytest.approx(
-        {"dense": 14, "lookup forward": 6, "lookup backward": 6, "exchange": 4, "all-reduce": 1, "waiting": 0}
+        {
+            "dense": 14,
+            "lookup forward": 6,
+            "lookup backward": 6,
+            "all-to-all": 4,
+            "all-reduce": 1,
+            "waiting": 0,
+        }
     )
 
 
@@ -74,7 +81,7 @@ def test_a_balanced_sharding_beats_one_on_a_single_rank():
 def test_one_device_exchanges_nothing():
     options = RecommenderOptions(optimizer="sgd", graphed=True)
     alone = predict_recommender(MODEL, "dgx-a100:1", 512, options=options, cost_model="roofline")
-    assert alone.ranks[0].seconds_by_cause["exchange"] == 0
+    assert alone.ranks[0].seconds_by_cause["all-to-all"] == 0
     assert alone.samples_per_second == pytest.approx(512 / alone.step_seconds)
 
 

@@ -25,7 +25,7 @@ LAYER = Layer(
     "layer",
     forward=(Call(FORWARD), Call(FORWARD, count=2)),
     backward=(Call(FORWARD, is_recomputed=True), Call(BACKWARD)),
-    exchange=(Call(REDUCE, Stream.DATA, after=(1,)),),
+    gradient_reduction=(Call(REDUCE, Stream.DATA, after=(1,)),),
 )
 
 
@@ -56,7 +56,7 @@ def test_runs_are_layers_times_micro_batches_and_gradients_are_reduced_once():
 
 
 def test_every_micro_batch_may_reduce():
-    assert count_runs(work(exchanges_each_micro_batch=True), 1)[REDUCE, Stream.DATA] == 4
+    assert count_runs(work(reduces_gradients_each_micro_batch=True), 1)[REDUCE, Stream.DATA] == 4
 
 
 def test_in_dualpipe_a_rank_runs_half_the_micro_batches_of_two_stages():
@@ -77,7 +77,7 @@ def test_the_interval_has_the_ends_of_prices_that_err_together():
     assert (low, high) == (pytest.approx(1 / (1 + 2 * (1 / 0.9 - 1))), pytest.approx(1.4))
 
 
-def test_an_exchange_that_is_hidden_does_not_widen_the_interval():
+def test_a_collective_that_is_hidden_does_not_widen_the_interval():
     runs = {(UPDATE, Stream.COMPUTE): 8.0, (REDUCE, Stream.DATA): 1.0}
     wide = prices(high=3.0)
     hidden = relative_interval(runs, wide, RankTime(0, 0, 1, {"compute": 4.0}), 1.0)
@@ -96,7 +96,7 @@ def test_without_recomputation_calls_keep_their_places():
     (layer,) = without_recomputation(work()).layers
     assert [call.count for call in layer.backward] == [0, 1]
     assert layer.forward == LAYER.forward
-    assert layer.exchange[0].after == (1,)
+    assert layer.gradient_reduction[0].after == (1,)
 
 
 def test_balanced_stages_take_the_mean_of_all():

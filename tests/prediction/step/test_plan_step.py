@@ -65,7 +65,7 @@ def test_reliefs_save_time_the_most_first(whole: PlanForecast):
     for relief in whole.reliefs:
         assert relief.step_seconds + relief.saved_seconds == pytest.approx(whole.step_seconds)
     names = {relief.name for relief in whole.reliefs}
-    assert {"tensor-parallel exchanges take no time", "no stage waits for another (no bubble)"} <= names
+    assert {"tensor-parallel communication takes no time", "no stage waits for another (no bubble)"} <= names
     assert "nothing is computed twice" not in names
 
 
@@ -113,7 +113,7 @@ def test_a_step_that_does_not_fit_says_so_first():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"context_exchange": "ulysses"}, "cp_type=ulysses has no effect: cp=1 cuts no sequence"),
+        ({"context_communication": "ulysses"}, "cp_type=ulysses has no effect: cp=1 cuts no sequence"),
         ({"num_shards": 2}, "shards=2 has no effect: zero=0 shards nothing"),
         ({"num_prefetched": 2}, "prefetch=2 has no effect: zero=0 gathers no weights"),
         ({"reshard_after_forward": False, "zero_stage": 1}, "reshard=0 has no effect: zero=1"),

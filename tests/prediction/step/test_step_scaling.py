@@ -46,7 +46,7 @@ def test_each_class_takes_its_own_factor() -> None:
     assert by_name["embedding"] == 3.0
 
 
-def test_exchanges_differ_by_where_they_run() -> None:
+def test_collectives_differ_by_where_they_run() -> None:
     cluster = load_cluster("dgx-h100:16")
     inside = collective_operation("all_reduce", 2**20, range(8))
     between = collective_operation("all_reduce", 2**20, range(0, 16, 8))

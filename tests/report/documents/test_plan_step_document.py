@@ -128,12 +128,12 @@ def test_bars_of_all_ranks_are_equally_long():
     assert {round(sum(bar.values[i] for bar in figure.series), 9) for i in (0, 1)} == {0.01}
 
 
-def test_the_timeline_puts_compute_above_exchanges_and_tells_backwards_apart():
+def test_the_timeline_puts_compute_above_collectives_and_tells_backwards_apart():
     figure = timeline_of(plan_forecast())
     lanes = {one.name: {y for y in one.y if y is not None} for one in figure.series if isinstance(one, Curve)}
     assert lanes["backward"] == {0, 2}
-    assert lanes["data exchange"] == {1}
-    assert lanes["tensor exchange"] == {3}
+    assert lanes["data communication"] == {1}
+    assert lanes["tensor communication"] == {3}
 
 
 def test_neighbours_that_look_alike_are_one_piece_and_micro_batches_stay_apart():
@@ -147,8 +147,8 @@ def test_neighbours_that_look_alike_are_one_piece_and_micro_batches_stay_apart()
 
 def test_kernels_inside_a_pass_are_left_to_perfetto():
     inside = Span(0, "compute", "mlp.up", 0.0005, 0.0008, micro_batch=0)
-    pass_of_it, exchange = spans()[0], Span(0, "tensor", "all_gather", 0.0005, 0.0006, "tensor", 0)
-    assert outermost([inside, exchange, pass_of_it]) == [pass_of_it, exchange]
+    pass_of_it, collective = spans()[0], Span(0, "tensor", "all_gather", 0.0005, 0.0006, "tensor", 0)
+    assert outermost([inside, collective, pass_of_it]) == [pass_of_it, collective]
 
 
 def test_put_off_gradients_look_different():
@@ -177,10 +177,10 @@ def test_a_bin_shows_what_takes_most_of_it():
         Span(0, "compute", "layer forward", 2 * half, 2.9 * half),
         Span(0, "data", "gather", 0.005, 0.01, "data"),
     ]  # fmt: skip
-    compute, exchange = longest_looks(short, {(0, True): 0, (0, False): 1}, 0.01)
+    compute, collective = longest_looks(short, {(0, True): 0, (0, False): 1}, 0.01)
     assert compute[:3].tolist() == [1, -1, -1]
-    assert (exchange[: NUM_BINS // 2 - 1] == -1).all()
-    assert (exchange[NUM_BINS // 2 :] == 2 + CAUSES.index("data")).all()
+    assert (collective[: NUM_BINS // 2 - 1] == -1).all()
+    assert (collective[NUM_BINS // 2 :] == 2 + CAUSES.index("data")).all()
 
 
 def test_of_many_ranks_the_first_and_the_last_are_shown():

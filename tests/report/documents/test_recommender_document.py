@@ -25,13 +25,13 @@ from perfcast.report.timelines import recommender as timeline
 from rendered import events_of, json_of, text_of
 
 CAUSES = dict(zip(RECOMMENDER_CAUSES, (3e-3, 1e-3, 2e-3, 1e-3, 5e-4, 5e-4), strict=True))
-#: The second rank's lookup is longer; the first one waits for the exchange.
+#: The second rank's lookup is longer; the first one waits for the collective.
 SPANS = (
     RecommenderSpan(0, "compute", "bottom forward", 0.0, 1e-3),
     RecommenderSpan(1, "compute", "lookup forward", 1e-3, 3e-3),
-    RecommenderSpan(0, "exchange", "pooled", 3e-3, 4e-3),
-    RecommenderSpan(1, "exchange", "pooled", 3e-3, 4e-3),
-    RecommenderSpan(1, "exchange", "all-reduce head", 7e-3, 8e-3),
+    RecommenderSpan(0, "communication", "pooled", 3e-3, 4e-3),
+    RecommenderSpan(1, "communication", "pooled", 3e-3, 4e-3),
+    RecommenderSpan(1, "communication", "all-reduce head", 7e-3, 8e-3),
 )
 FORECAST = RecommenderForecast(
     Recommender("tiny", 4, (16,), (1,), (EmbeddingTable("users", 100, 16, 1.0),)), "box", "t4", 2, 512,
@@ -56,7 +56,7 @@ def test_the_json_holds_the_sharding_and_adds_up():
 
 def test_the_page_has_all_sections_and_raises_the_alarm():
     html = render_page(document_of(FORECAST))
-    for heading in ("Where the step goes", "By rank", "Timeline", "Exchanges", "Dense networks", "Tables"):
+    for heading in ("Where the step goes", "By rank", "Timeline", "Collectives", "Dense networks", "Tables"):
         assert f"<h2>{heading}" in html
     assert html.count('id="figure-') == 2
     assert "does not fit" in html
@@ -67,7 +67,7 @@ def test_a_forecast_without_spans_or_neighbours_has_a_page_without_those_section
     alone = replace(FORECAST, spans=(), num_devices=1, ranks=FORECAST.ranks[:1])
     html = render_page(document_of(alone))
     assert "<h2>Timeline</h2>" not in html
-    assert "<h2>Exchanges</h2>" not in html
+    assert "<h2>Collectives</h2>" not in html
 
 
 def test_names_in_the_page_are_text():
@@ -83,7 +83,7 @@ def test_bars_of_ranks_are_as_long_as_the_step():
     assert lengths == pytest.approx([8e-3, 8e-3])
 
 
-def test_the_timeline_has_a_look_for_every_piece_and_exchanges_below_their_rank():
+def test_the_timeline_has_a_look_for_every_piece_and_collectives_below_their_rank():
     figure = timeline_figure(FORECAST)
     names = [series.name for series in figure.series]
     assert names == ["dense forward", "lookup forward", "all-to-all", "all-reduce"]

@@ -70,7 +70,7 @@ def test_json_keeps_the_published_schema_and_has_every_table(memory_bytes):
     data = json_of(data_of(found))
     assert [one["name"] for one in data["tables"]] == [one.name for one in tables]
     assert data["num_devices"] == len(data["devices"]) == 4
-    assert data["time"]["exchange_seconds"] == pytest.approx(found.choice.time.exchange_seconds)
+    assert data["time"]["communication_seconds"] == pytest.approx(found.choice.time.communication_seconds)
 
 
 def test_the_page_needs_nothing_else_and_has_all_sections():

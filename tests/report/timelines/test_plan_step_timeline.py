@@ -29,9 +29,9 @@ def test_every_rank_is_a_process_and_every_stream_a_thread():
 def test_every_span_is_an_event_in_microseconds():
     drawn = events("X")
     assert len(drawn) == len(spans())
-    (exchange,) = [e for e in drawn if e["name"] == "all_reduce"]
-    assert (exchange["ts"], exchange["dur"], exchange["pid"]) == (2000.0, 1000.0, 4)
-    assert exchange["args"] == {"cause": "tensor", "on_critical_path": False, "micro_batch": 0}
+    (collective,) = [e for e in drawn if e["name"] == "all_reduce"]
+    assert (collective["ts"], collective["dur"], collective["pid"]) == (2000.0, 1000.0, 4)
+    assert collective["args"] == {"cause": "tensor", "on_critical_path": False, "micro_batch": 0}
 
 
 def test_threads_never_overlap_themselves():

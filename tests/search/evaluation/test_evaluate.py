@@ -7,7 +7,7 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.forecast.plan import CAUSES
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plan_table import join, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
@@ -48,7 +48,7 @@ def random_plans(model, num_devices, batch, count, seed):
         space = Space(
             schedules=one(SCHEDULES), zero_stages=one((0, 1, 2, 3)), recomputes=one(RECOMPUTE),
             offloads=one((*OFFLOAD, "none", "none")), orders=one(ORDERS),
-            context_exchanges=one(CONTEXT_EXCHANGES), overlaps_tensor=one((0, 1)),
+            context_communications=one(CONTEXT_COMMUNICATION), overlaps_tensor=one((0, 1)),
             overlaps_gradients=one((0, 1, 1)), overlaps_weights=one((0, 1, 1)), overlaps_experts=one((0, 1)),
         )  # fmt: skip
         try:

@@ -26,7 +26,7 @@ BASES = {
     ),
     "torchtitan": Plan(
         data_parallel=4, tensor_parallel=2, pipeline_parallel=2, context_parallel=2, num_micro_batches=4,
-        zero_stage=3, sequence_parallel=True, context_exchange="all_gather",
+        zero_stage=3, sequence_parallel=True, context_communication="all_gather",
     ),
     "deepspeed": Plan(data_parallel=8, num_micro_batches=4, zero_stage=3),
     "fsdp2": Plan(data_parallel=8, num_micro_batches=4, zero_stage=3),
@@ -50,7 +50,7 @@ OTHERS = {
     "offload": {"offload": "optimizer"},
     "order": {"pipeline_parallel": 2, "order": "tp-cp-pp-dp"},
     "stage_layers": {"pipeline_parallel": 2, "stage_layers": (5, 3)},
-    "context_exchange": {"context_parallel": 2, "context_exchange": "ulysses"},
+    "context_communication": {"context_parallel": 2, "context_communication": "ulysses"},
     "num_shards": {"num_shards": 2},
     "tensor_parallel_inputs": {"tensor_parallel": 4, "tensor_parallel_inputs": 2},
     "overlaps_tensor": {"tensor_parallel": 2, "overlaps_tensor": True},
@@ -66,7 +66,8 @@ PARTNERS = {
     "schedule": {"schedule": "1f1b"}, "reshard_after_forward": {"reshard_after_forward": True},
     "num_prefetched": {"num_prefetched": 1}, "order": {"order": "tp-cp-dp-pp"},
     "stage_layers": {"stage_layers": ()},
-    "context_exchange": {"context_exchange": "ring"}, "tensor_parallel_inputs": {"tensor_parallel_inputs": 1},
+    "context_communication": {"context_communication": "ring"},
+    "tensor_parallel_inputs": {"tensor_parallel_inputs": 1},
     "virtual_stages_per_rank": {"virtual_stages_per_rank": 1, "schedule": "1f1b"},
 }  # fmt: skip
 OF_EXPERTS = ("expert_parallel", "expert_tensor_parallel", "overlaps_experts", "capacity_factor",

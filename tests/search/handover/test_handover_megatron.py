@@ -40,7 +40,9 @@ CASES: dict[str, tuple[Transformer, Plan]] = {
             stage_layers=(1, 3, 3, 1),
         ),
     ),
-    "context": (LLAMA, Plan(context_parallel=4, context_exchange="all_gather", zero_stage=1, num_shards=2)),
+    "context": (LLAMA, Plan(
+        context_parallel=4, context_communication="all_gather", zero_stage=1, num_shards=2
+    )),
     "zero 3": (LLAMA, Plan(data_parallel=4, zero_stage=3)),
     "optimizer away": (LLAMA, Plan(data_parallel=2, zero_stage=1, offload="optimizer")),
     "activations away": (LLAMA, Plan(data_parallel=2, offload="activations")),

@@ -104,7 +104,8 @@ def test_the_width_of_a_new_llamas_mlp_comes_out_as_torchtitan_computes_it(width
         (LLAMA, Plan(data_parallel=2, tensor_parallel=2, zero_stage=3), {}, "tp=2 without sp"),
         (LLAMA, Plan(data_parallel=2, pipeline_parallel=2), {}, "zero=0 beside another parallelism"),
         (LLAMA, Plan(pipeline_parallel=2), {}, "bf16 without sharded data parallelism"),
-        (LLAMA, Plan(context_parallel=2, context_exchange="ulysses", zero_stage=3), {}, "exchange=ulysses"),
+        (LLAMA, Plan(context_parallel=2, context_communication="ulysses", zero_stage=3), {},
+         "cp_type=ulysses"),
         (LLAMA, Plan(data_parallel=2, zero_stage=3, recompute="selective"), {}, "recompute=selective"),
         (
             LLAMA,

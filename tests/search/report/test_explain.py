@@ -33,7 +33,8 @@ def test_a_program_without_a_plan_has_nothing_to_explain():
 
 
 def test_differences_name_the_dimensions_that_a_cause_depends_on():
-    # tp 2 → 1 and dp 2 → 4: 3 ms of tensor exchange go, 1 ms of data exchange comes; 10 ms become 8.
+    # tp 2 → 1 and dp 2 → 4: 3 ms of tensor communication go, 1 ms of data communication comes; 10 ms become
+    # 8.
     first = explain_plan(forecast_of(PLAN, compute=6, tensor=3, data=1), "winner")
     other = replace(PLAN, tensor_parallel=1, data_parallel=4)
     found = explain_difference(first, explain_plan(forecast_of(other, compute=6, data=2), "mine"))
@@ -46,8 +47,8 @@ def test_differences_name_the_dimensions_that_a_cause_depends_on():
     assert found.causes[1].because == ("dp=2 → dp=4", "tp=2 → tp=1")
     assert found.sentences == (
         "mine is 20.0 % faster than winner",
-        "30.0 % of the step less for tensor-parallel exchanges (tp=2 → tp=1)",
-        "10.0 % of the step more for data-parallel exchanges (dp=2 → dp=4, tp=2 → tp=1)",
+        "30.0 % of the step less for tensor-parallel communication (tp=2 → tp=1)",
+        "10.0 % of the step more for data-parallel communication (dp=2 → dp=4, tp=2 → tp=1)",
     )
 
 

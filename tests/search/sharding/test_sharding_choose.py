@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from made_up_sharding import LinearExchange, problem, random_tables, table
+from made_up_sharding import LinearCommunication, problem, random_tables, table
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.choose import choose_sharding, judge_placements
@@ -29,7 +29,7 @@ TASKS = st.builds(
     TABLES,
     st.sampled_from((1, 2, 3, 4, 8)),
     memory_bytes=st.sampled_from((2e6, 2e7, 1e12)),
-    exchange=st.sampled_from((LinearExchange(1e7), LinearExchange(1e11))),
+    communication=st.sampled_from((LinearCommunication(1e7), LinearCommunication(1e11))),
     optimizer=st.sampled_from(("sgd", "adagrad")),
 )
 
@@ -89,7 +89,7 @@ def test_a_choice_describes_itself_consistently():
     again = judge_placements(task, [choice.placements])[0]
     assert again.step_seconds == pytest.approx(choice.time.step_seconds)
     assert max(rank.forward_seconds for rank in choice.ranks) == pytest.approx(choice.time.forward_seconds)
-    parts = choice.time.forward_seconds + choice.time.backward_seconds + choice.time.exchange_seconds
+    parts = choice.time.forward_seconds + choice.time.backward_seconds + choice.time.communication_seconds
     assert parts == pytest.approx(choice.time.step_seconds)
 
 

@@ -29,12 +29,14 @@ def test_the_interval_widens_with_the_spread_of_the_cost():
     assert widths[1] > 3 * widths[0]
 
 
-def test_a_certain_cost_leaves_the_exchange_uncertain_alone():
+def test_a_certain_cost_leaves_the_collective_uncertain_alone():
     task = problem((table("a"), table("b")), cost=LinearCost(relative_spread=0.0))
     options, placed, _ = parts(task)
     draws = draw_errors(task)
     steps = drawn_steps(task, options, placed, draws)
-    lookups = steps - draws.exchange * (steps[0] - steps[1]) / (draws.exchange[0] - draws.exchange[1])
+    lookups = steps - draws.communication * (steps[0] - steps[1]) / (
+        draws.communication[0] - draws.communication[1]
+    )
     assert np.ptp(lookups) == pytest.approx(0, abs=1e-12)
 
 

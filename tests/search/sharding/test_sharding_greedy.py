@@ -1,6 +1,6 @@
 import pytest
 
-from made_up_sharding import LinearExchange, problem, table
+from made_up_sharding import LinearCommunication, problem, table
 from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.errors import PlanError
 from perfcast.search.sharding.greedy import (
@@ -71,7 +71,7 @@ def test_only_tables_that_fill_a_rank_are_cut():
 
 def test_small_tables_with_much_to_send_are_replicated_and_large_ones_are_not():
     tables = (table("tiny", num_rows=4, dim=64, pooling=1), table("large", num_rows=1_000_000, dim=64))
-    task = problem(tables, num_ranks=4, exchange=LinearExchange(1e6), global_batch_size=4096)
+    task = problem(tables, num_ranks=4, communication=LinearCommunication(1e6), global_batch_size=4096)
     options = list_options(task)
     choice = replicate_small(task, options, [int(option) for option in options.first])
     assert options.is_replicated(choice[0])

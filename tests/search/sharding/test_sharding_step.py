@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from made_up_sharding import LinearExchange, problem, random_tables, table
+from made_up_sharding import LinearCommunication, problem, random_tables, table
 from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
 from perfcast.core.embedding.sharding import index_bytes_between, pooled_bytes_between
 from perfcast.cost.collective.table import uneven_bytes
@@ -32,14 +32,14 @@ def _whole(task, ranks):
     return tuple(int(option) for option in first), tuple((rank,) for rank in ranks)
 
 
-def test_a_rank_that_receives_more_than_any_sends_sets_the_exchange():
+def test_a_rank_that_receives_more_than_any_sends_sets_the_collective():
     # One of four ranks holds nothing: it receives 3 · 100 / 4 = 75, others send 100 · 3 / 4 and receive 50.
     assert even_bytes(np.array([100.0]), np.array([0.0]), np.array([300.0]), 4) == pytest.approx([100.0])
     # Two of four hold 100: they send 75 and receive 25; the others receive 50.
     assert even_bytes(np.array([100.0]), np.array([0.0]), np.array([200.0]), 4) == pytest.approx([100.0])
 
 
-def test_exchanges_agree_with_the_matrices_of_what_ranks_send_each_other():
+def test_collectives_agree_with_the_matrices_of_what_ranks_send_each_other():
     task = problem(random_tables(6, 0, most_rows=5000), num_ranks=4, global_batch_size=64)
     plan = [
         TablePlacement(WHOLE, (0,)),
@@ -61,8 +61,8 @@ def test_an_empty_rank_takes_no_time_and_one_rank_exchanges_nothing():
     two = problem((table("a"),))
     phases = time_placements(two, list_options(two), [Placed(*_whole(two, [1]))])
     assert phases.forward[0, 0] == phases.backward[0, 0] == 0
-    one = problem((table("a"),), num_ranks=1, exchange=LinearExchange(1.0))
-    assert time_placements(one, list_options(one), [Placed(*_whole(one, [0]))]).exchange[0] == 0
+    one = problem((table("a"),), num_ranks=1, communication=LinearCommunication(1.0))
+    assert time_placements(one, list_options(one), [Placed(*_whole(one, [0]))]).communication[0] == 0
 
 
 def test_replicated_tables_alone_exchange_their_gradients_alone():

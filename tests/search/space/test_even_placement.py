@@ -1,4 +1,4 @@
-"""Plans that lie evenly in a cluster are exactly those whose exchanges the cluster can price."""
+"""Plans that lie evenly in a cluster are exactly those whose collectives the cluster can price."""
 
 import numpy as np
 import pytest
@@ -58,11 +58,11 @@ def placed(draw):
 
 
 def is_priced(cluster, plan):
-    """Whether every exchange of a step spans the levels of the cluster."""
+    """Whether every collective of a step spans the levels of the cluster."""
     work = build_step_work(MODEL, plan, Training(framework="megatron"), LENGTH)
-    exchanges = [one for one in work.operations() if one.kind is OperationKind.COLLECTIVE]
+    collectives = [one for one in work.operations() if one.kind is OperationKind.COLLECTIVE]
     try:
-        for one in exchanges:
+        for one in collectives:
             cluster.span(tuple(group_ranks(one)))
     except PlanError:
         return False
@@ -71,7 +71,7 @@ def is_priced(cluster, plan):
 
 @settings(max_examples=150, deadline=None)
 @given(placed())
-def test_a_plan_lies_evenly_exactly_where_its_exchanges_can_be_priced(case):
+def test_a_plan_lies_evenly_exactly_where_its_collectives_can_be_priced(case):
     cluster, plan = case
     assert lie_evenly(cluster, to_table([plan])).tolist() == [is_priced(cluster, plan)]
 

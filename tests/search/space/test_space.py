@@ -104,7 +104,7 @@ def test_every_valid_combination_of_degrees_is_there_once(model: Transformer, nu
 @pytest.mark.parametrize("model", [SMALL, WITH_EXPERTS])
 def test_every_plan_is_accepted_by_the_blocks(model: Transformer):
     space = Space(
-        orders=ORDERS[::2], context_exchanges=("ring", "ulysses", "all_gather"), overlaps_tensor=(0, 1),
+        orders=ORDERS[::2], context_communications=("ring", "ulysses", "all_gather"), overlaps_tensor=(0, 1),
         overlaps_experts=(0, 1), recompute_layers=(0, 2), least_context_tokens=64,
     )  # fmt: skip
     table = enumerate_plans(model, 8, 8, LENGTH, space)
@@ -119,7 +119,7 @@ def test_every_plan_is_accepted_by_the_blocks(model: Transformer):
 @pytest.mark.parametrize("model", [SMALL, WITH_EXPERTS])
 def test_no_plan_is_there_twice(model: Transformer):
     space = Space(
-        orders=ORDERS[::2], context_exchanges=("ring", "ulysses"), overlaps_tensor=(0, 1),
+        orders=ORDERS[::2], context_communications=("ring", "ulysses"), overlaps_tensor=(0, 1),
         overlaps_experts=(0, 1), recompute_layers=(0, 1, 3), least_context_tokens=64,
         offloads=("none", "optimizer"),
     )  # fmt: skip
@@ -190,7 +190,7 @@ def test_a_fixed_value_leaves_the_plans_that_have_it(key: str, column: str, valu
 
 def test_a_fixed_choice_holds_whatever_is_tried_by_default():
     for key, value, name in (
-        ("cp_type", "ulysses", "context_exchange"),
+        ("cp_type", "ulysses", "context_communication"),
         ("order", ORDERS[-1], "order"),
         ("overlap_tensor", 1, "overlaps_tensor"),
         ("schedule", "gpipe", "schedule"),

@@ -20,7 +20,7 @@ from perfcast.traces.chakra.astra_sim import (
 from perfcast.traces.chakra.collectives import number_groups, parse_groups
 from perfcast.traces.chakra.from_trace import TracedWorkload, chakra_from_traces
 from perfcast.traces.chakra.order import check_order, longest_path, missing_dependencies
-from perfcast.traces.chakra.play import exchange_members, play_workload
+from perfcast.traces.chakra.play import collective_members, play_workload
 from perfcast.traces.chakra.reader import groups_in, read_chakra_files
 from perfcast.traces.chakra.schedule import WAIT_FOR_RANKS, Planned, build_chakra
 from perfcast.traces.chakra.trace import ChakraNode, ChakraTrace, ChakraWorkload, NodeType
@@ -114,7 +114,7 @@ def test_each_rank_alone_and_both_together_take_as_long_as_recorded(tmp_path: Pa
     assert play_workload(found.workload).end_seconds == pytest.approx((200 * MICRO,) * 2, abs=2 * MICRO)
 
 
-def test_an_exchange_says_what_it_is_and_waiting_is_not_part_of_it(tmp_path: Path) -> None:
+def test_a_collective_says_what_it_is_and_waiting_is_not_part_of_it(tmp_path: Path) -> None:
     found = two_ranks(tmp_path)
     nodes = [the_node(trace, "nccl") for trace in found.workload.traces]
     for node in nodes:
@@ -207,7 +207,7 @@ def test_ranks_that_do_not_fit_together_are_named(tmp_path: Path) -> None:
     found = two_ranks(tmp_path).workload
     lacking = ChakraTrace("x", found.traces[1].nodes[:2], rank=1)
     with pytest.raises(TraceError, match=r"on ranks \[0\], not on \[0, 1\]"):
-        exchange_members(ChakraWorkload((found.traces[0], lacking)))
+        collective_members(ChakraWorkload((found.traces[0], lacking)))
     with pytest.raises(TraceError, match="ASTRA-sim needs all ranks from 0 on"):
         fit_for_astra_sim(ChakraWorkload((found.traces[1],)))
 
@@ -243,7 +243,7 @@ def gloo_rank(rank: int, late: float) -> Recording:
     return recording
 
 
-def test_exchanges_of_gloo_are_collectives_that_the_host_waits_for(tmp_path: Path) -> None:
+def test_collectives_of_gloo_are_waited_for_by_the_host(tmp_path: Path) -> None:
     traces = [gloo_rank(rank, late).read(tmp_path) for rank, late in ((0, 0), (1, 85))]
     found = chakra_from_traces(traces)
     for trace in found.workload.traces:

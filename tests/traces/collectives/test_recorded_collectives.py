@@ -8,7 +8,7 @@ import pytest
 from made_up_traces import event, kernel, launch, timeline
 from perfcast.errors import TraceError
 from perfcast.traces.collectives.groups import groups_of, ranks_in
-from perfcast.traces.collectives.recorded import exchanges_of, match_exchanges
+from perfcast.traces.collectives.recorded import match_collectives, recorded_collectives
 from perfcast.traces.events import NONE, Collective, Trace
 
 
@@ -31,7 +31,7 @@ def test_ranks_cut_short_are_continued_by_their_stride_or_not_at_all(
     assert ranks_in(text, size) == ranks
 
 
-def test_groups_without_ranks_are_of_all_and_exchanges_name_others():
+def test_groups_without_ranks_are_of_all_and_collectives_name_others():
     told = Collective(1, "allreduce", 1, 1, "float32", "7", 2, ranks=(4, 5))
     groups = groups_of([{"pg_name": "0", "pg_desc": "default", "pg_size": 3, "ranks": []}], [told])
     assert [(group.name, group.ranks) for group in groups] == [("0", (0, 1, 2)), ("7", (4, 5))]
@@ -52,8 +52,8 @@ def nccl(folder: Path, rank: int, names: list[str]) -> Trace:
     return timeline(folder, events, distributedInfo=info)
 
 
-def test_the_same_exchange_is_matched_by_group_and_place(tmp_path: Path):
-    found = match_exchanges(
+def test_the_same_collective_is_matched_by_group_and_place(tmp_path: Path):
+    found = match_collectives(
         [nccl(tmp_path, rank, ["allreduce", "allreduce", "broadcast"]) for rank in (0, 1)]
     )
     assert [(one.sequence, one.name, sorted(one.members)) for one in found] == [
@@ -67,15 +67,15 @@ def test_the_same_exchange_is_matched_by_group_and_place(tmp_path: Path):
 
 
 def test_a_rank_that_stopped_recording_early_is_missing(tmp_path: Path):
-    found = match_exchanges([nccl(tmp_path, 0, ["allreduce"] * 2), nccl(tmp_path, 1, ["allreduce"])])
+    found = match_collectives([nccl(tmp_path, 0, ["allreduce"] * 2), nccl(tmp_path, 1, ["allreduce"])])
     assert [one.missing_ranks for one in found] == [(), (1,)]
 
 
 def test_ranks_recorded_at_different_times_are_told(tmp_path: Path):
     with pytest.raises(
-        TraceError, match="exchange 0 of group '0' is allreduce and broadcast on different ranks"
+        TraceError, match="collective 0 of group '0' is allreduce and broadcast on different ranks"
     ):
-        match_exchanges([nccl(tmp_path, 0, ["allreduce"]), nccl(tmp_path, 1, ["broadcast"])])
+        match_collectives([nccl(tmp_path, 0, ["allreduce"]), nccl(tmp_path, 1, ["broadcast"])])
 
 
 def test_gloo_is_told_by_its_operators_and_runs_in_ranges_on_its_own_threads(tmp_path: Path):
@@ -115,7 +115,7 @@ def test_gloo_is_told_by_its_operators_and_runs_in_ranges_on_its_own_threads(tmp
             "pg_config": [{"pg_name": "0", "pg_size": 2, "ranks": [0, 1]}],
         },
     )
-    reduced, exchanged = exchanges_of(trace)
+    reduced, exchanged = recorded_collectives(trace)
     assert (reduced.collective.in_elements, reduced.collective.dtype, reduced.collective.ranks) == (
         34,
         "float32",
@@ -127,12 +127,12 @@ def test_gloo_is_told_by_its_operators_and_runs_in_ranges_on_its_own_threads(tmp
     assert names == [["gloo:all_reduce"], ["gloo:all_to_all"]]
 
 
-def test_a_kernel_whose_operator_was_not_recorded_is_an_exchange_of_its_own(tmp_path: Path):
+def test_a_kernel_whose_operator_was_not_recorded_is_a_collective_of_its_own(tmp_path: Path):
     trace = timeline(
         tmp_path, [kernel("ncclDevKernel_AllReduce", 5, 5, 1, Collective_name="allreduce", Group_size=2)]
     )
-    (exchange,) = exchanges_of(trace)
-    assert (exchange.host_row, exchange.work_rows) == (NONE, (0,))
+    (part,) = recorded_collectives(trace)
+    assert (part.host_row, part.work_rows) == (NONE, (0,))
 
 
 def test_groups_named_by_an_address_match_across_ranks(tmp_path: Path):
@@ -141,4 +141,4 @@ def test_groups_named_by_an_address_match_across_ranks(tmp_path: Path):
         replace(t, collectives=tuple(replace(c, group=str(2**40 + t.rank), ranks=()) for c in t.collectives))
         for t in traces
     ]
-    assert [sorted(one.members) for one in match_exchanges(renamed)] == [[0, 1]]
+    assert [sorted(one.members) for one in match_collectives(renamed)] == [[0, 1]]

@@ -98,7 +98,7 @@ def test_the_lock_of_the_runtime_orders_launches_of_two_threads(tmp_path: Path):
     assert (0, 15_000) in ends
 
 
-def test_an_exchange_on_the_path_is_communication(tmp_path: Path):
+def test_a_collective_on_the_path_is_communication(tmp_path: Path):
     recording = synchronised()
     for event in recording.events:
         if event["name"] == "gemm":

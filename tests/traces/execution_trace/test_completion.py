@@ -11,7 +11,7 @@ def node(node_id: int, parent: int, name: str, thread: int = 1) -> Node:
 
 
 def recorded(gloo: str = "gloo:all_reduce") -> list[Node]:
-    """An exchange in ``backward``; what comes after was noted below it, or below what it displaced."""
+    """A collective in ``backward``; what comes after was noted below it, or below what it displaced."""
     return [
         node(1, 1, PROCESS, thread=0),
         node(2, 1, THREAD),
@@ -32,7 +32,7 @@ def test_callers_are_those_that_start_before_and_end_after():
     assert callers == {1: 1, 2: 1, 3: 2, 4: 3, 5: 2, 6: 3, 7: 6, 8: 2}
 
 
-def test_without_exchanges_of_gloo_callers_stay_as_noted():
+def test_without_collectives_of_gloo_callers_stay_as_noted():
     nodes = recorded("aten::view")
     assert with_callers(nodes, ENDED) == nodes
 

@@ -158,7 +158,7 @@ def test_expanded_tensors_do_not_inflate_their_storage(tmp_path: Path):
     assert [storage.num_bytes for storage in trace.storages] == [4]
 
 
-def test_exchanges_return_what_others_made(tmp_path: Path):
+def test_collectives_return_what_others_made(tmp_path: Path):
     buffer = (tensor(10, 11, [6]), FLOAT, [6])
     record = node(
         5,
@@ -194,7 +194,7 @@ def test_exchanges_return_what_others_made(tmp_path: Path):
     assert (collective.in_elements, collective.out_elements, collective.dtype) == (6, 6, "float32")
 
 
-def test_an_exchange_that_names_no_group_is_in_the_only_one(tmp_path: Path):
+def test_a_collective_that_names_no_group_is_in_the_only_one(tmp_path: Path):
     groups = json.dumps(
         [{"pg_name": "0", "pg_desc": "d", "backend_config": "cpu:gloo", "ranks": [], "group_size": 2}]
     )

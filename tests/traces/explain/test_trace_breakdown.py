@@ -12,7 +12,7 @@ from perfcast.core.operation import OperationKind
 from perfcast.traces.collectives.sizes import bus_factor, canonical_name
 from perfcast.traces.explain.breakdown import Breakdown, break_down
 from perfcast.traces.explain.compare import compare_explanations, device_parts
-from perfcast.traces.explain.imbalance import compare_ranks, share_exchanges
+from perfcast.traces.explain.imbalance import compare_ranks, share_collectives
 from perfcast.traces.explain.kernel_kinds import kernel_kind, operator_kind
 from perfcast.traces.explain.recordings import explain
 from perfcast.traces.explain.work import analyse
@@ -131,7 +131,7 @@ def all_reduces(rank: int, starts: list[int], ends: list[int]) -> Recording:
     return recording
 
 
-def test_what_a_rank_waits_in_exchanges_is_told_from_the_transfer(tmp_path: Path):
+def test_what_a_rank_waits_in_collectives_is_told_from_the_transfer(tmp_path: Path):
     traces = [
         all_reduces(0, [100, 300], [200, 320]).read(tmp_path),
         all_reduces(1, [190, 290], [200, 320]).read(tmp_path),
@@ -140,8 +140,10 @@ def test_what_a_rank_waits_in_exchanges_is_told_from_the_transfer(tmp_path: Path
     imbalance = compare_ranks(breakdowns)
     assert imbalance.num_matched == 2
     assert [load.num_last for load in imbalance.ranks] == [1, 1]
-    assert [load.exchange_wait_seconds for load in imbalance.ranks] == pytest.approx([90 * MICRO, 10 * MICRO])
-    (shared,) = share_exchanges(breakdowns)
+    assert [load.communication_wait_seconds for load in imbalance.ranks] == pytest.approx(
+        [90 * MICRO, 10 * MICRO]
+    )
+    (shared,) = share_collectives(breakdowns)
     assert shared.message_bytes == 4000
     assert shared.transfer_seconds == pytest.approx(2 * (10 + 20) * MICRO)
     # An all-reduce of two ranks: bus bandwidth = 4000 B · 2 · (2 − 1) / 2 each, four of them in 60 µs.

@@ -85,8 +85,8 @@ def test_a_change_that_is_none_is_an_error(text: str):
 
 
 def test_changes_are_read():
-    assert parse_what_if(["speed:aten::mm=2", "overlap", "exchanges=3"]) == Changes(
-        speedups=(("aten::mm", 2.0),), exchange_factor=3.0, overlap=True
+    assert parse_what_if(["speed:aten::mm=2", "overlap", "communication=3"]) == Changes(
+        speedups=(("aten::mm", 2.0),), communication_factor=3.0, overlap=True
     )
 
 
@@ -169,7 +169,7 @@ def test_a_processors_operators_grow_beyond_their_overhead(tmp_path: Path):
     assert found.step_seconds == pytest.approx((300 + 200) * MICRO)
 
 
-def test_exchanges_overlapped_or_faster(tmp_path: Path):
+def test_collectives_overlapped_or_faster(tmp_path: Path):
     recording = Recording()
     recording.step(1, 0, 200)
     recording.operator("c10d::allreduce_", 0, 10)
@@ -182,8 +182,8 @@ def test_exchanges_overlapped_or_faster(tmp_path: Path):
     recording.call("cudaStreamSynchronize", 30, 103, 4)
     trace = recording.read(tmp_path)
     whole = step_of(trace)
-    # A rank alone has no instance of its exchange; it is one by its name.
-    assert step_of(trace, "exchanges=2") == pytest.approx(whole - 50, abs=1)
+    # A rank alone has no instance of its collective; it is one by its name.
+    assert step_of(trace, "communication=2") == pytest.approx(whole - 50, abs=1)
     assert step_of(trace, "overlap") == pytest.approx(whole - 84, abs=6)
 
 
@@ -253,9 +253,9 @@ def test_ranks_are_forecast_together(tmp_path: Path):
         recording.kernel("ncclKernel_AllReduce", start + 10, 50 - start, 1, stream=20)
         recording.call("cudaStreamSynchronize", start + 16, 46 - start, 2)
         traces.append(recording.read(tmp_path))
-    request = TraceForecastRequest(changes=replace(Changes(), exchange_factor=10.0))
+    request = TraceForecastRequest(changes=replace(Changes(), communication_factor=10.0))
     found = forecast_from_traces(traces, request)
-    # The exchange ends at 51 instead of 60, but rank 1 waits from 56 on, with 2 µs of its own.
+    # The collective ends at 51 instead of 60, but rank 1 waits from 56 on, with 2 µs of its own.
     assert found.step_seconds == pytest.approx(found.replayed_seconds - 4 * MICRO)
     assert found.num_ranks == 2
 

@@ -116,7 +116,7 @@ def test_ranks_come_in_order_and_twice_the_same_is_refused(tmp_path: Path):
 
 
 def test_groups_collectives_devices_and_synchronisations_are_read(tmp_path: Path):
-    exchange = {
+    collective = {
         "Collective_name": "allreduce",
         "In_msg_nelems": 10,
         "Out_msg_nelems": 10,
@@ -136,7 +136,7 @@ def test_groups_collectives_devices_and_synchronisations_are_read(tmp_path: Path
     trace = timeline(
         tmp_path,
         [
-            kernel("ncclDevKernel_AllReduce", 5, 9, 3, **exchange),
+            kernel("ncclDevKernel_AllReduce", 5, 9, 3, **collective),
             {**kernel("wait", 9, 1, 4), "cat": "cuda_sync", "args": wait},
         ],
         deviceProperties=[

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.recorded import match_exchanges
+from perfcast.traces.collectives.recorded import match_collectives
 from perfcast.traces.execution_trace.reader import read_execution_trace
 from perfcast.traces.kineto.borrowed_inputs import with_inputs_of
 from perfcast.traces.kineto.reader import read_kineto, read_ranks
@@ -157,9 +157,9 @@ def test_two_gloo_ranks_are_recorded_matched_and_mended(tmp_path: Path):
     assert [(rank.rank, rank.world_size, rank.problem) for rank in found.ranks] == [(0, 2, ""), (1, 2, "")]
     bare = read_ranks([rank.files["kineto"] for rank in found.ranks])
     lent = read_ranks([rank.files["linked"] for rank in found.ranks])
-    exchanges = match_exchanges(with_inputs_of(one, other) for one, other in zip(bare, lent, strict=True))
-    assert [(one.name, sorted(one.members)) for one in exchanges] == [("allreduce", [0, 1])] * 2
-    assert exchanges[0].members[0].collective.in_elements == 64 * 8 + 8
+    collectives = match_collectives(with_inputs_of(one, other) for one, other in zip(bare, lent, strict=True))
+    assert [(one.name, sorted(one.members)) for one in collectives] == [("allreduce", [0, 1])] * 2
+    assert collectives[0].members[0].collective.in_elements == 64 * 8 + 8
     for rank in found.ranks:
         execution_trace, linked = read_execution_trace(rank.files["et"]), read_kineto(rank.files["linked"])
         assert [group.ranks for group in execution_trace.process_groups] == [(0, 1)]  # begun after they were

@@ -1,4 +1,4 @@
-"""Exchanges of a processor's own threads, from recordings by hand. Times are microseconds."""
+"""Collectives of a processor's own threads, from recordings by hand. Times are microseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = "autograd::engine::evaluate_function: "
 
 
 def at_once(rank: int, asked: float) -> Recording:
-    """A step of 1000 µs: 'mm' until the exchange is asked for, which ends at 600; then 'add'."""
+    """A step of 1000 µs: 'mm' until the collective is asked for, which ends at 600; then 'add'."""
     recording = Recording(rank, world_size=2)
     recording.step(1, 0, 1000)
     recording.operator("aten::mm", 0, asked)
@@ -33,24 +33,24 @@ def read(folder: Path, *recordings: Recording) -> list[Trace]:
 def test_both_ranks_wait_until_the_later_one_has_come(tmp_path: Path):
     programs = build_ranks(read(tmp_path, at_once(0, 100), at_once(1, 500)))
     assert [len(program.works) for program in programs] == [1, 1]
-    assert programs[0].works[0].exchange == programs[1].works[0].exchange != ""
+    assert programs[0].works[0].collective == programs[1].works[0].collective != ""
     timeline = play_ranks(programs)
     for rank in timeline.ranks:
         assert rank.step_seconds == pytest.approx((1000 * MICRO,))
     # Rank 0 was ready at 110 and rank 1 at 510.
-    assert timeline.ranks[0].exchange_wait_seconds == pytest.approx(400 * MICRO)
+    assert timeline.ranks[0].communication_wait_seconds == pytest.approx(400 * MICRO)
 
 
 def test_a_later_rank_that_hurries_lets_the_other_wait_less(tmp_path: Path):
     programs = list(build_ranks(read(tmp_path, at_once(0, 100), at_once(1, 500))))
     hurried = [p.seconds / 2 if p.key == ("aten::mm",) else p.seconds for p in programs[1].pieces]
     programs[1] = programs[1].with_piece_seconds(hurried)
-    # The exchange starts at 260 instead of 510 and takes 90; 20 + 380 follow.
+    # The collective starts at 260 instead of 510 and takes 90; 20 + 380 follow.
     assert play_ranks(programs).step_seconds == pytest.approx((750 * MICRO,))
 
 
 def data_parallel(rank: int) -> Recording:
-    """Gradients are exchanged from 230 to 700; the backward pass ends at 500; a copy follows the exchange."""
+    """Gradients are exchanged from 230 to 700; the backward pass ends at 500; a copy follows."""
     recording = Recording(rank, world_size=2)
     recording.step(1, 0, 1000)
     recording.operator("aten::mm", 0, 200)
@@ -66,7 +66,7 @@ def test_gradients_are_awaited_when_the_backward_pass_has_ended(tmp_path: Path):
     programs = list(build_ranks(read(tmp_path, data_parallel(0), data_parallel(1))))
     assert play_ranks(programs).step_seconds == pytest.approx((1000 * MICRO,))
     quick = [program.with_work_seconds([100 * MICRO]) for program in programs]
-    # Nothing is left to wait for at 500: 20 from the exchange's end to the copy, and the copy.
+    # Nothing is left to wait for at 500: 20 from the collective's end to the copy, and the copy.
     assert play_ranks(quick).step_seconds == pytest.approx((800 * MICRO,))
     slow = [program.with_work_seconds([970 * MICRO]) for program in programs]
     assert play_ranks(slow).step_seconds == pytest.approx((1500 * MICRO,))

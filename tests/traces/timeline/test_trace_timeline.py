@@ -64,7 +64,7 @@ def test_a_shorter_kernel_leaves_the_host_as_it_was(tmp_path: Path):
 
 
 def two_ranks(folder: Path) -> list[RankProgram]:
-    """Rank 0 is at its exchange at 30, rank 1 at 50; both end at 60."""
+    """Rank 0 is at its collective at 30, rank 1 at 50; both end at 60."""
     traces = []
     for rank, start in ((0, 20), (1, 40)):
         recording = Recording(rank, 2)
@@ -77,13 +77,13 @@ def two_ranks(folder: Path) -> list[RankProgram]:
     return list(build_ranks(traces))
 
 
-def test_an_exchange_starts_when_its_last_member_comes_and_takes_the_shortest_time(tmp_path: Path):
+def test_a_collective_starts_when_its_last_member_comes_and_takes_the_shortest_time(tmp_path: Path):
     programs = two_ranks(tmp_path)
     timeline = play_ranks(programs)
-    assert [p.works[0].exchange for p in programs] == ["stream 0 0"] * 2
+    assert [p.works[0].collective for p in programs] == ["stream 0 0"] * 2
     assert [r.work_ends[0] for r in timeline.ranks] == pytest.approx([60 * MICRO] * 2)
-    assert timeline.ranks[0].exchange_wait_seconds == pytest.approx(20 * MICRO)
-    assert timeline.ranks[1].exchange_wait_seconds == pytest.approx(0.0)
+    assert timeline.ranks[0].communication_wait_seconds == pytest.approx(20 * MICRO)
+    assert timeline.ranks[1].communication_wait_seconds == pytest.approx(0.0)
 
 
 def test_a_late_rank_holds_up_the_others(tmp_path: Path):
@@ -93,12 +93,12 @@ def test_a_late_rank_holds_up_the_others(tmp_path: Path):
     assert timeline.ranks[0].work_ends[0] == pytest.approx(160 * MICRO)
 
 
-def test_a_rank_alone_keeps_its_exchange_as_recorded(tmp_path: Path):
+def test_a_rank_alone_keeps_its_collective_as_recorded(tmp_path: Path):
     alone = two_ranks(tmp_path)[0]
     assert play_ranks([alone]).ranks[0].work_ends[0] == pytest.approx(60 * MICRO)
 
 
-def test_a_stream_waits_for_the_exchange_before_it_goes_on(tmp_path: Path):
+def test_a_stream_waits_for_the_collective_before_it_goes_on(tmp_path: Path):
     recording = Recording()
     recording.step(1, 0, 100)
     recording.operator("c10d::allreduce_", 0, 10)

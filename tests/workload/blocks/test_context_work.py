@@ -19,9 +19,9 @@ from perfcast.workload.blocks.context import (
 from perfcast.workload.blocks.kernels import attention
 
 
-def setting(cp: int, exchange: str = "ring", sequence: int = 4096, **changes: object) -> ContextSetting:
+def setting(cp: int, collective: str = "ring", sequence: int = 4096, **changes: object) -> ContextSetting:
     """A layer of Llama-3-8B on one of ``cp`` ranks."""
-    plan = Plan(context_parallel=cp, context_exchange=exchange)
+    plan = Plan(context_parallel=cp, context_communication=collective)
     sizes = ContextSetting(
         plan=plan, batch=1, sequence=sequence // cp, heads=32, kv_heads=8, head_size=128,
         value_head_size=128, element=DType.BF16,
@@ -72,13 +72,13 @@ def test_balanced_pieces_leave_each_step_half_a_block():
     assert blocks == [(1024, 1024), (1024, 512), (1024, 512), (1024, 512)]
 
 
-@pytest.mark.parametrize("exchange", ["ring", "ulysses", "all_gather"])
+@pytest.mark.parametrize("collective", ["ring", "ulysses", "all_gather"])
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("build", [context_attention_forward, context_attention_backward])
-def test_ranks_together_compute_all_of_attention(exchange: str, is_causal: bool, build: object):
+def test_ranks_together_compute_all_of_attention(collective: str, is_causal: bool, build: object):
     is_backward = build is context_attention_backward
     whole = attention(1, 32, 8, 4096, 4096, 128, DType.BF16, causal=is_causal, is_backward=is_backward)
-    calls: Calls = build(setting(4, exchange, is_causal=is_causal))  # type: ignore[operator]
+    calls: Calls = build(setting(4, collective, is_causal=is_causal))  # type: ignore[operator]
     assert 4 * executed(calls) == pytest.approx(whole.executed_flops - whole.recompute_flops, rel=2e-3)
 
 
@@ -117,14 +117,14 @@ def test_a_window_leaves_few_keys_to_each_query():
 
 
 @given(
-    cp=st.sampled_from([2, 4, 8]), exchange=st.sampled_from(["ring", "ulysses", "all_gather"]),
+    cp=st.sampled_from([2, 4, 8]), collective=st.sampled_from(["ring", "ulysses", "all_gather"]),
     is_backward=st.booleans(), sequence=st.integers(1, 32).map(lambda n: 64 * n),
 )  # fmt: skip
 def test_calls_wait_for_earlier_ones_on_other_streams(
-    cp: int, exchange: str, is_backward: bool, sequence: int
+    cp: int, collective: str, is_backward: bool, sequence: int
 ):
     build = context_attention_backward if is_backward else context_attention_forward
-    calls = build(setting(cp, exchange, sequence))
+    calls = build(setting(cp, collective, sequence))
     for place, call in enumerate(calls):
         assert all(at < place for at in call.after)
         assert all(calls[at].stream is not call.stream for at in call.after)

@@ -162,7 +162,7 @@ def test_activations_on_the_host_leave_beside_the_forward_and_return_beside_the_
     assert away.layers[1].forward[:-1] == plain.layers[1].forward
     out, back = away.layers[1].forward[-1], away.layers[1].backward[-1]
     assert (out.operation.name, back.operation.name) == (TO_HOST, FROM_HOST)
-    assert away.layers[1].exchange == plain.layers[1].exchange
+    assert away.layers[1].gradient_reduction == plain.layers[1].gradient_reduction
 
 
 def test_less_is_kept_where_the_layer_is_recomputed() -> None:

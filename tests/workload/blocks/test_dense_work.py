@@ -126,7 +126,7 @@ def test_tensor_parallelism_divides_every_product_of_a_layer() -> None:
         assert one.operation.flops == 4 * quarter.operation.flops
 
 
-def test_full_recomputation_repeats_the_forward_with_its_exchanges() -> None:
+def test_full_recomputation_repeats_the_forward_with_its_collectives() -> None:
     plan = Plan(tensor_parallel=2, sequence_parallel=True, recompute="full")
     layer = layer_of(build_step_work(GPT, plan, MEGATRON, 512))
     again = [call for call in layer.backward if call.is_recomputed]

@@ -102,7 +102,7 @@ def test_a_deepseek_layer_adds_one_shared_expert_to_eight_routed_ones():
     assert exchanged(calls, Stream.EXPERT)[0][2] == 4096 * 8 * 7168 * 2
 
 
-def test_a_backward_has_twice_the_products_and_the_same_exchanges():
+def test_a_backward_has_twice_the_products_and_the_same_collectives():
     plan = Plan(data_parallel=8, expert_parallel=8)
     there, back = forward(DEEPSEEK, plan), backward(DEEPSEEK, plan)
     assert flops(back) == 2 * flops(there)
@@ -171,7 +171,7 @@ def test_experts_wait_for_their_rows():
     assert dispatch in calls[_place(calls, "experts.sort")].after
 
 
-def test_shared_experts_run_beside_the_exchange_only_where_the_plan_says():
+def test_shared_experts_run_beside_the_collective_only_where_the_plan_says():
     plan = Plan(data_parallel=8, expert_parallel=8)
     apart, beside = forward(DEEPSEEK, plan), forward(DEEPSEEK, replace(plan, overlaps_experts=True))
     assert _place(apart, "shared.up") < _place(apart, "experts.dispatch")

@@ -10,14 +10,14 @@ ADD = kernels.elementwise("add", (kernels.tensor(DType.BF16, 8),), (kernels.tens
 
 
 def reduce(tape: Tape, stream: Stream = Stream.TENSOR, *, is_awaited: bool = True) -> int | None:
-    return tape.exchange("all_reduce", 16, range(2), stream, "reduce", world_size=8, is_awaited=is_awaited)
+    return tape.collective("all_reduce", 16, range(2), stream, "reduce", world_size=8, is_awaited=is_awaited)
 
 
 def after(tape: Tape) -> list[tuple[int, ...]]:
     return [call.after for call in tape.calls()]
 
 
-def test_a_kernel_waits_for_the_exchange_and_the_exchange_for_the_kernel_before_it():
+def test_a_kernel_waits_for_the_collective_and_the_collective_for_the_kernel_before_it():
     tape = Tape()
     tape.run(ADD, "one")
     reduce(tape)
@@ -26,7 +26,7 @@ def test_a_kernel_waits_for_the_exchange_and_the_exchange_for_the_kernel_before_
     assert after(tape) == [(), (0,), (1,), ()]
 
 
-def test_an_exchange_may_run_beside_kernels_until_someone_waits():
+def test_a_collective_may_run_beside_kernels_until_someone_waits():
     tape = Tape()
     tape.run(ADD, "one")
     arriving = reduce(tape, is_awaited=False)
@@ -37,7 +37,7 @@ def test_an_exchange_may_run_beside_kernels_until_someone_waits():
     assert after(tape) == [(), (0,), (), (1,)]
 
 
-def test_an_exchange_waits_for_one_on_another_stream():
+def test_a_collective_waits_for_one_on_another_stream():
     tape = Tape()
     tape.run(ADD, "one")
     reduce(tape)
@@ -47,7 +47,7 @@ def test_an_exchange_waits_for_one_on_another_stream():
 
 def test_nobody_exchanges_alone():
     tape = Tape()
-    assert tape.exchange("all_reduce", 16, range(1), Stream.TENSOR, "reduce", world_size=8) is None
+    assert tape.collective("all_reduce", 16, range(1), Stream.TENSOR, "reduce", world_size=8) is None
     tape.wait(None)
     assert tape.calls() == ()
 
@@ -59,7 +59,7 @@ def test_all_groups_of_a_shape_exchange_at_once():
 
 
 def test_an_added_sequence_waits_and_is_waited_for():
-    """It begins with an exchange, which follows the last kernel, and ends with one, which the next awaits."""
+    """It begins with a collective, which follows the last kernel, and ends with one that the next awaits."""
     inner = Tape()
     reduce(inner)
     inner.run(ADD, "inner")

@@ -48,7 +48,10 @@ def nodes(graph: Graph) -> Counter[Operation]:
 
 def exchanged(work: StepWork, name: str = "") -> list[Call]:
     return [
-        c for layer in work.layers for c in layer.exchange if c.is_collective and name in c.operation.name
+        c
+        for layer in work.layers
+        for c in layer.gradient_reduction
+        if c.is_collective and name in c.operation.name
     ]
 
 
@@ -119,7 +122,9 @@ def test_a_shared_table_is_summed_over_the_first_and_the_last_stage() -> None:
 
 def test_replicas_reduce_every_gradient_once() -> None:
     work = shard_graph(captured("gpt2"), Plan(data_parallel=4, bucket_bytes=100_000))
-    by_layer = [(layer, [message_bytes(c.operation) for c in layer.exchange]) for layer in work.layers]
+    by_layer = [
+        (layer, [message_bytes(c.operation) for c in layer.gradient_reduction]) for layer in work.layers
+    ]
     counts = {run.layer: 0 for run in work.stages[0].chunks[0]}
     for run in work.stages[0].chunks[0]:
         counts[run.layer] += run.count
@@ -131,8 +136,8 @@ def test_replicas_reduce_every_gradient_once() -> None:
 def test_a_bucket_waits_for_its_last_gradient() -> None:
     work = shard_graph(captured("llama"), Plan(data_parallel=2, bucket_bytes=1))
     layer = next(layer for layer in work.layers if layer.name == "layer")
-    assert len(layer.exchange) == 9  # seven matrices and two norms, each a bucket of its own
-    for call in layer.exchange:
+    assert len(layer.gradient_reduction) == 9  # seven matrices and two norms, each a bucket of its own
+    for call in layer.gradient_reduction:
         (after,) = call.after
         assert layer.backward[after].is_weight_gradient
         assert call.stream is Stream.DATA
@@ -171,7 +176,7 @@ def test_megatron_takes_norms_scales_and_clears_its_buffer() -> None:
     names = [call.operation.name for call in work.stages[0].optimizer]
     assert names[:4] == ["norm", "mul_", "norm", "all_reduce"]
     assert names[-1] == "zero_"
-    assert not work.overlaps_exchange
+    assert not work.overlaps_gradient_reduction
 
 
 @pytest.mark.parametrize("stage", [1, 2])
@@ -195,7 +200,7 @@ def test_sharded_weights_are_gathered_for_both_passes() -> None:
     (gather,) = [c for c in layer.gather if c.is_collective]
     assert message_bytes(gather.operation) == per_layer
     assert layer.gather_again == layer.gather
-    (reduce,) = [c for c in layer.exchange if c.is_collective]
+    (reduce,) = [c for c in layer.gradient_reduction if c.is_collective]
     assert (reduce.operation.name, message_bytes(reduce.operation)) == ("reduce_scatter", per_layer)
     kept = shard_graph(captured("gpt2"), Plan(data_parallel=4, zero_stage=3, reshard_after_forward=False))
     assert not kept.layers[1].gather_again
@@ -203,7 +208,7 @@ def test_sharded_weights_are_gathered_for_both_passes() -> None:
 
 def test_hybrid_sharding_reduces_shards_over_their_copies() -> None:
     work = shard_graph(captured("gpt2"), Plan(data_parallel=8, zero_stage=3, num_shards=4))
-    scatter, reduce = [c.operation for c in work.layers[1].exchange if c.is_collective]
+    scatter, reduce = [c.operation for c in work.layers[1].gradient_reduction if c.is_collective]
     assert list(group_ranks(scatter)) == [0, 1, 2, 3]
     assert list(group_ranks(reduce)) == [0, 4]
     assert message_bytes(reduce) == math.ceil(message_bytes(scatter) / 4)
@@ -213,7 +218,7 @@ def test_an_inference_has_no_gradients() -> None:
     graph = captured("gpt2")
     forward = [n for n in graph.nodes if n.phase is Phase.FORWARD]
     work = shard_graph(replace(graph, nodes=tuple(forward)), Plan(data_parallel=2, tensor_parallel=2))
-    assert all(not layer.backward and not layer.exchange for layer in work.layers)
+    assert all(not layer.backward and not layer.gradient_reduction for layer in work.layers)
 
 
 # ---- cuts of memory -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def flops_of(work: StepWork) -> int:
     return sum(c.operation.flops * n for c, n in calls_of(work) if c.operation.kind in MATRIX_KINDS)
 
 
-def exchanges_of(work: StepWork) -> Counter[tuple[str, int]]:
+def recorded_collectives(work: StepWork) -> Counter[tuple[str, int]]:
     found: Counter[tuple[str, int]] = Counter()
     for call, count in calls_of(work):
         if call.is_collective:
@@ -64,24 +64,24 @@ def test_what_is_outside_of_blocks_or_routes_stays_whole(name: str, whole: float
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "opt"])
-def test_exchanges_are_those_of_megatron(name: str) -> None:
+def test_collectives_are_those_of_megatron(name: str) -> None:
     """Two sums a layer and pass, one behind the embedding, one of the head's input; three numbers a row."""
     work = shard_graph(captured(name), Plan(tensor_parallel=2))
-    assert exchanges_of(work) == {
+    assert recorded_collectives(work) == {
         ("all_reduce", ACTIVATION_BYTES): 4 * LAYERS + 2,
         ("all_reduce", 4 * TOKENS): 3,
     }
 
 
 def test_layers_side_by_side_share_their_sums() -> None:
-    found = exchanges_of(shard_graph(captured("gptj"), Plan(tensor_parallel=2)))
+    found = recorded_collectives(shard_graph(captured("gptj"), Plan(tensor_parallel=2)))
     assert found["all_reduce", ACTIVATION_BYTES] == 2 * LAYERS + 2
 
 
 def test_a_sequence_that_is_cut_is_gathered_and_scattered_with_the_same_bytes() -> None:
     """A sum is a scatter and a gather; the backward gathers once more what column products read."""
     work = shard_graph(captured("gpt2"), Plan(tensor_parallel=2, sequence_parallel=True))
-    found = exchanges_of(work)
+    found = recorded_collectives(work)
     assert found["reduce_scatter", ACTIVATION_BYTES] == 4 * LAYERS + 2
     assert found["all_gather", ACTIVATION_BYTES] == 4 * LAYERS + 2 * LAYERS + 1 + 1 + 1
     norms = [c for c in work.layers[1].forward if c.operation.name == "native_layer_norm"]
@@ -89,7 +89,7 @@ def test_a_sequence_that_is_cut_is_gathered_and_scattered_with_the_same_bytes() 
 
 
 def test_summands_are_exchanged_in_the_type_of_the_products() -> None:
-    found = exchanges_of(
+    found = recorded_collectives(
         shard_graph(captured("llama", dtype="bf16", attention="sdpa"), Plan(tensor_parallel=2))
     )
     assert found["all_reduce", ACTIVATION_BYTES // 2] == 4 * LAYERS + 1
@@ -129,7 +129,7 @@ def test_the_vocabulary_is_cut_where_it_divides() -> None:
     assert dict(head.attributes)["n"] == VOCABULARY // 4
 
 
-def test_blocking_exchanges_hold_up_the_next_kernel_and_others_their_reader_alone() -> None:
+def test_blocking_collectives_hold_up_the_next_kernel_and_others_their_reader_alone() -> None:
     blocking = shard_graph(captured("gpt2"), Plan(tensor_parallel=2)).layers[1].backward
     for at, call in enumerate(blocking):
         if call.is_collective:
@@ -143,8 +143,8 @@ def test_blocking_exchanges_hold_up_the_next_kernel_and_others_their_reader_alon
     assert reader.operation.name == "native_layer_norm_backward"
 
 
-def test_an_overlapped_exchange_goes_before_the_product_of_the_weight() -> None:
-    """A backward that makes the weight's gradient first would leave the exchange nothing to run beside."""
+def test_an_overlapped_collective_goes_before_the_product_of_the_weight() -> None:
+    """A backward that makes the weight's gradient first would leave the collective nothing to run beside."""
     backward = shard_graph(captured("opt"), Plan(tensor_parallel=2, overlaps_tensor=True)).layers[1].backward
     at = next(at for at, call in enumerate(backward) if call.is_collective)
     assert not backward[at - 1].is_weight_gradient
@@ -213,4 +213,4 @@ def test_an_mlp_without_blocks_is_cut_by_data_flow() -> None:
     work = shard_graph(graph, Plan(tensor_parallel=2), num_tokens=8)
     assert [layer.name for layer in work.layers] == ["model"]
     assert flops_of(work) * 2 == graph.flops
-    assert exchanges_of(work) == {("all_reduce", 8 * 16 * 4): 2}
+    assert recorded_collectives(work) == {("all_reduce", 8 * 16 * 4): 2}

@@ -121,14 +121,14 @@ def _prepared(options: dict[str, Any]) -> list[Prepared]:
 
 
 def _fitted(prepared: Prepared, options: dict[str, Any]) -> Prepared:
-    """A rank that plays alone: others' part in exchanges only takes its time."""
+    """A rank that plays alone: others' part in collectives only takes its time."""
     from dataclasses import replace as changed
 
     from perfcast.replay.program.program import CallKind
     from perfcast.replay.scale.fit_ranks import fit_to_ranks
 
     ranks = _rank_options(options)
-    if not any(call.kind is CallKind.EXCHANGE for call in prepared.program.calls):
+    if not any(call.kind is CallKind.COLLECTIVE for call in prepared.program.calls):
         return prepared
     program = fit_to_ranks(
         prepared.program,

@@ -108,7 +108,7 @@ def _ranks() -> tuple[Callable[[Command], Command], ...]:
     return (
         option("--ranks", "num_ranks", type=click.IntRange(1), help="Processes; default: one a trace."),
         option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True),
-        option("--blocking", is_flag=True, help="Wait for every exchange at once."),
+        option("--blocking", is_flag=True, help="Wait for every collective at once."),
         option("--world-size", type=click.IntRange(1), help="Recompute splits and sizes for so many ranks."),
         option("--rebalance", is_flag=True, help="All ranks send the same in all-to-alls."),
         option("--emulate", metavar="[CLUSTER]:RANKS", help="Ranks that are not there only take their time."),

@@ -47,7 +47,7 @@ def chakra(
 
     TRACE is a timeline of PyTorch's profiler for each rank (or an archive of all), with or without the
     execution traces of the same ranks. Every rank becomes DIR/workload.RANK.et: operators of the host, works
-    of each stream, exchanges, and gaps, so that the longest path is the recorded step.
+    of each stream, collectives, and gaps, so that the longest path is the recorded step.
     """
     from perfcast.files import check_writable
 

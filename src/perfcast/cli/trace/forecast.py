@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     "on a line through both; needs --second-batch-size."
 ))  # fmt: skip
 @click.option("--second-batch-size", type=int, help="Of --second.")
-@click.option("--cluster", metavar="NAME:N", help="Price exchanges on this cluster.")
-@click.option("--world-size", type=int, help="Ranks of exchanges on the cluster; default: as recorded.")
+@click.option("--cluster", metavar="NAME:N", help="Price collectives on this cluster.")
+@click.option("--world-size", type=int, help="Ranks of its collectives; default: as recorded.")
 @click.option("--overheads", metavar="FILE", help="Host overheads of another host, from 'trace overheads'.")
 @click.option("--what-if", "what_ifs", multiple=True, metavar="CHANGE", help=(
-    "speed:NAME=K (operators or kernels K times faster), host=K, exchanges=K, overlap, graphs; repeatable."
+    "speed:NAME=K (operators, kernels K times faster), host=K, communication=K, overlap, graphs; repeatable."
 ))  # fmt: skip
 @steps_option
 @limit_option

@@ -12,7 +12,7 @@ from perfcast.core.training import Training
 
 #: What the time of a rank goes to; their seconds add up to the step.
 #: 'host' is waiting for the host's launches, 'straggler' for a slower rank of the same group, 'bubble' for
-#: another stage; 'tensor' … 'pipeline' are exchanges on those axes that no compute hides.
+#: another stage; 'tensor' … 'pipeline' are exposed communication on those axes.
 CAUSES = (
     "compute", "recompute", "optimizer", "tensor", "context", "expert", "data", "pipeline", "offload",
     "bubble", "host", "straggler", "other",
@@ -21,7 +21,7 @@ CAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One piece of a rank's timeline: a layer, a kernel or an exchange.
+    """One piece of a rank's timeline: a layer, a kernel or a collective.
 
     Attributes:
         rank: Global rank that stands for all its equals.

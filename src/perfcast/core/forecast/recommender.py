@@ -9,13 +9,13 @@ from perfcast.core.embedding.lookup import TablePlacement
 from perfcast.core.recommender import Recommender
 
 #: What a rank's time goes to; the seconds of a rank add up to the step.
-#: 'exchange' is all-to-all that no compute hides, 'all-reduce' likewise, 'waiting' for a slower rank.
-RECOMMENDER_CAUSES = ("dense", "lookup forward", "lookup backward", "exchange", "all-reduce", "waiting")
+#: 'all-to-all' is that which no compute hides, 'all-reduce' likewise, 'waiting' for a slower rank.
+RECOMMENDER_CAUSES = ("dense", "lookup forward", "lookup backward", "all-to-all", "all-reduce", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class RecommenderSpan:
-    """One piece of a rank's timeline, on its 'compute' or 'exchange' stream."""
+    """One piece of a rank's timeline, on its 'compute' or 'communication' stream."""
 
     rank: int
     stream: str
@@ -49,7 +49,7 @@ class RecommenderForecast:
         optimizer: Of the tables.
         placements: Of every table, in the model's order.
         segment_seconds: Of the dense part, by segment; equal on all ranks.
-        exchange_bytes: What the busiest rank sends or receives, by exchange.
+        communication_bytes: What the busiest rank sends or receives, by all-to-all.
     """
 
     model: Recommender
@@ -66,7 +66,7 @@ class RecommenderForecast:
     step_seconds_high: float
     ranks: tuple[RecommenderRank, ...]
     segment_seconds: Mapping[str, float]
-    exchange_bytes: Mapping[str, float]
+    communication_bytes: Mapping[str, float]
     capacity_bytes: float
     spans: tuple[RecommenderSpan, ...] = ()
     assumptions: tuple[str, ...] = ()

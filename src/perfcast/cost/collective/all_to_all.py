@@ -22,4 +22,4 @@ def direct_all_to_all(geometry: Geometry) -> Work:
     torus = (geometry.spans - 1) / geometry.spans * np.maximum(geometry.spans / 4, 1.0)
     part = np.where(geometry.is_torus, torus, part)
     hops = (geometry.spans > 1).astype(np.float64)
-    return Work(hops, per_level(geometry, message * part).max(axis=1), pattern="exchange")
+    return Work(hops, per_level(geometry, message * part).max(axis=1), pattern="all_to_all")

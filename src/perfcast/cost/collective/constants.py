@@ -21,7 +21,7 @@ from perfcast.errors import UnknownNameError
 PROTOCOLS = ("ll", "ll128", "simple")
 #: Ranks that pass data on, ranks that exchange with all others, one sender and one receiver, switches that
 #: reduce.
-PATTERNS = ("chain", "exchange", "send", "switch")
+PATTERNS = ("chain", "all_to_all", "send", "switch")
 
 Triple = tuple[float, float, float]
 

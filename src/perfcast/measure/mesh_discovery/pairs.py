@@ -95,7 +95,7 @@ class PairMeter:
             for index in indices[(pairs[indices] == self.rank).any(axis=1)]:
                 first, second = map(int, pairs[index])
                 peer = second if self.rank == first else first
-                figures = self._exchange(peer, leads=self.rank == first)
+                figures = self._measure_with(peer, leads=self.rank == first)
                 if self.rank == first:
                     results[index] = torch.tensor(figures, dtype=torch.float64)
         shared = results.to(self._device)
@@ -103,7 +103,7 @@ class PairMeter:
         found = shared.cpu().numpy()
         return found[:, 0], found[:, 1]
 
-    def _exchange(self, peer: int, leads: bool) -> tuple[float, float]:
+    def _measure_with(self, peer: int, leads: bool) -> tuple[float, float]:
         """Seconds of a small message one way, and bytes per second of a large one."""
         small = torch.zeros(_SMALL_BYTES, dtype=torch.uint8, device=self._device)
         large = torch.zeros(self.large_bytes, dtype=torch.uint8, device=self._device)

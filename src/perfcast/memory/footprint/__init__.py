@@ -119,7 +119,7 @@ def _assumptions(
     if device is not None and device.vendor != "nvidia":
         notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
     if plan.context_parallel > 1:
-        notes.append(f"context parallelism by {plan.context_exchange}")
+        notes.append(f"context parallelism by {plan.context_communication}")
     if model.experts is not None:
         notes.append("tokens spread evenly over the experts")
     return tuple(notes)

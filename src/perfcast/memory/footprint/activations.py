@@ -125,7 +125,7 @@ def _attention(
     output_width = _output_width(model, heads)
     saved.append(Saved("output of attention", layout.rows(output_width)))
     if layout.context_parallel > 1:
-        saved.append(Saved("output of attention before its exchange", layout.rows(output_width)))
+        saved.append(Saved("output of attention before its all-to-all", layout.rows(output_width)))
     elif training.dtype == "fp8":
         saved.append(Saved("output of attention in fp8", layout.product_rows(output_width)))
     if habits.keeps_joint_qkv and layout.micro_batch_size > 1:

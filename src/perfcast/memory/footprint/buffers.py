@@ -1,4 +1,4 @@
-"""Memory of a rank that is neither state nor activation: workspaces, inputs, gathered weights, exchanges."""
+"""Memory of a rank that is neither state nor activation: workspaces, inputs, gathers, communication."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def offload_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
         )
 
 
-def exchange_term(ranks: Ranks, figures: LayerFigures) -> TermColumn:
+def communication_term(ranks: Ranks, figures: LayerFigures) -> TermColumn:
     """Between stages: an activation received and its gradient sent, twice where both overlap with work."""
     num_bytes = np.where(ranks.plans.pipeline_parallel > 1, 2 * figures.norm_rows, 0.0)
     source = "Narayanan et al.: Megatron-LM, SC 2021, section 3.2"
-    return TermColumn("exchange between stages", Category.TEMPORARY, num_bytes, "2 · 2·s·b·h", source)
+    return TermColumn("communication between stages", Category.TEMPORARY, num_bytes, "2 · 2·s·b·h", source)
 
 
 def issued_ahead_term(ranks: Ranks, figures: LayerFigures, habits: Habits) -> TermColumn:

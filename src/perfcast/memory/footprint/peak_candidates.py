@@ -18,7 +18,7 @@ from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.memory.footprint.buffers import (
-    exchange_term,
+    communication_term,
     gathered_terms,
     input_term,
     issued_ahead_term,
@@ -64,7 +64,7 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
         )
     )
     waiting = TermGroup(waiting_terms(ranks, figures))
-    passing = TermGroup((exchange_term(ranks, figures), issued_ahead_term(ranks, figures, habits)))
+    passing = TermGroup((communication_term(ranks, figures), issued_ahead_term(ranks, figures, habits)))
     layer = TermGroup((*recomputed_terms(ranks, figures), *layer_backward_terms(ranks, figures)))
     head = TermGroup((head_input_term(figures),))
     loss = TermGroup(loss_terms(figures, training, habits))

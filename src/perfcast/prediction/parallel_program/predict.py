@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 #: Programs of more calls than this, over all simulated ranks, are not simulated again for what would help.
 _MOST_CALLS_FOR_RELIEFS = 200_000
 _RELIEFS = {
-    Stream.TENSOR: "tensor-parallel exchanges take no time",
-    Stream.CONTEXT: "context-parallel exchanges take no time",
-    Stream.EXPERT: "expert-parallel exchanges take no time",
-    Stream.DATA: "data-parallel exchanges take no time",
+    Stream.TENSOR: "tensor-parallel communication takes no time",
+    Stream.CONTEXT: "context-parallel communication takes no time",
+    Stream.EXPERT: "expert-parallel communication takes no time",
+    Stream.DATA: "data-parallel communication takes no time",
     Stream.PIPELINE: "sends between stages take no time",
 }
 #: Savings below this share of the step say nothing.
@@ -208,9 +208,9 @@ class _Scene:
     def _tensor_size(self) -> int:
         one = self.calls[0]
         sizes = [
-            len(exchange.ranks)
-            for call, exchange in zip(one.calls, one.exchanges, strict=True)
-            if exchange is not None and call.stream is Stream.TENSOR
+            len(collective.ranks)
+            for call, collective in zip(one.calls, one.collectives, strict=True)
+            if collective is not None and call.stream is Stream.TENSOR
         ]
         return max(sizes, default=1)
 

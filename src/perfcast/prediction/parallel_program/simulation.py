@@ -14,7 +14,7 @@ from perfcast.errors import PlanError
 from perfcast.prediction.parallel_program.places import Place, Places
 from perfcast.simulate.engine import Played, play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
-from perfcast.workload.parallel_program.calls import Exchange, RankCalls
+from perfcast.workload.parallel_program.calls import CallCollective, RankCalls
 from perfcast.workload.parallel_program.capture import ParallelProgram
 
 
@@ -41,7 +41,7 @@ class RanksPlayed:
 
     Attributes:
         tasks: By their number in ``program``; None for those of hosts.
-        meetings: Of each exchange between several simulated ranks, its tasks.
+        meetings: Of each collective between several simulated ranks, its tasks.
         stage_classes: Classes of the ranks that messages connect with the first, it too.
     """
 
@@ -66,7 +66,7 @@ def simulate_ranks_of(
     launch_seconds: float = 0.0,
     slowdown: tuple[float, float] = (1.0, 1.0),
 ) -> RanksPlayed:
-    """Play what the differing ranks run, with the exchanges in which they meet.
+    """Play what the differing ranks run, with the collectives in which they meet.
 
     A send and its receive begin when both ranks have come to them, as NCCL's do; so do collectives of ranks
     that differ.
@@ -75,25 +75,25 @@ def simulate_ranks_of(
         calls: Of each class.
         seconds: Of one run of each operation.
         launch_seconds: Of the host, from one kernel to the next; 0 where it is far ahead.
-        slowdown: Factors of compute and of exchanges while a device runs both.
+        slowdown: Factors of compute and of communication while a device runs both.
 
     Raises:
-        PlanError: Ranks that wait for each other, or for an exchange that others do not take part in.
+        PlanError: Ranks that wait for each other, or for a collective that others do not take part in.
         CaptureError: Groups that cannot be told.
     """
     places = Places(program, calls)
     prices = [[seconds[call.operation] for call in one.calls] for one in calls]
     meetings = _find_meetings(places, calls)
     builder = ProgramBuilder()
-    exchange_of: dict[tuple[int, int], int] = {}
+    collective_of: dict[tuple[int, int], int] = {}
     for members in meetings:
-        exchange = builder.add_exchange(len(members))
-        exchange_of.update((member, exchange) for member in members)
+        collective = builder.add_collective(len(members))
+        collective_of.update((member, collective) for member in members)
     tasks: list[Task | None] = []
     for index, place in enumerate(places.places):
         one = calls[place.of_class]
         _add_rank(
-            builder, tasks, index, place, one, prices[place.of_class], exchange_of, launch_seconds, slowdown
+            builder, tasks, index, place, one, prices[place.of_class], collective_of, launch_seconds, slowdown
         )
     number = {(task.place, task.call): at for at, task in enumerate(tasks) if task is not None}
     built = builder.build()
@@ -115,7 +115,7 @@ def _add_rank(
     place: Place,
     rank: RankCalls,
     seconds: Sequence[float],
-    exchange_of: Mapping[tuple[int, int], int],
+    collective_of: Mapping[tuple[int, int], int],
     launch_seconds: float,
     slowdown: tuple[float, float],
 ) -> None:
@@ -124,7 +124,7 @@ def _add_rank(
     last: dict[str, int] = {}
     number: list[int] = []
     for position, (call, name) in enumerate(zip(rank.calls, rank.lanes, strict=True)):
-        communicates = rank.exchanges[position] is not None
+        communicates = rank.collectives[position] is not None
         if name not in lanes:
             lanes[name] = builder.add_lane(Lane(f"rank {place.rank} {name}", index, communicates))
         after = [number[other] for other in call.after]
@@ -136,7 +136,7 @@ def _add_rank(
         number.append(
             builder.add(
                 lanes[name], seconds[position], after, call.operation.name,
-                exchange=exchange_of.get((index, position), -1), slowdown=slowdown[communicates],
+                collective=collective_of.get((index, position), -1), slowdown=slowdown[communicates],
             )
         )  # fmt: skip
         tasks.append(Task(index, position, issued, last.get(name, -1)))
@@ -146,12 +146,12 @@ def _add_rank(
 # ---- who meets whom ----------------------------------------------------------------------------------
 
 
-#: The members of an exchange: simulated ranks, and which of their calls.
+#: The members of a collective: simulated ranks, and which of their calls.
 Meeting = tuple[tuple[int, int], ...]
 
 
 def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
-    """Exchanges of several simulated ranks, each as its (place, call) pairs.
+    """Collectives of several simulated ranks, each as its (place, call) pairs.
 
     The n-th send of a rank to another is that one's n-th receive from it. The n-th collective of a rank over
     a group is the n-th of each simulated rank in it.
@@ -163,17 +163,17 @@ def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
     seen: Counter[tuple[int, str, str]] = Counter()
     for index, place in enumerate(places.places):
         one = calls[place.of_class]
-        for position, exchange in enumerate(one.exchanges):
-            if exchange is None:
+        for position, collective in enumerate(one.collectives):
+            if collective is None:
                 continue
-            if exchange.peer >= 0:
-                if not places.is_of_one_class(place.rank, exchange):
-                    _note_message(places, index, position, exchange, one, sent, received)
+            if collective.peer >= 0:
+                if not places.is_of_one_class(place.rank, collective):
+                    _note_message(places, index, position, collective, one, sent, received)
                 continue
-            members = places.members(place.rank, exchange)
+            members = places.members(place.rank, collective)
             if len(members) > 1:
                 roots.join(members)
-                key = (one.calls[position].operation.name, _shape(exchange.group))
+                key = (one.calls[position].operation.name, _shape(collective.group))
                 occurrence = seen[(index, *key)]
                 seen[(index, *key)] += 1
                 groups.setdefault((*key, occurrence), []).append((index, position))
@@ -202,12 +202,12 @@ def _note_message(
     places: Places,
     index: int,
     position: int,
-    exchange: Exchange,
+    collective: CallCollective,
     rank: RankCalls,
     sent: dict[tuple[int, int], list[tuple[int, int]]],
     received: dict[tuple[int, int], list[tuple[int, int]]],
 ) -> None:
-    peer = places.index(places.peer(places.places[index].rank, exchange))
+    peer = places.index(places.peer(places.places[index].rank, collective))
     if rank.calls[position].operation.name == "send":
         sent.setdefault((index, peer), []).append((index, position))
     else:
@@ -240,9 +240,9 @@ def _check_meeting(
     there = {index for index, _ in part}
     for index, position in part:
         place = places.places[index]
-        exchange = calls[place.of_class].exchanges[position]
-        assert exchange is not None
-        absent = places.members(place.rank, exchange) - there
+        collective = calls[place.of_class].collectives[position]
+        assert collective is not None
+        absent = places.members(place.rank, collective) - there
         if absent:
             other = places.places[min(absent)].rank
             raise PlanError(

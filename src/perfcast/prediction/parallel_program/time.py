@@ -23,8 +23,8 @@ def step_time_of(ranks: RanksPlayed, *, with_spans: bool = False) -> StepTime:
     """The step of simulated ranks.
 
     A moment in which a rank computes counts as that. One in which its compute stream is idle counts as what
-    the next call there waits for: an exchange that runs, or before that, for what keeps the exchange from
-    starting: the host, another exchange, or another rank ('bubble' for a message, 'straggler' for a
+    the next call there waits for: a collective that runs, or before that, for what keeps the collective from
+    starting: the host, another collective, or another rank ('bubble' for a message, 'straggler' for a
     collective).
     """
     walker = _Walker(ranks)
@@ -99,7 +99,7 @@ class _Walker:
         return RankTime(place.rank, place.stage, place.num_equal, dict(causes))
 
     def _has_messages(self) -> bool:
-        return any(e is not None and e.peer >= 0 for one in self._ranks.calls for e in one.exchanges)
+        return any(e is not None and e.peer >= 0 for one in self._ranks.calls for e in one.collectives)
 
     def _explain(self, number: int, low: float, high: float, causes: dict[str, float]) -> None:
         """Idle seconds between ``low`` and the start of a task, ``high``, by what it waited for."""
@@ -136,8 +136,8 @@ class _Walker:
         task = self._ranks.tasks[number]
         if task is None:
             return "host"
-        exchange = self._ranks.calls[self._ranks.places[task.place].of_class].exchanges[task.call]
-        return "bubble" if exchange is not None and exchange.peer >= 0 else "straggler"
+        collective = self._ranks.calls[self._ranks.places[task.place].of_class].collectives[task.call]
+        return "bubble" if collective is not None and collective.peer >= 0 else "straggler"
 
     def _cause(self, task: Task) -> str:
         one = self._ranks.calls[self._ranks.places[task.place].of_class]

@@ -19,8 +19,8 @@ def idle_settings(work: StepWork, *, is_training: bool) -> tuple[str, ...]:
 
 
 def _always(plan: Plan, has_experts: bool) -> Iterator[tuple[str, str]]:
-    if plan.context_parallel == 1 and plan.context_exchange != _USUAL.context_exchange:
-        yield f"cp_type={plan.context_exchange}", "cp=1 cuts no sequence"
+    if plan.context_parallel == 1 and plan.context_communication != _USUAL.context_communication:
+        yield f"cp_type={plan.context_communication}", "cp=1 cuts no sequence"
     if plan.pipeline_parallel == 1 and plan.schedule != _USUAL.schedule:
         yield f"schedule={plan.schedule}", "pp=1 has no pipeline"
     if plan.tensor_parallel == 1 and plan.sequence_parallel:

@@ -1,8 +1,8 @@
 """The front door of recommendation models: model, cluster and sharding → time and memory of a training step.
 
 The dense part is captured from its modules and priced operation by operation; lookups of every rank are
-priced from what the rank looks up; exchanges by what the busiest rank sends or receives; a simulation of all
-ranks joins them.
+priced from what the rank looks up; collectives by what the busiest rank sends or receives; a simulation of
+all ranks joins them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.recommender import Recommender, recommender_from_config
-from perfcast.cost.embedding.exchange import exchange_operation
+from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.launch import EAGER_HOST_SECONDS, exposed_host_seconds
 from perfcast.cost.model import CostModel
-from perfcast.cost.prices import price_exchanges
+from perfcast.cost.prices import price_communication
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
@@ -129,7 +129,8 @@ def predict_recommender(
         step_seconds_low=played[1].step_seconds, step_seconds_high=played[2].step_seconds,
         ranks=_ranks(played[0], step.num_shards, memory),
         segment_seconds={name: step.middle.common[name] for name in dense.segments},
-        exchange_bytes=step.exchange_bytes, capacity_bytes=device.memory_bytes, spans=played[0].spans,
+        communication_bytes=step.communication_bytes, capacity_bytes=device.memory_bytes,
+        spans=played[0].spans,
         assumptions=_assumptions(recommender, asked, pricer, placements is None),
     )  # fmt: skip
 
@@ -201,7 +202,7 @@ class _StepPrices:
     middle: StepSeconds
     low: StepSeconds
     high: StepSeconds
-    exchange_bytes: Mapping[str, float]
+    communication_bytes: Mapping[str, float]
     num_shards: tuple[int, ...]
 
     @classmethod
@@ -222,9 +223,9 @@ class _StepPrices:
         seconds = price_ranks(pricer, lookups)
         widest = float(np.exp(_NINETY_PERCENT * pricer.relative_spread))
         tasks = price_segments(dense, device, cost_model, 0.0 if options.graphed else EAGER_HOST_SECONDS)
-        operations = exchange_operations(model, places, world, batch, dense, options)
+        operations = all_to_all_operations(model, places, world, batch, dense, options)
         if operations and world > 1:
-            estimates = price_exchanges(list(operations.values()), cluster)
+            estimates = price_communication(list(operations.values()), cluster)
             for i, name in enumerate(operations):
                 low, high = estimates.seconds_low[i], estimates.seconds_high[i]
                 tasks[name] = (float(estimates.seconds[i]), float(low), float(high))
@@ -274,7 +275,7 @@ def price_segments(
     return found
 
 
-def exchange_operations(
+def all_to_all_operations(
     model: Recommender,
     places: tuple[TablePlacement, ...],
     world: int,
@@ -289,9 +290,9 @@ def exchange_operations(
     found: dict[str, Operation] = {}
     if pooled.any():
         indices = index_bytes_between(model.tables, places, world, batch)
-        found["indices"] = exchange_operation(indices, ranks, DType.INT64)
-        found["pooled"] = exchange_operation(pooled, ranks, pooled_dtype)
-        found["gradients"] = exchange_operation(pooled.T, ranks, pooled_dtype)
+        found["indices"] = all_to_all_operation(indices, ranks, DType.INT64)
+        found["pooled"] = all_to_all_operation(pooled, ranks, pooled_dtype)
+        found["gradients"] = all_to_all_operation(pooled.T, ranks, pooled_dtype)
     copied = sum(
         table.num_elements
         for table, place in zip(model.tables, places, strict=True)
@@ -338,7 +339,7 @@ def _assumptions(
         f"{len(model.tables)} tables, else every row is taken to be equally likely",
         "the dense part runs as PyTorch runs it"
         + (", fused as a compiler would" if options.compiled else ""),
-        "exchanges and kernels that run side by side do not slow each other down",
+        "collectives and kernels that run side by side do not slow each other down",
     ]
     if is_plain:
         notes.append("tables lie as a plain greedy rule deals them out")

@@ -2,12 +2,12 @@
 
     compute   bottom forward, lookup forward, head forward, head backward, bottom backward,
               lookup backward with its update, optimizer of the dense part
-    exchange  indices, pooled rows, gradients of pooled rows, all-reduce of the head, all-reduce of the rest
+    communication  indices, pooled rows, their gradients, all-reduces of the head and of the rest
 
 The head waits for pooled rows, the lookups' backward for their gradients, the optimizer for the all-reduces;
-the head's all-reduce is behind the exchange of gradients on the one stream that TorchRec's process group has.
-The indices exchanged are those of the next batch where input is pipelined, else the lookups wait for them.
-An exchange starts when its last rank is ready.
+the head's all-reduce is behind the all-to-all of gradients on the one stream that TorchRec's process group
+has. The indices exchanged are those of the next batch where input is pipelined, else the lookups wait for
+them. A collective starts when its last rank is ready.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from perfcast.core.forecast.recommender import RecommenderSpan
 from perfcast.simulate.engine import Played, play
 from perfcast.simulate.program import Lane, Program, ProgramBuilder
 
-COMPUTE, EXCHANGE = "compute", "exchange"
+COMPUTE, COMMUNICATION = "compute", "communication"
 #: Task → (stream, what it waits for beside the task before it on its stream, cause of its time).
 TASKS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "indices": (EXCHANGE, (), "exchange"),
+    "indices": (COMMUNICATION, (), "all-to-all"),
     "bottom forward": (COMPUTE, (), "dense"),
     "lookup forward": (COMPUTE, (), "lookup forward"),
-    "pooled": (EXCHANGE, ("lookup forward",), "exchange"),
+    "pooled": (COMMUNICATION, ("lookup forward",), "all-to-all"),
     "head forward": (COMPUTE, ("pooled",), "dense"),
     "head backward": (COMPUTE, (), "dense"),
-    "gradients": (EXCHANGE, ("head backward",), "exchange"),
+    "gradients": (COMMUNICATION, ("head backward",), "all-to-all"),
     "bottom backward": (COMPUTE, (), "dense"),
-    "all-reduce head": (EXCHANGE, ("head backward",), "all-reduce"),
+    "all-reduce head": (COMMUNICATION, ("head backward",), "all-reduce"),
     "lookup backward": (COMPUTE, ("gradients",), "lookup backward"),
-    "all-reduce bottom": (EXCHANGE, ("bottom backward", "lookup backward"), "all-reduce"),
+    "all-reduce bottom": (COMMUNICATION, ("bottom backward", "lookup backward"), "all-reduce"),
     "optimizer": (COMPUTE, ("all-reduce head", "all-reduce bottom"), "dense"),
 }
 
@@ -64,12 +64,12 @@ class PlayedStep:
     def causes(self, rank: int) -> dict[str, float]:
         """Seconds of a rank by cause; they add up to the step."""
         mine = [span for span in self.spans if span.rank == rank]
-        found = dict.fromkeys(("dense", "lookup forward", "lookup backward", "exchange", "all-reduce"), 0.0)
+        found = dict.fromkeys(("dense", "lookup forward", "lookup backward", "all-to-all", "all-reduce"), 0.0)
         compute = sorted((s for s in mine if s.stream == COMPUTE), key=lambda s: s.start_seconds)
-        exchanges = [s for s in mine if s.stream == EXCHANGE]
+        collectives = [s for s in mine if s.stream == COMMUNICATION]
         last = 0.0
         for span in [*compute, RecommenderSpan(rank, COMPUTE, "", self.step_seconds, self.step_seconds)]:
-            for other in exchanges:
+            for other in collectives:
                 shared = min(span.start_seconds, other.end_seconds) - max(last, other.start_seconds)
                 found[TASKS[other.label][2]] += max(shared, 0.0)
             if span.label:
@@ -91,20 +91,20 @@ def _build(
 ) -> tuple[Program, list[tuple[int, str]]]:
     builder, names = ProgramBuilder(), list[tuple[int, str]]()
     lanes = {
-        (rank, name): builder.add_lane(Lane(f"rank {rank} {name}", rank, communicates=name == EXCHANGE))
+        (rank, name): builder.add_lane(Lane(f"rank {rank} {name}", rank, communicates=name == COMMUNICATION))
         for rank in range(world_size)
-        for name in (COMPUTE, EXCHANGE)
+        for name in (COMPUTE, COMMUNICATION)
     }
     tasks: dict[tuple[int, str], int] = {}
     for task, (stream, waits, _) in TASKS.items():
-        if stream == EXCHANGE and (world_size == 1 or not seconds.of(task, 0)):
+        if stream == COMMUNICATION and (world_size == 1 or not seconds.of(task, 0)):
             continue
         extra = ("indices",) if task == "lookup forward" and not pipelined_input else ()
-        exchange = builder.add_exchange(world_size) if stream == EXCHANGE else -1
+        collective = builder.add_collective(world_size) if stream == COMMUNICATION else -1
         for rank in range(world_size):
             after = [tasks[rank, name] for name in (*waits, *extra) if (rank, name) in tasks]
             tasks[rank, task] = builder.add(
-                lanes[rank, stream], seconds.of(task, rank), after, task, exchange=exchange
+                lanes[rank, stream], seconds.of(task, rank), after, task, collective=collective
             )
             names.append((rank, task))
     return builder.build(), names

@@ -3,7 +3,7 @@
 A relaxed step is timed again by the method that timed the step itself, so that what hides behind something
 else saves nothing; a step of many events by the closed form, as a share of the closed form's own step.
 
-    network      an axis' exchanges take no time
+    network      an axis' communication takes no time
     host         kernels are issued at no cost
     bubble       no stage waits for another: the busiest stage's own time is the step
     balance      a micro-batch takes the mean of all stages' times on each of them
@@ -26,10 +26,10 @@ from perfcast.prediction.step.prices import price_step
 from perfcast.prediction.step.timer import Seconds, Timer
 
 _AXES = {
-    Stream.TENSOR: "tensor-parallel exchanges take no time",
-    Stream.CONTEXT: "context-parallel exchanges take no time",
-    Stream.EXPERT: "expert-parallel exchanges take no time",
-    Stream.DATA: "data-parallel exchanges take no time",
+    Stream.TENSOR: "tensor-parallel communication takes no time",
+    Stream.CONTEXT: "context-parallel communication takes no time",
+    Stream.EXPERT: "expert-parallel communication takes no time",
+    Stream.DATA: "data-parallel communication takes no time",
     Stream.PIPELINE: "sends between stages take no time",
     Stream.COPY: "copies to and from the host take no time",
 }
@@ -75,12 +75,12 @@ def _relaxed(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple
         return timer.time(work, seconds).step_seconds
 
     by_stream = operations_by_stream(work)
-    exchanges = {stream: by_stream[stream] for stream in _AXES if by_stream.get(stream)}
-    for stream, operations in exchanges.items():
+    collectives = {stream: by_stream[stream] for stream in _AXES if by_stream.get(stream)}
+    for stream, operations in collectives.items():
         yield _AXES[stream], timed(seconds=_without(seconds, operations))
-    if len(exchanges) > 1:
-        everything = [o for operations in exchanges.values() for o in operations]
-        yield "all exchanges take no time", timed(seconds=_without(seconds, everything))
+    if len(collectives) > 1:
+        everything = [o for operations in collectives.values() for o in operations]
+        yield "all communication takes no time", timed(seconds=_without(seconds, everything))
     if timer.launch_seconds:
         yield "the host is never late", timed(timer=replace(timer, launch_seconds=0.0))
     if len(work.stages) > 1:

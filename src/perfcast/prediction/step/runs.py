@@ -37,14 +37,14 @@ def count_runs(work: StepWork, stage: int) -> Runs:
 
     for row, micro_batches in _rows(work, stage):
         gathers = micro_batches if work.gathers_each_micro_batch else 1
-        exchanges = micro_batches if work.exchanges_each_micro_batch else 1
+        reductions = micro_batches if work.reduces_gradients_each_micro_batch else 1
         for run in row:
             layer = work.layers[run.layer]
             add(layer.forward, run.count * micro_batches)
             add(layer.backward, run.count * micro_batches)
             add(layer.gather, run.count * gathers)
             add(layer.gather_again, run.count * gathers)
-            add(layer.exchange, run.count * exchanges)
+            add(layer.gradient_reduction, run.count * reductions)
     add(work.stages[stage].optimizer, 1)
     return runs
 
@@ -71,7 +71,8 @@ def seconds_by_provenance(runs: Runs, prices: Prices) -> dict[str, float]:
 def relative_interval(runs: Runs, prices: Prices, busiest: RankTime, widening: float) -> tuple[float, float]:
     """Low and high of a step over its estimate, from the intervals of what the busiest rank runs.
 
-    An exchange counts by the part of it that is exposed: what lies behind compute may err without being seen.
+    A collective counts by the part of it that is exposed: what lies behind compute may err without being
+    seen.
     """
     weights = _exposed_shares(runs, prices, busiest)
     rows = [(key, count * weights.get(key[1], 1.0)) for key, count in runs.items()]
@@ -93,7 +94,7 @@ def relative_interval(runs: Runs, prices: Prices, busiest: RankTime, widening: f
 
 
 def _exposed_shares(runs: Runs, prices: Prices, busiest: RankTime) -> dict[Stream, float]:
-    """Exposed over all seconds of each stream of exchanges."""
+    """Exposed over all seconds of each stream of collectives."""
     totals: dict[Stream, float] = defaultdict(float)
     for (operation, stream), count in runs.items():
         if stream in CAUSE_OF_STREAM:

@@ -1,7 +1,7 @@
 """What operations of a long step take beyond their prices: factors by kind of operation, die and network.
 
-A price is that of a kernel or an exchange alone, on a device that is cool and does nothing else. In a step
-that lasts, clocks fall, caches are shared and exchanges meet those of others. The data file states each
+A price is that of a kernel or a collective alone, on a device that is cool and does nothing else. In a step
+that lasts, clocks fall, caches are shared and collectives meet those of others. The data file states each
 factor's source; operations of attention also depend on the generation of the kernel that a program calls.
 """
 
@@ -26,7 +26,7 @@ from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.errors import CatalogError
 
-#: Classes of operations: products, those of eight bits, attention, other kernels, exchanges inside a node,
+#: Classes of operations: products, those of eight bits, attention, other kernels, collectives inside a node,
 #: and between nodes.
 CLASSES = ("products", "products_8bit", "attention", "memory", "node", "network")
 _EIGHT_BITS = frozenset({DType.FP8, DType.INT8})
@@ -39,7 +39,7 @@ class StepScaling:
     Attributes:
         factors: By class of operation.
         dies: By die, of products of more than eight bits and of attention.
-        networks: By kind of network, of exchanges between nodes.
+        networks: By kind of network, of collectives between nodes.
         attention: By 'flash1 ampere' and the like: seconds over those of the newest kernel of a device.
         spread: By class of step ('dense one node', …; '' of all): 5th and 95th percentile of measured over
             forecast on runs that nothing was chosen on.

@@ -136,7 +136,7 @@ def make_timer(
 
 
 def slowdown_beside() -> tuple[float, float]:
-    """Factors on compute and on exchanges while both run on a device."""
+    """Factors on compute and on communication while both run on a device."""
     from perfcast.cost.collective.constants import load_constants
 
     figures = load_constants()

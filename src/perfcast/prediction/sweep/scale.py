@@ -21,8 +21,8 @@ from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.scale import ScaleRequest
 from perfcast.prediction.step.predict import predict_step
 
-#: Causes of a step's time that are exchanges which no compute hides.
-EXCHANGES = ("tensor", "context", "expert", "data", "pipeline")
+#: Causes of a step's time that are exposed communication.
+COMMUNICATION = ("tensor", "context", "expert", "data", "pipeline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class ScalePoint:
 
     @property
     def exposed_share(self) -> float | None:
-        """Part of the step that is exchanges which no compute hides."""
-        return self._share(EXCHANGES)
+        """Part of the step that is exposed communication."""
+        return self._share(COMMUNICATION)
 
     @property
     def bubble_share(self) -> float | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcast.errors import TraceError
-from perfcast.replay.build.communication import draft_exchange, waited_sequences
+from perfcast.replay.build.communication import draft_collective, waited_sequences
 from perfcast.replay.build.differentiated import differentiated_nodes
-from perfcast.replay.build.select import Chosen, Selection, choose, is_exchange
+from perfcast.replay.build.select import Chosen, Selection, choose, is_communication
 from perfcast.replay.build.tensors import place_tensors
 from perfcast.replay.build.times import HostTimes, host_times
 from perfcast.replay.communication.waits import place_waits
@@ -151,8 +151,8 @@ def _draft(
             reason = selection.leaves_out(node)
             if reason:
                 raise NotPlayableError(reason)
-            if is_exchange(node):
-                draft = draft_exchange(node, trace, waited)
+            if is_communication(node):
+                draft = draft_collective(node, trace, waited)
                 draft = replace(draft, arguments=tuple(moved_value(one, target) for one in draft.arguments))
             else:
                 draft = rewritten(draft_operator(node, limits), target, operators)
@@ -176,7 +176,7 @@ def _draft(
 
 
 def _stream(draft: Draft, times: HostTimes | None) -> int:
-    """The device stream of an operator; exchanges have one of their own wherever they are called."""
+    """The device stream of an operator; collectives have one of their own wherever they are called."""
     if times is None or draft.kind is not CallKind.OPERATOR:
         return NONE
     return times.streams.get(draft.node_id, NONE)
@@ -191,12 +191,12 @@ def _note_sparse(draft: Draft, made: set[int]) -> None:
 
 
 def _with_waits(calls: Sequence[Call], drafts: Sequence[Draft]) -> list[Call]:
-    """Waits that know the call of their exchange; one whose exchange is not played becomes idle time."""
+    """Waits that know the call of their collective; one whose collective is not played becomes idle time."""
     by_sequence: dict[int, int] = {}
     by_buffer: dict[int, int] = {}
     found = []
     for index, (call, draft) in enumerate(zip(calls, drafts, strict=True)):
-        if call.kind is CallKind.EXCHANGE and call.collective is not None:
+        if call.kind is CallKind.COLLECTIVE and call.collective is not None:
             by_sequence[call.collective.sequence] = index
             for use in draft.arguments[0] if isinstance(draft.arguments[0], tuple) else ():
                 by_buffer[getattr(use, "storage", NONE)] = index

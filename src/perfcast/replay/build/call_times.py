@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.replay.communication.times import exchange_spans
+from perfcast.replay.communication.times import collective_spans
 from perfcast.replay.program.program import Call, CallKind
 from perfcast.traces.events import NONE, Category, Events, Trace
 from perfcast.traces.marks import GLOO, STEP_MARK
@@ -54,7 +54,7 @@ class Timeline:
             for thread in np.unique(events.threads[rows]).tolist()
             for own in [rows[events.threads[rows] == thread]]
         }
-        self._exchanged = exchange_spans(trace) if trace.platform == "cpu" else {}
+        self._exchanged = collective_spans(trace) if trace.platform == "cpu" else {}
 
     def times(
         self, calls: Sequence[Call], rows: Sequence[int], window: tuple[float, float] | None
@@ -72,14 +72,14 @@ class Timeline:
             gaps[index] = self._gap(max(before, waited), start, int(events.threads[row]))
             seconds[index] = end - start
             before, waited = max(before, end) if before == before else end, float("-inf")
-            if call.kind is CallKind.EXCHANGE and not call.is_asynchronous:
+            if call.kind is CallKind.COLLECTIVE and not call.is_asynchronous:
                 waited = self._exchanged.get(row, (0.0, waited))[1]
         if window and calls and rows[-1] == NONE and calls[-1].kind is CallKind.IDLE:
             gaps[-1] = self._gap(max(before, waited), window[1], NONE)
         return CallTimes(tuple(gaps), tuple(seconds))
 
     def _waited_until(self, call: Call, rows: Sequence[int]) -> float:
-        """When the exchange ended that a call without an event of its own waits for."""
+        """When the collective ended that a call without an event of its own waits for."""
         if call.kind is not CallKind.WAIT or call.waits_for == NONE:
             return float("-inf")
         return self._exchanged.get(rows[call.waits_for], (0.0, float("-inf")))[1]

@@ -1,4 +1,4 @@
-"""Exchanges and waits as drafts: from ``c10d::`` operators, functional ones, and NCCL's records."""
+"""Collectives and waits as drafts: from ``c10d::`` operators, functional ones, and NCCL's records."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FUNCTIONAL = {
     "broadcast": "broadcast",
     "broadcast_": "broadcast",
 }
-#: An ``_AccumulateGrad`` that exchanges is the gradient reducer of data parallelism: it does not wait.
+#: An ``_AccumulateGrad`` that communicates is the gradient reducer of data parallelism: it does not wait.
 _REDUCER = "AccumulateGrad"
 
 
-def draft_exchange(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Draft:
-    """One exchange or wait; ``waited`` are the sequence numbers that a recorded wait names.
+def draft_collective(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Draft:
+    """One collective or wait; ``waited`` are the sequence numbers that a recorded wait names.
 
     Raises:
         NotPlayableError: It exchanges nothing, or in a way that is not known.
@@ -47,11 +47,11 @@ def draft_exchange(node: Node, trace: ExecutionTrace, waited: frozenset[int]) ->
         return _of_functional(node, record)
     collective = record.collective if record is not None and record.collective else node.collective
     if collective is None:
-        raise NotPlayableError("not an exchange that a replay knows")
+        raise NotPlayableError("not a collective that a replay knows")
     received, sent, root = _c10d_arguments(node)
     return Draft(
         node_id=node.id,
-        kind=CallKind.EXCHANGE,
+        kind=CallKind.COLLECTIVE,
         schema=node.schema,
         operator=node.name,
         overload="",
@@ -106,7 +106,7 @@ def _of_record(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Dra
     root = rest[place - 1] if place else None
     return Draft(
         node_id=node.id,
-        kind=CallKind.EXCHANGE,
+        kind=CallKind.COLLECTIVE,
         schema="",
         operator=COLLECTIVE_RECORD,
         overload="",
@@ -131,7 +131,7 @@ def _of_functional(node: Node, record: Node | None) -> Draft:
     if name == "wait_tensor":
         return Draft(node.id, CallKind.WAIT, node.schema, node.name, "", (sent,), ())
     if name not in _FUNCTIONAL or not sent:
-        raise NotPlayableError("not an exchange that a replay knows")
+        raise NotPlayableError("not a collective that a replay knows")
     known = record.collective if record is not None else None
     collective = known or Collective(
         row=node.id,
@@ -144,7 +144,7 @@ def _of_functional(node: Node, record: Node | None) -> Draft:
     )
     return Draft(
         node_id=node.id,
-        kind=CallKind.EXCHANGE,
+        kind=CallKind.COLLECTIVE,
         schema=node.schema,
         operator=node.name,
         overload="",
@@ -174,7 +174,7 @@ def _is_asynchronous(node: Node, trace: ExecutionTrace, is_waited: bool) -> bool
 
 
 def waited_sequences(trace: ExecutionTrace) -> frozenset[int]:
-    """The sequence numbers of the exchanges that a recorded wait names."""
+    """The sequence numbers of the collectives that a recorded wait names."""
     return frozenset(
         _sequence(node.inputs[0])
         for node in trace.nodes

@@ -5,7 +5,7 @@ operator on a path is taken with all that it calls. One kind goes deeper, to the
 composite operator (without a kernel of its own) that hides a result which others read later, as
 ``aten::dropout`` hides its mask; so the others read the real one, and memory lives as recorded.
 
-Data loaders are left out. An exchange is one node: the ``c10d::`` operator with the record below it, or the
+Data loaders are left out. A collective is one node: the ``c10d::`` operator with the record below it, or the
 record alone.
 """
 
@@ -30,7 +30,7 @@ from perfcast.traces.marks import COLLECTIVE_RECORD, GLOO, STEP_MARK, is_root_na
 
 _OPTIMIZER, _LOADER = "Optimizer.step#", "DataLoader"
 _BACKWARD = "autograd::engine::evaluate_function: "
-_EXCHANGE_NAMESPACES = ("c10d::", "_c10d_functional::")
+_COMMUNICATION_NAMESPACES = ("c10d::", "_c10d_functional::")
 
 
 class Mode(Enum):
@@ -96,7 +96,7 @@ class Chosen:
 
 
 def choose(trace: ExecutionTrace, selection: Selection, operators: OperatorTable) -> tuple[Chosen, ...]:
-    """The operators and exchanges of a trace in order, those that the selection leaves out marked.
+    """The operators and collectives of a trace in order, those that the selection leaves out marked.
 
     Raises:
         TraceError: No such steps, no such module, or nothing left to play.
@@ -120,13 +120,13 @@ def choose(trace: ExecutionTrace, selection: Selection, operators: OperatorTable
     return chosen
 
 
-def is_exchange(node: Node) -> bool:
-    """Whether it exchanges, or waits for an exchange."""
-    return node.name == COLLECTIVE_RECORD or node.name.startswith(_EXCHANGE_NAMESPACES)
+def is_communication(node: Node) -> bool:
+    """Whether it exchanges, or waits for a collective."""
+    return node.name == COLLECTIVE_RECORD or node.name.startswith(_COMMUNICATION_NAMESPACES)
 
 
 def _is_wanted(node: Node, module: str, selection: Selection) -> bool:
-    if selection.mode is not Mode.ALL and is_exchange(node) != (selection.mode is Mode.COMMUNICATION):
+    if selection.mode is not Mode.ALL and is_communication(node) != (selection.mode is Mode.COMMUNICATION):
         return False
     return selection.module in module
 
@@ -192,7 +192,7 @@ def _last_below(trace: ExecutionTrace, node: Node) -> int:
 def _walk(
     trace: ExecutionTrace, hiding: frozenset[int], operators: OperatorTable
 ) -> Iterator[tuple[Node, str]]:
-    """Operators and exchanges at the right depth, each with the path of the labels above it."""
+    """Operators and collectives at the right depth, each with the path of the labels above it."""
     stack: list[tuple[Node, str]] = [(root, "") for root in reversed(trace.roots)]
     while stack:
         node, path = stack.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfcast.replay.communication.groups import GroupKey, exchanges_in, group_of
+from perfcast.replay.communication.groups import GroupKey, collectives_in, group_of
 from perfcast.replay.communication.shapes import shape_of
 from perfcast.replay.program.program import ReplayProgram
 from perfcast.traces.collectives.sizes import canonical_name
@@ -15,7 +15,7 @@ _POINT_TO_POINT = ("send", "receive")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One rank's part of an exchange: elements and splits of what it sends and receives."""
+    """One rank's part of a collective: elements and splits of what it sends and receives."""
 
     node_id: int
     name: str
@@ -31,7 +31,7 @@ class Part:
 def parts_of(program: ReplayProgram) -> tuple[Part, ...]:
     """What a rank's program exchanges, in order."""
     parts = []
-    for _, call, collective in exchanges_in(program):
+    for _, call, collective in collectives_in(program):
         shape = shape_of(program, call)
         root = call.arguments[2] if len(call.arguments) > 2 else None
         parts.append(
@@ -51,7 +51,7 @@ def parts_of(program: ReplayProgram) -> tuple[Part, ...]:
 
 
 def disagreement(parts: Sequence[Sequence[Part]]) -> str:
-    """The first exchange in which ranks do not fit together, in words; '' where all do.
+    """The first collective in which ranks do not fit together, in words; '' where all do.
 
     Args:
         parts: Of every rank, in order of ranks.
@@ -80,16 +80,16 @@ def _in_group(group: GroupKey, members: Mapping[int, Sequence[Part]]) -> str:
         missing = [rank for rank in together if rank not in at_place]
         here, one = next(iter(at_place.items()))
         if missing:
-            return f"rank {here} has exchange {place} ({one.name}), and rank {missing[0]} has no more"
+            return f"rank {here} has collective {place} ({one.name}), and rank {missing[0]} has no more"
         for rank, other in at_place.items():
             found = _of_two(group, here, one, rank, other)
             if found:
-                return f"exchange {place}, {found}"
+                return f"collective {place}, {found}"
     return ""
 
 
 def _of_two(group: GroupKey, here: int, one: Part, rank: int, other: Part) -> str:
-    """Why two ranks' parts of one exchange do not fit; '' where they do."""
+    """Why two ranks' parts of one collective do not fit; '' where they do."""
     if (one.name, one.dtype) != (other.name, other.dtype):
         return f"is {one.name} of {one.dtype} on rank {here} and {other.name} of {other.dtype} on rank {rank}"
     if one.root != other.root:

@@ -1,4 +1,4 @@
-"""Each kind of exchange as a call on a process group: what is sent, what is received, by which method.
+"""Each kind of collective as a call on a process group: what is sent, what is received, by which method.
 
 The methods are those of the group itself, so that ``c10d``'s dispatcher sees what the recording saw, and
 ranks of roots and peers are counted within the group, as they were recorded. Sums stand for every
@@ -34,18 +34,18 @@ _GLOO_SUMS = {
 def start_function(
     collective: Collective, shape: Shape, root: int, group: Any, *, is_asynchronous: bool, is_gloo: bool
 ) -> Start:
-    """What starts an exchange on a group.
+    """What starts a collective on a group.
 
     Args:
         root: The root's or peer's rank within the group, where there is one.
         group: A ``torch.distributed.ProcessGroup``.
 
     Raises:
-        TraceError: No such exchange is known, or its sizes do not fit the group.
+        TraceError: No such collective is known, or its sizes do not fit the group.
     """
     name = canonical_name(collective.name)
     if name not in _MAKERS:
-        raise TraceError(f"a replay knows no exchange '{collective.name}'")
+        raise TraceError(f"a replay knows no collective '{collective.name}'")
     start = _MAKERS[name](_Asked(collective, shape, root, group, is_asynchronous))
     as_sum = _GLOO_SUMS.get(collective.dtype) if is_gloo and "reduce" in name else None
     return _as_type(start, as_sum) if as_sum else start
@@ -86,7 +86,7 @@ def _all_reduce(asked: _Asked) -> Start:
 
 
 def _in_place(start: Callable[[Any], Any]) -> Start:
-    """Of an exchange that works on the tensors that it receives; what is sent is copied there first."""
+    """Of a collective that works on the tensors that it receives; what is sent is copied there first."""
 
     def run(received: Sequence[Any], sent: Sequence[Any]) -> Any:
         for into, source in zip(received, sent, strict=True):
@@ -200,7 +200,7 @@ def _checked_root(asked: _Asked) -> int:
 
 
 def _as_type(start: Start, dtype: str) -> Start:
-    """An exchange of the same bytes as another element type."""
+    """A collective of the same bytes as another element type."""
     import torch
 
     other = getattr(torch, dtype)

@@ -1,4 +1,4 @@
-"""Exchanges that are not carried out: each takes a given time, as if others took part."""
+"""Collectives that are not carried out: each takes a given time, as if others took part."""
 
 from __future__ import annotations
 

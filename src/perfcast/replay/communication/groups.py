@@ -1,4 +1,4 @@
-"""Which ranks take part in an exchange."""
+"""Which ranks take part in a collective."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class GroupKey:
 
 
 def group_of(collective: Collective, groups: Sequence[ProcessGroup], world_size: int) -> GroupKey:
-    """The group of an exchange; where the recording does not name its ranks, the only one that fits.
+    """The group of a collective; where the recording does not name its ranks, the only one that fits.
 
-    An exchange of gloo does not say its group, and before schema 1.0.3 a group was named by an address.
+    A collective of gloo does not say its group, and before schema 1.0.3 a group was named by an address.
     There it is taken to be the whole world, unless its size says otherwise and one group has that size.
     """
     named = next((group for group in groups if group.name == collective.group and collective.group), None)
@@ -45,34 +45,35 @@ def _is_address(name: str) -> bool:
     return name.isdecimal() and int(name) > _LARGEST_NAME
 
 
-def exchanges_in(program: ReplayProgram) -> Iterable[tuple[int, Call, Collective]]:
-    """The exchanges of a program that are carried out: index, call, and what is exchanged."""
+def collectives_in(program: ReplayProgram) -> Iterable[tuple[int, Call, Collective]]:
+    """The collectives of a program that are carried out: index, call, and what is exchanged."""
     for index, call in enumerate(program.calls):
         is_carried_out = call.emulated_seconds != call.emulated_seconds
-        if call.kind is CallKind.EXCHANGE and call.collective is not None and is_carried_out:
+        if call.kind is CallKind.COLLECTIVE and call.collective is not None and is_carried_out:
             yield index, call, call.collective
 
 
 def groups_of_program(program: ReplayProgram) -> tuple[GroupKey, ...]:
-    """The groups of all exchanges that are carried out, each once, in order."""
+    """The groups of all collectives that are carried out, each once, in order."""
     found = {
-        group_of(collective, program.groups, program.world_size) for _, _, collective in exchanges_in(program)
+        group_of(collective, program.groups, program.world_size)
+        for _, _, collective in collectives_in(program)
     }
     return tuple(sorted(found))
 
 
-#: Exchanges without a root: their records name the rank that recorded them.
+#: Collectives without a root: their records name the rank that recorded them.
 _ROOTLESS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def with_place(program: ReplayProgram, execution_trace: ExecutionTrace | None) -> ReplayProgram:
-    """The program with the rank and the number of ranks that its exchanges tell of.
+    """The program with the rank and the number of ranks that its collectives tell of.
 
-    A timeline says both; an execution trace alone only through its exchanges: NCCL's record of one without
+    A timeline says both; an execution trace alone only through its collectives: NCCL's record of one without
     a root has the rank in its group, and the splits of an all-to-all, one for each rank.
     """
     sizes = [program.world_size]
-    for _, _, collective in exchanges_in(program):
+    for _, _, collective in collectives_in(program):
         sizes += [collective.group_size, len(collective.in_splits), 1 + max(collective.ranks, default=NONE)]
     world_size = max(sizes)
     rank = program.rank

@@ -1,9 +1,9 @@
-"""Exchanges and waits of a program, carried out as it is played.
+"""Collectives and waits of a program, carried out as it is played.
 
-What can be prepared is prepared: the group, the method, its options and splits. In the measured part an
-exchange is one call of the group's method, and a wait is one of the work's. An exchange that is not
+What can be prepared is prepared: the group, the method, its options and splits. In the measured part a
+collective is one call of the group's method, and a wait is one of the work's. A collective that is not
 carried out (``emulated_seconds``) takes as long as it is told, from when it starts, one after another on
-one group, as on a device's stream for exchanges; whoever waits for it waits so long.
+one group, as on a device's stream for collectives; whoever waits for it waits so long.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from perfcast.replay.ranks.context import RankContext
 from perfcast.traces.collectives.sizes import canonical_name
 
 Play = Callable[[Sequence[Any], Sequence[Any]], None]
-#: Latencies kept of one exchange: the first ones of very long runs.
+#: Latencies kept of one collective: the first ones of very long runs.
 _MOST_LATENCIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeLatency:
-    """One exchange of a program as it was replayed.
+class CollectiveLatency:
+    """One collective of a program as it was replayed.
 
-    ``seconds`` of each repetition, from its start until it was waited for: the exchange's own time where
+    ``seconds`` of each repetition, from its start until it was waited for: the collective's own time where
     the caller waits for it at once. ``bus_bytes`` is what crosses the slowest link of a ring, NaN
-    where the exchange takes no time at all, since none is known.
+    where the collective takes no time at all, since none is known.
     """
 
     call: int
@@ -59,19 +59,19 @@ class ExchangeLatency:
 
 @dataclass
 class _UnderWay:
-    """What one exchange has going: its work, when it started, and the times that it took."""
+    """What one collective has going: its work, when it started, and the times that it took."""
 
     work: Any = None
     started: float = 0.0
     seconds: list[float] = field(default_factory=list)
 
 
-class Exchanger:
-    """Carries out the exchanges of one program on one rank.
+class CollectiveRunner:
+    """Carries out the collectives of one program on one rank.
 
     Args:
-        context: This process among the others; ``None`` where it is alone: every exchange is emulated.
-        is_blocking: Each exchange starts when all ranks are there, and is waited for at once.
+        context: This process among the others; ``None`` where it is alone: every collective is emulated.
+        is_blocking: Each collective starts when all ranks are there, and is waited for at once.
 
     All ranks make theirs together.
 
@@ -93,14 +93,14 @@ class Exchanger:
             context.make_groups(groups_of_program(program))
 
     def prepare(self, index: int) -> Play:
-        """A function that starts the exchange at a call; it takes the tensors received and sent.
+        """A function that starts the collective at a call; it takes the tensors received and sent.
 
         Raises:
             TraceError: It cannot be exchanged here.
         """
         call = self._program.calls[index]
-        if call.kind is not CallKind.EXCHANGE or call.collective is None:
-            raise TraceError(f"call {index} ({call.operator}) is no exchange")
+        if call.kind is not CallKind.COLLECTIVE or call.collective is None:
+            raise TraceError(f"call {index} ({call.operator}) is no collective")
         state = self._under_way.setdefault(index, _UnderWay())
         if self._is_emulated(call):
             return self._delayed(call, state)
@@ -110,7 +110,7 @@ class Exchanger:
         return _asynchronous(start, state) if call.is_asynchronous else _at_once(start, state)
 
     def prepare_wait(self, index: int) -> Callable[[], None]:
-        """A function that waits for the exchange that the call at ``index`` waits for."""
+        """A function that waits for the collective that the call at ``index`` waits for."""
         state = self._under_way.setdefault(self._program.calls[index].waits_for, _UnderWay())
         return lambda: _wait(state)
 
@@ -120,14 +120,14 @@ class Exchanger:
             if state.work is not None:
                 _wait(state)
 
-    def latencies(self) -> tuple[ExchangeLatency, ...]:
-        """What each exchange took, in the order of calls."""
+    def latencies(self) -> tuple[CollectiveLatency, ...]:
+        """What each collective took, in the order of calls."""
         found = []
         for index in sorted(self._under_way):
             call = self._program.calls[index]
             if call.collective is not None:
                 found.append(
-                    ExchangeLatency(
+                    CollectiveLatency(
                         call=index,
                         name=canonical_name(call.collective.name),
                         bus_bytes=bus_bytes(self._program, call) if call.emulated_seconds else math.nan,
@@ -147,7 +147,7 @@ class Exchanger:
         return self._context is None or not math.isnan(call.emulated_seconds)
 
     def _delayed(self, call: Call, state: _UnderWay) -> Play:
-        seconds = call.exchange_seconds if math.isnan(call.emulated_seconds) else call.emulated_seconds
+        seconds = call.communication_seconds if math.isnan(call.emulated_seconds) else call.emulated_seconds
         if math.isnan(seconds):
             raise TraceError(
                 f"{call.operator} (node {call.node_id}) has nobody to exchange with here, and the recording "
@@ -225,7 +225,7 @@ def _note(state: _UnderWay) -> None:
 
 
 def _check_reach(program: ReplayProgram, context: RankContext) -> None:
-    """Every exchange that is carried out is among ranks that are there."""
+    """Every collective that is carried out is among ranks that are there."""
     furthest = max((max(key.ranks) for key in groups_of_program(program)), default=0)
     if furthest >= context.world_size or context.rank != program.rank:
         raise TraceError(
@@ -235,13 +235,13 @@ def _check_reach(program: ReplayProgram, context: RankContext) -> None:
 
 
 def _check_devices(program: ReplayProgram, call: Call, context: RankContext) -> None:
-    """Gloo's exchanges are of a processor's memory, NCCL's of a GPU's."""
+    """Gloo's collectives are of a processor's memory, NCCL's of a GPU's."""
     devices = {program.slots[slot].device.partition(":")[0] for slot in slots_in(call.arguments)}
     wanted = "cpu" if context.is_gloo else "cuda"
     if devices - {wanted}:
         other = "gloo" if "cpu" in devices else "nccl"
         raise TraceError(
-            f"{context.backend} exchanges memory of '{wanted}', and {call.operator} (node {call.node_id}) "
+            f"{context.backend} sends memory of '{wanted}', and {call.operator} (node {call.node_id}) "
             f"has tensors on {', '.join(sorted(devices))}: replay with --device {wanted}, "
             f"or --backend {other}"
         )

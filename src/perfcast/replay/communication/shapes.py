@@ -1,4 +1,4 @@
-"""How much an exchange of a program moves."""
+"""How much a collective of a program moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfcast.traces.dtype_words import dtype_bytes
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How an exchange's tensors lie: element counts of those received and sent, and how they are split."""
+    """How a collective's tensors lie: element counts of those received and sent, and how they are split."""
 
     received: tuple[int, ...]
     sent: tuple[int, ...]
@@ -22,7 +22,7 @@ class Shape:
 
 
 def shape_of(program: ReplayProgram, call: Call) -> Shape:
-    """Element counts of an exchange's tensors, and its splits."""
+    """Element counts of a collective's tensors, and its splits."""
     collective = call.collective
     assert collective is not None
     received, sent = (_elements(program, argument) for argument in call.arguments[:2])
@@ -34,7 +34,7 @@ def _elements(program: ReplayProgram, argument: Argument) -> tuple[int, ...]:
 
 
 def bus_bytes(program: ReplayProgram, call: Call) -> float:
-    """What an exchange moves over the slowest link of a ring.
+    """What a collective moves over the slowest link of a ring.
 
     The larger of what goes in and comes out × φ(n) (``traces.collectives.sizes.bus_factor``); of an
     all-to-all with uneven splits, what does not stay on this rank.

@@ -1,8 +1,8 @@
-"""Waits that a recording does not show: where a program needs what an exchange under way brings.
+"""Waits that a recording does not show: where a program needs what a collective under way brings.
 
-NCCL's recorder notes a wait for an exchange; that of gloo does not, and neither does data-parallel
+NCCL's recorder notes a wait for a collective; that of gloo does not, and neither does data-parallel
 training, whose reducer waits on a future. There the wait stands before the first call that touches what
-the exchange receives, or that writes into what it still sends, and at the latest where the step ends.
+the collective receives, or that writes into what it still sends, and at the latest where the step ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfcast.replay.communication.groups import with_place
-from perfcast.replay.communication.times import exchange_spans
+from perfcast.replay.communication.times import collective_spans
 from perfcast.replay.program.program import Buffer, Call, CallKind, ReplayProgram, slots_in
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
@@ -27,10 +27,10 @@ def place_waits(
     timeline: Trace | None = None,
     link: TraceLink | None = None,
 ) -> ReplayProgram:
-    """The program with a wait for every asynchronous exchange, its place among ranks, and recorded times.
+    """The program with a wait for every asynchronous collective, its place among ranks, and recorded times.
 
     Args:
-        execution_trace: What the program was made of; with the next two it tells how long exchanges took.
+        execution_trace: What the program was made of; with the next two it tells how long collectives took.
         timeline: Of the same rank.
         link: Joins the two.
     """
@@ -44,18 +44,18 @@ def place_waits(
 def _with_seconds(
     program: ReplayProgram, execution_trace: ExecutionTrace, timeline: Trace, link: TraceLink
 ) -> ReplayProgram:
-    """Exchanges with the seconds for which they were under way."""
-    spans, rows = exchange_spans(timeline), link.rows
+    """Collectives with the seconds for which they were under way."""
+    spans, rows = collective_spans(timeline), link.rows
     calls = []
     for call in program.calls:
-        if call.kind is CallKind.EXCHANGE:
-            # the timeline may call the operator or the record below or above it the exchange
+        if call.kind is CallKind.COLLECTIVE:
+            # the timeline may call the operator or the record below or above it the collective
             node = execution_trace.by_id.get(call.node_id)
             below = execution_trace.children.get(call.node_id, ())
             near = [call.node_id, *(child.id for child in below), *([node.parent] if node else [])]
             known = (spans[rows[near_id]] for near_id in near if rows.get(near_id) in spans)
             start, end = next(known, (float("nan"), float("nan")))
-            call = replace(call, exchange_seconds=end - start)
+            call = replace(call, communication_seconds=end - start)
         calls.append(call)
     return replace(program, calls=tuple(calls))
 
@@ -65,7 +65,7 @@ def _missing_waits(program: ReplayProgram) -> dict[int, list[Call]]:
     waited = {call.waits_for for call in program.calls if call.kind is CallKind.WAIT}
     waits: dict[int, list[Call]] = {}
     for index, call in enumerate(program.calls):
-        if call.kind is CallKind.EXCHANGE and call.is_asynchronous and index not in waited:
+        if call.kind is CallKind.COLLECTIVE and call.is_asynchronous and index not in waited:
             place = _first_need(program, index)
             step = program.calls[place - 1].step
             waits.setdefault(place, []).append(
@@ -74,11 +74,11 @@ def _missing_waits(program: ReplayProgram) -> dict[int, list[Call]]:
     return waits
 
 
-def _first_need(program: ReplayProgram, exchange: int) -> int:
-    """The first call after an exchange that cannot go on without it, or where its step is over."""
-    call = program.calls[exchange]
+def _first_need(program: ReplayProgram, collective: int) -> int:
+    """The first call after a collective that cannot go on without it, or where its step is over."""
+    call = program.calls[collective]
     received, sent = (_buffers(program, (argument,)) for argument in call.arguments[:2])
-    for index in range(exchange + 1, len(program.calls)):
+    for index in range(collective + 1, len(program.calls)):
         later = program.calls[index]
         if later.step != call.step or not received.isdisjoint(_touched(program, later)):
             return index
@@ -94,7 +94,7 @@ def _touched(program: ReplayProgram, call: Call) -> set[int]:
 
 def _written(program: ReplayProgram, call: Call) -> set[int]:
     """What an operator that works in place, by its name, writes into."""
-    is_in_place = call.kind is CallKind.EXCHANGE or call.operator.endswith("_")
+    is_in_place = call.kind is CallKind.COLLECTIVE or call.operator.endswith("_")
     return _buffers(program, call.arguments[:1]) if is_in_place else set()
 
 
@@ -103,7 +103,7 @@ def _buffers(program: ReplayProgram, arguments: tuple[object, ...]) -> set[int]:
 
 
 def _kept_until_waited(program: ReplayProgram) -> ReplayProgram:
-    """Memory of an exchange lives until it is waited for."""
+    """Memory of a collective lives until it is waited for."""
     last: dict[int, int] = {}
     for index, call in enumerate(program.calls):
         if call.kind is CallKind.WAIT and call.waits_for != NONE:

@@ -182,7 +182,7 @@ class Needs:
         return [slot for slot in (*made, *_written_in_place(call)) if not self.slots[slot].is_floating]
 
     def _forget(self, call: Call) -> None:
-        """An exchange brings what others have."""
+        """A collective brings what others have."""
         for slot in _written_in_place(call):
             if not self.slots[slot].is_floating:
                 self._origins[self.slots[slot].buffer] = None
@@ -191,7 +191,7 @@ class Needs:
 def _written_in_place(call: Call) -> list[int]:
     """Slots that a call writes into, which were there before it."""
     if call.kind is not CallKind.OPERATOR:
-        return _slots_of(call.arguments[:1]) if call.kind is CallKind.EXCHANGE else []
+        return _slots_of(call.arguments[:1]) if call.kind is CallKind.COLLECTIVE else []
     arguments = zip(parse_schema(call.schema).arguments, call.arguments, strict=False)
     return [slot for described, value in arguments if described.is_written for slot in _slots_of((value,))]
 

@@ -2,7 +2,7 @@
 
 benchmark.py     arguments, measurement, ranks          shipped as it is (``replay/generate/standalone``)
 tensors.py       fills, windows, pauses                 shipped as it is
-exchanges.py     collectives, where there are some      shipped as it is
+collectives.py     collectives, where there are some      shipped as it is
 program.py       given tensors, which step when         written
 steps*.py        one line a call                        written
 manifest.json    where it comes from, what was left out
@@ -91,7 +91,7 @@ def generate(
         modules.append(f"{home}/program".replace("/", "."))
         texts |= {f"{home}/{name}.py": text for name, text in files.texts.items()}
         texts[f"{home}/__init__.py"] = f'"""What rank {number_token(program.rank)} plays."""\n'
-    texts |= _shipped_texts(any(_has_exchanges(program) for program in programs))
+    texts |= _shipped_texts(any(_has_collectives(program) for program in programs))
     manifest = _manifest(programs, modules, is_anonymised=is_anonymised, salt=salt, fidelity=fidelity)
     texts["manifest.json"] = json.dumps(manifest, indent=1) + "\n"
     texts["README.md"] = _readme(manifest)
@@ -266,18 +266,18 @@ def _check_operators(program: ReplayProgram) -> None:
         )
 
 
-def _has_exchanges(program: ReplayProgram) -> bool:
-    kinds = (CallKind.EXCHANGE, CallKind.WAIT)
+def _has_collectives(program: ReplayProgram) -> bool:
+    kinds = (CallKind.COLLECTIVE, CallKind.WAIT)
     return any(
         call.kind in kinds and call.emulated_seconds != call.emulated_seconds for call in program.calls
     )
 
 
-def _shipped_texts(has_exchanges: bool) -> dict[str, str]:
+def _shipped_texts(has_collectives: bool) -> dict[str, str]:
     """The files that are copied as they are, by their places."""
     places = {"benchmark.py": "benchmark.py", "tensors.py": f"{_PACKAGE}/tensors.py"}
-    if has_exchanges:
-        places["exchanges.py"] = f"{_PACKAGE}/exchanges.py"
+    if has_collectives:
+        places["collectives.py"] = f"{_PACKAGE}/collectives.py"
     texts = {f"{_PACKAGE}/__init__.py": '"""What is played."""\n'}
     shipped = resources.files("perfcast.replay.generate.standalone")
     return texts | {
@@ -310,7 +310,7 @@ def _manifest(
         "device": main_device(first),
         "rank": first.rank,
         "world_size": first.world_size,
-        "has_exchanges": any(_has_exchanges(program) for program in programs),
+        "has_collectives": any(_has_collectives(program) for program in programs),
         "num_steps": first.num_steps,
         "num_calls": len(first.calls),
         "peak_bytes": first.peak_bytes,
@@ -358,7 +358,7 @@ Plays {manifest["num_calls"]} recorded calls ({manifest["num_steps"]} steps) aga
 took, as JSON. It needs PyTorch alone; tensors hold made-up numbers.
 
     python benchmark.py --repeat 30 --warm-up 3
-{ranks if manifest["has_exchanges"] else ""}
+{ranks if manifest["has_collectives"] else ""}
 `--host-gaps` keeps the host busy where the recorded program did other things; `--lean` makes given tensors
 when they are first needed and frees them after their last use (live peak \
 {manifest["peak_bytes"]:,} bytes); `--device cuda` plays on an accelerator.

@@ -141,7 +141,7 @@ def _signature(program: ReplayProgram, first: int, end: int) -> object:
         emulated = repr(call.emulated_seconds)
         waits_for = NONE if call.waits_for == NONE else call.waits_for - first
         kind = (call.kind, call.name, call.schema, call.stream, waits_for, call.is_asynchronous)
-        return (kind, arguments, made, emulated, _exchange_key(call))
+        return (kind, arguments, made, emulated, _collective_key(call))
 
     calls = tuple(call_key(index) for index in range(first, end))
     return (calls, tuple(shapes))
@@ -154,7 +154,7 @@ def _filling_key(slot: Slot) -> object:
     return (slot.filling.kind, slot.filling.low, slot.filling.high, slot.filling.reuse_fractions)
 
 
-def _exchange_key(call: Call) -> object:
+def _collective_key(call: Call) -> object:
     found = call.collective
     if found is None:
         return None

@@ -28,8 +28,8 @@ from perfcast.replay.program.program import SlotUse as Use
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE
 
-#: Exchanges that the shipped file carries out.
-EXCHANGES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",
+#: Collectives that the shipped file carries out.
+COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",
                        "gather_to_root", "scatter_from_root", "send", "receive", "barrier"})  # fmt: skip
 #: Longer lines are broken at their arguments.
 _WIDTH = 100
@@ -136,13 +136,13 @@ class StepWriter:
         return f"{dtype_token(found.dtype).removeprefix('torch.')} {list(map(int, found.shape))}"
 
     def _other(self, index: int, call: Call, name: Callable[[int], str]) -> list[str]:
-        """An exchange, a wait, or time that passes."""
+        """A collective, a wait, or time that passes."""
         if call.emulated_seconds == call.emulated_seconds:
             return [f"    wait({number_token(call.emulated_seconds)})"]
         if call.kind is CallKind.WAIT:
-            return [f"    t.exchange.wait({number_token(call.waits_for)})"]
-        if call.kind is CallKind.EXCHANGE:
-            return exchange_lines(self._program, index, name)
+            return [f"    t.collectives.wait({number_token(call.waits_for)})"]
+        if call.kind is CallKind.COLLECTIVE:
+            return collective_lines(self._program, index, name)
         return []
 
 
@@ -151,19 +151,19 @@ def groups_text(program: ReplayProgram) -> dict[str, tuple[int, ...]]:
     return {f"group_{place}": key.ranks for place, key in enumerate(groups_of_program(program))}
 
 
-def exchange_lines(program: ReplayProgram, index: int, name: Callable[[int], str]) -> list[str]:
-    """One exchange: what is received and sent, in which group, how it is cut.
+def collective_lines(program: ReplayProgram, index: int, name: Callable[[int], str]) -> list[str]:
+    """One collective: what is received and sent, in which group, how it is cut.
 
     Raises:
-        TraceError: Its arguments are not those of an exchange, or no such exchange is known.
+        TraceError: Its arguments are not those of a collective, or no such collective is known.
     """
     call = program.calls[index]
     collective = call.collective
     if collective is None or len(call.arguments) < 2:
-        raise TraceError(f"node {call.node_id}: an exchange that does not say what is exchanged")
+        raise TraceError(f"node {call.node_id}: a collective that does not say what is exchanged")
     word = canonical_name(collective.name)
-    if word not in EXCHANGES:
-        raise TraceError(f"node {call.node_id}: a replay knows no exchange '{label_text(collective.name)}'")
+    if word not in COLLECTIVES:
+        raise TraceError(f"node {call.node_id}: a replay knows no collective '{label_text(collective.name)}'")
     received, sent, *rest = call.arguments
     group = groups_of_program(program).index(group_of(collective, program.groups, program.world_size))
     arguments = [
@@ -180,7 +180,7 @@ def exchange_lines(program: ReplayProgram, index: int, name: Callable[[int], str
         arguments.append(f"sent_splits={_numbers(collective.in_splits)}")
     if call.is_asynchronous:
         arguments.append("is_asynchronous=True")
-    return _call_text("", "t.exchange.start", arguments, "", "")
+    return _call_text("", "t.collectives.start", arguments, "", "")
 
 
 def _as_list(argument: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 
-from perfcast.replay.communication.play import ExchangeLatency
+from perfcast.replay.communication.play import CollectiveLatency
 from perfcast.replay.judge.utilisation import Utilisation
 from perfcast.replay.play.session import Played
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram
@@ -72,7 +72,7 @@ class Fidelity:
     kinds: tuple[Pair, ...]
     launches: Pair
     memory: Pair
-    exchanges: tuple[ExchangeLatency, ...]
+    collectives: tuple[CollectiveLatency, ...]
     left_out: tuple[LeftOut, ...]
     num_replaced: int
     utilisation: Utilisation
@@ -119,7 +119,7 @@ def judge(
         kinds=_kinds(program, played, recorded_kernels),
         launches=Pair("launches", recorded_launches, played.num_launches / program.num_steps or _NAN),
         memory=Pair("memory", float(program.peak_bytes), float(played.peak_bytes or _NAN)),
-        exchanges=played.exchanges, left_out=left_out,
+        collectives=played.collectives, left_out=left_out,
         num_replaced=len(played.rehearsal.replaced), utilisation=played.utilisation,
         host_gaps=host_gaps, notes=tuple(notes),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from perfcast.errors import TraceError
 from perfcast.replay.build.differentiated import parameters
-from perfcast.replay.communication.play import ExchangeLatency
+from perfcast.replay.communication.play import CollectiveLatency
 from perfcast.replay.play.prepare import (
     Memory,
     available_bytes,
@@ -62,11 +62,11 @@ class Preparation(Enum):
     AUTO = "auto"  # ahead, where all of them fit into the memory that is free
 
 
-class PlaysExchanges(Protocol):
-    """What carries out exchanges and waits."""
+class RunsCollectives(Protocol):
+    """What carries out collectives and waits."""
 
     def prepare(self, index: int) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """A function for the exchange that is this call; it takes the tensors received and sent."""
+        """A function for the collective that is this call; it takes the tensors received and sent."""
 
     def prepare_wait(self, index: int) -> Callable[[], None]:
         """A function for the wait that is this call."""
@@ -74,8 +74,8 @@ class PlaysExchanges(Protocol):
     def finish_step(self) -> None:
         """Wait for what is under way."""
 
-    def latencies(self) -> tuple[ExchangeLatency, ...]:
-        """How long each exchange took."""
+    def latencies(self) -> tuple[CollectiveLatency, ...]:
+        """How long each collective took."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Player:
     """Plays one program on this machine.
 
     Args:
-        exchanger: Carries out exchanges and waits; without one they fail.
+        collective_runner: Carries out collectives and waits; without one they fail.
         seed: Of what given tensors are filled with.
 
     Raises:
@@ -119,12 +119,12 @@ class Player:
         program: ReplayProgram,
         *,
         preparation: Preparation = Preparation.AUTO,
-        exchanger: PlaysExchanges | None = None,
+        collective_runner: RunsCollectives | None = None,
         seed: int = 0,
     ) -> None:
         self.program = program
         self.preparation = _chosen(preparation, program)
-        self._exchanger = exchanger
+        self._collective_runner = collective_runner
         self._layout = lay_out(program)
         self._memory = Memory(program, seed)
         self._findings = Findings()
@@ -139,7 +139,7 @@ class Player:
         for index, slot in enumerate(program.slots):
             if slot.buffer in self._slots_of_given and slot.maker == NONE:
                 self._slots_of_given[slot.buffer].append(index)
-        self._bind_exchanges()
+        self._bind_collectives()
         self._is_on_device = any(buffer.device.startswith("cuda") for buffer in program.buffers)
 
     def rehearse(self) -> Rehearsal:
@@ -187,9 +187,9 @@ class Player:
             self._runners.append(change)
             self._owners.append(len(self.program.calls) - 1)
 
-    def latencies(self) -> tuple[ExchangeLatency, ...]:
-        """How long each exchange took, in all repetitions so far."""
-        return () if self._exchanger is None else self._exchanger.latencies()
+    def latencies(self) -> tuple[CollectiveLatency, ...]:
+        """How long each collective took, in all repetitions so far."""
+        return () if self._collective_runner is None else self._collective_runner.latencies()
 
     def expected_events(self) -> list[tuple[str, int]]:
         """Names of the outermost operators that a repetition runs, each with its call (``NONE``: of none)."""
@@ -259,8 +259,8 @@ class Player:
         self._synchronize()
         wall, processor = perf_counter(), process_time()
         self.play()
-        if self._exchanger is not None:
-            self._exchanger.finish_step()
+        if self._collective_runner is not None:
+            self._collective_runner.finish_step()
         self._synchronize()
         processor_end, wall_end = process_time(), perf_counter()
         return wall_end - wall - self._paused[0], processor_end - processor - self._paused[1]
@@ -292,16 +292,16 @@ class Player:
 
             torch.accelerator.synchronize()
 
-    def _bind_exchanges(self) -> None:
+    def _bind_collectives(self) -> None:
         for entry in self._layout.entries:
-            if entry.call.kind not in (CallKind.EXCHANGE, CallKind.WAIT):
+            if entry.call.kind not in (CallKind.COLLECTIVE, CallKind.WAIT):
                 continue
-            if self._exchanger is None:
-                entry.problem = "exchanges need ranks to exchange with"
-            elif entry.call.kind is CallKind.EXCHANGE:
-                entry.function = self._exchanger.prepare(entry.index)
+            if self._collective_runner is None:
+                entry.problem = "collectives need other ranks"
+            elif entry.call.kind is CallKind.COLLECTIVE:
+                entry.function = self._collective_runner.prepare(entry.index)
             else:
-                entry.function = self._exchanger.prepare_wait(entry.index)
+                entry.function = self._collective_runner.prepare_wait(entry.index)
 
     # --- what runs, in order -------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfcast.replay.build.call_times import CallTimes
-from perfcast.replay.communication.play import ExchangeLatency, Exchanger
+from perfcast.replay.communication.play import CollectiveLatency, CollectiveRunner
 from perfcast.replay.judge.host_gaps import GapSource
 from perfcast.replay.judge.own_times import own_times, relative_seconds, spins, spread, timed_calls
 from perfcast.replay.judge.profiling import profile_calls, profile_memory
 from perfcast.replay.judge.utilisation import Utilisation, Watch
-from perfcast.replay.play.player import PlayedSteps, Player, PlaysExchanges, Preparation, Rehearsal
+from perfcast.replay.play.player import PlayedSteps, Player, Preparation, Rehearsal, RunsCollectives
 from perfcast.replay.play.prepare import given_bytes
 from perfcast.replay.program.program import CallKind, ReplayProgram
 
@@ -67,7 +67,7 @@ class Played:
     peak_bytes: int = 0
     gaps_seconds: tuple[float, ...] = ()
     utilisation: Utilisation = Utilisation()  # noqa: RUF009 (frozen)
-    exchanges: tuple[ExchangeLatency, ...] = ()
+    collectives: tuple[CollectiveLatency, ...] = ()
 
     @property
     def added_gap_seconds(self) -> float:
@@ -79,7 +79,7 @@ def play_program(
     program: ReplayProgram,
     options: PlayOptions,
     *,
-    exchanger: PlaysExchanges | None = None,
+    collective_runner: RunsCollectives | None = None,
     on_repetition: Callable[[int], None] | None = None,
     label_seconds: float = 0.0,
 ) -> Played:
@@ -88,7 +88,7 @@ def play_program(
     Raises:
         TraceError: Nothing of it can run here.
     """
-    player = _player(program, options, exchanger)
+    player = _player(program, options, collective_runner)
     rehearsal = player.rehearse()
     player.set_gaps(options.gaps_seconds)
     watch = Watch(_device_index(program))
@@ -121,7 +121,7 @@ def find_gaps(
     source: GapSource,
     label_seconds: float,
     is_scaled: bool,
-    exchanger: PlaysExchanges | None = None,
+    collective_runner: RunsCollectives | None = None,
 ) -> tuple[float, ...]:
     """How long the host has to be kept busy before each call, beside what the replay itself takes.
 
@@ -135,7 +135,7 @@ def find_gaps(
     Raises:
         TraceError: Nothing of the program can run here.
     """
-    player = _player(program, options, exchanger)
+    player = _player(program, options, collective_runner)
     rehearsal = player.rehearse()
     own = own_times(player, is_observed=source.is_observed, label_seconds=label_seconds)
     recorded = [
@@ -155,14 +155,18 @@ def find_gaps(
     return spread(found, min(median(totals), sum(found)))
 
 
-def _player(program: ReplayProgram, options: PlayOptions, exchanger: PlaysExchanges | None) -> Player:
+def _player(
+    program: ReplayProgram, options: PlayOptions, collective_runner: RunsCollectives | None
+) -> Player:
     if options.threads:
         import torch
 
         torch.set_num_threads(options.threads)
-    if exchanger is None and any(call.kind is CallKind.EXCHANGE for call in program.calls):
-        exchanger = Exchanger(program, None)
-    return Player(program, preparation=options.preparation, exchanger=exchanger, seed=options.seed)
+    if collective_runner is None and any(call.kind is CallKind.COLLECTIVE for call in program.calls):
+        collective_runner = CollectiveRunner(program, None)
+    return Player(
+        program, preparation=options.preparation, collective_runner=collective_runner, seed=options.seed
+    )
 
 
 def _device_index(program: ReplayProgram) -> int | None:

@@ -1,6 +1,6 @@
 """Programs put one after the other, and parts taken out of one.
 
-Both only renumber: calls, slots, buffers and steps are named by their places, and exchanges by the names
+Both only renumber: calls, slots, buffers and steps are named by their places, and collectives by the names
 of their groups.
 """
 
@@ -100,7 +100,7 @@ def take_steps(program: ReplayProgram, first: int, last: int) -> ReplayProgram:
 def take_calls(program: ReplayProgram, kept: Sequence[int]) -> ReplayProgram:
     """The calls of these places, in order, as a program of their own.
 
-    What calls left out had made is given instead. A wait whose exchange is left out becomes idle: its gap
+    What calls left out had made is given instead. A wait whose collective is left out becomes idle: its gap
     stays.
     """
     order = sorted(set(kept))
@@ -136,11 +136,11 @@ def _steps_of(program: ReplayProgram) -> list[int]:
 
 def _home(programs: Sequence[ReplayProgram]) -> ReplayProgram:
     """The program whose rank and world all share that exchange something."""
-    exchanging = [p for p in programs if any(call.kind is CallKind.EXCHANGE for call in p.calls)]
+    exchanging = [p for p in programs if any(call.kind is CallKind.COLLECTIVE for call in p.calls)]
     places = {(program.rank, program.world_size) for program in exchanging}
     if len(places) > 1:
         told = ", ".join(f"rank {rank} of {world}" for rank, world in sorted(places))
-        raise InputError(f"programs of {told} cannot follow each other on one rank: their exchanges differ")
+        raise InputError(f"programs of {told} cannot follow each other on one rank: their collectives differ")
     return exchanging[0] if exchanging else programs[0]
 
 

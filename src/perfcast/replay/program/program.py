@@ -133,29 +133,29 @@ class CallKind(Enum):
     """What a call does."""
 
     OPERATOR = "operator"
-    EXCHANGE = "exchange"
+    COLLECTIVE = "collective"
     WAIT = "wait"
     IDLE = "idle"  # only the host gap before it: what was left out, or an injected delay
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One operator, exchange or wait.
+    """One operator, collective or wait.
 
     ``operator`` is namespace and name ('aten::addmm'), ``overload`` '' for the default one; ``arguments``
     stand in the order of ``schema``; those it has beyond them take their defaults. ``outputs`` are the
     slots of the tensors that come out, in order, lists flattened, ``NONE`` where nobody asks for one or
     the tensor has a slot from before.
 
-    The arguments of an exchange are the tensors received, the tensors sent (tuples of ``SlotUse``, the
+    The arguments of a collective are the tensors received, the tensors sent (tuples of ``SlotUse``, the
     same where it works in place) and the root or peer in its group, or ``None``. ``collective`` keeps
-    sizes, splits, group and sequence number; ``waits_for`` (waits) is the index of the exchange's call.
-    An exchange with ``is_asynchronous`` returns before it is done.
+    sizes, splits, group and sequence number; ``waits_for`` (waits) is the index of the collective's call.
+    A collective with ``is_asynchronous`` returns before it is done.
 
     ``gap_seconds`` is the host's time between the call before and this one, ``recorded_seconds`` its own
     in the recording: NaN where no timeline was at hand. ``stream`` is the device stream, ``NONE`` for the
     current one. ``module`` is the path of the labels under which it was called; ``step`` the number of the
-    step, from 0. ``exchange_seconds`` is how long an exchange itself lasted in the recording, NaN where
+    step, from 0. ``communication_seconds`` is how long a collective itself lasted in the recording, NaN where
     not known; where ``emulated_seconds`` is not NaN, it is not carried out but takes that long.
     ``is_differentiated``: autograd noted it in the recording.
     """
@@ -175,7 +175,7 @@ class Call:
     collective: Collective | None = None
     waits_for: int = NONE
     is_asynchronous: bool = False
-    exchange_seconds: float = float("nan")
+    communication_seconds: float = float("nan")
     emulated_seconds: float = float("nan")
     is_differentiated: bool = False
 

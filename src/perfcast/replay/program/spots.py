@@ -31,7 +31,7 @@ class Window:
 
 @dataclass(slots=True)
 class Entry:
-    """One call with its arguments: a bound operator, or an exchange's tensors.
+    """One call with its arguments: a bound operator, or a collective's tensors.
 
     ``spots`` are the places of its tensors with their slots. ``windows`` are what is taken out of buffers
     just before. ``problem`` says why the call cannot be bound.
@@ -81,7 +81,7 @@ def _entry(index: int, call: Call) -> Entry:
             return entry
         entry.function, entry.written = bound.function, bound.written
         entry.positional, entry.keywords = bound.positional, bound.keywords
-    elif call.kind is CallKind.EXCHANGE:
+    elif call.kind is CallKind.COLLECTIVE:
         entry.positional = [list(part) for part in call.arguments[:2] if isinstance(part, tuple)]
     entry.spots = list(_spots_in(entry.positional, enumerate(entry.positional)))
     entry.spots += list(_spots_in(entry.keywords, entry.keywords.items()))

@@ -12,7 +12,7 @@ from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence
 from perfcast.replay.communication.groups import GroupKey
 
-#: Ways for exchanges to go: between processors, or between NVIDIA's GPUs.
+#: Ways for collectives to go: between processors, or between NVIDIA's GPUs.
 BACKENDS = ("gloo", "nccl")
 #: How long a rank waits for another before it gives up.
 STALL_SECONDS = 120.0
@@ -35,7 +35,7 @@ class RankContext:
 
     @property
     def is_gloo(self) -> bool:
-        """Whether exchanges are of a processor's memory."""
+        """Whether collectives are of a processor's memory."""
         return self.backend == "gloo"
 
     def barrier(self) -> None:
@@ -116,7 +116,7 @@ def join(place: Place, backend: str = "gloo", stall_seconds: float = STALL_SECON
     import torch.distributed as dist
 
     if backend not in BACKENDS:
-        raise TraceError(f"exchanges go by {' or '.join(BACKENDS)}, not '{backend}'")
+        raise TraceError(f"collectives go by {' or '.join(BACKENDS)}, not '{backend}'")
     device = "cpu"
     if backend == "nccl":
         if torch.cuda.device_count() <= place.local_rank:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.core.cluster import Cluster
-from perfcast.replay.communication.play import Exchanger
+from perfcast.replay.communication.play import CollectiveRunner
 from perfcast.replay.play.memory_bound import bound_memory
 from perfcast.replay.play.modules import load_module
 from perfcast.replay.play.session import find_gaps, play_program
@@ -23,7 +23,7 @@ HOST_GAPS = (OFF, RECORDED, SCALED)
 
 @dataclass(frozen=True)
 class RankOptions:
-    """How ranks play together; the fields are those of ``fit_to_ranks`` and ``Exchanger``."""
+    """How ranks play together; the fields are those of ``fit_to_ranks`` and ``CollectiveRunner``."""
 
     backend: str = "gloo"
     is_blocking: bool = False
@@ -54,7 +54,7 @@ def play_rank(job: Mapping[str, Any], context: RankContext) -> dict[str, int]:
     if options.profile_path:
         path = Path(options.profile_path)
         options = replace(options, profile_path=str(path.with_name(f"rank{context.rank}.{path.name}")))
-    exchanger = Exchanger(program, context, is_blocking=ranks.is_blocking)
+    collective_runner = CollectiveRunner(program, context, is_blocking=ranks.is_blocking)
     if ranks.host_gaps != OFF:
         spins = find_gaps(
             program,
@@ -62,12 +62,14 @@ def play_rank(job: Mapping[str, Any], context: RankContext) -> dict[str, int]:
             source=gaps,
             label_seconds=label_seconds[gaps.is_observed],
             is_scaled=ranks.host_gaps == SCALED,
-            exchanger=exchanger,
+            collective_runner=collective_runner,
         )
         options = replace(options, gaps_seconds=spins)
-    exchanger.forget()
+    collective_runner.forget()
     context.barrier()
-    played = play_program(program, options, exchanger=exchanger, label_seconds=label_seconds.get(False, 0.0))
+    played = play_program(
+        program, options, collective_runner=collective_runner, label_seconds=label_seconds.get(False, 0.0)
+    )
     with task.with_name(f"{task.name}.done").open("wb") as file:
         pickle.dump((program, played), file)
     return {"rank": context.rank}

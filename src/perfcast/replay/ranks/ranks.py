@@ -46,7 +46,7 @@ def run_ranks(
     if not 1 <= len(jobs) <= MOST_RANKS:
         raise TraceError(f"{len(jobs)} ranks cannot be started here: 1 to {MOST_RANKS} can")
     if backend not in BACKENDS:
-        raise TraceError(f"exchanges go by {' or '.join(BACKENDS)}, not '{backend}'")
+        raise TraceError(f"collectives go by {' or '.join(BACKENDS)}, not '{backend}'")
     name = _name_of(function)
     with tempfile.TemporaryDirectory(prefix="perfcast-replay-") as made:
         folder = Path(made)

@@ -1,7 +1,7 @@
-"""Fewer ranks that stand for more: exchanges with ranks that are not there take a given time.
+"""Fewer ranks that stand for more: collectives with ranks that are not there take a given time.
 
-That time is the recorded one, or the forecast for a cluster. A recorded exchange waits for its last
-rank; where several ranks were recorded, the shortest of their times is the exchange's own.
+That time is the recorded one, or the forecast for a cluster. A recorded collective waits for its last
+rank; where several ranks were recorded, the shortest of their times is the collective's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import isnan
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES, collective_operation
 from perfcast.core.operation import Operation
-from perfcast.cost.prices import price_exchanges
+from perfcast.cost.prices import price_communication
 from perfcast.errors import TraceError
 from perfcast.replay.communication.groups import GroupKey, group_of
 from perfcast.replay.communication.shapes import shape_of
@@ -21,20 +21,22 @@ from perfcast.replay.program.program import Call, CallKind, ReplayProgram
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
 
-#: Group, and recorded seconds, of each exchange of one rank in order.
+#: Group, and recorded seconds, of each collective of one rank in order.
 RecordedSeconds = Sequence[tuple[GroupKey, float]]
 
 
 def recorded_seconds(program: ReplayProgram) -> list[tuple[GroupKey, float]]:
-    """How long each exchange took this rank, in order; NaN where not known."""
-    return [(_key(program, call), call.exchange_seconds) for call in program.calls if _is_exchange(call)]
+    """How long each collective took this rank, in order; NaN where not known."""
+    return [
+        (_key(program, call), call.communication_seconds) for call in program.calls if _is_communication(call)
+    ]
 
 
 def with_fastest(program: ReplayProgram, ranks: Sequence[RecordedSeconds]) -> ReplayProgram:
-    """Exchanges with the shortest time that any rank recorded for them.
+    """Collectives with the shortest time that any rank recorded for them.
 
     Args:
-        ranks: Of every recorded rank, what ``recorded_seconds`` says; exchanges of a group are matched by
+        ranks: Of every recorded rank, what ``recorded_seconds`` says; collectives of a group are matched by
             their place in it.
     """
     found: dict[tuple[GroupKey, int], float] = {}
@@ -47,10 +49,10 @@ def with_fastest(program: ReplayProgram, ranks: Sequence[RecordedSeconds]) -> Re
     places = {}
     calls = []
     for call in program.calls:
-        if _is_exchange(call):
+        if _is_communication(call):
             key = _key(program, call)
             place = places[key] = places.get(key, -1) + 1
-            call = replace(call, exchange_seconds=found.get((key, place), call.exchange_seconds))
+            call = replace(call, communication_seconds=found.get((key, place), call.communication_seconds))
         calls.append(call)
     return replace(program, calls=tuple(calls))
 
@@ -62,26 +64,26 @@ def emulated(
     *,
     unknown_seconds: float | None = None,
 ) -> ReplayProgram:
-    """The program with a duration in place of every exchange that ``num_ranks`` ranks cannot carry out.
+    """The program with a duration in place of every collective that ``num_ranks`` ranks cannot carry out.
 
     Args:
         num_ranks: That play; they are the first of the program's ranks.
         cluster: Whose forecast the durations are; ``None`` takes the recorded ones.
-        unknown_seconds: The duration of exchanges whose own was not recorded; ``None``: that is an error.
+        unknown_seconds: The duration of collectives whose own was not recorded; ``None``: that is an error.
 
     Raises:
-        TraceError: An exchange whose duration was not recorded, or one that no forecast knows.
+        TraceError: A collective whose duration was not recorded, or one that no forecast knows.
         PlanError: A group that does not fit the cluster.
     """
     chosen = [
         index
         for index, call in enumerate(program.calls)
-        if _is_exchange(call) and _is_out_of_reach(program, call, num_ranks)
+        if _is_communication(call) and _is_out_of_reach(program, call, num_ranks)
     ]
     if cluster is not None:
         seconds = _forecast(program, chosen, cluster)
     else:
-        seconds = [program.calls[index].exchange_seconds for index in chosen]
+        seconds = [program.calls[index].communication_seconds for index in chosen]
     by_index = dict(zip(chosen, seconds, strict=True))
     missing = next((index for index, value in by_index.items() if isnan(value)), None)
     if missing is not None and unknown_seconds is not None:
@@ -100,15 +102,15 @@ def emulated(
 
 
 def count_untimed(program: ReplayProgram) -> int:
-    """Exchanges that are not carried out and take no time, since none was recorded."""
+    """Collectives that are not carried out and take no time, since none was recorded."""
     return sum(
-        _is_exchange(call) and call.emulated_seconds == 0.0 and isnan(call.exchange_seconds)
+        _is_communication(call) and call.emulated_seconds == 0.0 and isnan(call.communication_seconds)
         for call in program.calls
     )
 
 
-def _is_exchange(call: Call) -> bool:
-    return call.kind is CallKind.EXCHANGE and call.collective is not None
+def _is_communication(call: Call) -> bool:
+    return call.kind is CallKind.COLLECTIVE and call.collective is not None
 
 
 def _key(program: ReplayProgram, call: Call) -> GroupKey:
@@ -127,7 +129,7 @@ def _forecast(program: ReplayProgram, chosen: Sequence[int], cluster: Cluster) -
     different = list(dict.fromkeys(operations))
     if not different:
         return []
-    prices = dict(zip(different, price_exchanges(different, cluster).seconds.tolist(), strict=True))
+    prices = dict(zip(different, price_communication(different, cluster).seconds.tolist(), strict=True))
     return [float(prices[operation]) for operation in operations]
 
 

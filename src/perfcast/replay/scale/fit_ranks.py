@@ -28,8 +28,8 @@ def fit_to_ranks(
         context: This process among the others; ``None`` where it is alone.
         world_size: Of what is played; ``None``: as many as there are, or as recorded where it is alone
             or others are emulated.
-        cluster: Whose forecast emulated exchanges take; ``None`` takes the recorded times.
-        is_emulated: Exchanges with ranks that are not there only take time; otherwise they are an error.
+        cluster: Whose forecast emulated collectives take; ``None`` takes the recorded times.
+        is_emulated: Collectives with ranks that are not there only take time; otherwise they are an error.
             A process that is alone, without asking for it, takes no time for those whose own is not known.
         is_replicated: Several ranks play one trace: each all-to-all receives what the others send.
         is_rebalanced: Every rank sends and receives the same in all-to-alls.

@@ -98,8 +98,8 @@ class ScalePass:
         Raises:
             InputError: It cannot be run with these sizes.
         """
-        if call.kind is CallKind.EXCHANGE:
-            return self._exchange(call)
+        if call.kind is CallKind.COLLECTIVE:
+            return self._collective(call)
         if call.kind is not CallKind.OPERATOR:
             return call
         reason = ""
@@ -220,8 +220,8 @@ class ScalePass:
                     return inner
         return shape[dim] // self._batch.recorded
 
-    def _exchange(self, call: Call) -> Call:
-        """An exchange of tensors that carry the batch moves as many more elements, split alike."""
+    def _collective(self, call: Call) -> Call:
+        """A collective of tensors that carry the batch moves as many more elements, split alike."""
         collective = call.collective
         if collective is None or not any(self.carried[slot] for slot in slots_in(call.arguments)):
             return call

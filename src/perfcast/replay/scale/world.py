@@ -7,7 +7,7 @@ Operators keep their shapes; what a rank exchanges changes with the number of pa
   ranks repeat in turn, and sizes are their sums,
 * all-reduce, broadcast and reduce are what they were.
 
-An exchange whose tensors grow or shrink works on windows of the same memory where that may grow, and on
+A collective whose tensors grow or shrink works on windows of the same memory where that may grow, and on
 memory of its own where an operator made it.
 """
 
@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import prod
 
 from perfcast.errors import TraceError
-from perfcast.replay.communication.groups import GroupKey, exchanges_in, group_of
+from perfcast.replay.communication.groups import GroupKey, collectives_in, group_of
 from perfcast.replay.communication.shapes import shape_of
 from perfcast.replay.program.program import (
     Argument,
@@ -63,7 +63,7 @@ def scaled(program: ReplayProgram, world_size: int, rank: int) -> ReplayProgram:
         return program
     changes: dict[int, tuple[Collective, Sizes]] = {}
     for index, call in enumerate(program.calls):
-        if call.kind is not CallKind.EXCHANGE or call.collective is None:
+        if call.kind is not CallKind.COLLECTIVE or call.collective is None:
             continue
         before = group_of(call.collective, program.groups, program.world_size)
         ranks = scaled_ranks(before.ranks, program.world_size, world_size, rank)
@@ -104,7 +104,7 @@ def _told(collective: Collective, before: GroupKey, ranks: tuple[int, ...]) -> C
 
 
 def _sizes(program: ReplayProgram, call: Call, before: int, after: int) -> Sizes:
-    """What an exchange moves in a group of another size."""
+    """What a collective moves in a group of another size."""
     assert call.collective is not None
     shape, name = shape_of(program, call), canonical_name(call.collective.name)
     received, sent = shape.received, shape.sent
@@ -151,7 +151,7 @@ def _in_turn(parts: tuple[int, ...], count: int) -> tuple[int, ...]:
 def splits_sent(program: ReplayProgram) -> list[tuple[GroupKey, tuple[int, ...]]]:
     """Group of each all-to-all, in order, and the elements that this rank sends to each of its ranks."""
     found = []
-    for _, call, collective in exchanges_in(program):
+    for _, call, collective in collectives_in(program):
         if canonical_name(collective.name) == "all_to_all":
             key = group_of(collective, program.groups, program.world_size)
             found.append((key, _parts_sent(program, call, len(key.ranks))))
@@ -189,7 +189,7 @@ def with_splits(
     """
     places: dict[GroupKey, int] = {}
     changes: dict[int, tuple[Collective, Sizes]] = {}
-    for index, call, collective in exchanges_in(program):
+    for index, call, collective in collectives_in(program):
         if canonical_name(collective.name) != "all_to_all":
             continue
         key = group_of(collective, program.groups, program.world_size)
@@ -219,7 +219,7 @@ def _nth(
 
 
 def resized(program: ReplayProgram, changes: Mapping[int, tuple[Collective, Sizes]]) -> ReplayProgram:
-    """The program with other sizes of some exchanges (by index of the call)."""
+    """The program with other sizes of some collectives (by index of the call)."""
     memory = _Memory(program)
     calls = list(program.calls)
     for index, (collective, sizes) in changes.items():
@@ -281,7 +281,7 @@ class _Memory:
         return old.filling if self.buffers[old.buffer].is_given else None
 
     def _own(self, index: int, old: Slot, count: int) -> int:
-        """A window of memory that only this exchange uses."""
+        """A window of memory that only this collective uses."""
         self.buffers.append(
             Buffer(count * dtype_bytes(old.dtype), old.device, NONE, index, self._waits.get(index, index))
         )

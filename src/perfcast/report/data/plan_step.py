@@ -24,7 +24,7 @@ class RankData:
         stage: Pipeline stage.
         num_equal: Ranks that it stands for.
         seconds_by_cause: Seconds of a step by what they go to; they add up to the step. compute,
-            recompute, optimizer; exposed exchanges of tensor, context, expert, data and pipeline
+            recompute, optimizer; exposed communication of tensor, context, expert, data and pipeline
             parallelism; offload; bubble (waiting for another stage); host (waiting for launches);
             straggler (waiting for a slower rank); other.
     """
@@ -80,7 +80,7 @@ class PlanStepData(Answer):
         mfu: Model flops over what all devices could do; 0 to 1.
         hfu: The same with recomputed flops; 0 to 1.
         seconds_by_cause: Mean over all ranks. Seconds of a step by what they go to; they add up to
-            the step. compute, recompute, optimizer; exposed exchanges of tensor, context, expert,
+            the step. compute, recompute, optimizer; exposed communication of tensor, context, expert,
             data and pipeline parallelism; offload; bubble (waiting for another stage); host
             (waiting for launches); straggler (waiting for a slower rank); other.
         ranks: Every differing rank; the first has the most work of its own.

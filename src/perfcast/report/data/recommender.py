@@ -45,7 +45,7 @@ class RecommenderData(Answer):
         capacity_bytes: Memory of a device, in bytes.
         lookup_imbalance: The slowest rank's lookups over their mean over ranks.
         segment_seconds: Parts of the dense networks, equal on all ranks, in seconds.
-        exchange_bytes: What the busiest rank sends or receives, by exchange, in bytes.
+        communication_bytes: What the busiest rank sends or receives, by all-to-all, in bytes.
         sharding: Where each table lies, in the model's order.
         ranks: Each rank.
         assumptions: What was taken for granted.
@@ -67,7 +67,7 @@ class RecommenderData(Answer):
     capacity_bytes: float
     lookup_imbalance: float
     segment_seconds: dict[str, float]
-    exchange_bytes: dict[str, float]
+    communication_bytes: dict[str, float]
     sharding: tuple[TablePlacementData, ...]
     ranks: tuple[RecommenderRank, ...]
     assumptions: tuple[str, ...]

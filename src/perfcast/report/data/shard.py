@@ -15,17 +15,17 @@ class TimeData:
     """What a placement takes.
 
     Attributes:
-        step_seconds: Lookups and exchanges of a step, in seconds.
+        step_seconds: Lookups and collectives of a step, in seconds.
         step_seconds_low: Lower end of its 90 % interval, in seconds.
         step_seconds_high: Upper end of its 90 % interval, in seconds.
         forward_seconds: Lookups forward on the slowest device, in seconds.
         backward_seconds: Lookups backward, with the optimizer, on the slowest device, in seconds.
-        index_seconds: Exchange of indices, in seconds.
-        output_seconds: Exchange of pooled rows, in seconds.
-        gradient_seconds: Exchange of their gradients, in seconds.
+        index_seconds: All-to-all of indices, in seconds.
+        output_seconds: All-to-all of pooled rows, in seconds.
+        gradient_seconds: All-to-all of their gradients, in seconds.
         reduce_seconds: All-reduce of gradients of data-parallel tables, in seconds.
         imbalance: Lookups of the busiest device over the mean, less 1; a fraction.
-        exchange_seconds: All exchanges, in seconds.
+        communication_seconds: All collectives, in seconds.
     """
 
     step_seconds: float
@@ -38,7 +38,7 @@ class TimeData:
     gradient_seconds: float
     reduce_seconds: float
     imbalance: float
-    exchange_seconds: float
+    communication_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The picture of a pipeline: what every differing rank does when, its compute above its exchanges.
+"""The picture of a pipeline: what every differing rank does when, its compute above its collectives.
 
 A few thousand pieces are drawn as lines that say what they are. More of them would be neither seen nor told
 apart: then time is cut into bins, each in the colour of what takes most of it.
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 def pipeline_figure(forecast: PlanForecast, cause_words: Mapping[str, str]) -> Figure:
-    """A lane for the compute and one for the exchanges and copies of every differing rank."""
+    """A lane for the compute and one for the collectives and copies of every differing rank."""
     words = {**cause_words, BACKWARD: BACKWARD, WEIGHT_GRADIENT: WEIGHT_GRADIENT}
     stages = {rank.rank: rank.stage for rank in forecast.time.ranks}
     shown = spread_evenly(sorted(stages, key=lambda rank: (stages[rank], rank)))
@@ -104,7 +104,7 @@ def outermost(spans: Sequence[Span]) -> list[Span]:
 def merge_spans(spans: Sequence[Span], lanes: Mapping[Lane, int], step_seconds: float) -> list[Piece]:
     """Neighbours of one micro-batch that look alike are one where no gap between them could be seen.
 
-    Exchanges of several axes share a lane, each with pieces of its own.
+    Collectives of several axes share a lane, each with pieces of its own.
     """
     gap = step_seconds / (2 * NUM_BINS)
     opened: dict[tuple[int, str], Piece] = {}

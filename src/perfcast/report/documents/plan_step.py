@@ -22,10 +22,10 @@ CAUSE_WORDS = {
     "compute": "compute",
     "recompute": "computed again",
     "optimizer": "optimizer",
-    "tensor": "tensor exchange",
-    "context": "context exchange",
-    "expert": "expert exchange",
-    "data": "data exchange",
+    "tensor": "tensor communication",
+    "context": "context communication",
+    "expert": "expert communication",
+    "data": "data communication",
     "pipeline": "sends between stages",
     "offload": "copies to the host",
     "bubble": "pipeline bubble",
@@ -166,7 +166,7 @@ def _ranks(forecast: PlanForecast) -> Section:
 
 
 def _rank_cells(rank: RankTime) -> tuple[Value, ...]:
-    """Own work, exchanges in sight, and the rest of the step (bubble, host, others)."""
+    """Own work, exposed communication, and the rest of the step (bubble, host, others)."""
     busy, exposed, waiting = busy_exposed_waiting(rank)
     bubble, host = (rank.seconds_by_cause.get(cause, 0.0) for cause in ("bubble", "host"))
     parts = (busy, exposed, bubble, host, waiting - bubble - host)
@@ -183,7 +183,7 @@ def visible(seconds: float) -> float | None:
 
 
 def busy_exposed_waiting(rank: RankTime) -> tuple[float, float, float]:
-    """Own work, exchanges in sight, and the rest of the step (bubble, host, slower ranks), in seconds."""
+    """Own work, exposed communication, and the rest of the step (bubble, host, slower ranks), in seconds."""
     causes = rank.seconds_by_cause
     busy = sum(causes.get(cause, 0.0) for cause in BUSY)
     exposed = sum(causes.get(cause, 0.0) for cause in EXPOSED)
@@ -206,7 +206,7 @@ def ranks_figure(forecast: PlanForecast) -> Figure:
 
 def _timeline(forecast: PlanForecast) -> Section:
     note = (
-        "Of each rank, compute above and exchanges below; gaps are waiting. Exchanges inside layers are "
+        "Of each rank, compute above and collectives below; gaps are waiting. Collectives inside layers are "
         "drawn for one micro-batch alone. Drag to look closer; '--timeline FILE' writes every event for "
         "Perfetto."
     )

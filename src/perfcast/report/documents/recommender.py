@@ -1,4 +1,4 @@
-"""The forecast of a recommendation model's step: ranks, timeline, exchanges, tables."""
+"""The forecast of a recommendation model's step: ranks, timeline, collectives, tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAUSE_COLOURS = {
     "dense": palette.BLUE,
     "lookup forward": palette.YELLOW,
     "lookup backward": LOOKUP_BACKWARD,
-    "exchange": palette.ORANGE,
+    "all-to-all": palette.ORANGE,
     "all-reduce": palette.PINK,
     "waiting": "rgba(138,148,163,0.45)",
 }
@@ -46,8 +46,8 @@ def document_of(forecast: RecommenderForecast) -> Document:
     blocks: list[Block] = [_causes(forecast), _ranks(forecast)]
     if forecast.spans:
         blocks.append(_timeline(forecast))
-    if forecast.exchange_bytes and forecast.num_devices > 1:
-        blocks.append(_exchanges(forecast))
+    if forecast.communication_bytes and forecast.num_devices > 1:
+        blocks.append(_collectives(forecast))
     blocks.append(_segments(forecast))
     tables = placement_table(forecast.model.tables, forecast.placements)
     blocks.append(Section(title="Tables", blocks=(tables,), only="page"))
@@ -110,7 +110,7 @@ def _causes(forecast: RecommenderForecast) -> Section:
         for cause in RECOMMENDER_CAUSES
     }
     found = [(cause, mean) for cause, mean in sorted(means.items(), key=lambda item: -item[1]) if mean > 0]
-    note = "Exchanges and all-reduces as far as no computing hides them; waiting is for a slower rank."
+    note = "All-to-alls and all-reduces as far as no computing hides them; waiting is for a slower rank."
     return Section(
         title="Where the step goes (mean over all ranks)",
         blocks=(share_table("", "Cause", found, total=forecast.step_seconds), Note(note)),
@@ -156,14 +156,14 @@ def ranks_figure(forecast: RecommenderForecast) -> Figure:
 
 def _timeline(forecast: RecommenderForecast) -> Section:
     note = (
-        "Of each rank, compute above and exchanges below; gaps are waiting. Drag to look closer; "
+        "Of each rank, compute above and collectives below; gaps are waiting. Drag to look closer; "
         "'--timeline FILE' writes every event for Perfetto."
     )
     return Section(title="Timeline", blocks=(timeline_figure(forecast), Note(note)), only="page")
 
 
 def timeline_figure(forecast: RecommenderForecast) -> Figure:
-    """A lane for the compute of each rank, and one below for its exchanges."""
+    """A lane for the compute of each rank, and one below for its collectives."""
     shown = spread_evenly([rank.rank for rank in forecast.ranks])
     lanes = {rank: 2 * at for at, rank in enumerate(shown)}
     series = []
@@ -200,7 +200,7 @@ def _line(look: str, colour: str, pieces: list[RecommenderSpan], lanes: dict[int
 
 
 def look_of(span: RecommenderSpan) -> str:
-    """What a span looks like: its lookups, its part of the dense networks, or its kind of exchange."""
+    """What a span looks like: its lookups, its part of the dense networks, or its kind of collective."""
     if span.stream != "compute":
         return "all-reduce" if span.label.startswith("all-reduce") else "all-to-all"
     if span.label.startswith("lookup"):
@@ -208,14 +208,14 @@ def look_of(span: RecommenderSpan) -> str:
     return f"dense {span.label.rpartition(' ')[2]}"
 
 
-def _exchanges(forecast: RecommenderForecast) -> Section:
+def _collectives(forecast: RecommenderForecast) -> Section:
     rows = []
-    for name, num_bytes in forecast.exchange_bytes.items():
+    for name, num_bytes in forecast.communication_bytes.items():
         spans = [span.end_seconds - span.start_seconds for span in forecast.spans if span.label == name]
         rows.append((name, num_bytes, max(spans, default=0.0) or None))
-    table = Table(columns=(Column("Exchange"), Column("Bytes", "B"), Column("Time", "s")), rows=tuple(rows))
+    table = Table(columns=(Column("Collective"), Column("Bytes", "B"), Column("Time", "s")), rows=tuple(rows))
     note = "Bytes of the busiest rank; seconds from the last rank's arrival."
-    return Section(title="Exchanges", blocks=(table, Note(note)), only="page")
+    return Section(title="Collectives", blocks=(table, Note(note)), only="page")
 
 
 def _segments(forecast: RecommenderForecast) -> Section:

@@ -24,7 +24,7 @@ _LOOKUPS = (
     ("lookups forward", palette.YELLOW, "forward_seconds"),
     ("lookups backward", LOOKUP_BACKWARD, "backward_seconds"),
 )
-_PARTS = (*_LOOKUPS, ("exchanges", palette.ORANGE, "exchange_seconds"))
+_PARTS = (*_LOOKUPS, ("communication", palette.ORANGE, "communication_seconds"))
 
 
 def document_of(found: ShardingReport) -> Document:
@@ -35,7 +35,7 @@ def document_of(found: ShardingReport) -> Document:
         title=_describe(found),
         cards=_cards(choice),
         facts=(
-            Fact("Exchanges", _describe_exchange(choice.time)),
+            Fact("Communication", _describe_communication(choice.time)),
             Fact("Placement", describe_kinds(choice.placements)),
             Fact("Against rules", describe_gain(choice.baselines)),
             Fact("Tables updated by", words(found.optimizer)),
@@ -98,7 +98,7 @@ def _cards(choice: ShardingChoice) -> tuple[Card, ...]:
     )
 
 
-def _describe_exchange(time: ShardingTime) -> str:
+def _describe_communication(time: ShardingTime) -> str:
     """Seconds between devices, part by part."""
     parts = (
         ("indices", time.index_seconds),
@@ -107,7 +107,7 @@ def _describe_exchange(time: ShardingTime) -> str:
         ("replicated tables' gradients", time.reduce_seconds),
     )
     named = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts if seconds)
-    return f"{format_seconds(time.exchange_seconds)}" + (f": {named}" if named else "")
+    return f"{format_seconds(time.communication_seconds)}" + (f": {named}" if named else "")
 
 
 def describe_gain(baselines: Sequence[BaselineTime]) -> str:
@@ -131,7 +131,7 @@ def _rules(choice: ShardingChoice) -> Section:
             Column("Step", "s", missing="no memory"),
             Column("Longer by", "share"),
             Column("90 % interval", missing=""),
-            Column("Exchanges", "s"),
+            Column("Communication", "s"),
             Column("Imbalance", "share"),
         ),
         rows=tuple(_rule(one) for one in ordered),
@@ -146,7 +146,7 @@ def _rule(one: BaselineTime) -> tuple[Value, ...]:
         return (one.name, None, None, None, None, None)
     interval = f"{percent(one.gain_low)} – {percent(one.gain_high)}"
     time = one.time
-    return (one.name, time.step_seconds, one.gain, interval, time.exchange_seconds, time.imbalance)
+    return (one.name, time.step_seconds, one.gain, interval, time.communication_seconds, time.imbalance)
 
 
 def rules_figure(choice: ShardingChoice) -> Figure:
@@ -183,9 +183,9 @@ def _parts(choice: ShardingChoice) -> Section:
     parts = {
         "lookups forward, slowest device": time.forward_seconds,
         "lookups backward with the update, slowest device": time.backward_seconds,
-        "exchange of indices": time.index_seconds,
-        "exchange of sums": time.output_seconds,
-        "exchange of their gradients": time.gradient_seconds,
+        "all-to-all of indices": time.index_seconds,
+        "all-to-all of sums": time.output_seconds,
+        "all-to-all of their gradients": time.gradient_seconds,
         "all-reduce of replicated tables' gradients": time.reduce_seconds,
     }
     shown = {name: seconds for name, seconds in parts.items() if seconds}

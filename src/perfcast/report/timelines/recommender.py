@@ -8,7 +8,7 @@ from perfcast.core.forecast.recommender import RecommenderForecast
 from perfcast.report.trace_events import Process, Slice, Thread, TimelineEvent
 
 #: Threads from above.
-STREAMS = ("compute", "exchange")
+STREAMS = ("compute", "communication")
 
 
 def about(forecast: RecommenderForecast) -> dict[str, str]:
@@ -29,7 +29,7 @@ def events_of(forecast: RecommenderForecast) -> Iterator[TimelineEvent]:
         for thread, stream in enumerate(STREAMS, start=1):
             yield Thread(rank.rank, thread, f"{stream} stream")
     for span in forecast.spans:
-        num_bytes = forecast.exchange_bytes.get(span.label)
+        num_bytes = forecast.communication_bytes.get(span.label)
         yield Slice(
             span.rank,
             STREAMS.index(span.stream) + 1,

@@ -160,7 +160,7 @@ def _plan_arguments(job: Job) -> Arguments:
             ("--expert-tensor-parallel-size", str(plan.tensor_parallel_of_experts)),
         ]
     if plan.context_parallel > 1:
-        arguments.append(("--cp-comm-type", _CONTEXT[plan.context_exchange]))
+        arguments.append(("--cp-comm-type", _CONTEXT[plan.context_communication]))
     if plan.sequence_parallel and plan.tensor_parallel > 1:
         arguments.append(("--sequence-parallel", None))
     if plan.overlaps_tensor and plan.tensor_parallel > 1:

@@ -59,7 +59,7 @@ def find_model_obstacles(model: Transformer, plan: Plan, training: Training) -> 
     )
 
 
-_OVERLAP = "exchanges of experts beside shared experts, of which the model has none"
+_OVERLAP = "all-to-alls of experts beside shared experts, of which the model has none"
 
 
 def left_to_you(model: Transformer) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _SCHEDULES = {
 }  # fmt: skip
 #: Schedules that deal micro-batches out in rounds of about one for each stage.
 _IN_ROUNDS = ("interleaved", "zero_bubble")
-_EXCHANGES = {"all_gather": "allgather", "ring": "alltoall"}
+_COLLECTIVES = {"all_gather": "allgather", "ring": "alltoall"}
 _OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam"}
 _PRECISIONS = {"bf16": "bfloat16", "fp8": "bfloat16", "fp32": "float32"}
 _NUM_STEPS, _LEARNING_RATE = 100, 1.0e-4
@@ -54,7 +54,7 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                 (plan.offload == "parameters" and plan.zero_stage < 2, "offload=parameters without FSDP"),
                 (plan.bucket_bytes is not None, "a bucket of gradients: it sends a layer at once"),
                 (plan.num_prefetched != 1, f"prefetch={plan.num_prefetched}: FSDP2 gathers one layer ahead"),
-                (not (plan.overlaps_gradients and plan.overlaps_weights), "exchanges that do not overlap"),
+                (not (plan.overlaps_gradients and plan.overlaps_weights), "collectives that do not overlap"),
                 (plan.overlaps_experts or plan.capacity_factor is not None, "settings of experts"),
                 (
                     training.optimizer not in _OPTIMIZERS,
@@ -127,8 +127,8 @@ def _context_obstacles(plan: Plan, sequence_length: int) -> tuple[str, ...]:
     return spoken(
         [
             (
-                plan.context_parallel > 1 and plan.context_exchange not in _EXCHANGES,
-                f"exchange={plan.context_exchange}: it has {' and '.join(_EXCHANGES)}",
+                plan.context_parallel > 1 and plan.context_communication not in _COLLECTIVES,
+                f"cp_type={plan.context_communication}: it has {' and '.join(_COLLECTIVES)}",
             ),
             (
                 sequence_length % divisor != 0,
@@ -211,7 +211,7 @@ def _parallelism(job: Job) -> dict[str, Value]:
         "context_parallel_degree": plan.context_parallel,
     }
     if plan.context_parallel > 1:
-        settings["context_parallel_rotate_method"] = _EXCHANGES[plan.context_exchange]
+        settings["context_parallel_rotate_method"] = _COLLECTIVES[plan.context_communication]
     if job.model.experts is not None:
         settings["expert_parallel_degree"] = plan.expert_parallel
         settings["expert_tensor_parallel_degree"] = (

@@ -8,9 +8,9 @@ share (``cost.interval``),
     half-width² of the difference = Σ over kinds (Σ √ρ h c)² + Σ over operations (1 − ρ)(h c)²
                                     + step error² · (apart of the first² + apart of the second²)
 
-The last term is what no price holds: clocks, gaps, how much of an exchange is hidden, how a schedule is kept.
-What both steps run alike errs alike; what a step runs apart from the other (its Σ of |c|) errs on its own:
-other shapes, as of another degree of tensor parallelism, are other operations. Steps of another pipeline
+The last term is what no price holds: clocks, gaps, how much of a collective is hidden, how a schedule is
+kept. What both steps run alike errs alike; what a step runs apart from the other (its Σ of |c|) errs on its
+own: other shapes, as of another degree of tensor parallelism, are other operations. Steps of another pipeline
 (stages, schedule, chunks) share half of that error's variance even where they run the same operations: what
 the device and the program add, not how the schedule is kept; then at least √½ of a step counts as apart. A
 measurement of the kind, or of the steps, whose term is largest would narrow the interval most.
@@ -185,7 +185,7 @@ def _pipeline(plan: Plan) -> tuple[object, ...]:
 
 def _kind_name(operation: Operation, stream: Stream) -> str:
     if operation.kind is OperationKind.COLLECTIVE:
-        return f"exchanges on the {stream.value} axis"
+        return f"communication on the {stream.value} axis"
     return str(operation.kind.value).replace("_", " ")
 
 

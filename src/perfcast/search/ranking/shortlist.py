@@ -20,7 +20,7 @@ from perfcast.search.ranking.simulator import Simulated
 #: Of the formula that a simulated step was faster at most, rounded up. Of 2,945 plans of small spaces, which
 #: ``benchmarks/search_exhaustive.py`` prints and checks: 1F1B 9.6 % (nanotron's host-bound pipelines), GPipe
 #: 3.2, zero bubble 4.3 %; of 496 plans drawn from three large spaces: interleaved 8.5, DualPipe 6.7 %. One
-#: kind is known to go further: 1F1B under ZeRO 2 whose exchanges are not overlapped, by up to 17.5 %.
+#: kind is known to go further: 1F1B under ZeRO 2 whose collectives are not overlapped, by up to 17.5 %.
 SHORTFALL: Mapping[str, float] = MappingProxyType(
     {"1f1b": 0.10, "gpipe": 0.04, "interleaved": 0.09, "zero_bubble": 0.05, "dualpipe": 0.07}
 )

@@ -35,7 +35,7 @@ _DEPENDS = {
     "recompute": (*_AGAIN, "micro_batch_size", *_CUTS),
     "optimizer": ("zero_stage", "data_parallel", "context_parallel", *_CUTS, "pipeline_parallel", "offload"),
     "tensor": ("tensor_parallel", "sequence_parallel", "overlaps_tensor", *_BATCHES, *_AGAIN, "order"),
-    "context": ("context_parallel", "context_exchange", *_BATCHES, *_AGAIN, "order"),
+    "context": ("context_parallel", "context_communication", *_BATCHES, *_AGAIN, "order"),
     "expert": ("expert_parallel", "tensor_parallel_of_experts", "overlaps_experts", "capacity_factor",
                *_BATCHES, *_AGAIN, "order"),
     "data": (*_SHARDS, "tensor_parallel", "pipeline_parallel", "num_micro_batches", "order"),
@@ -210,8 +210,8 @@ def _sentences(first: Explanation, second: Explanation, causes: tuple[Change, ..
 
 _CAUSE_NOUNS = {
     "compute": "compute", "recompute": "computing activations again", "optimizer": "the optimizer",
-    "tensor": "tensor-parallel exchanges", "context": "context-parallel exchanges",
-    "expert": "expert-parallel exchanges", "data": "data-parallel exchanges",
+    "tensor": "tensor-parallel communication", "context": "context-parallel communication",
+    "expert": "expert-parallel communication", "data": "data-parallel communication",
     "pipeline": "sends between stages", "offload": "copies to and from the host",
     "bubble": "the pipeline's bubble", "host": "launches by the host", "straggler": "slower ranks",
     "other": "everything else",

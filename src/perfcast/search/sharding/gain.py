@@ -3,7 +3,7 @@
 Prices of lookups err in part alike for all tables (what the cost says of this device) and in part for each
 table on its own (what it says of that table). The common part hardly changes which placement is faster; a
 table's own does, since placements group tables differently. Half of the variance of a single table's price is
-taken as common, and exchanges err on their own, common to all placements. Errors are drawn as log-normal
+taken as common, and collectives err on their own, common to all placements. Errors are drawn as log-normal
 factors; both placements meet the same draws:
 
     seconds of a rank, drawn = seconds · common · Σ w e^(σ z of the table) / Σ w,
@@ -25,8 +25,8 @@ _NUM_DRAWS = 400
 _COMMON_VARIANCE = 0.5
 #: Half-width of a 90 % interval over the standard deviation.
 _HALF_WIDTH = 1.645
-#: 90 % half-width of an exchange's price as a logarithm: ``cost/collective`` states 0.69 to 1.83 of it.
-_EXCHANGE_SPREAD = 0.49
+#: 90 % half-width of a collective's price as a logarithm: ``cost/collective`` states 0.69 to 1.83 of it.
+_COMMUNICATION_SPREAD = 0.49
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +36,12 @@ class Draws:
     Attributes:
         tables: Of every table's lookups, its own part, shape [d, T].
         common: Of all lookups, shape [d].
-        exchange: Of all exchanges, shape [d].
+        communication: Of all collectives, shape [d].
     """
 
     tables: Floats
     common: Floats
-    exchange: Floats
+    communication: Floats
 
 
 def draw_errors(problem: ShardingProblem, *, seed: int = 0) -> Draws:
@@ -50,8 +50,8 @@ def draw_errors(problem: ShardingProblem, *, seed: int = 0) -> Draws:
     sigma, count = problem.cost.relative_spread, len(problem.tables)
     own = generator.standard_normal((_NUM_DRAWS, count)) * sigma * np.sqrt(1 - _COMMON_VARIANCE)
     common = generator.standard_normal(_NUM_DRAWS) * np.sqrt(_COMMON_VARIANCE) * sigma
-    exchange = generator.standard_normal(_NUM_DRAWS) * _EXCHANGE_SPREAD / _HALF_WIDTH
-    return Draws(np.exp(own), np.exp(common), np.exp(exchange))
+    communication = generator.standard_normal(_NUM_DRAWS) * _COMMUNICATION_SPREAD / _HALF_WIDTH
+    return Draws(np.exp(own), np.exp(common), np.exp(communication))
 
 
 def drawn_steps(problem: ShardingProblem, options: ShardOptions, placed: Placed, draws: Draws) -> Floats:
@@ -62,7 +62,7 @@ def drawn_steps(problem: ShardingProblem, options: ShardOptions, placed: Placed,
     shares = weights / np.where(total > 0, total, 1.0)
     factors = draws.common[:, None] * (draws.tables @ shares)
     lookups = (factors * phases.forward[0]).max(axis=1) + (factors * phases.backward[0]).max(axis=1)
-    steps: Floats = lookups + draws.exchange * float(phases.exchange[0])
+    steps: Floats = lookups + draws.communication * float(phases.communication[0])
     return steps
 
 

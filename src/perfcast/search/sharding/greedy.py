@@ -50,7 +50,7 @@ def place_greedily(
     for option in choice:
         if options.is_replicated(option):
             state += options.rows[option]
-    pace = exchange_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
+    pace = communication_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
     loads = rank_loads(problem, options, state, pace)
     keys = options.rows[chosen, MEMORY] if by_memory else options.seconds[chosen]
     places: list[tuple[int, ...]] = [()] * len(choice)
@@ -87,12 +87,12 @@ def rank_loads(problem: ShardingProblem, options: ShardOptions, state: Floats, p
     return total
 
 
-def exchange_pace(problem: ShardingProblem, out_bytes: float) -> float:
+def communication_pace(problem: ShardingProblem, out_bytes: float) -> float:
     """Seconds that a byte of outputs takes there and back, where all ranks hold equally many."""
     if problem.num_ranks == 1 or out_bytes == 0:
         return 0.0
     each = np.array([out_bytes / problem.num_ranks])
-    return 2 * float(problem.exchange.all_to_all_seconds(each)[0]) / float(each[0])
+    return 2 * float(problem.communication.all_to_all_seconds(each)[0]) / float(each[0])
 
 
 def first_fitting(problem: ShardingProblem, options: ShardOptions) -> list[int]:
@@ -170,7 +170,7 @@ def _lacking(problem: ShardingProblem, options: ShardOptions, last: Unplaced) ->
 def cut_large(problem: ShardingProblem, options: ShardOptions, placed: Placed) -> list[int]:
     """The choice of a placement, with tables that would fill half a rank's mean load cut further."""
     chosen = np.array(placed.options)
-    pace = exchange_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
+    pace = communication_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
     busy = options.seconds + pace * options.rows[:, OUT]
     limit = _LARGE_SHARE * float(busy[chosen] @ options.parts[chosen]) / problem.num_ranks
     choice = list(placed.options)
@@ -190,14 +190,14 @@ def cut_large(problem: ShardingProblem, options: ShardOptions, placed: Placed) -
 def replicate_small(problem: ShardingProblem, options: ShardOptions, choice: Sequence[int]) -> list[int]:
     """A choice with those tables on every rank that gain by it, as far as one at a time can tell."""
     chosen = np.array(choice)
-    pace = exchange_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
+    pace = communication_pace(problem, float(options.rows[chosen, OUT] @ options.parts[chosen]))
     ranks, better = problem.num_ranks, list(choice)
     room = problem.memory_bytes - float(options.rows[chosen, MEMORY] @ options.parts[chosen]) / ranks
     for table, option in enumerate(choice):
         copied = options.find(table, ShardingKind.DATA_PARALLEL, 1)
         if copied is None:
             continue
-        reduce = problem.exchange.all_reduce_seconds(options.reduced_bytes[[copied]])
+        reduce = problem.communication.all_reduce_seconds(options.reduced_bytes[[copied]])
         now = (options.seconds[option] + pace * options.rows[option, OUT]) * options.parts[option] / ranks
         if options.seconds[copied] + float(reduce[0]) < now and options.rows[copied, MEMORY] < room:
             room -= float(options.rows[copied, MEMORY])

@@ -2,9 +2,9 @@
 
 Every round looks at one busiest rank (of lookups forward, backward, of what it sends, of what it receives)
 and takes the change that lowers the step most. What is lowered is the step plus a hundredth of the root mean
-square of the ranks' loads (lookups, and their bytes at the exchange's pace), so that a round may level other
-ranks while several are equally busy. The number of rounds is limited, not the time: the result is the same on
-every machine.
+square of the ranks' loads (lookups, and their bytes at the collectives' pace), so that a round may level
+other ranks while several are equally busy. The number of rounds is limited, not the time: the result is the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.search.sharding.greedy import exchange_pace, least_loaded
+from perfcast.search.sharding.greedy import communication_pace, least_loaded
 from perfcast.search.sharding.options import IN, MEMORY, OUT, ShardOptions
 from perfcast.search.sharding.placement import Placed, state_of
 from perfcast.search.sharding.problem import ShardingProblem
 from perfcast.search.sharding.step import (
     PhaseSeconds,
+    communication_seconds,
     even_bytes,
-    exchange_seconds,
     price_lookups,
     time_states,
 )
@@ -47,7 +47,7 @@ class _Search:
     in_pace: float
     out_pace: float
 
-    def exchange_loads(self, incoming: Floats, outgoing: Floats) -> Floats:
+    def communication_loads(self, incoming: Floats, outgoing: Floats) -> Floats:
         """Seconds of ranks, of any shape, from their bytes."""
         return self.in_pace * incoming + self.out_pace * outgoing
 
@@ -91,7 +91,7 @@ def improve(
     state, _ = state_of(placed, options, problem.num_ranks)
     in_bytes, out_bytes = float(state[:, IN].sum()), float(state[:, OUT].sum())
     search = _Search(
-        problem, options, exchange_pace(problem, in_bytes) / 2, exchange_pace(problem, out_bytes)
+        problem, options, communication_pace(problem, in_bytes) / 2, communication_pace(problem, out_bytes)
     )
     current = _weigh(search, placed)
     best, best_step = placed, current.step
@@ -113,7 +113,7 @@ def _weigh(search: _Search, placed: Placed) -> _Current:
 
 
 def _values(search: _Search, phases: PhaseSeconds, states: Floats) -> Floats:
-    loads = phases.forward + phases.backward + search.exchange_loads(states[..., IN], states[..., OUT])
+    loads = phases.forward + phases.backward + search.communication_loads(states[..., IN], states[..., OUT])
     return _value(phases.step, (loads**2).mean(axis=1))
 
 
@@ -137,7 +137,7 @@ def _better(search: _Search, current: _Current) -> Placed | None:
 def _loads(search: _Search, current: _Current) -> Floats:
     """Seconds that every rank is busy, shape [n]."""
     lookups: Floats = current.phases.forward[0] + current.phases.backward[0]
-    return lookups + search.exchange_loads(current.state[:, IN], current.state[:, OUT])
+    return lookups + search.communication_loads(current.state[:, IN], current.state[:, OUT])
 
 
 def _busiest(search: _Search, current: _Current) -> list[int]:
@@ -202,7 +202,7 @@ def _changes(
 def _promising(search: _Search, current: _Current, pieces: _Pieces, swaps: Integers, source: int) -> Integers:
     """Exchanges of places that leave the busier of both ranks least, by the sum of single prices."""
     rows, loads = search.options.rows[pieces.options], _loads(search, current)
-    seconds = search.options.seconds[pieces.options] + search.exchange_loads(rows[:, IN], rows[:, OUT])
+    seconds = search.options.seconds[pieces.options] + search.communication_loads(rows[:, IN], rows[:, OUT])
     shifted = seconds[swaps[0]] - seconds[swaps[1]]
     busier = np.maximum(loads[source] - shifted, loads[pieces.ranks[swaps[1]]] + shifted)
     if len(busier) <= _MOST_SWAPS:
@@ -221,7 +221,7 @@ def _pair_values(
     forward, backward = forward.reshape(2, -1), backward.reshape(2, -1)
     old_forward, old_backward = current.phases.forward[0], current.phases.backward[0]
     old = _loads(search, current)
-    new = forward + backward + search.exchange_loads(both[..., IN], both[..., OUT])
+    new = forward + backward + search.communication_loads(both[..., IN], both[..., OUT])
     squares = (old**2).sum() - old[source] ** 2 - old[targets] ** 2 + (new**2).sum(axis=0)
     messages = [
         even_bytes(
@@ -232,7 +232,7 @@ def _pair_values(
         )
         for column, held in ((IN, current.state[:, IN]), (OUT, current.state[:, OUT]))
     ]
-    indices, outputs, reduce = exchange_seconds(
+    indices, outputs, reduce = communication_seconds(
         problem, messages[0], messages[1], np.full(len(targets), current.reduced)
     )
     step = _peak(old_forward, source, targets, forward) + _peak(old_backward, source, targets, backward)
@@ -287,7 +287,7 @@ def _recuts(search: _Search, current: _Current, table: int) -> Iterator[tuple[Pl
     row = options.rows[old]
     holders = ranks or list(range(problem.num_ranks))
     np.subtract.at(without, holders, row)
-    np.subtract.at(loads, holders, options.seconds[old] + search.exchange_loads(row[IN], row[OUT]))
+    np.subtract.at(loads, holders, options.seconds[old] + search.communication_loads(row[IN], row[OUT]))
     reduced = current.reduced - float(options.reduced_bytes[old])
     for option in options.of_table(table):
         if option == old:

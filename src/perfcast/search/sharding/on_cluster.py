@@ -1,4 +1,4 @@
-"""A sharding problem on a cluster of the catalog: its device's lookups, its links' exchanges, its memory."""
+"""A sharding problem on a cluster of the catalog: its device's lookups, links' collectives and memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.prediction.names import resolve_device
 from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.exchange import cluster_exchange
+from perfcast.search.sharding.communication import cluster_communication
 from perfcast.search.sharding.problem import ALL_KINDS, ShardingProblem
 from perfcast.search.sharding.result import ShardingChoice
 
@@ -63,7 +63,7 @@ def find_sharding(
         global_batch_size=global_batch_size,
         memory_bytes=memory_share * device.memory_bytes,
         cost=pricer,
-        exchange=cluster_exchange(cluster),
+        communication=cluster_communication(cluster),
         optimizer=optimizer,
         kinds=tuple(kinds),
     )
@@ -90,9 +90,9 @@ def parse_kinds(text: str) -> tuple[ShardingKind, ...]:
 def _assumptions(problem: ShardingProblem, memory_share: float) -> tuple[str, ...]:
     unknown = sum(table.reuse is None for table in problem.tables)
     lines = [
-        "a step is the lookups forward and backward (with the optimizer) and their exchanges; "
+        "a step is the lookups forward and backward (with the optimizer) and their collectives; "
         "dense layers are the same under every placement and left out",
-        "nothing overlaps: a framework that prefetches indices hides their exchange",
+        "nothing overlaps: a framework that prefetches indices hides their all-to-all",
         f"tables may fill {100 * memory_share:.0f} % of a device's memory",
     ]
     if unknown:

@@ -43,7 +43,7 @@ class LookupCost(Protocol):
         ...
 
 
-class Exchange(Protocol):
+class CommunicationTimes(Protocol):
     """What the ranks take to exchange bytes; the message of NCCL's convention, shape [m] → seconds [m]."""
 
     def all_to_all_seconds(self, message_bytes: Floats) -> Floats:
@@ -71,7 +71,7 @@ class ShardingProblem:
     global_batch_size: int
     memory_bytes: float
     cost: LookupCost
-    exchange: Exchange
+    communication: CommunicationTimes
     optimizer: str = "rowwise_adagrad"
     kinds: tuple[ShardingKind, ...] = ALL_KINDS
 

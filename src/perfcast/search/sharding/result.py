@@ -9,11 +9,11 @@ from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
 
 @dataclass(frozen=True)
 class ShardingTime:
-    """Seconds of a step's lookups and exchanges under one placement.
+    """Seconds of a step's lookups and collectives under one placement.
 
     Attributes:
         forward_seconds, backward_seconds: Of the slowest rank; the backward pass holds the optimizer.
-        index_seconds, output_seconds, gradient_seconds, reduce_seconds: Exchanges: indices before the
+        index_seconds, output_seconds, gradient_seconds, reduce_seconds: Collectives: indices before the
             lookups, their sums after them, the gradients of these back; the all-reduce of data-parallel
             tables.
         imbalance: Lookups of the busiest rank over their mean over ranks, less 1.
@@ -31,8 +31,8 @@ class ShardingTime:
     imbalance: float
 
     @property
-    def exchange_seconds(self) -> float:
-        """All exchanges."""
+    def communication_seconds(self) -> float:
+        """All collectives."""
         return self.index_seconds + self.output_seconds + self.gradient_seconds + self.reduce_seconds
 
 

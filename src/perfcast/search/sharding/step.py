@@ -5,7 +5,7 @@
 with F and B a rank's lookups forward and backward (with the optimizer), X an uneven all-to-all and R the
 all-reduce of the gradients of data-parallel tables. Every phase waits for the last rank, so each maximum is
 over ranks on its own. Dense layers are the same under every placement and left out; so is what a framework
-overlaps of the exchanges.
+overlaps of the collectives.
 
 The all-to-all takes as long as an even one of the busiest rank's bytes (max over ranks of max(sent,
 received), Lin et al., TPDS 2024). With o the bytes that rank r's pieces produce and O their sum over n ranks,
@@ -29,7 +29,7 @@ class PhaseSeconds:
 
     Attributes:
         forward, backward: Lookups of every rank, shape [c, n].
-        indices, outputs: The exchange before the lookups; the one after them (as long as that of its
+        indices, outputs: The all-to-all before the lookups; the one after them (as long as that of its
             gradients); shape [c].
         reduce: All-reduce of the gradients of data-parallel tables, shape [c].
     """
@@ -41,7 +41,7 @@ class PhaseSeconds:
     reduce: Floats
 
     @property
-    def exchange(self) -> Floats:
+    def communication(self) -> Floats:
         """All that is between ranks, shape [c]."""
         total: Floats = self.indices + 2 * self.outputs + self.reduce
         return total
@@ -49,7 +49,7 @@ class PhaseSeconds:
     @property
     def step(self) -> Floats:
         """Shape [c]."""
-        total: Floats = self.forward.max(axis=1) + self.backward.max(axis=1) + self.exchange
+        total: Floats = self.forward.max(axis=1) + self.backward.max(axis=1) + self.communication
         return total
 
 
@@ -67,7 +67,7 @@ def time_states(
     return PhaseSeconds(
         forward.reshape(count, ranks),
         backward.reshape(count, ranks),
-        *exchange_seconds(problem, _message(states[..., IN]), _message(states[..., OUT]), reduced_bytes),
+        *communication_seconds(problem, _message(states[..., IN]), _message(states[..., OUT]), reduced_bytes),
     )
 
 
@@ -84,7 +84,7 @@ def price_lookups(problem: ShardingProblem, options: ShardOptions, rows: Floats)
     )
 
 
-def exchange_seconds(
+def communication_seconds(
     problem: ShardingProblem, index_bytes: Floats, output_bytes: Floats, reduced_bytes: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Indices, outputs (one way) and gradients of data-parallel tables, shape [c] each.
@@ -96,8 +96,8 @@ def exchange_seconds(
         nothing = np.zeros(len(reduced_bytes))
         return nothing, nothing, nothing
     sizes = np.concatenate([index_bytes, output_bytes])
-    both = np.where(sizes > 0, problem.exchange.all_to_all_seconds(sizes), 0.0)
-    reduced = problem.exchange.all_reduce_seconds(reduced_bytes)
+    both = np.where(sizes > 0, problem.communication.all_to_all_seconds(sizes), 0.0)
+    reduced = problem.communication.all_reduce_seconds(reduced_bytes)
     indices, outputs = both[: len(index_bytes)], both[len(index_bytes) :]
     return indices, outputs, np.where(reduced_bytes > 0, reduced, 0.0)
 

@@ -13,7 +13,7 @@ from itertools import combinations, product
 import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
-from perfcast.core.plan import CONTEXT_EXCHANGES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
+from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
 from perfcast.core.plan_table import COLUMNS, PlanTable, Split, table_of
 from perfcast.core.plan_text import STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
@@ -21,7 +21,7 @@ from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
 
 #: Columns that change how ranks exchange, not what they hold: memory does not depend on them.
-MAPPING = ("order", "context_exchange", "overlaps_tensor", "overlaps_gradients", "overlaps_weights",
+MAPPING = ("order", "context_communication", "overlaps_tensor", "overlaps_gradients", "overlaps_weights",
            "overlaps_experts")  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class Space:
     schedules: Sequence[str] = SCHEDULES
     offloads: Sequence[str] = OFFLOAD
     orders: Sequence[str] = ORDERS[:3]
-    context_exchanges: Sequence[str] = CONTEXT_EXCHANGES[:1]
+    context_communications: Sequence[str] = CONTEXT_COMMUNICATION[:1]
     overlaps_tensor: Sequence[int] = (0,)
     overlaps_gradients: Sequence[int] = (1, 0)
     overlaps_weights: Sequence[int] | None = None
@@ -249,7 +249,7 @@ def _mapping_choices(space: Space) -> dict[str, list[int]]:
         space,
         {
             "order": space.orders,
-            "cp_type": space.context_exchanges,
+            "cp_type": space.context_communications,
             "overlap_tensor": space.overlaps_tensor,
             "overlap_gradients": space.overlaps_gradients,
             "overlap_weights": (1, 0) if space.overlaps_weights is None else space.overlaps_weights,
@@ -320,20 +320,20 @@ def _belongs_mapping(
     """One of several equal plans: choices that change nothing are the first of their list."""
     tp, cp = rows["tensor_parallel"], rows["context_parallel"]
     fits = _is_first_order(rows, values["order"], _mapping_choices(space)["order"])
-    if CONTEXT_EXCHANGES[values["context_exchange"]] == "ulysses":
+    if CONTEXT_COMMUNICATION[values["context_communication"]] == "ulysses":
         fits &= model.num_attention_heads // tp % cp == 0
-    dp_exchanges = rows["data_parallel"] * cp > 1
+    has_replicas = rows["data_parallel"] * cp > 1
     for column, applies in (
-        ("context_exchange", cp > 1),
+        ("context_communication", cp > 1),
         ("overlaps_tensor", tp > 1),
-        ("overlaps_gradients", dp_exchanges),
-        ("overlaps_weights", dp_exchanges & (rows["zero_stage"] > 0)),
+        ("overlaps_gradients", has_replicas),
+        ("overlaps_weights", has_replicas & (rows["zero_stage"] > 0)),
         ("overlaps_experts", rows["expert_parallel"] > 1),
     ):
         if values[column] != _mapping_choices(space)[column][0]:
             fits &= applies
     if space.overlaps_weights is None and not {"overlap_gradients", "overlap_weights"} & space.fixed.keys():
-        gathers = dp_exchanges & (rows["zero_stage"] > 0)
+        gathers = has_replicas & (rows["zero_stage"] > 0)
         fits &= ~gathers | (values["overlaps_weights"] == values["overlaps_gradients"])
     return fits
 
@@ -360,7 +360,7 @@ def _table(rows: Mapping[str, Integers], splits: tuple[Split, ...]) -> PlanTable
     count = len(rows["tensor_parallel"])
     simplest = {
         "virtual_stages_per_rank": 1, "micro_batch_size": 1, "num_micro_batches": 1, "sequence_parallel": 0,
-        "recompute": 0, "schedule": 0, "order": 0, "context_exchange": 0, "overlaps_tensor": 0,
+        "recompute": 0, "schedule": 0, "order": 0, "context_communication": 0, "overlaps_tensor": 0,
         "overlaps_gradients": 1, "overlaps_weights": 1, "overlaps_experts": 0, "recompute_layers": 0,
         "num_prefetched": 1, "split": 0,
     }  # fmt: skip

@@ -17,7 +17,7 @@ NUM_FIGURES = FIRST_CAUSE + len(CAUSES)
 CAUSE_ROW = {cause: FIRST_CAUSE + place for place, cause in enumerate(CAUSES)}
 #: Parts of a layer, and of what stands beside it; rows of a side's figures.
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = range(4)
-GATHER, GATHER_AGAIN, EXCHANGE = range(3)
+GATHER, GATHER_AGAIN, GRADIENT_REDUCTION = range(3)
 SIDE_SECONDS, SIDE_COMPUTE, SIDE_HOST = range(3)
 
 
@@ -41,7 +41,7 @@ def side_figures(times: Sequence[LayerTime]) -> Floats:
     rows = [
         [
             [side.seconds, side.compute_seconds, side.host_seconds]
-            for side in (time.gather, time.gather_again, time.exchange)
+            for side in (time.gather, time.gather_again, time.gradient_reduction)
         ]
         for time in times
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.plan import Schedule
-from perfcast.simulate.closed_form.figures import EXCHANGE, GATHER, GATHER_AGAIN
+from perfcast.simulate.closed_form.figures import GATHER, GATHER_AGAIN, GRADIENT_REDUCTION
 from perfcast.workload.plan_columns.cuts import Cut
 
 
@@ -17,12 +17,12 @@ class Group:
         cut: Which kinds of layers stand where.
         virtual: Chunks of a stage, which follow one another in the model.
         has_sides: Whether a kind of layer has calls beside it, [part][kind].
-        gathers_each, exchanges_each: Whether every micro-batch collects weights, reduces gradients.
-        overlaps_gather, overlaps_exchange: Whether those run beside the compute.
+        gathers_each, reduces_each: Whether every micro-batch collects weights, reduces gradients.
+        overlaps_gather, overlaps_gradient_reduction: Whether those run beside the compute.
         overlaps_boundary: Whether a stage computes on while it sends to another.
         num_prefetched: Layers ahead of the one that runs whose weights are gathered, with ``gathers_each``.
         updates_together: Whether ranks of all stages wait for one another in the optimizer.
-        slowdown: Factors of compute and of exchanges while both run.
+        slowdown: Factors of compute and of communication while both run.
         is_forward_only: Whether it is a step of inference.
     """
 
@@ -31,9 +31,9 @@ class Group:
     virtual: int
     has_sides: tuple[tuple[bool, ...], ...]
     gathers_each: bool
-    exchanges_each: bool
+    reduces_each: bool
     overlaps_gather: bool
-    overlaps_exchange: bool
+    overlaps_gradient_reduction: bool
     overlaps_boundary: bool = True
     num_prefetched: int
     updates_together: bool
@@ -51,9 +51,9 @@ class Group:
         return any(self.has_sides[GATHER]) or any(self.has_sides[GATHER_AGAIN])
 
     @property
-    def has_exchanges(self) -> bool:
+    def has_reductions(self) -> bool:
         """Whether any layer reduces its gradients."""
-        return any(self.has_sides[EXCHANGE])
+        return any(self.has_sides[GRADIENT_REDUCTION])
 
     @property
     def splits_backward(self) -> bool:

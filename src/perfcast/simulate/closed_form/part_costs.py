@@ -32,13 +32,13 @@ class PartCosts:
         side_place: Shape [n].
         optimizers: [figure, different one].
         optimizer_leads: For how long the host must have been issuing it before it starts, [different one].
-        optimizer_exchanges: Whether ranks wait for one another in it, [different one].
+        optimizer_communicates: Whether ranks wait for one another in it, [different one].
         optimizer_place: [n, most different stages of a cut].
         boundaries: Seconds of each different message to the next stage; ``boundary_place`` says which is each
             plan's, [n].
         same_passes: A number that is equal where all layers and what stands beside them are, [n].
         num_operations: Different ones that were priced.
-        slowdown: Factors of compute and of exchanges while both run.
+        slowdown: Factors of compute and of communication while both run.
     """
 
     cuts: Cuts
@@ -49,7 +49,7 @@ class PartCosts:
     side_place: Integers
     optimizers: Floats
     optimizer_leads: Floats
-    optimizer_exchanges: Flags
+    optimizer_communicates: Flags
     optimizer_place: Integers
     boundaries: Floats
     boundary_place: Integers
@@ -100,7 +100,7 @@ def cost_parts(
     beside_times = times.layers[len(forwards) + len(backwards) :]
     sides = side_figures(beside_times).reshape(3, 3, -1, len(calls.kinds)).transpose(0, 1, 3, 2)
     parts = [
-        [[bool(part) for part in (side.gather, side.gather_again, side.exchange)] for side in row]
+        [[bool(part) for part in (side.gather, side.gather_again, side.gradient_reduction)] for side in row]
         for row in calls.sides.layers
     ]
     places = np.stack([kind.place for kind in calls.kinds])
@@ -113,7 +113,9 @@ def cost_parts(
         side_place=calls.sides.place,
         optimizers=np.array([call_figures(time) for time in times.optimizers]).T,
         optimizer_leads=np.array([time.lead_seconds for time in times.optimizers]),
-        optimizer_exchanges=np.array([any(c.is_collective for c in one) for one in calls.optimizers.calls]),
+        optimizer_communicates=np.array(
+            [any(c.is_collective for c in one) for one in calls.optimizers.calls]
+        ),
         optimizer_place=calls.optimizers.place,
         boundaries=np.array([0.0 if m is None else seconds[m] for m in calls.messages]),
         boundary_place=calls.message_place,

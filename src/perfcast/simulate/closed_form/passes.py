@@ -1,7 +1,9 @@
-"""A stage's passes of one micro-batch by formula: its compute beside its gathers and exchanges, for n plans.
+"""A stage's passes of one micro-batch by formula: its compute beside its gathers and gradient reductions, for
+n plans.
 
-The plans of a call differ in numbers only: what has gathers or exchanges, and in which order, is the same
-for all (``Group``). Rows of equal layers are added up by formula where nothing is gathered beside them.
+The plans of a call differ in numbers only: what has gathers or gradient reductions, and in which order, is
+the same for all (``Group``). Rows of equal layers are added up by formula where nothing is gathered beside
+them.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from perfcast.core.arrays import Floats
 from perfcast.simulate.closed_form.figures import (
     BACKWARD,
     CAUSE_ROW,
-    EXCHANGE,
     FORWARD,
     GATHER,
     GATHER_AGAIN,
+    GRADIENT_REDUCTION,
     HOST,
     NUM_FIGURES,
     OWN,
@@ -43,15 +45,15 @@ class PassColumns:
 
     Attributes:
         figures: Seconds, the host's seconds and all causes, [figure, n].
-        left: Seconds of exchanges that are still to run on the data stream, [n].
+        left: Seconds of gradient reductions that are still to run on the data stream, [n].
         entry: Of waiting for the first gather, [n].
-        exchange: Seconds of all exchanges of gradients, hidden or not, [n].
+        gradient_reduction: Seconds of all gradient reductions, hidden or not, [n].
     """
 
     figures: Floats
     left: Floats
     entry: Floats
-    exchange: Floats
+    gradient_reduction: Floats
 
     @property
     def seconds(self) -> Floats:
@@ -85,7 +87,7 @@ class Passes:
 
         Args:
             part: A row of a layer's figures: FORWARD, BACKWARD, INPUT_GRADIENT or WEIGHT_GRADIENT.
-            left: Seconds of exchanges that still run when it starts.
+            left: Seconds of gradient reductions that still run when it starts.
         """
         row = self._row(content, part, beside)
         if left is not None:
@@ -93,7 +95,9 @@ class Passes:
         key = (content, part, beside)
         if key not in self._found:
             nothing = self._nothing
-            has_sides = any(unit.gather is not None or unit.exchange is not None for unit in row.units)
+            has_sides = any(
+                unit.gather is not None or unit.gradient_reduction is not None for unit in row.units
+            )
             self._found[key] = (
                 self._play(row, nothing) if has_sides else PassColumns(row.figures, nothing, nothing, nothing)
             )
@@ -117,7 +121,9 @@ class Passes:
         rows = [self._units(first, FORWARD, beside), self._units(second, BACKWARD, beside)]
         one, two = (_merged(row, self.sides.shape[-1]) for row in rows)
         time = _joined(one.time, two.time, self.group.slowdown)
-        unit = UnitColumns(time, 1, _sum(one.gather, two.gather), _sum(one.exchange, two.exchange))
+        unit = UnitColumns(
+            time, 1, _sum(one.gather, two.gather), _sum(one.gradient_reduction, two.gradient_reduction)
+        )
         return self._play(self._row_of([unit]), self._nothing)
 
     def first_forwards(self, contents: Sequence[Content], between: int, beside: SideWork) -> Floats:
@@ -140,30 +146,34 @@ class Passes:
         units: list[UnitColumns] = []
         plain: Floats | None = None
         for kind, count in content if part == FORWARD else reversed(content):
-            gather, exchange = self._sides(kind, part, beside)
+            gather, gradient_reduction = self._sides(kind, part, beside)
             time = self.layers[kind][part]
-            if gather is None and exchange is None:
+            if gather is None and gradient_reduction is None:
                 plain = count * time if plain is None else plain + count * time
                 continue
             if plain is not None:
                 units.append(UnitColumns(plain))
                 plain = None
-            for side in (gather, exchange):
+            for side in (gather, gradient_reduction):
                 time = time if side is None else _with_compute(time, side)
-            units.append(UnitColumns(time, count, _seconds(gather), _seconds(exchange)))
+            units.append(UnitColumns(time, count, _seconds(gather), _seconds(gradient_reduction)))
         if plain is not None:
             units.append(UnitColumns(plain))
         return units or [UnitColumns(np.zeros((NUM_FIGURES, self.sides.shape[-1])))]
 
     def _sides(self, kind: int, part: int, beside: SideWork) -> tuple[Floats | None, Floats | None]:
         """What is gathered before, and exchanged after, a layer's pass; [figure, n]."""
-        gather = exchange = None
+        gather = gradient_reduction = None
         if beside.gathers and part != WEIGHT_GRADIENT:
             row = GATHER if part == FORWARD else GATHER_AGAIN
             gather = self.sides[row, :, kind] if self.group.has_sides[row][kind] else None
-        if beside.exchanges and part in (BACKWARD, WEIGHT_GRADIENT):
-            exchange = self.sides[EXCHANGE, :, kind] if self.group.has_sides[EXCHANGE][kind] else None
-        return gather, exchange
+        if beside.reductions and part in (BACKWARD, WEIGHT_GRADIENT):
+            gradient_reduction = (
+                self.sides[GRADIENT_REDUCTION, :, kind]
+                if self.group.has_sides[GRADIENT_REDUCTION][kind]
+                else None
+            )
+        return gather, gradient_reduction
 
     # ---- play --------------------------------------------------------------------------------------------
 
@@ -175,12 +185,12 @@ class Passes:
         else:
             for unit in row.units:
                 state.run_row(unit)
-        if self.group.exchanges_each:
+        if self.group.reduces_each:
             state.clock, state.put_off = state.clock + state.put_off, 0 * state.put_off
         figures = row.figures.copy()
         figures[_DATA] += np.maximum(state.clock - figures[SECONDS], 0.0)
         figures[SECONDS] = state.clock
-        return PassColumns(figures, state.backlog + state.put_off, state.entry, row.exchange)
+        return PassColumns(figures, state.backlog + state.put_off, state.entry, row.gradient_reduction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,22 +199,26 @@ class _Row:
 
     Attributes:
         figures: Of all, [figure, n].
-        exchange: Seconds of all exchanges, [n].
+        gradient_reduction: Seconds of all gradient reductions, [n].
     """
 
     units: Sequence[UnitColumns]
     figures: Floats
-    exchange: Floats
+    gradient_reduction: Floats
 
     @classmethod
     def of(cls, units: Sequence[UnitColumns], nothing: Floats) -> _Row:
         """Some units; ``nothing`` is a row of zeros."""
-        figures, exchange = units[0].count * units[0].time, nothing
+        figures, gradient_reduction = units[0].count * units[0].time, nothing
         for unit in units[1:]:
             figures = figures + unit.count * unit.time
         for unit in units:
-            exchange = exchange if unit.exchange is None else exchange + unit.count * unit.exchange
-        return cls(units, figures, exchange)
+            gradient_reduction = (
+                gradient_reduction
+                if unit.gradient_reduction is None
+                else gradient_reduction + unit.count * unit.gradient_reduction
+            )
+        return cls(units, figures, gradient_reduction)
 
 
 def _seconds(side: Floats | None) -> Floats | None:
@@ -229,24 +243,27 @@ def _sum(first: Floats | None, second: Floats | None) -> Floats | None:
 def _merged(units: Sequence[UnitColumns], count: int) -> UnitColumns:
     """All units as one."""
     time = sum((unit.count * unit.time for unit in units), np.zeros((NUM_FIGURES, count)))
-    gather = exchange = None
+    gather = gradient_reduction = None
     for unit in units:
         gather = _sum(gather, None if unit.gather is None else unit.count * unit.gather)
-        exchange = _sum(exchange, None if unit.exchange is None else unit.count * unit.exchange)
-    return UnitColumns(time, 1, gather, exchange)
+        gradient_reduction = _sum(
+            gradient_reduction,
+            None if unit.gradient_reduction is None else unit.count * unit.gradient_reduction,
+        )
+    return UnitColumns(time, 1, gather, gradient_reduction)
 
 
 def _joined(first: Floats, second: Floats, slowdown: tuple[float, float]) -> Floats:
-    """``simulate.combine.joined``: two sequences side by side that hide each other's exchanges."""
+    """``simulate.combine.joined``: two sequences side by side that hide each other's communication."""
     both = first + second
-    compute, exchange = both[OWN], both[SECONDS] - both[OWN]
-    slowed_compute, slowed_exchange = slowdown[0] * compute, slowdown[1] * exchange
+    compute, communication = both[OWN], both[SECONDS] - both[OWN]
+    slowed_compute, slowed_communication = slowdown[0] * compute, slowdown[1] * communication
     seconds = np.where(
-        slowed_compute <= slowed_exchange,
-        slowed_compute + exchange - slowed_compute / slowdown[1],
-        slowed_exchange + compute - slowed_exchange / slowdown[0],
+        slowed_compute <= slowed_communication,
+        slowed_compute + communication - slowed_compute / slowdown[1],
+        slowed_communication + compute - slowed_communication / slowdown[0],
     )
-    share = np.divide(seconds - compute, exchange, out=np.zeros_like(seconds), where=exchange != 0)
+    share = np.divide(seconds - compute, communication, out=np.zeros_like(seconds), where=communication != 0)
     kept = both[[_COMPUTE, _RECOMPUTE]]
     both[HOST + 1 :] *= share
     both[[_COMPUTE, _RECOMPUTE]] = kept

@@ -1,6 +1,7 @@
 """Steps by formula: the schedule's makespan, what its first and last passes add, and the optimizer behind it.
 
-The plans of a group have the same stages, schedule and kinds of exchanges and differ in numbers only.
+The plans of a group have the same stages, schedule and kinds of gradient reductions and differ in numbers
+only.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Pipeline:
         )
         self._first_delay = self._delay()
         self._end = self._ends()
-        self._exchanged = self._exchanges() if group.exchanges_each else None
+        self._reduced = self._reductions() if group.reduces_each else None
 
     def spread(self, value: _Value) -> Floats:
         """A value of every stage."""
@@ -163,20 +164,20 @@ class _Pipeline:
         return with_joined
 
     def _done(self) -> Floats:
-        """Until each stage's exchanges are over; with a barrier, those of all."""
+        """Until each stage's gradient reductions are over; with a barrier, those of all."""
         done = self._end + self.spread(lambda kind: kind.left)
-        if self._exchanged is not None:
-            done = np.maximum(done, self._exchanged)
+        if self._reduced is not None:
+            done = np.maximum(done, self._reduced)
         if self.group.updates_together and self.group.num_stages > 1:
             return np.broadcast_to(done.max(axis=0), done.shape)
         return done
 
     def _exposed(self) -> Floats:
-        """Seconds of each stage's gathers and exchanges beside the steady passes."""
+        """Seconds of each stage's gathers and gradient reductions beside the steady passes."""
         exposed = self.spread(lambda kind: kind.last + kind.earlier + kind.left)
         exposed[0] += np.maximum(self._first_delay, 0.0)
-        if self._exchanged is not None:
-            return np.maximum(exposed, self._exchanged - self._end)
+        if self._reduced is not None:
+            return np.maximum(exposed, self._reduced - self._end)
         return exposed
 
     def _ends(self) -> Floats:
@@ -214,8 +215,9 @@ class _Pipeline:
         seconds = self.spread(lambda kind: kind.backwards[0].seconds) + self._message
         return np.zeros_like(seconds) if self.group.splits_backward else sums_before(seconds)
 
-    def _exchanges(self) -> Floats:
-        """Until all exchanges of a stage are over, where every micro-batch has its own and they never pause.
+    def _reductions(self) -> Floats:
+        """Until all gradient reductions of a stage are over, where every micro-batch has its own and they
+        never pause.
 
         The first follows the first backward; compute beside them (a, b: slowdowns) takes a times as long and
         keeps 1 - 1 / b of that from them.
@@ -231,9 +233,9 @@ class _Pipeline:
         if group.schedule == "gpipe":
             begun = begun + (count - 1) * self.spread(lambda kind: kind.forwards[0].seconds).max(axis=0)
         slowed = slowdown[0] * (1 - 1 / slowdown[1]) * self._busy * (count - 1) / count
-        own = self._num_apart * self.spread(lambda kind: kind.exchange)
+        own = self._num_apart * self.spread(lambda kind: kind.gradient_reduction)
         if group.schedule == "dualpipe":
-            own = own + self._num_joined * self.spread(lambda kind: _joined(kind).exchange)
+            own = own + self._num_joined * self.spread(lambda kind: _joined(kind).gradient_reduction)
         total: Floats = begun + own + slowed
         return total
 

@@ -43,7 +43,7 @@ def _groups(plans: PlanTable, costs: PartCosts, training: Training) -> Iterator[
     """Plans that differ in numbers only, in pieces, with what they have in common."""
     sides = costs.has_sides.transpose(2, 0, 1).reshape(costs.has_sides.shape[2], -1)
     pattern = different_rows(list(sides.T))[1][costs.side_place]
-    placed = costs.optimizer_exchanges[costs.optimizer_place] & (costs.optimizer_place >= 0)
+    placed = costs.optimizer_communicates[costs.optimizer_place] & (costs.optimizer_place >= 0)
     together = np.asarray(placed.any(axis=1), dtype=np.bool_)
     rules, rule_of = _rules(plans, training)
     passes_of = _PASSES_OF[plans.schedule]
@@ -59,9 +59,9 @@ def _groups(plans: PlanTable, costs: PartCosts, training: Training) -> Iterator[
             virtual=int(plans.virtual_stages_per_rank[at]),
             has_sides=tuple(tuple(row) for row in exists.tolist()),
             gathers_each=rule.gathers_each_micro_batch,
-            exchanges_each=rule.exchanges_each_micro_batch,
+            reduces_each=rule.reduces_gradients_each_micro_batch,
             overlaps_gather=rule.overlaps_gather,
-            overlaps_exchange=rule.overlaps_exchange,
+            overlaps_gradient_reduction=rule.overlaps_gradient_reduction,
             num_prefetched=int(plans.num_prefetched[at]) if rule.overlaps_gather else 0,
             updates_together=bool(together[at]),
             slowdown=costs.slowdown,

@@ -24,11 +24,11 @@ class StageKind:
             of inputs and of weights apart.
         joined: A forward and a whole backward side by side, where the schedule joins them.
         figures: Of one micro-batch's passes, those that are joined left out, [figure, n].
-        exchange: Their seconds of exchanges.
+        gradient_reduction: Their seconds of gradient reductions.
         first: By what its first forwards are longer, for gathers that happen once.
-        last: By what its very last gradients are longer, for exchanges beside them.
+        last: By what its very last gradients are longer, for gradient reductions beside them.
         earlier: By what the last gradients of its other chunks are longer.
-        left: Of exchanges after its last backward.
+        left: Of gradient reductions after its last backward.
     """
 
     forwards: tuple[PassColumns, ...]
@@ -36,7 +36,7 @@ class StageKind:
     weights: tuple[PassColumns, ...]
     joined: PassColumns | None
     figures: Floats
-    exchange: Floats
+    gradient_reduction: Floats
     first: Floats
     last: Floats
     earlier: Floats
@@ -47,7 +47,7 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
     """Steady passes of a stage, and what the first and last ones add."""
     backward = INPUT_GRADIENT if group.splits_backward else BACKWARD
     last = WEIGHT_GRADIENT if group.splits_backward else BACKWARD
-    steady = SideWork(group.has_gathers and group.gathers_each, group.has_exchanges and group.exchanges_each)
+    steady = SideWork(group.has_gathers and group.gathers_each, group.has_reductions and group.reduces_each)
     left = passes.of(chunks[0], last, steady).left
     still = left if left.any() else None
     forwards = tuple(passes.of(chunk, FORWARD, steady, still) for chunk in chunks)
@@ -62,7 +62,7 @@ def stage_passes(group: Group, passes: Passes, chunks: Sequence[Content]) -> Sta
         weights=weights,
         joined=joined,
         figures=np.sum([one.figures for one in every], axis=0),
-        exchange=np.sum([one.exchange for one in every], axis=0),
+        gradient_reduction=np.sum([one.gradient_reduction for one in every], axis=0),
         first=_first_forwards(group, passes, chunks, steady) - forwards[0].seconds,
         last=longer_last,
         earlier=earlier,
@@ -76,7 +76,7 @@ def _first_forwards(group: Group, passes: Passes, chunks: Sequence[Content], ste
     Weights that are kept come in from the start on, those of one chunk behind those of another, beside the
     forwards of the other micro-batches of a group that stand between the chunks' first ones.
     """
-    beside = SideWork(group.has_gathers, steady.exchanges)
+    beside = SideWork(group.has_gathers, steady.reductions)
     if group.gathers_each or group.virtual == 1:
         return passes.of(chunks[0], FORWARD, beside).seconds
     return passes.first_forwards(chunks, group.num_stages - 1, beside)
@@ -90,16 +90,16 @@ def _last_gradients(
     part: int,
     steady: SideWork,
 ) -> tuple[Floats, Floats, Floats]:
-    """By what the very last pass is longer, those of other chunks are, and what exchanges it leaves.
+    """By what the very last pass is longer, those of other chunks are, and what reductions it leaves.
 
-    A chunk's exchanges run on beside the passes between its last one and that of the chunk before it, unless
-    they are put off.
+    A chunk's gradient reductions run on beside the passes between its last one and that of the chunk before
+    it, unless they are put off.
     """
-    puts_off = not (group.overlaps_exchange or group.exchanges_each)
+    puts_off = not (group.overlaps_gradient_reduction or group.reduces_each)
     slowed = usual[0].seconds + (group.slowdown[0] - 1.0) * usual[0].figures[OWN]
     between = (group.num_stages - 1) * slowed / group.slowdown[1]
     left = longer = earlier = np.zeros_like(between)
-    final = SideWork(steady.gathers, group.has_exchanges)
+    final = SideWork(steady.gathers, group.has_reductions)
     for at in reversed(range(len(chunks))):
         beside = np.zeros_like(left) if puts_off else np.maximum(left - between, 0.0)
         ending = passes.of(chunks[at], part, final, beside)

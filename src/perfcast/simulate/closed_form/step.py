@@ -1,8 +1,8 @@
 """The step of one plan by formula: what ``simulate.training`` plays, without events.
 
-Passes are added up beside their gathers and exchanges, the schedule's makespan is a formula of the passes of
-each stage, and what of the last exchanges no backward hides stands behind it, with the optimizer. It is the
-closed form of many plans (``pipeline``) for n = 1.
+Passes are added up beside their gathers and gradient reductions, the schedule's makespan is a formula of the
+passes of each stage, and what of the last gradient reductions no backward hides stands behind it, with the
+optimizer. It is the closed form of many plans (``pipeline``) for n = 1.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _chunks(work: StepWork, stage: int) -> tuple[Content, ...]:
 
 
 def _group(work: StepWork, times: PartTimes, cut: Cut) -> Group:
-    gathers, exchanges = times.has_gathers, times.has_exchanges
+    gathers, reductions = times.has_gathers, times.has_reductions
     return Group(
         cut=cut,
         schedule=work.plan.schedule,
@@ -113,12 +113,12 @@ def _group(work: StepWork, times: PartTimes, cut: Cut) -> Group:
         has_sides=(
             tuple(gathers and bool(layer.gather) for layer in work.layers),
             tuple(gathers and bool(layer.gather_again) for layer in work.layers),
-            tuple(exchanges and bool(layer.exchange) for layer in work.layers),
+            tuple(reductions and bool(layer.gradient_reduction) for layer in work.layers),
         ),
         gathers_each=work.gathers_each_micro_batch,
-        exchanges_each=work.exchanges_each_micro_batch,
+        reduces_each=work.reduces_gradients_each_micro_batch,
         overlaps_gather=work.overlaps_gather,
-        overlaps_exchange=work.overlaps_exchange,
+        overlaps_gradient_reduction=work.overlaps_gradient_reduction,
         overlaps_boundary=work.overlaps_boundary,
         num_prefetched=work.plan.num_prefetched if work.overlaps_gather else 0,
         updates_together=any(call.is_collective for stage in work.stages for call in stage.optimizer),

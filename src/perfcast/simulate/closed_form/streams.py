@@ -21,16 +21,16 @@ class UnitColumns:
 
     Attributes:
         time: Figures of one (rows of ``figures``), [figure, n].
-        gather, exchange: Seconds on the data stream, [n]; None where there is none.
+        gather, gradient_reduction: Seconds on the data stream, [n]; None where there is none.
     """
 
     time: Floats
     count: int = 1
     gather: Floats | None = None
-    exchange: Floats | None = None
+    gradient_reduction: Floats | None = None
 
     def slowed(self, slowdown: tuple[float, float]) -> Floats:
-        """Seconds of one while exchanges run beside it, as far as it computes."""
+        """Seconds of one while communication runs beside it, as far as it computes."""
         found: Floats = self.time[SECONDS] + (slowdown[0] - 1.0) * self.time[OWN]
         return found
 
@@ -42,7 +42,7 @@ class Streams:
         backlog: Seconds of the queue that are still to run.
         clock: Since the pass began.
         entry: Waiting for the first gather.
-        put_off: Exchanges that do not run beside the compute.
+        put_off: Gradient reductions that do not run beside the compute.
     """
 
     def __init__(self, group: Group, left: Floats) -> None:
@@ -53,16 +53,21 @@ class Streams:
     def run_row(self, unit: UnitColumns) -> None:
         """Equal units without gathers, by formula.
 
-        With compute d (slowed: a d, which shortens the queue by q = a d / b) and an exchange e behind each: a
-        unit is hidden as long as the backlog is q or more. If e >= q that is never or from the second one on;
-        else the backlog shrinks by q - e a unit, and once it is below q it is e before every further one.
+        With compute d (slowed: a d, which shortens the queue by q = a d / b) and a gradient reduction e
+        behind each: a unit is hidden as long as the backlog is q or more. If e >= q that is never or from the
+        second one on; else the backlog shrinks by q - e a unit, and once it is below q it is e before every
+        further one.
         """
         time, count = unit.time[SECONDS], unit.count
         slowed = unit.slowed(self.group.slowdown)
         shortened = slowed / self.group.slowdown[1]
-        behind = unit.exchange if unit.exchange is not None and self.group.overlaps_exchange else None
-        if unit.exchange is not None and behind is None:
-            self.put_off = self.put_off + count * unit.exchange
+        behind = (
+            unit.gradient_reduction
+            if unit.gradient_reduction is not None and self.group.overlaps_gradient_reduction
+            else None
+        )
+        if unit.gradient_reduction is not None and behind is None:
+            self.put_off = self.put_off + count * unit.gradient_reduction
         if behind is None and not self.backlog.any():
             self.clock = self.clock + count * time
             return
@@ -106,15 +111,15 @@ class Streams:
             beside = np.minimum(queued - done, shortened)
             self.clock += np.where(beside < shortened, unit.time[SECONDS] + saved * beside, slowed)
             done = done + beside
-            if unit.exchange is not None:
-                if self.group.overlaps_exchange:
-                    queued = queued + unit.exchange
+            if unit.gradient_reduction is not None:
+                if self.group.overlaps_gradient_reduction:
+                    queued = queued + unit.gradient_reduction
                 else:
-                    self.put_off = self.put_off + unit.exchange
+                    self.put_off = self.put_off + unit.gradient_reduction
         self.backlog = queued - done
 
     def _slowed(self, unit: UnitColumns) -> tuple[Floats, Floats, Floats]:
-        """Seconds beside exchanges, by what they shorten the queue, and what a second of it costs."""
+        """Seconds beside collectives, by what they shorten the queue, and what a second of it costs."""
         factor, time = self.group.slowdown[1], unit.time[SECONDS]
         slowed = unit.slowed(self.group.slowdown)
         return slowed, slowed / factor, factor * (1.0 - time / np.maximum(slowed, _LEAST_SECONDS))

@@ -198,7 +198,7 @@ def double_tree_all_reduce(group: Group, message_bytes: float) -> FlowSet:
     return together([half(group, message_bytes / 2), half(other, message_bytes / 2)])
 
 
-def exchange(ranks: Integers, pair_bytes: Floats) -> FlowSet:
+def uneven_all_to_all(ranks: Integers, pair_bytes: Floats) -> FlowSet:
     """All-to-all at once: ``pair_bytes[i, j]`` from rank i to rank j; what stays at home is no flow.
 
     Raises:

@@ -1,6 +1,6 @@
 """Write the program of a step: one simulated rank for every stage.
 
-Each rank has a compute stream, a data stream (gathers of weights, exchanges of gradients), one stream to
+Each rank has a compute stream, a data stream (gathers of weights, reductions of gradients), one stream to
 every stage that it sends to, and a host. Compute and data streams of a rank slow each other down; messages
 between stages are small and do not. Calls within a layer have been played before (``simulate.part_times``).
 """
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A task of another stream: its kind ('gather', 'exchange', 'send', 'host') and micro-batch."""
+    """A task of another stream: its kind ('gather', 'gradient_reduction', 'send', 'host') and micro-batch."""
 
     task: int
     kind: str
@@ -88,7 +88,7 @@ def build_step(
     builder = ProgramBuilder()
     links = _Links(work, builder)
     ends_with_barrier = num_stages > 1 and any(c.is_collective for s in work.stages for c in s.optimizer)
-    barrier = builder.add_exchange(num_stages) if ends_with_barrier else -1
+    barrier = builder.add_collective(num_stages) if ends_with_barrier else -1
     rows = []
     for stage in range(num_stages):
         row = _Row(work, times, builder, links, stage, slowdowns[stage])
@@ -176,14 +176,14 @@ class _Row:
             at += width
 
     def add_end(self, barrier: int) -> None:
-        """Exchanges that were put off, the barrier if there is one (else -1), and the optimizer."""
+        """Gradient reductions that were put off, the barrier if there is one (else -1), and the optimizer."""
         for side, micro_batch in self._put_off:
-            self._add_side(side, "exchange", micro_batch, self._before())
+            self._add_side(side, "gradient_reduction", micro_batch, self._before())
         if self._last_data >= 0:
             self._blocking.append(self._last_data)
         time = slower(self._times.optimizers[self._stage], self._slowdown)
         if barrier >= 0:
-            task = self._builder.add(self._compute, 0.0, label="wait for all stages", exchange=barrier)
+            task = self._builder.add(self._compute, 0.0, label="wait for all stages", collective=barrier)
             self._settle(task)
             self.pieces.append(Piece(task, NO_TIME))
         task = self._add_compute(time, "optimizer", -1)
@@ -193,14 +193,14 @@ class _Row:
         work = self._work
         return SideWork(
             self._times.has_gathers and (work.gathers_each_micro_batch or is_first),
-            self._times.has_exchanges and (work.exchanges_each_micro_batch or is_last),
+            self._times.has_reductions and (work.reduces_gradients_each_micro_batch or is_last),
         )
 
     def _before(self) -> list[int]:
         return [self.pieces[-1].task] if self.pieces else []
 
     def _add_units(self, units: Sequence[Unit], group: Actions) -> None:
-        """Tasks of an action or joined pair: gathers as far ahead as planned, compute, exchanges.
+        """Tasks of an action or joined pair: gathers as far ahead as planned, compute, gradient reductions.
 
         Weights that are kept once they are gathered need not wait for room: they come in from the start on.
         """
@@ -223,17 +223,17 @@ class _Row:
                 self._receive(task, group)
             self.pieces.append(Piece(task, unit.time, unit, group))
             done.append(task)
-            if unit.exchange.seconds:
-                self._exchange(unit.exchange, micro_batch, task)
+            if unit.gradient_reduction.seconds:
+                self._reduce_gradients(unit.gradient_reduction, micro_batch, task)
         self._send(done[-1], group)
-        if self._work.exchanges_each_micro_batch and not self._work.overlaps_exchange:
+        if self._work.reduces_gradients_each_micro_batch and not self._work.overlaps_gradient_reduction:
             for side, number in self._put_off:
-                self._blocking.append(self._add_side(side, "exchange", number, self._before()))
+                self._blocking.append(self._add_side(side, "gradient_reduction", number, self._before()))
             self._put_off.clear()
 
-    def _exchange(self, side: SideTime, micro_batch: int, task: int) -> None:
-        if self._work.overlaps_exchange:
-            self._add_side(side, "exchange", micro_batch, [task])
+    def _reduce_gradients(self, side: SideTime, micro_batch: int, task: int) -> None:
+        if self._work.overlaps_gradient_reduction:
+            self._add_side(side, "gradient_reduction", micro_batch, [task])
         else:
             self._put_off.append((side, micro_batch))
 
@@ -315,7 +315,7 @@ class _Row:
     def _label(self, unit: Unit, group: Actions) -> str:
         """Such as 'F3' or 'F3+B1', with the layer where it is one layer's task."""
         name = "+".join(f"{action.kind.value}{action.micro_batch}" for action in group)
-        if unit.gather.seconds or unit.exchange.seconds:
+        if unit.gather.seconds or unit.gradient_reduction.seconds:
             return f"{name} {self._times.layers[unit.contents[0].layer].name}"
         return name
 

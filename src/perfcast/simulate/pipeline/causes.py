@@ -11,7 +11,7 @@ from perfcast.simulate.pipeline.build import Built, Piece
 WAITS = {
     "send": ("pipeline", "bubble"),
     "gather": ("data", "data"),
-    "exchange": ("data", "data"),
+    "gradient_reduction": ("data", "data"),
     "host": ("host", "host"),
 }
 #: Times closer than this share differ by rounding alone.
@@ -21,9 +21,9 @@ SAME = 1e-12
 def seconds_by_cause(built: Built, played: Played) -> list[dict[str, float]]:
     """Of each stage; they add up to the step.
 
-    A compute task's time goes to its causes, and what exchanges beside it slow it down to 'data'. The time
-    before it goes to what it waited for, of several in the order in which they ended; the rest, and the time
-    until the last stage has ended, is bubble.
+    A compute task's time goes to its causes, and what communication beside it slows it down to 'data'. The
+    time before it goes to what it waited for, of several in the order in which they ended; the rest, and the
+    time until the last stage has ended, is bubble.
     """
     starts, ends = played.starts.tolist(), played.ends.tolist()
     makespan = ends[built.last_task(played)]

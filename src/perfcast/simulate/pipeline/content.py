@@ -12,14 +12,14 @@ from perfcast.simulate.part_times import PartTimes
 def step_content(work: StepWork, times: PartTimes) -> Hashable:
     """Of a step whose parts take these times; its groups of ranks and operations do not matter any more.
 
-    How gathers and exchanges go about matters where there are any.
+    How gathers and gradient reductions go about matters where there are any.
     """
     plan = work.plan
     gathers = (work.gathers_each_micro_batch, work.overlaps_gather, plan.num_prefetched)
     layers = tuple(
         (
             *map(_numbers, (one.forward, one.backward, one.input_gradient, one.weight_gradient)),
-            one.gather, one.gather_again, one.exchange,
+            one.gather, one.gather_again, one.gradient_reduction,
         )
         for one in times.layers
     )  # fmt: skip
@@ -29,7 +29,8 @@ def step_content(work: StepWork, times: PartTimes) -> Hashable:
         any(call.is_collective for stage in work.stages for call in stage.optimizer),
         times.boundary_seconds, work.overlaps_boundary, times.launch_seconds, times.slowdown,
         gathers if times.has_gathers else None,
-        (work.exchanges_each_micro_batch, work.overlaps_exchange) if times.has_exchanges else None,
+        (work.reduces_gradients_each_micro_batch, work.overlaps_gradient_reduction)
+        if times.has_reductions else None,
     )  # fmt: skip
 
 

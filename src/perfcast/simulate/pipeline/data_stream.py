@@ -1,4 +1,4 @@
-"""A stage's stream of gathers and exchanges, followed beside its compute."""
+"""A stage's stream of gathers and collectives, followed beside its compute."""
 
 from __future__ import annotations
 

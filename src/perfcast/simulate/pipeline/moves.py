@@ -7,7 +7,7 @@ and data stream, which are followed beside it (``stage_streams``, ``data_stream`
     start of a unit = max(end of the unit before it, launch, gather, messages, what blocks the stage)
     end of a unit   = start + seconds, longer by what its data stream runs beside it (a, b: slowdowns)
 
-With d seconds of compute and r of exchanges that are ready, both run at the rates 1 / a and 1 / b until the
+With d seconds of compute and r of collectives that are ready, both run at the rates 1 / a and 1 / b until the
 first is done, after min(a d, b r). That is what the engine's events come to, at a fraction of their cost;
 there is no critical path and no timeline.
 """
@@ -108,7 +108,7 @@ def _play(
         if cost.is_plain:
             end = stage.run(cost.tasks[0], arrived)
         else:
-            end = stage.run_all(cost.tasks, cost.exchanges, arrived)
+            end = stage.run_all(cost.tasks, cost.reductions, arrived)
         for slot, target in given:
             if target == number or not message:
                 messages[slot] = (end, number, end, "")
@@ -122,9 +122,9 @@ def _play(
 
 
 def _finish(work: StepWork, stages: Sequence[StageStreams], optimizers: Sequence[Task]) -> list[float]:
-    """Ends of stages: behind exchanges that were put off, the wait for all stages if any, the optimizer."""
+    """Ends of stages: behind reductions that were put off, the wait for all stages if any, the optimizer."""
     for stage in stages:
-        stage.end_exchanges()
+        stage.end_reductions()
     if len(stages) > 1 and any(call.is_collective for held in work.stages for call in held.optimizer):
         together = max(stage.free_at() for stage in stages)
         for stage in stages:
@@ -165,14 +165,14 @@ def _route(schedule: str, num_stages: int, count: int, virtual: int, is_forward_
 def _gathers_of_steps(
     work: StepWork, route: _Route, costs: Sequence[_Cost]
 ) -> list[list[tuple[list[float], bool]]]:
-    """Of each stage, its moves with work on the data stream: their gathers, and whether exchanges follow."""
-    puts_off = not (work.overlaps_exchange or work.exchanges_each_micro_batch)
+    """Of each stage, its moves with work on the data stream: their gathers, and whether reductions follow."""
+    puts_off = not (work.overlaps_gradient_reduction or work.reduces_gradients_each_micro_batch)
     rows: list[list[tuple[list[float], bool]]] = [[] for _ in work.stages]
     for stage, pattern, _, _ in route.steps:
         cost = costs[pattern]
         if not cost.is_plain:
             gathers = [task.gather for task in cost.tasks if task.gather]
-            rows[stage].append((gathers, cost.exchanges and not puts_off))
+            rows[stage].append((gathers, cost.reductions and not puts_off))
     return rows
 
 
@@ -182,23 +182,23 @@ class _Cost:
     Attributes:
         tasks: In order.
         is_plain: Whether it is one with nothing beside it.
-        exchanges: Whether any of them reduces gradients.
+        reductions: Whether any of them reduces gradients.
     """
 
-    __slots__ = ("exchanges", "is_plain", "tasks")
+    __slots__ = ("is_plain", "reductions", "tasks")
 
     def __init__(self, work: StepWork, times: PartTimes, pattern: _Pattern, slowdown: float) -> None:
         beside = [
             SideWork(
                 times.has_gathers and (work.gathers_each_micro_batch or first),
-                times.has_exchanges and (work.exchanges_each_micro_batch or last),
+                times.has_reductions and (work.reduces_gradients_each_micro_batch or last),
             )
             for first, last in zip(pattern.is_first, pattern.is_last, strict=True)
         ]
         units = units_of(work, times, pattern.stage, pattern.actions, beside, slowdown)
         self.tasks = [
-            Task.of(unit.time, pattern.stage, times, unit.gather.seconds, unit.exchange.seconds)
+            Task.of(unit.time, pattern.stage, times, unit.gather.seconds, unit.gradient_reduction.seconds)
             for unit in units
         ]
-        self.exchanges = any(task.exchange for task in self.tasks)
-        self.is_plain = len(self.tasks) == 1 and not (self.tasks[0].gather or self.exchanges)
+        self.reductions = any(task.gradient_reduction for task in self.tasks)
+        self.is_plain = len(self.tasks) == 1 and not (self.tasks[0].gather or self.reductions)

@@ -23,7 +23,7 @@ _PASSES = {
 #: Of tasks beside the compute: stream, label, cause.
 _SIDES = {
     "gather": ("data", "gather of weights", "data"),
-    "exchange": ("data", "exchange of gradients", "data"),
+    "gradient_reduction": ("data", "gradient reduction", "data"),
     "send": ("pipeline", "message", "pipeline"),
     "host": ("host", "launches", "host"),
 }

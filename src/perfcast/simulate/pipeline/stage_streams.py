@@ -1,4 +1,4 @@
-"""The streams of one stage, followed task by task: compute, host, gathers and exchanges."""
+"""The streams of one stage, followed task by task: compute, host, gathers and gradient reductions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Task:
 
     Attributes:
         lead, rest: Seconds of the host before it may start, and behind; ``is_launched``: whether it has any.
-        factor: On its time while exchanges run beside it.
-        gather, exchange: Seconds on the data stream.
+        factor: On its time while communication runs beside it.
+        gather, gradient_reduction: Seconds on the data stream.
         count: How often it has run.
     """
 
@@ -36,19 +36,24 @@ class Task:
     rest: float
     factor: float
     gather: float = 0.0
-    exchange: float = 0.0
+    gradient_reduction: float = 0.0
     count: int = 0
 
     @classmethod
     def of(
-        cls, time: CallsTime, stage: int, times: PartTimes, gather: float = 0.0, exchange: float = 0.0
+        cls,
+        time: CallsTime,
+        stage: int,
+        times: PartTimes,
+        gather: float = 0.0,
+        gradient_reduction: float = 0.0,
     ) -> Task:
         """From its time alone."""
         share = time.compute_seconds / time.seconds if time.seconds else 0.0
         return cls(
             stage, time.seconds, time.seconds_by_cause, bool(times.launch_seconds and time.host_seconds),
             time.lead_seconds, max(time.host_seconds - time.lead_seconds, 0.0),
-            1.0 + (times.slowdown[0] - 1.0) * min(share, 1.0), gather, exchange,
+            1.0 + (times.slowdown[0] - 1.0) * min(share, 1.0), gather, gradient_reduction,
         )  # fmt: skip
 
     def add_causes(self, found: dict[str, float]) -> None:
@@ -75,7 +80,7 @@ class StageStreams:
         self._work, self._number = work, number
         self._clock = self._host = 0.0
         self._keeps = not work.gathers_each_micro_batch
-        self._puts_off = not (work.overlaps_exchange or work.exchanges_each_micro_batch)
+        self._puts_off = not (work.overlaps_gradient_reduction or work.reduces_gradients_each_micro_batch)
         self._data = DataStream(times.slowdown[1])
         self._put_off: list[float] = []
         self._waited: dict[str, float] = {}
@@ -88,25 +93,26 @@ class StageStreams:
         """Tell of all gathers to come where weights are kept: they run as early as their stream lets them.
 
         Args:
-            rows: Of each move with gathers or exchanges, in order: its gathers, and whether it exchanges.
+            rows: Of each move with gathers or gradient reductions, in order: its gathers, and whether it
+                reduces gradients.
         """
         if self._keeps:
             self._expected = list(reversed(rows))
             self._issue_expected()
 
     def _issue_expected(self) -> None:
-        """Gathers of the moves to come, up to the first exchange that stands before them."""
+        """Gathers of the moves to come, up to the first gradient reduction that stands before them."""
         while self._expected:
-            gathers, exchanges = self._expected[-1]
+            gathers, reductions = self._expected[-1]
             self._issued += [self._data.add(0.0, seconds) for seconds in gathers]
-            if exchanges:
+            if reductions:
                 self._expected[-1] = ([], True)
                 return
             self._expected.pop()
 
     # ---- compute -------------------------------------------------------------------------------------------
 
-    def run_all(self, tasks: Sequence[Task], exchanges: bool, awaited: Sequence[Awaited]) -> float:
+    def run_all(self, tasks: Sequence[Task], reductions: bool, awaited: Sequence[Awaited]) -> float:
         """A move of several tasks, or with work beside them; returns its end."""
         work = self._work
         ahead = gathers_ahead(work, len(tasks))
@@ -117,12 +123,12 @@ class StageStreams:
                 gathers.append(self._gather(tasks[other].gather, done[behind] if behind >= 0 else before))
             needed = gathers[at] if work.overlaps_gather or not self._keeps else max(gathers)
             done.append(self.run(task, awaited if at == 0 else (), needed))
-            if task.exchange and work.overlaps_exchange:
-                self._data.add(done[-1], task.exchange)
-            elif task.exchange:
-                self._put_off.append(task.exchange)
-        if exchanges and not self._puts_off:
-            if not work.overlaps_exchange:
+            if task.gradient_reduction and work.overlaps_gradient_reduction:
+                self._data.add(done[-1], task.gradient_reduction)
+            elif task.gradient_reduction:
+                self._put_off.append(task.gradient_reduction)
+        if reductions and not self._puts_off:
+            if not work.overlaps_gradient_reduction:
                 self._block(self._put_off)
             if self._expected:
                 self._expected.pop()
@@ -135,10 +141,10 @@ class StageStreams:
         return self._issued.pop(0) if self._keeps else self._data.add(ready, seconds)
 
     def _block(self, put_off: list[float]) -> None:
-        """Let the next task wait for exchanges that run now: the compute is idle until they end."""
+        """Let the next task wait for gradient reductions that run now: the compute is idle until they end."""
         for seconds in put_off:
             end = self._data.finish(self._data.add(self._clock, seconds))
-            self.blocking.append((end, self._number, end, "exchange"))
+            self.blocking.append((end, self._number, end, "gradient_reduction"))
         put_off.clear()
 
     def run(self, task: Task, awaited: Sequence[Awaited], needed: int = -1) -> float:
@@ -189,13 +195,13 @@ class StageStreams:
 
     # ---- the end -------------------------------------------------------------------------------------------
 
-    def end_exchanges(self) -> None:
+    def end_reductions(self) -> None:
         """What was put off, and all that the data stream still has to do, block the stage."""
         for seconds in self._put_off:
             self._data.add(self._clock, seconds)
         if self._data.num_tasks:
             end = self._data.finish(self._data.num_tasks - 1)
-            self.blocking.append((end, self._number, end, "exchange"))
+            self.blocking.append((end, self._number, end, "gradient_reduction"))
 
     def free_at(self) -> float:
         """When all that the stage is to do has ended."""

@@ -1,4 +1,4 @@
-"""What a stage runs in one go: a chunk's pass, or a layer's where gathers or exchanges run beside it."""
+"""What a stage runs in one go: a chunk's pass, or a layer's where gathers or reductions run beside it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unit:
     """One task of a compute stream, with what runs beside it before and after.
 
     Attributes:
-        time: Copies for the gather and the exchange included.
+        time: Copies for the gather and the gradient reduction included.
         before_seconds: Of copies that stand before the layers.
     """
 
@@ -41,7 +41,7 @@ class Unit:
     time: CallsTime
     before_seconds: float = 0.0
     gather: SideTime = NO_SIDE
-    exchange: SideTime = NO_SIDE
+    gradient_reduction: SideTime = NO_SIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SideWork:
     """Which side work the layers of an action do."""
 
     gathers: bool = False
-    exchanges: bool = False
+    reductions: bool = False
 
 
 def pass_time(layer: LayerTime, kind: Pass) -> CallsTime:
@@ -107,13 +107,14 @@ def units_of(
                 joined(first.time, second.time, times.slowdown),
                 first.before_seconds + second.before_seconds,
                 _sum((first.gather, second.gather)),
-                _sum((first.exchange, second.exchange)),
+                _sum((first.gradient_reduction, second.gradient_reduction)),
             )
         ]
     if rank_slowdown == 1.0:
         return tuple(units)
     return tuple(
-        Unit(u.contents, slower(u.time, rank_slowdown), u.before_seconds, u.gather, u.exchange) for u in units
+        Unit(u.contents, slower(u.time, rank_slowdown), u.before_seconds, u.gather, u.gradient_reduction)
+        for u in units
     )
 
 
@@ -124,8 +125,8 @@ def _layer_units(
     plain: list[Content] = []
     for run in runs if kind is Pass.FORWARD else reversed(runs):
         layer = times.layers[run.layer]
-        gather, exchange = _sides(layer, kind, beside)
-        if gather is NO_SIDE and exchange is NO_SIDE:
+        gather, gradient_reduction = _sides(layer, kind, beside)
+        if gather is NO_SIDE and gradient_reduction is NO_SIDE:
             plain.append(Content(run.layer, kind, run.count, number))
             continue
         if plain:
@@ -133,9 +134,9 @@ def _layer_units(
             plain = []
         time = pass_time(layer, kind)
         time = with_compute(time, gather.compute_seconds, gather.host_seconds)
-        time = with_compute(time, exchange.compute_seconds, exchange.host_seconds)
+        time = with_compute(time, gradient_reduction.compute_seconds, gradient_reduction.host_seconds)
         content = (Content(run.layer, kind, 1, number),)
-        yield from [Unit(content, time, gather.compute_seconds, gather, exchange)] * run.count
+        yield from [Unit(content, time, gather.compute_seconds, gather, gradient_reduction)] * run.count
     if plain:
         yield _plain(times, plain)
 
@@ -148,12 +149,12 @@ def _plain(times: PartTimes, contents: Sequence[Content]) -> Unit:
 
 def _sides(layer: LayerTime, kind: Pass, beside: SideWork) -> tuple[SideTime, SideTime]:
     """What is gathered before, and exchanged after, a layer's pass."""
-    gather = exchange = NO_SIDE
+    gather = gradient_reduction = NO_SIDE
     if beside.gathers and kind is not Pass.WEIGHT_GRADIENT:
         gather = layer.gather if kind is Pass.FORWARD else layer.gather_again
-    if beside.exchanges and kind in (Pass.BACKWARD, Pass.WEIGHT_GRADIENT):
-        exchange = layer.exchange
-    return gather, exchange
+    if beside.reductions and kind in (Pass.BACKWARD, Pass.WEIGHT_GRADIENT):
+        gradient_reduction = layer.gradient_reduction
+    return gather, gradient_reduction
 
 
 def _merged(units: Sequence[Unit]) -> Unit:
@@ -162,7 +163,7 @@ def _merged(units: Sequence[Unit]) -> Unit:
         in_a_row((unit.time, 1) for unit in units),
         sum(unit.before_seconds for unit in units),
         _sum([unit.gather for unit in units]),
-        _sum([unit.exchange for unit in units]),
+        _sum([unit.gradient_reduction for unit in units]),
     )
 
 

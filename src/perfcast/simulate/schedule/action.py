@@ -24,7 +24,7 @@ class Action:
 
     Attributes:
         chunk: Which of the rank's parts.
-        joins_next: Whether its exchanges run beside the compute of the next action, and the reverse.
+        joins_next: Whether its collectives run beside the compute of the next action, and the reverse.
     """
 
     kind: Pass

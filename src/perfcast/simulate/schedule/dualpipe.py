@@ -2,7 +2,7 @@
 
 Rank r of p holds part r of the model for the micro-batches that enter at rank 0 (chunk 0) and part p - 1 - r
 for those that enter at rank p - 1 (chunk 1): the weights twice. In the steady state a forward of one
-direction runs together with a backward of the other, each hiding the exchanges of the other (DeepSeek-AI:
+direction runs together with a backward of the other, each hiding the collectives of the other (DeepSeek-AI:
 DeepSeek-V3 technical report, 2024, section 3.2.1; github.com/deepseek-ai/DualPipe).
 """
 

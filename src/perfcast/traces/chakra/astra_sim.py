@@ -24,7 +24,7 @@ from perfcast.errors import InputError, TraceError
 from perfcast.files import write_text_atomically
 from perfcast.traces.chakra.collectives import WORLD
 from perfcast.traces.chakra.order import missing_dependencies
-from perfcast.traces.chakra.play import exchange_members
+from perfcast.traces.chakra.play import collective_members
 from perfcast.traces.chakra.trace import (
     ChakraAttribute,
     ChakraNode,
@@ -89,15 +89,15 @@ def dimensions_of(cluster: Cluster) -> tuple[NetworkDimension, ...]:
 
 
 def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
-    """A ring with the bandwidth and latency that the workload's exchanges reach at best.
+    """A ring with the bandwidth and latency that the workload's collectives reach at best.
 
-    An exchange among n ranks moves bytes over each link of a ring in some steps: 2 (n - 1) / n of what one
+    A collective among n ranks moves bytes over each link of a ring in some steps: 2 (n - 1) / n of what one
     rank puts in and 2 (n - 1) steps for an all-reduce, half of both for a reduce-scatter or an all-to-all,
     (n - 1) times its part in n - 1 steps for an all-gather. Bandwidth is the most bytes a second of all
-    exchanges, latency the shortest step.
+    collectives, latency the shortest step.
 
     Raises:
-        TraceError: Several ranks, but no exchange whose size and duration are known.
+        TraceError: Several ranks, but no collective whose size and duration are known.
     """
     ranks, sizes = len(workload.traces), {group.name: len(group.ranks) for group in workload.groups}
     rates, steps = [], []
@@ -111,12 +111,12 @@ def network_of(workload: ChakraWorkload) -> tuple[NetworkDimension, ...]:
     if ranks == 1:
         return ALONE
     if not rates:
-        raise TraceError("no exchange tells how fast the network is; name a cluster")
+        raise TraceError("no collective tells how fast the network is; name a cluster")
     return (NetworkDimension("Ring", ranks, max(rates), min(steps)),)
 
 
 def _ring(node: ChakraNode, members: int) -> tuple[float, int]:
-    """Bytes over each link of a ring, and steps; 0 for what is no exchange of a known size."""
+    """Bytes over each link of a ring, and steps; 0 for what is no collective of a known size."""
     if node.type != NodeType.COLLECTIVE or members < 2:
         return 0.0, 0
     size, others = node.number("comm_size"), members - 1
@@ -283,7 +283,7 @@ def objections(workload: ChakraWorkload) -> tuple[str, ...]:
     """What ASTRA-sim's reader would stumble over, in words; nothing if it takes the workload."""
     found = [objection for trace in workload.traces for objection in _of_rank(trace, workload)]
     try:
-        exchange_members(workload)
+        collective_members(workload)
     except TraceError as error:
         found.append(str(error))
     return tuple(found)
@@ -304,7 +304,7 @@ def _of_rank(trace: ChakraTrace, workload: ChakraWorkload) -> list[str]:
         if not NodeType.INVALID <= node.type <= NodeType.COLLECTIVE:
             found.append(f"{where} is of type {int(node.type)}, which is not simulated")
         if needed and node.is_on_host:
-            found.append(f"{where} exchanges, but runs on a processor")
+            found.append(f"{where} communicates, but runs on a processor")
         if node.group not in ("", WORLD) and trace.rank not in known.get(node.group, ()):
             found.append(f"{where} is of process group {node.group}, in which the rank is not")
         if node.type == NodeType.COLLECTIVE and node.number("comm_type", -1) not in (

@@ -1,4 +1,4 @@
-"""Exchanges between ranks as Chakra and its simulators name them: kinds, sizes, process groups."""
+"""Collectives between ranks as Chakra and its simulators name them: kinds, sizes, process groups."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COLLECTIVE_TYPES: Mapping[str, CollectiveType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeNode:
-    """What one rank's part of an exchange says.
+class CommunicationNode:
+    """What one rank's part of a collective says.
 
     Attributes:
         name: As in ``core.collective.COLLECTIVES``.
@@ -44,27 +44,27 @@ class ExchangeNode:
     tag: int = 0
 
 
-def node_type(exchange: ExchangeNode) -> NodeType:
+def node_type(collective: CommunicationNode) -> NodeType:
     """A collective, or one end of a message."""
-    return {"send": NodeType.SEND, "receive": NodeType.RECEIVE}.get(exchange.name, NodeType.COLLECTIVE)
+    return {"send": NodeType.SEND, "receive": NodeType.RECEIVE}.get(collective.name, NodeType.COLLECTIVE)
 
 
-def exchange_attributes(exchange: ExchangeNode, rank: int) -> tuple[ChakraAttribute, ...]:
+def communication_attributes(collective: CommunicationNode, rank: int) -> tuple[ChakraAttribute, ...]:
     """Attributes in the types that simulators read: sizes int64, ranks int32, the group as text."""
-    size = ChakraAttribute("comm_size", "int64", exchange.input_bytes)
-    if exchange.name in ("send", "receive"):
-        source, target = (rank, exchange.peer) if exchange.name == "send" else (exchange.peer, rank)
+    size = ChakraAttribute("comm_size", "int64", collective.input_bytes)
+    if collective.name in ("send", "receive"):
+        source, target = (rank, collective.peer) if collective.name == "send" else (collective.peer, rank)
         return (
             size,
             ChakraAttribute("comm_src", "int32", source),
             ChakraAttribute("comm_dst", "int32", target),
-            ChakraAttribute("comm_tag", "int32", exchange.tag),
+            ChakraAttribute("comm_tag", "int32", collective.tag),
         )
-    kind = COLLECTIVE_TYPES[exchange.name]
+    kind = COLLECTIVE_TYPES[collective.name]
     return (
         ChakraAttribute("comm_type", "int64", int(kind)),
         size,
-        ChakraAttribute("pg_name", "string", exchange.group),
+        ChakraAttribute("pg_name", "string", collective.group),
     )
 
 
@@ -93,7 +93,7 @@ def number_groups(
     numbered by their members.
 
     Args:
-        members: Name and ranks of every group that an exchange names, on any rank.
+        members: Name and ranks of every group that a collective names, on any rank.
     """
     names = {ranks: name for name, ranks in members if ranks and len(ranks) != len(world)}
     taken = set(names.values())

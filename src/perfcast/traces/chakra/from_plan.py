@@ -19,8 +19,8 @@ from perfcast.simulate.training import PlayedStep
 from perfcast.traces.chakra.collectives import (
     COLLECTIVE_TYPES,
     WORLD,
-    ExchangeNode,
-    exchange_attributes,
+    CommunicationNode,
+    communication_attributes,
     node_type,
     number_groups,
 )
@@ -87,14 +87,14 @@ def chakra_from_played(
 
 
 class _Groups:
-    """Process groups of all exchanges: those of other ranks are translates of the first one's."""
+    """Process groups of all collectives: those of other ranks are translates of the first one's."""
 
     def __init__(self, stages: Sequence[Sequence[LaidNode]], world: Sequence[int]) -> None:
         bases = {
             tuple(group_ranks(one.operation))
             for nodes in stages
             for one in nodes
-            if one.operation is not None and _is_exchange(one.operation)
+            if one.operation is not None and _is_communication(one.operation)
         }
         self._of: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
         for base in bases:
@@ -102,7 +102,7 @@ class _Groups:
         self._numbers, self.all = number_groups((("", group) for group in self._of.values()), world)
 
     def name(self, operation: Operation, rank: int) -> str:
-        """Of the group in which a rank runs an exchange."""
+        """Of the group in which a rank runs a collective."""
         group = self._of.get((tuple(group_ranks(operation)), rank), ())
         return self._numbers.get(group, WORLD)
 
@@ -122,7 +122,7 @@ def _translates(base: tuple[int, ...], world: Sequence[int]) -> Iterator[tuple[i
             yield group
 
 
-def _is_exchange(operation: Operation) -> bool:
+def _is_communication(operation: Operation) -> bool:
     return operation.name in COLLECTIVE_TYPES
 
 
@@ -152,23 +152,23 @@ def _written(
 
 def _planned(one: LaidNode, rank: int, stage: int, stride: int, groups: _Groups) -> Planned:
     attributes: list[ChakraAttribute] = []
-    exchange = None
-    if one.operation is not None and _is_exchange(one.operation):
+    collective = None
+    if one.operation is not None and _is_communication(one.operation):
         size = max(1, round(_put_in_bytes(one.operation) * one.runs))
-        exchange = ExchangeNode(one.operation.name, size, groups.name(one.operation, rank))
+        collective = CommunicationNode(one.operation.name, size, groups.name(one.operation, rank))
     elif one.message and one.operation is not None:
         peer = rank + (one.target - stage) * stride
-        exchange = ExchangeNode(one.message, message_bytes(one.operation), peer=peer, tag=one.tag)
+        collective = CommunicationNode(one.message, message_bytes(one.operation), peer=peer, tag=one.tag)
     elif one.operation is not None:
         flops, traffic = one.operation.flops, one.operation.memory_traffic_bytes
         attributes.append(ChakraAttribute("num_ops", "int64", round(flops * one.runs)))
         attributes.append(ChakraAttribute("tensor_size", "uint64", round(traffic * one.runs)))
-    if exchange is not None:
-        attributes += exchange_attributes(exchange, rank)
+    if collective is not None:
+        attributes += communication_attributes(collective, rank)
     if one.module:
         attributes.append(ChakraAttribute("module", "string", one.module))
     return Planned(
         one.name, one.start, one.end, one.after,
-        NodeType.COMPUTE if exchange is None else node_type(exchange), one.is_on_host,
+        NodeType.COMPUTE if collective is None else node_type(collective), one.is_on_host,
         0.0 if one.message == "receive" else None, attributes=tuple(attributes),
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Recordings as Chakra traces: host, streams, waits and exchanges as nodes whose longest path is the step.
+"""Recordings as Chakra traces: host, streams, waits and collectives as nodes whose longest path is the step.
 
 The host's chains of operators, the works of each stream in order, and what waits for what are those of
 ``timeline.ranks``; all ranks are played together on one clock, and
-what ran when becomes nodes. An exchange starts with its last member and takes as long as the shortest
+what ran when becomes nodes. A collective starts with its last member and takes as long as the shortest
 recorded one; what a rank stood in it before is a gap. A launch that is under way when its kernel starts is
 cut there.
 """
@@ -16,15 +16,15 @@ from itertools import pairwise
 from perfcast.traces.chakra.collectives import (
     COLLECTIVE_TYPES,
     WORLD,
-    ExchangeNode,
-    exchange_attributes,
+    CommunicationNode,
+    communication_attributes,
     node_type,
     number_groups,
 )
 from perfcast.traces.chakra.operators import OperatorDetails
 from perfcast.traces.chakra.schedule import GAP, Planned, build_chakra
 from perfcast.traces.chakra.trace import ChakraAttribute, ChakraGroup, ChakraTrace, ChakraWorkload, NodeType
-from perfcast.traces.collectives.recorded import exchanges_of
+from perfcast.traces.collectives.recorded import recorded_collectives
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective, Trace
@@ -59,7 +59,7 @@ def chakra_from_traces(
     Args:
         traces: Timelines, one for each rank.
         execution_traces: Of the same ranks in the same order, where there are some: they say what operators
-            were called with, and how large exchanges are where the timeline does not.
+            were called with, and how large collectives are where the timeline does not.
         step_numbers: Marked steps to take, which follow each other; None takes all.
         with_waits: Whether a rank's waiting for others is written; see ``build_chakra``.
 
@@ -70,26 +70,26 @@ def chakra_from_traces(
     played = play_ranks(programs).ranks
     described = list(execution_traces) or [None] * len(traces)
     details = [OperatorDetails.of(t, e) for t, e in zip(traces, described, strict=True)]
-    exchanges = _Exchanges.of(traces, programs, details)
+    collectives = _Collectives.of(traces, programs, details)
     seconds = _shortest(programs)
     found = tuple(
-        _Rank(trace, program, times, exchanges.of_rank(place), details[place], seconds).finish(
-            exchanges.groups_of(trace.rank), with_waits
+        _Rank(trace, program, times, collectives.of_rank(place), details[place], seconds).finish(
+            collectives.groups_of(trace.rank), with_waits
         )
         for place, (trace, program, times) in enumerate(zip(traces, programs, played, strict=True))
     )
     measured = tuple(
         _measured(trace, program, step_numbers) for trace, program in zip(traces, programs, strict=True)
     )
-    return TracedWorkload(ChakraWorkload(found, exchanges.groups), measured)
+    return TracedWorkload(ChakraWorkload(found, collectives.groups), measured)
 
 
 def _shortest(programs: Sequence[RankProgram]) -> dict[str, float]:
-    """Of each exchange, the time without waiting: the least that a rank recorded."""
+    """Of each collective, the time without waiting: the least that a rank recorded."""
     found: dict[str, float] = {}
     for program in programs:
         for work in program.works:
-            found[work.exchange] = min(found.get(work.exchange, work.seconds), work.seconds)
+            found[work.collective] = min(found.get(work.collective, work.seconds), work.seconds)
     return found
 
 
@@ -103,16 +103,16 @@ def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | 
 
 
 @dataclass(frozen=True)
-class _Exchanges:
-    """Of each rank, the exchange that each work is, by the work's place; and the groups."""
+class _Collectives:
+    """Of each rank, the collective that each work is, by the work's place; and the groups."""
 
-    works: tuple[Mapping[int, ExchangeNode], ...]
+    works: tuple[Mapping[int, CommunicationNode], ...]
     groups: tuple[ChakraGroup, ...]
 
     @classmethod
     def of(
         cls, traces: Sequence[Trace], programs: Sequence[RankProgram], details: Sequence[OperatorDetails]
-    ) -> _Exchanges:
+    ) -> _Collectives:
         """Sizes are made equal over the ranks of an instance: the largest counts."""
         world = range(max(traces[0].world_size, len(traces)))
         found = [
@@ -127,16 +127,16 @@ class _Exchanges:
         largest: dict[str, int] = {}
         for program, by_work in zip(programs, nodes, strict=True):
             for work, node in by_work.items():
-                instance = program.works[work].exchange
+                instance = program.works[work].collective
                 largest[instance] = max(largest.get(instance, 0), node.input_bytes)
         for program, by_work in zip(programs, nodes, strict=True):
             for work, node in by_work.items():
-                instance = program.works[work].exchange
+                instance = program.works[work].collective
                 size = largest[instance] if instance else node.input_bytes
-                by_work[work] = ExchangeNode(node.name, size, node.group, node.peer, node.tag)
+                by_work[work] = CommunicationNode(node.name, size, node.group, node.peer, node.tag)
         return cls(tuple(nodes), groups)
 
-    def of_rank(self, place: int) -> Mapping[int, ExchangeNode]:
+    def of_rank(self, place: int) -> Mapping[int, CommunicationNode]:
         """Of the rank's works."""
         return self.works[place]
 
@@ -149,13 +149,13 @@ def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -
     """What each work exchanges, by the work itself, by what asked for it, or by the execution trace."""
     rows = {work.row: place for place, work in enumerate(program.works)}
     found: dict[int, Collective] = {}
-    for exchange in exchanges_of(trace):
-        for row in exchange.work_rows:
-            own = trace.collective_by_row.get(row, exchange.collective)
-            told = own if own.in_elements else exchange.collective
+    for part in recorded_collectives(trace):
+        for row in part.work_rows:
+            own = trace.collective_by_row.get(row, part.collective)
+            told = own if own.in_elements else part.collective
             if row in rows:
-                fuller = details.fuller(told, exchange.host_row)
-                asked = exchange.collective
+                fuller = details.fuller(told, part.host_row)
+                asked = part.collective
                 found[rows[row]] = (
                     replace(fuller, peer=asked.peer, tag=asked.tag) if asked.is_message else fuller
                 )
@@ -166,12 +166,12 @@ def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -
     }
 
 
-def _node(collective: Collective, numbers: Mapping[tuple[int, ...], str]) -> ExchangeNode:
+def _node(collective: Collective, numbers: Mapping[tuple[int, ...], str]) -> CommunicationNode:
     name = canonical_name(collective.name)
     num_bytes = (collective.in_elements or collective.out_elements) * dtype_bytes(collective.dtype)
     if collective.is_message:
-        return ExchangeNode(name, num_bytes, peer=collective.peer, tag=collective.tag)
-    return ExchangeNode(name, num_bytes, numbers.get(collective.ranks, WORLD))
+        return CommunicationNode(name, num_bytes, peer=collective.peer, tag=collective.tag)
+    return CommunicationNode(name, num_bytes, numbers.get(collective.ranks, WORLD))
 
 
 @dataclass
@@ -201,9 +201,9 @@ class _Rank:
     trace: Trace
     program: RankProgram
     times: RankTimeline
-    exchanges: Mapping[int, ExchangeNode]
+    collectives: Mapping[int, CommunicationNode]
     details: OperatorDetails
-    exchange_seconds: Mapping[str, float]
+    communication_seconds: Mapping[str, float]
     drafts: list[_Draft] = field(default_factory=list)
     last: dict[int, list[int]] = field(default_factory=dict)
     awaited: dict[int, list[int]] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class _Rank:
         return min(issued + lead, self._work_start(work))
 
     def _own_ready(self, work: int) -> float:
-        """When this rank alone could have started an exchange."""
+        """When this rank alone could have started a collective."""
         one, ends = self.program.works[work], self.times.work_ends
         behind = [ends[other] for other in one.awaits]
         if work and self.program.works[work - 1].stream == one.stream:
@@ -294,7 +294,9 @@ class _Rank:
 
     def _work_start(self, work: int) -> float:
         one = self.program.works[work]
-        seconds = self.exchange_seconds.get(one.exchange, one.seconds) if one.exchange else one.seconds
+        seconds = (
+            self.communication_seconds.get(one.collective, one.seconds) if one.collective else one.seconds
+        )
         return max(self.times.work_starts[work], self.times.work_ends[work] - seconds)
 
     def _add_works(self, first_work: int) -> None:
@@ -324,15 +326,15 @@ class _Rank:
 
     def _planned_work(self, draft: _Draft) -> Planned:
         work = self.program.works[draft.work]
-        exchange = self.exchanges.get(draft.work)
+        collective = self.collectives.get(draft.work)
         attributes = [ChakraAttribute("stream", "string", self.program.streams[work.stream])]
         if work.operator != NONE:
             attributes.append(ChakraAttribute("operator", "string", self.trace.events.name(work.operator)))
-        if exchange is not None:
-            attributes += exchange_attributes(exchange, self.trace.rank)
+        if collective is not None:
+            attributes += communication_attributes(collective, self.trace.rank)
         return Planned(
             draft.name, draft.start, draft.end, tuple(draft.after),
-            node_type(exchange) if exchange is not None else NodeType.COMPUTE,
-            ready_seconds=self._own_ready(draft.work) if work.exchange else None,
+            node_type(collective) if collective is not None else NodeType.COMPUTE,
+            ready_seconds=self._own_ready(draft.work) if work.collective else None,
             attributes=tuple(attributes),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from perfcast.traces.events import NONE, Category, Collective, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, Opaque, TensorUse, Value
 from perfcast.traces.link.traces import link, repaired
 
-#: Callers above the record of an exchange that may be the operator which the timeline shows.
+#: Callers above the record of a collective that may be the operator which the timeline shows.
 _MAX_CALLERS = 4
 
 
@@ -82,7 +82,7 @@ class OperatorDetails:
         return ChakraTensors(str(list(inputs.values)), shapes, str(list(inputs.types))), None
 
     def fuller(self, collective: Collective, host_row: int) -> Collective:
-        """What an execution trace says of an exchange, where the timeline does not tell its size."""
+        """What an execution trace says of a collective, where the timeline does not tell its size."""
         if collective.in_elements:
             return collective
         return self.collectives.get(host_row, collective)

@@ -77,7 +77,7 @@ class StageLayout:
     def lay(self) -> list[LaidNode]:
         """All nodes of the stage, by start; of one moment first what runs beside the compute."""
         sides = self.built.sides[self.stage]
-        units = {kind: self._side_units(kind) for kind in ("gather", "exchange")}
+        units = {kind: self._side_units(kind) for kind in ("gather", "gradient_reduction")}
         order = [(self._start(piece.task), 0, n) for n, piece in enumerate(self.built.pieces[self.stage])]
         order += [(self._start(side.task), 1, n) for n, side in enumerate(sides)]
         pieces = self.built.pieces[self.stage]
@@ -97,7 +97,7 @@ class StageLayout:
     def _side_units(self, kind: str) -> list[Unit]:
         """Units with a side of a kind, the first in the program's order last."""
         units = [piece.unit for piece in self.built.pieces[self.stage] if piece.unit is not None]
-        return [u for u in units if (u.gather if kind == "gather" else u.exchange).seconds][::-1]
+        return [u for u in units if (u.gather if kind == "gather" else u.gradient_reduction).seconds][::-1]
 
     def _awaited(self, task: int) -> tuple[int, ...]:
         """Nodes of what a task waits for, on this stage; messages from others become receives."""
@@ -135,18 +135,22 @@ class StageLayout:
         elif side.kind == "host":
             laid = [LaidNode(program.labels[task], start, end, after, is_on_host=True)]
         else:
-            laid = list(self._exchanges(side.kind, units[side.kind].pop(), start, end, after))
+            laid = list(self._reductions(side.kind, units[side.kind].pop(), start, end, after))
         self.nodes += laid
         self.of_task[task] = (len(self.nodes) - 1,)
 
-    def _exchanges(
+    def _reductions(
         self, kind: str, unit: Unit, start: float, end: float, after: tuple[int, ...]
     ) -> Iterator[LaidNode]:
-        """The exchanges of a unit's layers one after another, each with its share of the time."""
+        """The gradient reductions of a unit's layers one after another, each with its share of the time."""
         found: list[tuple[Call, float]] = []
         for content in unit.contents:
             layer = self.work.layers[content.layer]
-            calls = layer.exchange if kind == "exchange" else _gathers(layer.gather, layer.gather_again)
+            calls = (
+                layer.gradient_reduction
+                if kind == "gradient_reduction"
+                else _gathers(layer.gather, layer.gather_again)
+            )
             found += [(call, call.num_runs * content.count) for call in calls if call.is_collective]
         total = sum(message_bytes(call.operation) * runs for call, runs in found) or 1.0
         clock = start

@@ -1,7 +1,7 @@
-"""Chakra traces of all ranks played together: exchanges start with their last member.
+"""Chakra traces of all ranks played together: collectives start with their last member.
 
 Nothing but dependencies holds a node up: what a simulator with unlimited processors and the recorded
-durations of exchanges would find.
+durations of collectives would find.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PlayedWorkload:
     end_seconds: tuple[float, ...]
 
 
-#: What makes nodes of several ranks one exchange.
+#: What makes nodes of several ranks one collective.
 _Key = tuple[object, ...]
 
 
@@ -33,11 +33,11 @@ def play_workload(workload: ChakraWorkload) -> PlayedWorkload:
     """Play all ranks.
 
     Raises:
-        TraceError: An exchange that not all members of its group have; ranks that wait for each other.
+        TraceError: A collective that not all members of its group have; ranks that wait for each other.
     """
-    members = exchange_members(workload)
+    members = collective_members(workload)
     builder = ProgramBuilder()
-    exchanges = {key: builder.add_exchange(len(ranks)) for key, ranks in members.items()}
+    collectives = {key: builder.add_collective(len(ranks)) for key, ranks in members.items()}
     tasks: list[list[int]] = []
     for trace in workload.traces:
         keys = dict(_keys(trace))
@@ -46,15 +46,15 @@ def play_workload(workload: ChakraWorkload) -> PlayedWorkload:
             after = [of_node[awaited] for awaited in dict.fromkeys(node.data_deps) if awaited in of_node]
             lane = builder.add_lane(Lane(f"rank {trace.rank} node {node.id}"))
             of_node[node.id] = builder.add(
-                lane, node.seconds, after, node.name, exchange=exchanges.get(keys.get(node.id, ()), -1)
+                lane, node.seconds, after, node.name, collective=collectives.get(keys.get(node.id, ()), -1)
             )
         tasks.append(list(of_node.values()))
     ends = play(builder.build()).ends
     return PlayedWorkload(tuple(float(ends[own].max(initial=0.0)) for own in tasks))
 
 
-def exchange_members(workload: ChakraWorkload) -> Mapping[_Key, tuple[int, ...]]:
-    """Exchanges that several of the traces have, by kind, group and place in it, with those ranks.
+def collective_members(workload: ChakraWorkload) -> Mapping[_Key, tuple[int, ...]]:
+    """Collectives that several of the traces have, by kind, group and place in it, with those ranks.
 
     Raises:
         TraceError: A member of the group that is among the traces does not have it, or as another kind.
@@ -69,17 +69,19 @@ def exchange_members(workload: ChakraWorkload) -> Mapping[_Key, tuple[int, ...]]
         expected = groups.get(str(key[1]), ranks) if key[0] == "collective" else {rank for rank, _ in nodes}
         if {rank for rank, _ in nodes} != expected:
             raise TraceError(
-                f"exchange {key[-1]} of process group {key[1]} is on ranks "
+                f"collective {key[-1]} of process group {key[1]} is on ranks "
                 f"{sorted(rank for rank, _ in nodes)}, not on {sorted(expected)}"
             )
         kinds = {node.number("comm_type", -1) for _, node in nodes}
         if len(kinds) > 1:
-            raise TraceError(f"exchange {key[-1]} of process group {key[1]} is of another kind on some ranks")
+            raise TraceError(
+                f"collective {key[-1]} of process group {key[1]} is of another kind on some ranks"
+            )
     return {key: tuple(rank for rank, _ in nodes) for key, nodes in found.items() if len(nodes) > 1}
 
 
 def _keys(trace: ChakraTrace) -> Iterator[tuple[int, _Key]]:
-    """Exchanges in the order of ids, which is the order in which a simulator issues them."""
+    """Collectives in the order of ids, which is the order in which a simulator issues them."""
     places: Counter[_Key] = Counter()
     for node in sorted(trace.nodes, key=lambda one: one.id):
         key = _family(node, trace.rank)

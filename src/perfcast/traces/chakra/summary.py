@@ -35,7 +35,7 @@ class ChakraSummary:
     num_collectives_by_type: Mapping[str, int]
     num_dependencies: int
     num_missing: int
-    exchanged_bytes: int
+    communication_bytes: int
     node_seconds: float
     longest_path_seconds: float
     measured_seconds: float | None = None
@@ -47,8 +47,8 @@ class WorkloadSummary:
 
     Attributes:
         groups: Process groups beside that of all ranks.
-        together_seconds: Until the last rank has ended, where exchanges start with their last member; None
-            where the ranks' exchanges do not fit together (``problem`` says why).
+        together_seconds: Until the last rank has ended, where collectives start with their last member; None
+            where the ranks' collectives do not fit together (``problem`` says why).
         objections: What ASTRA-sim would stumble over; the first few.
     """
 

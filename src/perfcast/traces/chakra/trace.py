@@ -117,7 +117,7 @@ class ChakraNode:
 
     @property
     def group(self) -> str:
-        """The process group of an exchange; '' and '0' are all ranks."""
+        """The process group of a collective; '' and '0' are all ranks."""
         found = self.value("pg_name")
         return found if isinstance(found, str) else ""
 

@@ -1,4 +1,4 @@
-"""Process groups and exchanges, as traces name them."""
+"""Process groups and collectives, as traces name them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ranks_in(value: object, size: int) -> tuple[int, ...]:
 
 
 def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
-    """The exchange that a row's arguments describe (NCCL kernels, ``record_param_comms``)."""
+    """The collective that a row's arguments describe (NCCL kernels, ``record_param_comms``)."""
     size = _count(arguments.get("Group size"))
     ranks = ranks_in(arguments.get("Process Group Ranks"), size)
     return Collective(
@@ -93,7 +93,7 @@ def _peer(arguments: Mapping[str, Any]) -> int:
 def with_only_group(
     collectives: Iterable[Collective], groups: tuple[ProcessGroup, ...]
 ) -> tuple[Collective, ...]:
-    """Exchanges that do not say their group are in the only one there is; with several, nobody can say.
+    """Collectives that do not say their group are in the only one there is; with several, nobody can say.
 
     The other ranks of their messages, counted within the group, become those among all ranks.
     """
@@ -137,9 +137,9 @@ def _count(value: object) -> int:
 
 
 def groups_of(configurations: object, collectives: Iterable[Collective]) -> tuple[ProcessGroup, ...]:
-    """The groups that the file lists, and those that only its exchanges name.
+    """The groups that the file lists, and those that only its collectives name.
 
-    A listed group without ranks is of all; it is filled in from an exchange that knows them.
+    A listed group without ranks is of all; it is filled in from a collective that knows them.
     """
     groups: dict[str, ProcessGroup] = {}
     for entry in configurations if isinstance(configurations, list) else []:

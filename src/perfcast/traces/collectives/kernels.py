@@ -1,4 +1,4 @@
-"""Which kernels are exchanges between ranks, and which of them are parts of one."""
+"""Which kernels are collectives between ranks, and which of them are parts of one."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from perfcast.traces.timeline.program import DeviceWork, RankProgram
 
 #: Beginning of the names of instances that two ranks hand each other.
 MESSAGE = "message"
-_EXCHANGE = re.compile(
+_COMMUNICATION = re.compile(
     r"^gloo:|(?:nccl|rccl|msccl|oneccl|hccl).*(?:kernel|allreduce|allgather)", re.IGNORECASE
 )
 
 
 @lru_cache(maxsize=65536)
-def is_exchange(name: str) -> bool:
-    """Whether a kernel is part of an exchange between ranks, by its name."""
-    return bool(_EXCHANGE.search(name))
+def is_communication(name: str) -> bool:
+    """Whether a kernel is part of a collective between ranks, by its name."""
+    return bool(_COMMUNICATION.search(name))
 
 
-def name_exchanges(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> tuple[RankProgram, ...]:
-    """The programs with each exchange named by its instance, where all members were recorded.
+def name_collectives(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> tuple[RankProgram, ...]:
+    """The programs with each collective named by its instance, where all members were recorded.
 
-    Instances are matched by group and place among the group's exchanges since the first recorded step; where
-    kernels do not tell their group, by stream and place. A send and a receive are matched by sender,
-    receiver, tag and place. An exchange that not all ranks with its group recorded equally often stays a
+    Instances are matched by group and place among the group's collectives since the first recorded step;
+    where kernels do not tell their group, by stream and place. A send and a receive are matched by sender,
+    receiver, tag and place. A collective that not all ranks with its group recorded equally often stays a
     kernel of its own.
     """
     named = [_names(trace, program) for trace, program in zip(traces, programs, strict=True)]
@@ -44,7 +44,7 @@ def name_exchanges(traces: Sequence[Trace], programs: Sequence[RankProgram]) -> 
     result = []
     for program, names in zip(programs, named, strict=True):
         works = (
-            replace(work, exchange=name if name and counts[name] == min(sizes[name], len(programs)) else "")
+            replace(work, collective=name if name and counts[name] == min(sizes[name], len(programs)) else "")
             for work, name in zip(program.works, names, strict=True)
         )
         result.append(replace(program, works=tuple(works)))
@@ -66,7 +66,7 @@ def _names(trace: Trace, program: RankProgram) -> list[str]:
     for index in order:
         work = program.works[index]
         collective = trace.collective_by_row.get(work.row)
-        if collective is None and not is_exchange(work.name):
+        if collective is None and not is_communication(work.name):
             continue
         asked = trace.collective_by_row.get(work.operator, collective)
         if asked is not None and asked.is_message:

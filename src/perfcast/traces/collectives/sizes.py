@@ -1,4 +1,4 @@
-"""Every exchange that a rank recorded: what it is, how large, how long, and how fast.
+"""Every collective that a rank recorded: what it is, how large, how long, and how fast.
 
 Bus bandwidth is NCCL's: message bytes / seconds × φ(n) with φ = 2(n−1)/n for an all-reduce, (n−1)/n for
 all-gather, reduce-scatter and all-to-all, 1 for the rest. The message is the larger of what goes in and what
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Integers
-from perfcast.traces.collectives.kernels import is_exchange
+from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.events import NONE, Category, Collective, Events, OperatorInputs, Trace
 from perfcast.traces.link.kernels import KernelLinks
 from perfcast.traces.marks import GLOO, NCCL
@@ -38,16 +38,17 @@ _WORDS = (
     (re.compile(r"scatter"), "scatter_from_root"),
     (re.compile(r"barrier"), "barrier"),
 )
-#: Beginnings of names of operators and ranges that ask for an exchange.
+#: Beginnings of names of operators and ranges that ask for a collective.
 _ASKS = ("c10d::", NCCL)
 _SPLIT = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 
 
 @dataclass(frozen=True, slots=True)
-class TimedExchange:
-    """One exchange as one rank carried it out: what took time, how much, and how long.
+class TimedCollective:
+    """One collective as one rank carried it out: what took time, how much, and how long.
 
-    ``exchanges.Exchange`` is the other end: what the program asked for, with the rows that carried it out.
+    ``collectives.RecordedCollective`` is the other end: what the program asked for, with the rows that
+    carried it out.
 
     Attributes:
         row: The kernel, or on a processor the marked range of the thread that carried it out.
@@ -74,10 +75,10 @@ class TimedExchange:
         return self.end_seconds - self.start_seconds
 
 
-def find_exchanges(trace: Trace, links: KernelLinks, parents: Integers) -> tuple[TimedExchange, ...]:
-    """All exchanges in the order of their start."""
+def find_collectives(trace: Trace, links: KernelLinks, parents: Integers) -> tuple[TimedCollective, ...]:
+    """All collectives in the order of their start."""
     events = trace.events
-    rows = [row for row in links.rows.tolist() if is_exchange(events.name(row))]
+    rows = [row for row in links.rows.tolist() if is_communication(events.name(row))]
     found = [_of_kernel(trace, row, links.call_of[row], parents) for row in rows]
     if not rows:
         names = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
@@ -86,7 +87,7 @@ def find_exchanges(trace: Trace, links: KernelLinks, parents: Integers) -> tuple
     return tuple(found)
 
 
-def _of_kernel(trace: Trace, row: int, call: int, parents: Integers) -> TimedExchange:
+def _of_kernel(trace: Trace, row: int, call: int, parents: Integers) -> TimedCollective:
     known = trace.collective_by_row.get(row)
     around = call
     while known is None and around != NONE:
@@ -99,7 +100,7 @@ def _of_kernel(trace: Trace, row: int, call: int, parents: Integers) -> TimedExc
     return _from_record(trace, row, known) if known is not None else _from_inputs(trace, row, row)
 
 
-def _from_record(trace: Trace, row: int, known: Collective) -> TimedExchange:
+def _from_record(trace: Trace, row: int, known: Collective) -> TimedCollective:
     size, name = known.group_size or trace.world_size, canonical_name(known.name)
     width = _BYTES.get(known.dtype.lower(), 0)
     elements = max(known.in_elements, known.out_elements)
@@ -111,26 +112,26 @@ def _from_record(trace: Trace, row: int, known: Collective) -> TimedExchange:
         sent = known.in_elements - known.in_splits[rank] * scale_in
         received = known.out_elements - known.out_splits[rank] * scale_out
         bus = max(sent, received) * width
-    return _exchange(
+    return _collective(
         trace, row, name, known.dtype.lower(), elements * width, bus, known.group, size, known.ranks
     )
 
 
-def _from_inputs(trace: Trace, row: int, operator: int) -> TimedExchange:
+def _from_inputs(trace: Trace, row: int, operator: int) -> TimedCollective:
     """From the shapes that the operator was called with, where they were recorded."""
     events = trace.events
     name, inputs = canonical_name(events.name(operator)), events.inputs_of(operator)
     dtype, num_bytes = _largest(inputs) if inputs else ("", 0)
     bus = num_bytes * bus_factor(name, trace.world_size)
-    return _exchange(trace, row, name, dtype, num_bytes, bus, "", trace.world_size, ())
+    return _collective(trace, row, name, dtype, num_bytes, bus, "", trace.world_size, ())
 
 
-def _exchange(
+def _collective(
     trace: Trace, row: int, name: str, dtype: str, message: int, bus: float, group: str, size: int,
     ranks: tuple[int, ...],
-) -> TimedExchange:  # fmt: skip
+) -> TimedCollective:  # fmt: skip
     events: Events = trace.events
-    return TimedExchange(
+    return TimedCollective(
         row, name, dtype, message, bus, group, size, ranks, float(events.start_seconds[row]),
         float(events.end_seconds[row]),
     )  # fmt: skip

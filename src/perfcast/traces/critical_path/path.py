@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from perfcast.traces.collectives.kernels import is_exchange
+from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.critical_path.device import connect_device
 from perfcast.traces.critical_path.graph import Edge, EdgeKind, PathGraph, find_window, place_nodes
 from perfcast.traces.critical_path.host import connect_lock, connect_threads
@@ -164,7 +164,9 @@ class _Spent:
 
     def __init__(self, trace: Trace) -> None:
         names = trace.events.names
-        self._device = [BoundBy.COMMUNICATION if is_exchange(name) else BoundBy.COMPUTE for name in names]
+        self._device = [
+            BoundBy.COMMUNICATION if is_communication(name) else BoundBy.COMPUTE for name in names
+        ]
         self._host = [BoundBy.DATA if is_data_loading(name) else BoundBy.HOST for name in names]
 
     def on(self, edge: Edge, code: int, is_device: bool) -> BoundBy:

@@ -1,4 +1,4 @@
-"""Exchanges in an execution trace: what a ``record_param_comms`` or a ``c10d::`` operator asks for.
+"""Collectives in an execution trace: what a ``record_param_comms`` or a ``c10d::`` operator asks for.
 
 NCCL is recorded by ``record_param_comms``, whose arguments stand by place: tensors, sequence number,
 process group, rank, name, splits, … (from 1.1.0 also as attributes). Gloo has no such record: there the
@@ -24,7 +24,7 @@ def collective_of_node(
     outputs: tuple[Value, ...],
     attributes: Mapping[str, Any],
 ) -> Collective | None:
-    """The exchange that a node asks for, or ``None`` where it asks for none."""
+    """The collective that a node asks for, or ``None`` where it asks for none."""
     if name == COLLECTIVE_RECORD:
         return _recorded(node_id, inputs, outputs, attributes)
     if name in C10D_NAMES:

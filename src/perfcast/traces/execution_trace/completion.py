@@ -1,7 +1,7 @@
 """Who called whom, by the order in which operators ended.
 
-PyTorch notes as an operator's caller what lies on top of its thread's stack. Gloo's record of an exchange
-(``gloo:all_reduce``) is put onto the stack of the thread that asked for the exchange whenever another
+PyTorch notes as an operator's caller what lies on top of its thread's stack. Gloo's record of a collective
+(``gloo:all_reduce``) is put onto the stack of the thread that asked for the collective whenever another
 thread begins to carry it out, and taken off it whenever that one is done: what the caller does meanwhile
 is noted under the wrong operator, and a stack that lost its balance stays wrong.
 
@@ -19,12 +19,12 @@ from perfcast.traces.marks import GLOO, is_root_name
 
 
 def is_gloo_frame(name: str) -> bool:
-    """Whether a node of this name marks where gloo carried out an exchange, on a thread of its own."""
+    """Whether a node of this name marks where gloo carried out a collective, on a thread of its own."""
     return name.startswith(GLOO)
 
 
 def with_callers(nodes: Sequence[Node], ended: Sequence[int]) -> list[Node]:
-    """Nodes with the callers that the order of ends tells; as they are where no exchange of gloo is.
+    """Nodes with the callers that the order of ends tells; as they are where no collective of gloo is.
 
     Gloo's own frames, which called nothing, hang under the root of the thread that asked. A file that does
     not end with the process was rewritten by someone: its order tells nothing, and callers stay as noted.

@@ -63,7 +63,7 @@ class Node:
     ``schema`` is '' for labels. ``sequence_number`` is autograd's. ``kernel_backend`` is 'triton' for a
     generated kernel, whose source is ``kernel_file``. ``tensor_ranges`` gives smallest and largest value
     of a whole-number input by its place among the input tensors, where recorded. ``collective`` is the
-    exchange that the node asks for; its ``row`` is the node's id.
+    collective that the node asks for; its ``row`` is the node's id.
     """
 
     id: int
@@ -141,9 +141,9 @@ class ExecutionTrace:
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
-        """The exchanges that the program asked for, in order; waiting for one is none.
+        """The collectives that the program asked for, in order; waiting for one is none.
 
-        Where an operator and the record below it both tell of one exchange, the record's word stands.
+        Where an operator and the record below it both tell of one collective, the record's word stands.
         """
         told = {node.parent for node in self.nodes if node.collective is not None}
         return tuple(

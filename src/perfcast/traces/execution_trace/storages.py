@@ -12,7 +12,7 @@ that: an operator hands out memory that it was not given. So a life begins
 * where a use cannot mean the life before it: another device, another element size with more bytes than
   there were.
 
-Exchanges and labels make nothing: they return what others made. Sizes are the furthest byte that any use
+Collectives and labels make nothing: they return what others made. Sizes are the furthest byte that any use
 reaches: (offset + 1 + Σ (sizeᵢ − 1) · strideᵢ) elements; before 1.1.1, where strides are not recorded, a
 whole new tensor's elements bound its views.
 """
@@ -185,7 +185,7 @@ class _Tracker:
 
 
 def _makes(node: Node) -> bool:
-    """Whether a node can allocate: labels and exchanges do not."""
+    """Whether a node can allocate: labels and collectives do not."""
     return node.is_operator and not node.name.startswith("c10d")
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.operation import OperationKind
-from perfcast.traces.collectives.kernels import is_exchange
-from perfcast.traces.collectives.sizes import TimedExchange, find_exchanges
+from perfcast.traces.collectives.kernels import is_communication
+from perfcast.traces.collectives.sizes import TimedCollective, find_collectives
 from perfcast.traces.events import NONE, Category, Codes
 from perfcast.traces.explain.contexts import TracePhase
 from perfcast.traces.explain.idle import DeviceTime, device_time, processor_time
@@ -34,8 +34,8 @@ class TimeShare:
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeShare:
-    """Exchanges of one name, size and group: how often, how long, how fast.
+class CollectiveShare:
+    """Collectives of one name, size and group: how often, how long, how fast.
 
     ``transfer_seconds`` sums what they took on the rank that came last to each, where all ranks are known;
     else it equals ``seconds``.
@@ -88,7 +88,7 @@ class Breakdown:
     operators: tuple[TimeShare, ...]
     kernels: tuple[TimeShare, ...]
     streams: tuple[TimeShare, ...]
-    exchanges: tuple[TimedExchange, ...]
+    collectives: tuple[TimedCollective, ...]
     warnings: tuple[str, ...]
 
 
@@ -98,7 +98,7 @@ def break_down(analysed: Analysed) -> Breakdown:
     events, contexts = trace.events, analysed.contexts
     codes = events.name_codes[work.rows]
     operators = np.where(work.operators != NONE, events.name_codes[work.operators], NONE)
-    exchanges = find_exchanges(trace, analysed.links, analysed.parents)
+    collectives = find_collectives(trace, analysed.links, analysed.parents)
     return Breakdown(
         source=trace.source,
         rank=trace.rank,
@@ -108,7 +108,7 @@ def break_down(analysed: Analysed) -> Breakdown:
         on_device=analysed.on_device,
         window_seconds=analysed.high - analysed.low,
         step_seconds=tuple((step.number, step.seconds) for step in trace.steps),
-        device_time=_device_time(analysed, exchanges),
+        device_time=_device_time(analysed, collectives),
         host_seconds=host_seconds(analysed),
         num_launches=int((analysed.links.calls != NONE).sum()),
         kinds=share((kind.value for kind in work.kinds), work.seconds),
@@ -118,7 +118,7 @@ def break_down(analysed: Analysed) -> Breakdown:
         operators=share((events.names[c] if c != NONE else "" for c in operators.tolist()), work.seconds),
         kernels=share((events.names[c] for c in codes.tolist()), work.seconds, work.kinds),
         streams=_streams(analysed, work),
-        exchanges=tuple(e for e in exchanges if analysed.low <= e.start_seconds < analysed.high),
+        collectives=tuple(e for e in collectives if analysed.low <= e.start_seconds < analysed.high),
         warnings=trace.warnings,
     )
 
@@ -158,17 +158,17 @@ def _streams(analysed: Analysed, work: Work) -> tuple[TimeShare, ...]:
     return share((f"device {device} stream {stream}" for device, stream in pairs), work.seconds)
 
 
-def _device_time(analysed: Analysed, exchanges: Sequence[TimedExchange]) -> DeviceTime:
+def _device_time(analysed: Analysed, collectives: Sequence[TimedCollective]) -> DeviceTime:
     trace, rows = analysed.trace, analysed.links.rows
     if not analysed.on_device:
-        starts = np.array([e.start_seconds for e in exchanges], dtype=np.float64)
-        ends = np.array([e.end_seconds for e in exchanges], dtype=np.float64)
-        exchanging = union(*clip(starts, ends, analysed.low, analysed.high))
-        return processor_time(computing_spans(analysed), exchanging, analysed.low, analysed.high)
-    codes = [code for code, name in enumerate(trace.events.names) if is_exchange(name)]
-    exchanging_rows = np.isin(trace.events.name_codes[rows], codes)
+        starts = np.array([e.start_seconds for e in collectives], dtype=np.float64)
+        ends = np.array([e.end_seconds for e in collectives], dtype=np.float64)
+        communicating = union(*clip(starts, ends, analysed.low, analysed.high))
+        return processor_time(computing_spans(analysed), communicating, analysed.low, analysed.high)
+    codes = [code for code, name in enumerate(trace.events.names) if is_communication(name)]
+    communicating_rows = np.isin(trace.events.name_codes[rows], codes)
     copies = np.isin(trace.events.categories[rows], [Category.MEMCPY, Category.MEMSET])
-    return device_time(trace, analysed.links, exchanging_rows, copies, analysed.low, analysed.high)
+    return device_time(trace, analysed.links, communicating_rows, copies, analysed.low, analysed.high)
 
 
 def _device_name(analysed: Analysed) -> str:

@@ -16,7 +16,7 @@ _MODULE = re.compile(r"^nn\.Module: (.+)$")
 _BACKWARD = re.compile(r"autograd::engine|Backward\d*$|## ?backward|torch::autograd::AccumulateGrad")
 _OPTIMIZER = re.compile(r"^Optimizer\.|## ?optimizer|## ?zero_grad")
 _DATA = re.compile(r"DataLoader|## ?copy_batch|## ?wait_for_batch", re.IGNORECASE)
-#: Marks that are no ranges of the program: steps, nodes of autograd, exchanges, generated kernels.
+#: Marks that are no ranges of the program: steps, nodes of autograd, collectives, generated kernels.
 _NO_RANGE = re.compile(r"^ProfilerStep|Backward\d*$|^(nccl|gloo|c10d):|^triton_|^record_param_comms$")
 _NUMBER = re.compile(r"#\d+")
 

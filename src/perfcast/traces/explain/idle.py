@@ -1,6 +1,6 @@
 """Why a device stood still, and how communication and computing overlapped.
 
-The device's time in a window is one of: computing (any kernel but an exchange, copy or fill), communicating
+The device's time in a window is one of: computing (any kernel but a collective, copy or fill), communicating
 alone, copying alone, or idle. An idle stretch ends with a work k that was launched at some moment:
 
 * before that moment it is a wait for the host, which had not launched k yet;
@@ -63,26 +63,28 @@ class DeviceTime:
 
 
 def device_time(
-    trace: Trace, links: KernelLinks, is_exchange: Flags, is_copy: Flags, low: float, high: float
+    trace: Trace, links: KernelLinks, is_communication: Flags, is_copy: Flags, low: float, high: float
 ) -> DeviceTime:
     """Where the device's time between two moments went.
 
     Args:
-        is_exchange, is_copy: Of each of ``links.rows``, whether it exchanges with other ranks, or only moves
-            or fills memory.
+        is_communication, is_copy: Of each of ``links.rows``, whether it exchanges with other ranks, or only
+            moves or fills memory.
     """
     events, rows = trace.events, links.rows
     starts, ends = clip(events.start_seconds[rows], events.end_seconds[rows], low, high)
-    computes = ~(is_exchange | is_copy)
+    computes = ~(is_communication | is_copy)
     compute = union(starts[computes], ends[computes])
-    exchange = union(starts[is_exchange], ends[is_exchange])
+    communication = union(starts[is_communication], ends[is_communication])
     busy = union(starts, ends)
-    first_two = union(np.concatenate([compute[0], exchange[0]]), np.concatenate([compute[1], exchange[1]]))
+    first_two = union(
+        np.concatenate([compute[0], communication[0]]), np.concatenate([compute[1], communication[1]])
+    )
     host, kernel, other = _idle_causes(trace, links, busy, low, high)
     return DeviceTime(
         high - low,
-        total_seconds(exchange),
-        overlap_seconds(compute, exchange),
+        total_seconds(communication),
+        overlap_seconds(compute, communication),
         total_seconds(compute),
         total_seconds(first_two) - total_seconds(compute),
         total_seconds(busy) - total_seconds(first_two),
@@ -93,17 +95,19 @@ def device_time(
 
 
 def processor_time(
-    computing: tuple[Floats, Floats], exchanging: tuple[Floats, Floats], low: float, high: float
+    computing: tuple[Floats, Floats], communicating: tuple[Floats, Floats], low: float, high: float
 ) -> DeviceTime:
     """The same of a processor: operators compute, other threads exchange, and the rest is the program's own.
 
     Args:
-        computing, exchanging: Unions, within the window.
+        computing, communicating: Unions, within the window.
     """
-    shared = overlap_seconds(computing, exchanging)
-    compute, exchange = total_seconds(computing), total_seconds(exchanging)
-    host = high - low - compute - (exchange - shared)
-    return DeviceTime(high - low, exchange, shared, compute, exchange - shared, 0.0, max(0.0, host), 0.0, 0.0)
+    shared = overlap_seconds(computing, communicating)
+    compute, communication = total_seconds(computing), total_seconds(communicating)
+    host = high - low - compute - (communication - shared)
+    return DeviceTime(
+        high - low, communication, shared, compute, communication - shared, 0.0, max(0.0, host), 0.0, 0.0
+    )
 
 
 def _idle_causes(

@@ -1,8 +1,8 @@
-"""Ranks side by side: who computes longer, who comes last to exchanges, and what the others wait.
+"""Ranks side by side: who computes longer, who comes last to collectives, and what the others wait.
 
-The same exchange is found on all ranks by its group and its place among the group's exchanges. It began to
-transfer when its last member had come; clocks of different machines need not agree for that, since what the
-last member took is the transfer, and what another took longer is its wait.
+The same collective is found on all ranks by its group and its place among the group's collectives. It began
+to transfer when its last member had come; clocks of different machines need not agree for that, since what
+the last member took is the transfer, and what another took longer is its wait.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.traces.collectives.sizes import TimedExchange, bus_factor
-from perfcast.traces.explain.breakdown import Breakdown, ExchangeShare
+from perfcast.traces.collectives.sizes import TimedCollective, bus_factor
+from perfcast.traces.explain.breakdown import Breakdown, CollectiveShare
 
-#: A rank that comes last to this many times its fair share of exchanges, and to this share, is a straggler.
+#: A rank that comes last to this many times its fair share of collectives, and to this share, is a straggler.
 STRAGGLER_FACTOR, STRAGGLER_SHARE = 2.0, 0.3
 
 
@@ -23,26 +23,26 @@ class RankLoad:
     """One rank among others.
 
     Attributes:
-        compute_seconds: Device time on anything but exchanges.
-        exchange_wait_seconds: In exchanges, until their last member had come.
-        num_last: Exchanges to which it came last.
+        compute_seconds: Device time on anything but communication.
+        communication_wait_seconds: In collectives, until their last member had come.
+        num_last: Collectives to which it came last.
     """
 
     rank: int
     step_seconds: float
     compute_seconds: float
-    exchange_seconds: float
-    exchange_wait_seconds: float
+    communication_seconds: float
+    communication_wait_seconds: float
     num_last: int
     is_straggler: bool
 
 
 @dataclass(frozen=True)
 class Imbalance:
-    """All ranks, and their exchanges.
+    """All ranks, and their collectives.
 
     Attributes:
-        num_matched: Exchanges that all recorded ranks have.
+        num_matched: Collectives that all recorded ranks have.
         compute_imbalance: (longest − mean) / mean of the ranks' computing.
         embedding_imbalance: (longest − mean) of the ranks' embedding work, over the median step.
     """
@@ -90,12 +90,12 @@ def _over_mean(values: Sequence[float]) -> float:
 
 
 def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
-    """(breakdown, its exchange) of each exchange that all members of its group among these recorded."""
+    """(breakdown, its collective) of each collective that all members of its group among these recorded."""
     found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for index, own in enumerate(breakdowns):
         places: Counter[tuple[object, ...]] = Counter()
-        for place, exchange in enumerate(own.exchanges):
-            key = (exchange.group, exchange.ranks, exchange.name)
+        for place, collective in enumerate(own.collectives):
+            key = (collective.group, collective.ranks, collective.name)
             found.setdefault((*key, places[key]), []).append((index, place))
             places[key] += 1
     recorded = len(breakdowns)
@@ -107,15 +107,15 @@ def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
 
 
 def _size(breakdowns: Sequence[Breakdown], member: tuple[int, int]) -> int:
-    return breakdowns[member[0]].exchanges[member[1]].group_size or len(breakdowns)
+    return breakdowns[member[0]].collectives[member[1]].group_size or len(breakdowns)
 
 
 def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int]:
-    """Of each rank: seconds waited in exchanges, exchanges to which it came last; exchanges matched."""
+    """Of each rank: seconds waited in collectives, collectives to which it came last; collectives matched."""
     waits, last = [0.0] * len(breakdowns), [0] * len(breakdowns)
     instances = _match(breakdowns)
     for members in instances:
-        seconds = [breakdowns[b].exchanges[e].seconds for b, e in members]
+        seconds = [breakdowns[b].collectives[e].seconds for b, e in members]
         shortest = min(seconds)
         last[members[seconds.index(shortest)][0]] += 1
         for (index, _), own in zip(members, seconds, strict=True):
@@ -123,30 +123,36 @@ def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int
     return waits, last, len(instances)
 
 
-def share_exchanges(breakdowns: Sequence[Breakdown]) -> tuple[ExchangeShare, ...]:
-    """Exchanges of all ranks by name, size and group, the longest first."""
+def share_collectives(breakdowns: Sequence[Breakdown]) -> tuple[CollectiveShare, ...]:
+    """Collectives of all ranks by name, size and group, the longest first."""
     transfers: dict[tuple[int, int], float] = {}
     for members in _match(breakdowns):
-        shortest = min(breakdowns[b].exchanges[e].seconds for b, e in members)
+        shortest = min(breakdowns[b].collectives[e].seconds for b, e in members)
         transfers.update(dict.fromkeys(members, shortest))
-    shares: dict[tuple[object, ...], ExchangeShare] = {}
+    shares: dict[tuple[object, ...], CollectiveShare] = {}
     for index, own in enumerate(breakdowns):
-        for place, exchange in enumerate(own.exchanges):
-            key = (exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size)
-            transfer = transfers.get((index, place), exchange.seconds)
-            before = shares.get(key) or _empty(exchange)
+        for place, collective in enumerate(own.collectives):
+            key = (
+                collective.name,
+                collective.dtype,
+                collective.message_bytes,
+                collective.group,
+                collective.group_size,
+            )
+            transfer = transfers.get((index, place), collective.seconds)
+            before = shares.get(key) or _empty(collective)
             shares[key] = replace(
                 before,
                 count=before.count + 1,
-                seconds=before.seconds + exchange.seconds,
+                seconds=before.seconds + collective.seconds,
                 transfer_seconds=before.transfer_seconds + transfer,
-                bus_bytes=max(before.bus_bytes, exchange.bus_bytes),
+                bus_bytes=max(before.bus_bytes, collective.bus_bytes),
             )
     return tuple(sorted(shares.values(), key=lambda s: (-s.seconds, s.name, s.message_bytes)))
 
 
-def _empty(exchange: TimedExchange) -> ExchangeShare:
-    return ExchangeShare(
-        exchange.name, exchange.dtype, exchange.message_bytes, exchange.group, exchange.group_size, 0, 0.0,
-        0.0, exchange.message_bytes * bus_factor(exchange.name, exchange.group_size),
+def _empty(collective: TimedCollective) -> CollectiveShare:
+    return CollectiveShare(
+        collective.name, collective.dtype, collective.message_bytes, collective.group, collective.group_size,
+        0, 0.0, 0.0, collective.message_bytes * bus_factor(collective.name, collective.group_size),
     )  # fmt: skip

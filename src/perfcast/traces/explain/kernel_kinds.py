@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from perfcast.core.operation import OperationKind
-from perfcast.traces.collectives.kernels import is_exchange
+from perfcast.traces.collectives.kernels import is_communication
 
 _K = OperationKind
 
@@ -69,7 +69,7 @@ _OPERATORS = tuple(
 @lru_cache(maxsize=65536)
 def kernel_kind(kernel: str, operator: str = "") -> OperationKind:
     """Kind of a kernel by its own name, else by that of the operator that launched it."""
-    if is_exchange(kernel):
+    if is_communication(kernel):
         return _K.COLLECTIVE
     for pattern, kind in _KERNELS:
         if pattern.search(kernel):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcast.errors import TraceError
 from perfcast.traces.critical_path.path import CriticalPath, find_critical_path
 from perfcast.traces.events import NONE, Step, Trace
-from perfcast.traces.explain.breakdown import Breakdown, ExchangeShare, break_down
-from perfcast.traces.explain.imbalance import Imbalance, compare_ranks, share_exchanges
+from perfcast.traces.explain.breakdown import Breakdown, CollectiveShare, break_down
+from perfcast.traces.explain.imbalance import Imbalance, compare_ranks, share_collectives
 from perfcast.traces.explain.work import Analysed, analyse
 from perfcast.traces.files.json_stream import garbage_collection_paused
 from perfcast.traces.timeline.build import build_program
@@ -45,7 +45,7 @@ class Explanation:
     """All ranks, what they exchanged, and how they differ; ``notes`` say what the recordings do not."""
 
     ranks: tuple[RankExplanation, ...]
-    exchanges: tuple[ExchangeShare, ...]
+    collectives: tuple[CollectiveShare, ...]
     imbalance: Imbalance
     notes: tuple[str, ...]
 
@@ -76,7 +76,7 @@ def explain(traces: Sequence[Trace]) -> Explanation:
     with garbage_collection_paused():
         ranks = tuple(_explain_rank(analyse(trace)) for trace in traces)
     breakdowns = [rank.breakdown for rank in ranks]
-    return Explanation(ranks, share_exchanges(breakdowns), compare_ranks(breakdowns), _notes(traces, ranks))
+    return Explanation(ranks, share_collectives(breakdowns), compare_ranks(breakdowns), _notes(traces, ranks))
 
 
 def _explain_rank(analysed: Analysed) -> RankExplanation:
@@ -105,7 +105,7 @@ def _notes(traces: Sequence[Trace], ranks: Sequence[RankExplanation]) -> tuple[s
     recorded, world = len(traces), max(trace.world_size for trace in traces)
     if 1 < world != recorded:
         notes.append(
-            f"{recorded} of {world} ranks: what exchanges waited for the others is not known, so their time "
+            f"{recorded} of {world} ranks: what they waited for the others is not known, so their time "
             "counts as transfer and their bandwidth is too low"
         )
     on_device = [rank for rank in ranks if rank.breakdown.on_device]

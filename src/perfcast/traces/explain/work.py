@@ -125,7 +125,7 @@ def _host_work(analysed: Analysed) -> Work:
 def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:
     """Union of the window's operators of a library (``aten::mm``), and of others that call no operator.
 
-    Exchanges and autograd's own nodes are none of them: those may wait.
+    Collectives and autograd's own nodes are none of them: those may wait.
     """
     events = analysed.trace.events
     proper = [is_operator(name) and not name.startswith(_MAY_WAIT) for name in events.names]

@@ -67,7 +67,7 @@ def with_graphs(program: RankProgram, loading: Sequence[float] = ()) -> RankProg
     Raises:
         PlanError: Nothing is launched to a device.
     """
-    if not any(not work.exchange for work in program.works):
+    if not any(not work.collective for work in program.works):
         raise PlanError(f"--what-if graphs: rank {program.rank} launches nothing to a device")
     pieces, works = list(program.pieces), list(program.works)
     for stretch in _stretches(program.pieces):

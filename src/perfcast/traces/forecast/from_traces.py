@@ -1,4 +1,5 @@
-"""From a recorded program to a forecast: on another device, of another batch, with other exchanges, changed.
+"""From a recorded program to a forecast: on another device, of another batch, with other collectives,
+changed.
 
 The recording gives the structure (what is launched when, what waits for what) and the times; what changes
 is priced anew, and all ranks run again in the engine. Steps are repeated until a host that runs ahead is
@@ -39,7 +40,8 @@ class TraceForecast:
         steady_seconds: The recorded program in the long run, as the forecast is: ranks that began apart keep
             in step, and a host that ran ahead waits for its full queue.
         step_seconds, step_seconds_low, step_seconds_high: The forecast.
-        device_seconds_before, device_seconds_after: Of all works of the first rank, a step, exchanges aside.
+        device_seconds_before, device_seconds_after: Of all works of the first rank, a step, communication
+            aside.
         host_seconds_before, host_seconds_after: Of all host pieces likewise.
         seconds_by_provenance: Device (on a processor: operator) time by what its price rests on, as recorded.
         assumptions: What was taken for granted.
@@ -136,7 +138,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _device_seconds(program: RankProgram) -> float:
-    return sum(work.seconds for work in program.works if not work.exchange)
+    return sum(work.seconds for work in program.works if not work.collective)
 
 
 def _startup_note(recorded: Sequence[RankProgram], programs: Sequence[RankProgram]) -> list[str]:
@@ -174,9 +176,9 @@ def _assumptions(
     if seconds_by_provenance.get(PRICED) and request.after:
         notes.append(f"the rest is recorded time × ratio of prices by {request.after.cost_model.name}")
     if request.cluster is None and traces[0].world_size > 1:
-        notes.append("exchanges take as long as recorded on the rank that waited least")
+        notes.append("collectives take as long as recorded on the rank that waited least")
     if len(traces) < traces[0].world_size:
         notes.append(
-            f"{len(traces)} of {traces[0].world_size} ranks: the others' lateness is part of exchanges"
+            f"{len(traces)} of {traces[0].world_size} ranks: the others' lateness is part of collectives"
         )
     return [*notes, *dict.fromkeys(warning for trace in traces for warning in trace.warnings)]

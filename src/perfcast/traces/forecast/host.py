@@ -35,7 +35,7 @@ _MOST = 0.5
 
 
 def runs_on_host(program: RankProgram) -> bool:
-    """Whether all that a program does is its host's, exchanges of the host's own threads among it."""
+    """Whether all that a program does is its host's, collectives of the host's own threads among it."""
     return all(work.name.startswith(GLOO) for work in program.works)
 
 
@@ -71,7 +71,7 @@ def reprice_host(
         ratios = price_ratios(before, after, side, side, change.ratio)
     ratios = _with_bounds(ratios, bounded, default, own, overhead)
     scales = counts | bounded
-    program = _with_exchanges(trace, program, change)
+    program = _with_collectives(trace, program, change)
 
     def scaled(ratio: Floats) -> RankProgram:
         return _with_units(trace, program, rows, np.where(scales, own * (ratio - 1), 0.0))
@@ -88,8 +88,8 @@ def reprice_host(
     )
 
 
-def _with_exchanges(trace: Trace, program: RankProgram, change: BatchChange) -> RankProgram:
-    """Exchanges grow with what they were given, beyond the time of the fastest one."""
+def _with_collectives(trace: Trace, program: RankProgram, change: BatchChange) -> RankProgram:
+    """Collectives grow with what they were given, beyond the time of the fastest one."""
     if not program.works:
         return program
     least = min(work.seconds for work in program.works)

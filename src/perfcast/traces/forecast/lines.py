@@ -1,4 +1,5 @@
-"""A program recorded at two batches, at a third: every piece of the host and every exchange on its own line.
+"""A program recorded at two batches, at a third: every piece of the host and every collective on its own
+line.
 
 Nothing has to be known of an operator, and no shapes: seconds = a + b · batch through both recordings, each
 the median of its steps. Lines do not bend where a cache overflows: far outside the two they go astray.

@@ -8,10 +8,10 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import PlanError
-from perfcast.traces.collectives.sizes import find_exchanges
+from perfcast.traces.collectives.sizes import find_collectives
 from perfcast.traces.events import Trace
 from perfcast.traces.forecast.batch import BatchChange, change_of_batch
-from perfcast.traces.forecast.collectives import exchange_seconds
+from perfcast.traces.forecast.collectives import communication_seconds
 from perfcast.traces.forecast.host import reprice_host, runs_on_host
 from perfcast.traces.forecast.lines import check_second, on_lines
 from perfcast.traces.forecast.operations import RecordedOperations
@@ -58,7 +58,7 @@ def _second_programs(second: SecondRecording) -> list[RankProgram]:
 def _reprice(
     trace: Trace, program: RankProgram, request: TraceForecastRequest, other: RankProgram | None = None
 ) -> Variant:
-    """The host first, then works on the wanted device with the wanted batch, then exchanges on the cluster.
+    """The host first, then works on the wanted device with the wanted batch, then collectives on the cluster.
 
     Args:
         other: The rank's program of the second recording, where there is one.
@@ -89,14 +89,14 @@ def _reprice_works(
     change: BatchChange | None,
     sides: tuple[Side, Side],
 ) -> Variant:
-    """Works on the wanted device with the wanted batch; exchanges stay."""
+    """Works on the wanted device with the wanted batch; collectives stay."""
     recorded = RecordedOperations(trace, parents)
     wanted = RecordedOperations(trace, parents, change.reshape) if change else recorded
     rows = [work.operator for work in program.works]
     before, after = [recorded.of(row) for row in rows], [wanted.of(row) for row in rows]
     ratios = price_ratios(before, after, *sides, change.ratio if change else 1.0)
     seconds = np.array([work.seconds for work in program.works])
-    stays = np.array([bool(work.exchange) for work in program.works], dtype=np.bool_)
+    stays = np.array([bool(work.collective) for work in program.works], dtype=np.bool_)
 
     def scaled(ratio: Floats) -> RankProgram:
         return program.with_work_seconds(np.where(stays, seconds, seconds * ratio).tolist())
@@ -114,11 +114,11 @@ def _reprice_works(
 
 
 def _on_cluster(trace: Trace, variant: Variant, parents: Integers, request: TraceForecastRequest) -> Variant:
-    """Exchanges priced on the wanted cluster; as they are without one."""
+    """Collectives priced on the wanted cluster; as they are without one."""
     cluster = request.cluster
     if cluster is None:
         return variant
-    found = find_exchanges(trace, link_kernels(trace.events), parents)
-    exchanges = {exchange.row: exchange for exchange in found}
+    found = find_collectives(trace, link_kernels(trace.events), parents)
+    collectives = {collective.row: collective for collective in found}
     world_size = request.world_size or trace.world_size
-    return variant.map(lambda program: exchange_seconds(program, exchanges, cluster, world_size))
+    return variant.map(lambda program: communication_seconds(program, collectives, cluster, world_size))

@@ -32,8 +32,8 @@ class TraceForecastRequest:
     Attributes:
         before, after: Recorded and wanted device with what prices them; None: devices stay.
         batch: (recorded, wanted) batch; None: as recorded.
-        cluster: Links that exchanges run over; None: exchanges stay as recorded.
-        world_size: Ranks of exchanges on it; None: as recorded.
+        cluster: Links that collectives run over; None: collectives stay as recorded.
+        world_size: Ranks of collectives on it; None: as recorded.
         profile: Another host's overheads; None: the recorded ones.
         changes: See ``what_if``.
         plain_seconds: Rank → step without recording, where that was timed: steps are forecast without what

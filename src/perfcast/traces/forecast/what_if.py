@@ -17,8 +17,8 @@ from perfcast.traces.timeline.program import HostPiece, Overhead, RankProgram
 WORDS = (
     ("speed:NAME=K", "operators and kernels with NAME in their names K times faster"),
     ("host=K", "the host K times faster"),
-    ("exchanges=K", "exchanges transfer K times faster"),
-    ("overlap", "nothing waits for exchanges"),
+    ("communication=K", "communication is K times faster"),
+    ("overlap", "nothing waits for collectives"),
     ("graphs", "what the host launches between waits is one launch (CUDA graphs)"),
 )
 
@@ -29,14 +29,14 @@ class Changes:
 
     Attributes:
         speedups: (part of a name, factor) pairs.
-        host_factor, exchange_factor: How many times faster.
-        overlap: Whether what waited for exchanges goes on without.
+        host_factor, communication_factor: How many times faster.
+        overlap: Whether what waited for collectives goes on without.
         graphs: Whether what is launched between two waits is one graph.
     """
 
     speedups: tuple[tuple[str, float], ...] = ()
     host_factor: float = 1.0
-    exchange_factor: float = 1.0
+    communication_factor: float = 1.0
     overlap: bool = False
     graphs: bool = False
 
@@ -55,8 +55,8 @@ def parse_what_if(texts: Iterable[str]) -> Changes:
             changes = replace(changes, speedups=(*changes.speedups, pair))
         elif word == "host":
             changes = replace(changes, host_factor=_factor(text, factor))
-        elif word == "exchanges":
-            changes = replace(changes, exchange_factor=_factor(text, factor))
+        elif word == "communication":
+            changes = replace(changes, communication_factor=_factor(text, factor))
         elif text == "overlap":
             changes = replace(changes, overlap=True)
         elif text == "graphs":
@@ -87,10 +87,10 @@ def apply_changes(
     """
     factors, met = _speed_factors(changes, trace, parents, program)
     program = program.with_work_seconds([w.seconds / f for w, f in zip(program.works, factors, strict=True)])
-    if changes.exchange_factor != 1:
-        shorter = changes.exchange_factor
+    if changes.communication_factor != 1:
+        shorter = changes.communication_factor
         program = program.with_work_seconds(
-            [w.seconds / shorter if w.exchange else w.seconds for w in program.works]
+            [w.seconds / shorter if w.collective else w.seconds for w in program.works]
         )
     pieces, sped = program.pieces, 0
     if not program.works:  # on a processor operators are the host's
@@ -98,7 +98,7 @@ def apply_changes(
     host = changes.host_factor
     program = replace(program, pieces=tuple(replace(piece, seconds=piece.seconds / host) for piece in pieces))
     if changes.overlap:
-        program = _without_exchange_waits(program)
+        program = _without_communication_waits(program)
     if changes.graphs:
         program = with_graphs(program, loading_seconds(trace, program))
     return program, met + sped
@@ -108,7 +108,7 @@ def describe_changes(changes: Changes, program: RankProgram) -> list[str]:
     """What the changes take for granted, of a recorded program."""
     notes = []
     if changes.overlap:
-        notes.append("overlap: whatever waited for an exchange goes on without it, to the end of the step")
+        notes.append("overlap: whatever waited for a collective goes on without it, to the end of the step")
     if changes.graphs:
         steps = max(len(program.steps), 1)
         waits = count_graphs(program) / steps
@@ -180,14 +180,14 @@ def _seconds_inside(name: str, trace: Trace, parents: Integers, rows: set[int]) 
     return found
 
 
-def _without_exchange_waits(program: RankProgram) -> RankProgram:
-    exchanges = {index for index, work in enumerate(program.works) if work.exchange}
+def _without_communication_waits(program: RankProgram) -> RankProgram:
+    collectives = {index for index, work in enumerate(program.works) if work.collective}
     works = tuple(
-        replace(w, awaits=tuple(a for a in w.awaits if a not in exchanges)) if not w.exchange else w
+        replace(w, awaits=tuple(a for a in w.awaits if a not in collectives)) if not w.collective else w
         for w in program.works
     )
     pieces = tuple(
-        replace(p, awaits=tuple(a for a in p.awaits if a not in exchanges)) if p.awaits else p
+        replace(p, awaits=tuple(a for a in p.awaits if a not in collectives)) if p.awaits else p
         for p in program.pieces
     )
     return replace(program, works=works, pieces=pieces)

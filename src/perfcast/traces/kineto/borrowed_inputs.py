@@ -57,7 +57,7 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
 
     Each marked step (or the whole, where there are none) is aligned, thread by thread in the order of
     starts, with the other's first step. Operators that have inputs keep them; those without a partner
-    get none. Exchanges whose size nothing told (gloo's) get it from these inputs.
+    get none. Collectives whose size nothing told (gloo's) get it from these inputs.
     """
     events, lent = trace.events, other.events
     inputs = events.inputs.copy()

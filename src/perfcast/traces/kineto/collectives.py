@@ -1,4 +1,4 @@
-"""Exchanges in a timeline: kernels and records that describe themselves, and operators that ask."""
+"""Collectives in a timeline: kernels and records that describe themselves, and operators that ask."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _NO_DTYPES = ("", "Scalar", "ScalarList", "TensorList")
 def collectives_of(
     events: Events, kept: Iterable[tuple[int, dict[str, Any]]], rows: Integers
 ) -> tuple[Collective, ...]:
-    """All exchanges of a trace in row order.
+    """All collectives of a trace in row order.
 
     Where no host row describes itself (gloo; NCCL before 2024), ``c10d::`` operators tell what they
     exchange by the shapes of their arguments, where these were recorded.
 
     Args:
-        kept: Place in the file and arguments of events that carry some of an exchange.
+        kept: Place in the file and arguments of events that carry some of a collective.
         rows: The row of each place.
     """
     told = [collective_of(int(rows[place]), a) for place, a in kept if "Collective name" in a]

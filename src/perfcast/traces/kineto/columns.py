@@ -59,7 +59,7 @@ _ARGUMENT_COLUMNS = {
     "forward_threads": "Fwd thread id",
     "num_bytes": "bytes",
 }
-#: Arguments that a row of an exchange or of a synchronisation carries, kept as they are.
+#: Arguments that a row of a collective or of a synchronisation carries, kept as they are.
 _KEPT_WHEN = ("Collective name", "cuda_sync_kind")
 _NO_ARGUMENTS: dict[str, Any] = {}
 #: Of a file's limit of bytes, what an event counts at least, one whose arguments are kept, and the share

@@ -168,7 +168,7 @@ def repaired(execution_trace: ExecutionTrace, trace: Trace, found: TraceLink) ->
     """The execution trace with callers as the timeline has them, and storages followed anew.
 
     Gloo's records are pushed on the stack of a thread on which they do not run, so that operators after
-    an exchange are noted as called by it. The timeline knows better: where it shows a node outside its
+    a collective are noted as called by it. The timeline knows better: where it shows a node outside its
     caller, the caller becomes the innermost event around it on its thread. All others keep theirs.
     """
     nesting = nest(trace.events)

@@ -204,7 +204,7 @@ class _Builder:
         awaits: tuple[int, ...] = (),
         after: int = NONE,
     ) -> None:
-        """The host's time up to a moment, in parts where it launches or awaits exchanges meanwhile."""
+        """The host's time up to a moment, in parts where it launches or awaits collectives meanwhile."""
         while chain == 0 and self.moments and self.moments[0].start < until:
             moment = self.moments.pop(0)
             self._emit_part(chain, overhead, key, moment.start, launches, awaits, after)

@@ -1,8 +1,8 @@
-"""Exchanges that a processor's own threads carry out (gloo's), as works that a program launches and awaits.
+"""Collectives that a processor's own threads carry out (gloo's), as works that a program launches and awaits.
 
-The thread that asks goes on at once; a worker thread carries the exchange out, and the recording has no
+The thread that asks goes on at once; a worker thread carries the collective out, and the recording has no
 event where the program waits for it. What data-parallel training asks for while gradients accumulate is
-awaited when the backward pass has ended. Any other exchange is awaited at once, unless the program computed
+awaited when the backward pass has ended. Any other collective is awaited at once, unless the program computed
 on before it had ended: then in the long pause in which it ended, or nowhere.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.traces.collectives.recorded import exchanges_of
+from perfcast.traces.collectives.recorded import recorded_collectives
 from perfcast.traces.events import NONE, Category, Trace
 from perfcast.traces.link.kernels import nest
 from perfcast.traces.timeline.device import Launched
@@ -40,11 +40,11 @@ class Moment:
 def find_gloo(
     trace: Trace, chains: Sequence[Chain], start: float, end: float
 ) -> tuple[Launched, tuple[Moment, ...]]:
-    """Exchanges asked for within a window and where the host launches and awaits them, by time."""
+    """Collectives asked for within a window and where the host launches and awaits them, by time."""
     events = trace.events
     asked = [
         (one.host_row, one.work_rows[0])
-        for one in exchanges_of(trace)
+        for one in recorded_collectives(trace)
         if one.host_row != NONE and one.work_rows and start <= events.start_seconds[one.host_row] <= end
     ]
     lanes = {call: _lane(trace, call, row) for call, row in asked}
@@ -70,7 +70,7 @@ def find_gloo(
 
 
 def _lane(trace: Trace, call: int, row: int) -> tuple[int, ...]:
-    """What runs one after another: a thread's exchanges; messages only with others of one way and tag."""
+    """What runs one after another: a thread's collectives; messages only with others of one way and tag."""
     asked = trace.collective_by_row.get(call)
     message = asked.message(trace.rank) if asked is not None and asked.is_message else None
     return message or (int(trace.events.threads[row]),)

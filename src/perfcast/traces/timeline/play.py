@@ -1,7 +1,7 @@
-"""Recorded ranks run again, together: one engine for host threads, streams, waits and exchanges.
+"""Recorded ranks run again, together: one engine for host threads, streams, waits and collectives.
 
-An exchange starts when its last member could, and takes as long as the shortest of the recorded durations:
-the rank that came last did not wait in it. What a rank waits at an exchange is what imbalance costs.
+A collective starts when its last member could, and takes as long as the shortest of the recorded durations:
+the rank that came last did not wait in it. What a rank waits at a collective is what imbalance costs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RankTimeline:
 
     Attributes:
         step_seconds: Of each step on the host.
-        exchange_wait_seconds: How long the device stood in exchanges before their last member came.
+        communication_wait_seconds: How long the device stood in collectives before their last member came.
     """
 
     rank: int
@@ -32,7 +32,7 @@ class RankTimeline:
     piece_ends: tuple[float, ...]
     work_starts: tuple[float, ...]
     work_ends: tuple[float, ...]
-    exchange_wait_seconds: float
+    communication_wait_seconds: float
 
 
 @dataclass(frozen=True)
@@ -62,36 +62,36 @@ def play_ranks(ranks: Sequence[RankProgram]) -> Timeline:
     """Run ranks together.
 
     Raises:
-        PlanError: An exchange without all its members, or ranks that wait for each other.
+        PlanError: A collective without all its members, or ranks that wait for each other.
     """
     builder = ProgramBuilder()
-    exchanges = _Exchanges(builder, ranks)
-    tasks = [_add_rank(builder, rank, exchanges) for rank in ranks]
+    collectives = _Collectives(builder, ranks)
+    tasks = [_add_rank(builder, rank, collectives) for rank in ranks]
     program = builder.build()
     played = play(program)
     found = tuple(_read(rank, own, program, played) for rank, own in zip(ranks, tasks, strict=True))
     return Timeline(found, program, played)
 
 
-class _Exchanges:
-    """One exchange of the engine for each instance that several ranks name; its seconds are the shortest."""
+class _Collectives:
+    """One collective of the engine for each instance that several ranks name; it takes the shortest."""
 
     def __init__(self, builder: ProgramBuilder, ranks: Sequence[RankProgram]) -> None:
         members: dict[str, list[float]] = {}
         for rank in ranks:
             for work in rank.works:
-                if work.exchange:
-                    members.setdefault(work.exchange, []).append(work.seconds)
+                if work.collective:
+                    members.setdefault(work.collective, []).append(work.seconds)
         self._seconds = {name: min(seconds) for name, seconds in members.items()}
         shared = {name: len(seconds) for name, seconds in members.items() if len(seconds) > 1}
-        self._index = {name: builder.add_exchange(size) for name, size in shared.items()}
+        self._index = {name: builder.add_collective(size) for name, size in shared.items()}
 
     def of(self, name: str, seconds: float) -> tuple[int, float]:
-        """The exchange of a work (-1: none) and its seconds there."""
+        """The collective of a work (-1: none) and its seconds there."""
         return self._index.get(name, -1), self._seconds.get(name, seconds)
 
 
-def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges) -> _Tasks:
+def _add_rank(builder: ProgramBuilder, rank: RankProgram, collectives: _Collectives) -> _Tasks:
     name = f"rank {rank.rank}"
     chains = [builder.add_lane(Lane(f"{name} {chain}")) for chain in rank.chains]
     streams = [builder.add_lane(Lane(f"{name} {stream}")) for stream in rank.streams]
@@ -113,9 +113,9 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, exchanges: _Exchanges)
         if index in issued:
             lead = max(0.0, work.delay_seconds - work.gap_seconds)
             after.append(builder.add(builder.add_lane(way), lead, (issued[index],), "launch"))
-        exchange, seconds = exchanges.of(work.exchange, work.seconds)
+        collective, seconds = collectives.of(work.collective, work.seconds)
         task = builder.add(
-            streams[work.stream], work.gap_seconds + seconds, after, work.name, exchange=exchange
+            streams[work.stream], work.gap_seconds + seconds, after, work.name, collective=collective
         )
         works.append(task)
     for index, work in enumerate(rank.works):
@@ -139,12 +139,12 @@ def _read(rank: RankProgram, tasks: _Tasks, program: Program, played: Played) ->
     return RankTimeline(
         rank.rank, tuple(steps), rank.measured_seconds, tuple(piece_starts.tolist()),
         tuple(piece_ends.tolist()), tuple(work_starts.tolist()), tuple(work_ends.tolist()),
-        _exchange_wait(tasks, program, played),
+        _communication_wait(tasks, program, played),
     )  # fmt: skip
 
 
-def _exchange_wait(tasks: _Tasks, program: Program, played: Played) -> float:
-    """Between the moment when this rank was ready for its exchanges and when they started."""
+def _communication_wait(tasks: _Tasks, program: Program, played: Played) -> float:
+    """Between the moment when this rank was ready for its collectives and when they started."""
     ready: dict[int, float] = {}
     own = set(tasks.works)
     streams = np.asarray(program.streams)
@@ -156,5 +156,5 @@ def _exchange_wait(tasks: _Tasks, program: Program, played: Played) -> float:
     for task, awaited in zip(program.waiting, program.awaited, strict=True):
         if task in own:
             ready[task] = max(ready[task], float(played.ends[awaited]))
-    members = [task for task in tasks.works if program.exchanges[task] >= 0]
+    members = [task for task in tasks.works if program.collectives[task] >= 0]
     return float(sum(played.starts[task] - ready[task] for task in members))

@@ -58,16 +58,16 @@ class HostPiece:
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """One kernel, copy or fill, or on a processor one exchange that another thread carries out.
+    """One kernel, copy or fill, or on a processor one collective that another thread carries out.
 
-    It ends at max(launch + delay, end of what it awaits + gap) + seconds, unless it is an exchange, which
+    It ends at max(launch + delay, end of what it awaits + gap) + seconds, unless it is a collective, which
     starts with its last member.
 
     Attributes:
         row: In the trace's events.
         stream: Index into ``RankProgram.streams``.
         awaits: Works of other streams.
-        exchange: Name of the instance that it is this rank's part of; '' if it is none.
+        collective: Name of the instance that it is this rank's part of; '' if it is none.
         operator: Row of the innermost operator that launched it, or -1.
     """
 
@@ -78,7 +78,7 @@ class DeviceWork:
     delay_seconds: float = 0.0
     gap_seconds: float = 0.0
     awaits: tuple[int, ...] = ()
-    exchange: str = ""
+    collective: str = ""
     operator: int = -1
     step: int = 0
 

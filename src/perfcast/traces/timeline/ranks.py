@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.kernels import name_exchanges
+from perfcast.traces.collectives.kernels import name_collectives
 from perfcast.traces.events import Step, Trace
 from perfcast.traces.files.json_stream import garbage_collection_paused
 from perfcast.traces.link.kernels import link_kernels
@@ -18,7 +18,7 @@ from perfcast.units import GIGA
 def build_ranks(
     traces: Sequence[Trace], step_numbers: Sequence[int] | None = None
 ) -> tuple[RankProgram, ...]:
-    """All ranks' programs; their exchanges are joined and their starts stand on one clock.
+    """All ranks' programs; their collectives are joined and their starts stand on one clock.
 
     Args:
         step_numbers: Marked steps to take, which follow each other; None takes all.
@@ -41,7 +41,7 @@ def build_ranks(
     ]
     first = min(starts)
     placed = [replace(p, offset_seconds=start - first) for p, start in zip(programs, starts, strict=True)]
-    return name_exchanges(traces, placed)
+    return name_collectives(traces, placed)
 
 
 def _steps(trace: Trace, numbers: Sequence[int] | None) -> tuple[Step, ...]:

@@ -78,7 +78,7 @@ def _moved_work(
     return replace(
         work,
         awaits=tuple(number[w] + first_work for w in work.awaits if w in number),
-        exchange=f"{work.exchange} again {copy}" if work.exchange else "",
+        collective=f"{work.collective} again {copy}" if work.collective else "",
         step=work.step + step,
     )
 

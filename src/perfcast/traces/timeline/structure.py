@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfcast.traces.collectives.kernels import is_exchange
+from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.events import Trace
 from perfcast.traces.link.kernels import KernelLinks
 from perfcast.traces.timeline.device import Launched, find_launched
@@ -28,5 +28,5 @@ def find_structure(trace: Trace, links: KernelLinks, start: float, end: float) -
     chains = find_chains(trace, start, end)
     launched = find_launched(trace, links, start, end)
     units = {call: unit.row for chain in chains for unit in chain.units for call in unit.calls}
-    exchanges = [work for work, row in enumerate(launched.rows) if is_exchange(trace.events.name(row))]
-    return Structure(chains, launched, find_waits(trace, launched, units, units, exchanges), units)
+    collectives = [work for work, row in enumerate(launched.rows) if is_communication(trace.events.name(row))]
+    return Structure(chains, launched, find_waits(trace, launched, units, units, collectives), units)

@@ -2,9 +2,9 @@
 
 Synchronisation events name streams and recorded events; they are believed. Without them:
 
-* a call that lets a stream wait belongs to the next launch; where that launch is an exchange in another
-  operator, to the next launch that is none (a program waits for exchanges before it computes, and an exchange
-  waits for what computes);
+* a call that lets a stream wait belongs to the next launch; where that launch is a collective in another
+  operator, to the next launch that is none (a program waits for collectives before it computes, and a
+  collective waits for what computes);
 * the stream then waits for the last work on each other stream that had ended when it went on;
 * the host waits for the streams that a call names or can mean, as far as they had ended when it returned.
 """
@@ -38,7 +38,7 @@ class _Setting:
         places: Of each call in ``calls``.
         said: Synchronisation events by the row of their call.
         numbers: Streams by their number in the file.
-        exchanges: Works that are exchanges.
+        collectives: Works that are collectives.
     """
 
     trace: Trace
@@ -49,7 +49,7 @@ class _Setting:
     places: Mapping[int, int]
     numbers: Mapping[int, int]
     said: Mapping[int, Synchronization]
-    exchanges: frozenset[int]
+    collectives: frozenset[int]
 
     @property
     def works(self) -> Mapping[int, tuple[int, ...]]:
@@ -64,16 +64,20 @@ class _Setting:
 
 
 def find_waits(
-    trace: Trace, launched: Launched, calls: Iterable[int], units: Mapping[int, int], exchanges: Iterable[int]
+    trace: Trace,
+    launched: Launched,
+    calls: Iterable[int],
+    units: Mapping[int, int],
+    collectives: Iterable[int],
 ) -> Waits:
     """What waits for what in a window.
 
     Args:
         calls: Rows of the calls that launch, wait or order.
         units: The unit that each of them stands in.
-        exchanges: Works that are exchanges between ranks.
+        collectives: Works that are collectives between ranks.
     """
-    setting = _setting(trace, launched, calls, units, exchanges)
+    setting = _setting(trace, launched, calls, units, collectives)
     of_works: list[list[int]] = [[] for _ in launched.rows]
     if setting.said:
         _order_as_said(setting, of_works)
@@ -100,7 +104,11 @@ def _await_queue(setting: _Setting, of_calls: dict[int, tuple[int, ...]]) -> Non
 
 
 def _setting(
-    trace: Trace, launched: Launched, calls: Iterable[int], units: Mapping[int, int], exchanges: Iterable[int]
+    trace: Trace,
+    launched: Launched,
+    calls: Iterable[int],
+    units: Mapping[int, int],
+    collectives: Iterable[int],
 ) -> _Setting:
     events = trace.events
     kinds = {row: call_kind(events.name(row)) for row in calls}
@@ -115,7 +123,7 @@ def _setting(
     numbers = {
         int(events.streams[row]): stream for row, stream in zip(launched.rows, launched.streams, strict=True)
     }
-    return _Setting(trace, launched, ordered, kinds, units, places, numbers, said, frozenset(exchanges))
+    return _Setting(trace, launched, ordered, kinds, units, places, numbers, said, frozenset(collectives))
 
 
 def _order_as_said(setting: _Setting, of_works: list[list[int]]) -> None:
@@ -147,15 +155,15 @@ def _order_by_inference(setting: _Setting, of_works: list[list[int]]) -> None:
             for launch in _launches_meant(setting, row, launches[place : place + 64]):
                 for work in setting.works[launch]:
                     _await_other_streams(launched, work, setting.start(row), of_works)
-    for work in setting.exchanges:
+    for work in setting.collectives:
         _await_other_streams(launched, work, launched.issued[work], of_works)
 
 
 def _launches_meant(setting: _Setting, order: int, following: Sequence[int]) -> Sequence[int]:
     """The launch whose stream an ordering call lets wait."""
     for launch in following:
-        is_exchange = any(work in setting.exchanges for work in setting.works[launch])
-        if not is_exchange or setting.units[launch] == setting.units[order]:
+        is_communication = any(work in setting.collectives for work in setting.works[launch])
+        if not is_communication or setting.units[launch] == setting.units[order]:
             return (launch,)
     return ()
 

@@ -10,7 +10,7 @@ from perfcast.workload.blocks.habits import kernel_habits
 def assumptions_of(plan: Plan, training: Training) -> tuple[str, ...]:
     """In words, only what applies."""
     habits = kernel_habits(training.framework)
-    said = [f"kernels and exchanges as {training.framework} runs them ({habits.source})"]
+    said = [f"kernels and collectives as {training.framework} runs them ({habits.source})"]
     if plan.zero_stage < 3 and plan.overlaps_gradients and not habits.overlaps_gradients:
         said.append(f"{training.framework} reduces gradients after the last backward, not beside it")
     if plan.zero_stage in (1, 2) and plan.overlaps_weights and not habits.overlaps_weights:

@@ -64,10 +64,10 @@ def context_attention_forward(setting: ContextSetting) -> Calls:
     """From queries, keys and values of the rank's tokens to its heads' output.
 
     Raises:
-        PlanError: Heads that exchange for sequence does not divide.
+        PlanError: Heads that the all-to-all does not divide.
     """
     tape = Tape()
-    match setting.plan.context_exchange:
+    match setting.plan.context_communication:
         case "ring":
             _ring_forward(tape, setting)
         case "ulysses":
@@ -81,10 +81,10 @@ def context_attention_backward(setting: ContextSetting) -> Calls:
     """From the gradient of the output to those of queries, keys and values.
 
     Raises:
-        PlanError: Heads that exchange for sequence does not divide.
+        PlanError: Heads that the all-to-all does not divide.
     """
     tape = Tape()
-    match setting.plan.context_exchange:
+    match setting.plan.context_communication:
         case "ring":
             _ring_backward(tape, setting)
         case "ulysses":
@@ -126,7 +126,7 @@ def _ring_backward(tape: Tape, setting: ContextSetting) -> None:
 
 def _send(tape: Tape, setting: ContextSetting, num_bytes: int, *, is_awaited: bool = False) -> int | None:
     """To the next rank of the ring; the longest hop of the ring decides."""
-    return tape.exchange(
+    return tape.collective(
         "send", num_bytes, group_of(setting.plan, "context"), Stream.CONTEXT, KEYS,
         world_size=setting.plan.world_size, dtype=setting.element, is_awaited=is_awaited,
     )  # fmt: skip
@@ -174,7 +174,7 @@ def _ulysses(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None:
     inner = setting.heads * setting.head_size + keys * (setting.head_size + setting.value_head_size)
     outer = setting.heads * setting.value_head_size
     into, back = (outer, inner) if is_backward else (inner, outer)
-    _exchange_heads(tape, setting, into)
+    _all_to_all_heads(tape, setting, into)
     tape.run(
         _attention(
             setting, setting.heads // parts, keys // parts, setting.sequence * parts,
@@ -182,14 +182,14 @@ def _ulysses(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None:
         ),
         CORE,
     )  # fmt: skip
-    _exchange_heads(tape, setting, back)
+    _all_to_all_heads(tape, setting, back)
 
 
-def _exchange_heads(tape: Tape, setting: ContextSetting, width: int) -> None:
+def _all_to_all_heads(tape: Tape, setting: ContextSetting, width: int) -> None:
     """Rows are laid out by rank before they go and by token when they have come."""
     rows = setting.batch * setting.sequence
     tape.run(kernels.copy(rows, width, setting.element), HEADS)
-    tape.exchange(
+    tape.collective(
         "all_to_all", setting.element.bytes_of(rows * width), group_of(setting.plan, "context"),
         Stream.CONTEXT, HEADS, world_size=setting.plan.world_size, dtype=setting.element,
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _causal_pieces(setting: ContextSetting) -> tuple[int, int]:
 
 
 def _collect(tape: Tape, setting: ContextSetting, collective: str, message_bytes: int) -> None:
-    tape.exchange(
+    tape.collective(
         collective, message_bytes, group_of(setting.plan, "context"), Stream.CONTEXT, KEYS,
         world_size=setting.plan.world_size, dtype=setting.element,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What data parallelism exchanges for a layer: gradients behind its backward, sharded weights before it.
+"""What data parallelism communicates for a layer: gradients behind its backward, sharded weights before it.
 
 With ψ parameters of a rank and N replicas: unsharded gradients are all-reduced, sharded ones (ZeRO 1 and 2)
 reduce-scattered and the weights gathered once a step, sharded weights (ZeRO 3) gathered for the forward and
@@ -32,21 +32,21 @@ _DDP_BUCKET_BYTES = 25 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanged:
+class ParameterCounts:
     """Parameters of one rank's layer: dense ones, and those of experts, which have replicas of their own."""
 
     num_dense: int
     num_expert: int = 0
 
-    def __add__(self, other: Exchanged) -> Exchanged:
-        return Exchanged(self.num_dense + other.num_dense, self.num_expert + other.num_expert)
+    def __add__(self, other: ParameterCounts) -> ParameterCounts:
+        return ParameterCounts(self.num_dense + other.num_dense, self.num_expert + other.num_expert)
 
-    def times(self, count: int) -> Exchanged:
+    def times(self, count: int) -> ParameterCounts:
         """``count`` such layers."""
-        return Exchanged(count * self.num_dense, count * self.num_expert)
+        return ParameterCounts(count * self.num_dense, count * self.num_expert)
 
 
-def exchanges_gradients(plan: Plan) -> bool:
+def reduces_gradients(plan: Plan) -> bool:
     """Whether anybody else has the same weights."""
     return plan.num_dense_replicas > 1 or plan.num_expert_replicas > 1
 
@@ -56,9 +56,9 @@ class SideRules:
     """When weights are gathered and gradients reduced, and beside what; fields as of ``StepWork``."""
 
     gathers_each_micro_batch: bool
-    exchanges_each_micro_batch: bool
+    reduces_gradients_each_micro_batch: bool
     overlaps_gather: bool
-    overlaps_exchange: bool
+    overlaps_gradient_reduction: bool
 
 
 def side_rules(plan: Plan, training: Training) -> SideRules:
@@ -66,9 +66,9 @@ def side_rules(plan: Plan, training: Training) -> SideRules:
     habits = kernel_habits(training.framework)
     return SideRules(
         gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
-        exchanges_each_micro_batch=plan.zero_stage >= 2,
+        reduces_gradients_each_micro_batch=plan.zero_stage >= 2,
         overlaps_gather=plan.overlaps_weights and (habits.overlaps_weights or plan.zero_stage == 3),
-        overlaps_exchange=plan.overlaps_gradients and habits.overlaps_gradients,
+        overlaps_gradient_reduction=plan.overlaps_gradients and habits.overlaps_gradients,
     )
 
 
@@ -89,7 +89,9 @@ def bucket_bytes(plan: Plan, training: Training, dtype: DType) -> float:
     return 0.0
 
 
-def reduce_calls(plan: Plan, training: Training, layer: Exchanged, after: int, num_layers: int = 1) -> Calls:
+def reduce_calls(
+    plan: Plan, training: Training, layer: ParameterCounts, after: int, num_layers: int = 1
+) -> Calls:
     """What reduces a layer's gradients, behind call ``after`` of its backward.
 
     Args:
@@ -112,7 +114,7 @@ def reduce_calls(plan: Plan, training: Training, layer: Exchanged, after: int, n
     return tuple(calls)
 
 
-def gather_calls(plan: Plan, training: Training, layer: Exchanged, num_layers: int = 1) -> Calls:
+def gather_calls(plan: Plan, training: Training, layer: ParameterCounts, num_layers: int = 1) -> Calls:
     """What collects a layer's weights from their shards; nothing where they are not sharded.
 
     With ZeRO 3 a rank casts its shard into the buffer, and all parts are copied out of it.
@@ -133,14 +135,14 @@ def gather_calls(plan: Plan, training: Training, layer: Exchanged, num_layers: i
     return tuple(calls)
 
 
-def owned(plan: Plan, parameters: Exchanged) -> int:
+def owned(plan: Plan, parameters: ParameterCounts) -> int:
     """Parameters whose optimizer state this rank keeps."""
     if plan.zero_stage == 0:
         return parameters.num_dense + parameters.num_expert
     return sum(-(-elements // len(shard)) for elements, (shard, _) in _sides(plan, parameters))
 
 
-def _sides(plan: Plan, layer: Exchanged) -> Iterable[tuple[int, tuple[Sequence[int], Sequence[int]]]]:
+def _sides(plan: Plan, layer: ParameterCounts) -> Iterable[tuple[int, tuple[Sequence[int], Sequence[int]]]]:
     """Dense and expert parameters with the ranks that shard them and those that hold copies of a shard."""
     if layer.num_dense:
         if plan.zero_stage == 0:
@@ -173,7 +175,7 @@ class _Buckets:
         module: str,
         after: tuple[int, ...],
     ) -> list[Call]:
-        """The exchange of one layer; nothing among fewer than two ranks."""
+        """The gradient reduction of one layer; nothing among fewer than two ranks."""
         if len(ranks) < 2 or not elements:
             return []
         message_bytes = dtype.bytes_of(elements)
@@ -193,7 +195,7 @@ class _Buckets:
 def _copied(
     elements: int, read: DType, written: DType, after: tuple[int, ...], name: str, module: str
 ) -> Call:
-    """A copy in or out of a collective's buffer, on the stream of the exchange."""
+    """A copy in or out of a collective's buffer, on the stream of the gradient reduction."""
     operation = kernels.rows_kernel(
         kernels.Kind.COPY, name, (kernels.tensor(read, elements),), (kernels.tensor(written, elements),),
         flops_per_element=0,

@@ -15,7 +15,7 @@ from perfcast.workload.blocks.linear import (
     add,
     column_backward,
     column_forward,
-    exchange_hidden,
+    reduce_hidden,
 )
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.loss import loss_backward, loss_forward
@@ -42,7 +42,7 @@ def embedding_forward(local: Local) -> Calls:
         whole = kernels.tensor(dtype, rows, size)
         tape.run(kernels.elementwise("masked_fill_", (whole,), (whole,)), EMBEDDING, num_launches=6)
         collective = "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"
-        exchange_hidden(tape, local, collective, EMBEDDING, width=size)
+        reduce_hidden(tape, local, collective, EMBEDDING, width=size)
     if model.embedding_size:
         whole_product(tape, local, model.embedding_size, local.hidden, EMBEDDING)
     size = local.own_hidden
@@ -70,7 +70,7 @@ def embedding_backward(local: Local) -> Calls:
     if model.embedding_size:
         whole_product_backward(tape, local, model.embedding_size, local.hidden, EMBEDDING)
     if local.plan.sequence_parallel:
-        exchange_hidden(tape, local, "all_gather", EMBEDDING, width=table_width(local))
+        reduce_hidden(tape, local, "all_gather", EMBEDDING, width=table_width(local))
     _table_gradient(tape, local, local.tokens, table_width(local), table_rows(local))
     return tape.calls()
 
@@ -130,7 +130,7 @@ def prediction_forward(local: Local) -> Calls:
     for _ in range(2):
         norm_forward(tape, local)
     column_forward(tape, local, _join_linear(local))
-    exchange_hidden(tape, local, "all_gather", PREDICTION)
+    reduce_hidden(tape, local, "all_gather", PREDICTION)
     tape.add(head_forward(local))
     tape.finish()
     return tape.calls()

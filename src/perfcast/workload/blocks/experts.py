@@ -3,7 +3,7 @@
 As Megatron-LM's all-to-all dispatcher does it (core/transformer/moe: router.py, token_dispatcher.py,
 experts.py): route, sort the rank's t·k rows by expert, exchange them in the experts' group, gather them over
 the ranks that cut an expert, sort them by local expert, two grouped products with the weighted activation
-between, and all of it back. The backward is the mirror image; each exchange moves as many bytes again.
+between, and all of it back. The backward is the mirror image; each collective moves as many bytes again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def experts_forward(tape: Tape, local: Local) -> None:
         shared_forward(tape, local)
     _route(tape, local)
     _move(tape, local, "permute", load.tokens, load.sent_rows, num_launches=_SORT_LAUNCHES)
-    arrived = _exchange_rows(tape, local, "experts.dispatch", is_awaited=not overlaps_shared)
+    arrived = _communicate_rows(tape, local, "experts.dispatch", is_awaited=not overlaps_shared)
     if has_shared and overlaps_shared:
         shared_forward(tape, local)
     tape.wait(arrived)
@@ -55,7 +55,7 @@ def experts_forward(tape: Tape, local: Local) -> None:
     _multiply(tape, local)
     _sort_chunks(tape, local, "experts.unsort")
     _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
-    _exchange_rows(tape, local, "experts.combine")
+    _communicate_rows(tape, local, "experts.combine")
     _move(tape, local, "unpermute", load.sent_rows, load.tokens)
     _join(tape, local, "experts.output")
     if has_shared:
@@ -69,7 +69,7 @@ def experts_backward(tape: Tape, local: Local) -> None:
     if has_shared and not overlaps_shared:
         shared_backward(tape, local)
     _move(tape, local, "unpermute_backward", load.tokens, load.sent_rows)
-    arrived = _exchange_rows(tape, local, "experts.combine", is_awaited=not overlaps_shared)
+    arrived = _communicate_rows(tape, local, "experts.combine", is_awaited=not overlaps_shared)
     if has_shared and overlaps_shared:
         shared_backward(tape, local)
     tape.wait(arrived)
@@ -78,7 +78,7 @@ def experts_backward(tape: Tape, local: Local) -> None:
     _multiply_backward(tape, local)
     _sort_chunks(tape, local, "experts.sort")
     _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
-    _exchange_rows(tape, local, "experts.dispatch")
+    _communicate_rows(tape, local, "experts.dispatch")
     _move(tape, local, "permute_backward", load.sent_rows, load.tokens)
     _route_backward(tape, local)
     _join(tape, local, "experts.input")
@@ -122,7 +122,7 @@ def _share_counts(tape: Tape, local: Local) -> None:
     """Every rank learns how many rows the others have for each expert."""
     ranks = group_of(local.plan, "expert")
     counts = DType.INT64.bytes_of(len(ranks) * experts_of(local.model).num_experts)
-    tape.exchange(
+    tape.collective(
         "all_gather", counts, ranks, Stream.EXPERT, "experts.counts",
         world_size=local.plan.world_size, dtype=DType.INT64,
     )  # fmt: skip
@@ -156,9 +156,9 @@ def _sort_chunks(tape: Tape, local: Local, module: str) -> None:
         tape.run(moved_rows("sort_chunks", load.rows, load.rows, local.hidden, local.element), module)
 
 
-def _exchange_rows(tape: Tape, local: Local, module: str, *, is_awaited: bool = True) -> int | None:
+def _communicate_rows(tape: Tape, local: Local, module: str, *, is_awaited: bool = True) -> int | None:
     """All-to-all in the experts' group; its message is all that a rank sends, to itself too."""
-    return tape.exchange(
+    return tape.collective(
         "all_to_all", local.element.bytes_of(load_of(local).sent_rows * local.hidden),
         group_of(local.plan, "expert"), Stream.EXPERT, module,
         world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
@@ -169,7 +169,7 @@ def _over_expert_tensor(tape: Tape, local: Local, collective: str, module: str) 
     """Rows of the ranks that cut an expert, gathered before its products and summed behind them."""
     if load_of(local).is_replicated:
         return
-    tape.exchange(
+    tape.collective(
         collective, local.element.bytes_of(load_of(local).rows * local.hidden),
         group_of(local.plan, "expert_tensor"), Stream.EXPERT, module,
         world_size=local.plan.world_size, dtype=local.element,
@@ -181,7 +181,7 @@ def _join(tape: Tape, local: Local, module: str) -> None:
     load = load_of(local)
     collective = "all_reduce" if load.is_replicated else "all_gather" if load.is_split else None
     if collective is not None:
-        tape.exchange(
+        tape.collective(
             collective, local.element.bytes_of(local.tokens * local.hidden), local.tensor_ranks,
             Stream.TENSOR, module, world_size=local.plan.world_size, dtype=local.element,
         )  # fmt: skip

@@ -28,7 +28,7 @@ class KernelHabits:
             and values joined and laid out anew behind that.
         keeps_residual_in_fp32: Whether the residual stream has four bytes an element (autocast).
         casts_weights: Whether fp32 weights are cast for each forward, and gradients back.
-        overlaps_input_gradient: Whether the exchange of the input's gradient runs beside the product of
+        overlaps_input_gradient: Whether the reduction of the input's gradient runs beside the product of
             the weight's, and the gather of its input beside that of the input's gradient.
         gathers_again: Whether the backward gathers the sequence-parallel input of a column-parallel layer.
         stops_recompute_early: Whether recomputing a layer ends before its last product.

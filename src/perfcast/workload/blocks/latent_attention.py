@@ -136,7 +136,7 @@ def _norm(local: Local, path: _Path, *, is_backward: bool) -> Operation:
 def _over_tensor(
     tape: Tape, local: Local, collective: str, width: int, module: str, *, is_awaited: bool = True
 ) -> int | None:
-    return tape.exchange(
+    return tape.collective(
         collective, local.element.bytes_of(local.tokens * width), local.tensor_ranks, Stream.TENSOR, module,
         world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
     )  # fmt: skip

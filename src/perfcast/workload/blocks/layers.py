@@ -175,7 +175,7 @@ def _rms_backward_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, 
 
 def _share_statistics(tape: Tape, local: Local) -> None:
     """Two sums for each token, over the ranks that cut the hidden size."""
-    tape.exchange(
+    tape.collective(
         "all_reduce", DType.FP32.bytes_of(2 * local.own_tokens), input_ranks(local), Stream.TENSOR, NORM,
         world_size=local.plan.world_size, dtype=DType.FP32,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Linear layers under tensor parallelism: products of one rank, and the exchanges around them.
+"""Linear layers under tensor parallelism: products of one rank, and the collectives around them.
 
 A column-parallel layer has a part of the outputs, a row-parallel one a part of the inputs (Shoeybi et al.:
 Megatron-LM, 2019, section 3). Without sequence parallelism a pair of them costs an all-reduce of tokens ×
@@ -54,13 +54,13 @@ def column_forward(tape: Tape, local: Local, linear: Linear) -> None:
         n = width * local.plan.tensor_parallel_inputs
         _cast_weight(tape, local, linear, n * size)
         _product(tape, local, linear, (local.tokens, n, size), "nt")
-    _exchange_inputs(tape, local, "reduce_scatter", sum(linear.widths), linear.module)
+    _communicate_inputs(tape, local, "reduce_scatter", sum(linear.widths), linear.module)
 
 
 def row_forward(tape: Tape, local: Local, linear: Linear) -> None:
     """tokens × width → tokens × hidden, summed over the ranks."""
     (width,) = linear.widths
-    _exchange_inputs(tape, local, "all_gather", width, linear.module)
+    _communicate_inputs(tape, local, "all_gather", width, linear.module)
     k = width * local.plan.tensor_parallel_inputs
     _quantise(tape, local, linear, local.tokens, k)
     _cast_weight(tape, local, linear, k * local.own_hidden)
@@ -68,7 +68,7 @@ def row_forward(tape: Tape, local: Local, linear: Linear) -> None:
         _reduce_beside(tape, local, linear, k)
         return
     _product(tape, local, linear, (local.tokens, local.own_hidden, k), "nt")
-    exchange_hidden(tape, local, _reduction(local), linear.module)
+    reduce_hidden(tape, local, _reduction(local), linear.module)
 
 
 def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
@@ -89,7 +89,7 @@ def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
         _gather_operand(tape, local, linear)
     _quantise(tape, local, linear, local.tokens, local.own_hidden)
     _product(tape, local, linear, (local.tokens, k, local.own_hidden), "nn")
-    reduced = _exchange_inputs(tape, local, "reduce_scatter", width, linear.module, is_awaited=False)
+    reduced = _communicate_inputs(tape, local, "reduce_scatter", width, linear.module, is_awaited=False)
     _weight_gradient(tape, local, linear, local.own_hidden, k)
     tape.wait(reduced)
 
@@ -97,12 +97,12 @@ def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
 def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
     """Gradient of tokens × widths → that of tokens × hidden, and the weights'.
 
-    The exchange of the input's gradient runs beside the products of the weights' where the program can, and
+    The reduction of the input's gradient runs beside the products of the weights' where the program can, and
     so does the gather of the kept part of the input.
     """
     size = linear.inputs or local.own_hidden
     overlaps, inputs = local.habits.overlaps_input_gradient, local.plan.tensor_parallel_inputs
-    _exchange_inputs(tape, local, "all_gather", sum(linear.widths), linear.module)
+    _communicate_inputs(tape, local, "all_gather", sum(linear.widths), linear.module)
     if linear.has_bias:
         for width in linear.widths:
             tape.run(
@@ -116,7 +116,7 @@ def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
         _product(tape, local, linear, (local.tokens, size, width * inputs), "nn")
         if place:
             add(tape, local.tokens, size, local.element, linear.module)
-    reduced = exchange_hidden(
+    reduced = reduce_hidden(
         tape, local, _reduction(local), linear.module, width=size, is_awaited=not overlaps
     )
     tape.wait(gathered)
@@ -131,10 +131,10 @@ def add(tape: Tape, rows: int, size: int, dtype: DType, module: str) -> None:
     tape.run(kernels.elementwise("add", (x, x), (x,)), module)
 
 
-# ---- exchanges ---------------------------------------------------------------------------------------
+# ---- collectives ---------------------------------------------------------------------------------------
 
 
-def exchange_hidden(
+def reduce_hidden(
     tape: Tape,
     local: Local,
     collective: str,
@@ -148,11 +148,11 @@ def exchange_hidden(
     """Tokens × hidden (or ``width``) among the ranks that cut outputs: all tensor-parallel ones, but in 2-D.
 
     Args:
-        parts: Of so many equal exchanges, one.
+        parts: Of so many equal collectives, one.
         dtype: Of the elements; by default that of activations.
     """
     elements, element = local.tokens * (width or local.own_hidden), dtype or local.element
-    return tape.exchange(
+    return tape.collective(
         collective, element.bytes_of(elements) // parts, output_ranks(local), Stream.TENSOR, module,
         world_size=local.plan.world_size, dtype=element, is_awaited=is_awaited,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def _gather_operand(
 ) -> int | None:
     """What a product reads of all ranks; in fp8 it is cast before it travels (Transformer Engine:
     module/layernorm_linear.py and base.py, gather_along_first_dim of a quantised tensor)."""
-    return exchange_hidden(
+    return reduce_hidden(
         tape, local, "all_gather", linear.module, width=width, is_awaited=is_awaited,
         dtype=_operand_type(local, linear),
     )  # fmt: skip
@@ -189,12 +189,12 @@ def _reduction(local: Local) -> str:
     return "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"
 
 
-def _exchange_inputs(
+def _communicate_inputs(
     tape: Tape, local: Local, collective: str, width: int, module: str, *, is_awaited: bool = True
 ) -> int | None:
     """What lies between two products of a 2-D cut, among the ranks that cut the hidden size."""
     elements = local.tokens * width * local.plan.tensor_parallel_inputs
-    return tape.exchange(
+    return tape.collective(
         collective, local.element.bytes_of(elements), input_ranks(local), Stream.TENSOR, module,
         world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
     )  # fmt: skip
@@ -265,7 +265,7 @@ def _cast_weight(tape: Tape, local: Local, linear: Linear, num_elements: int) ->
         )
 
 
-# ---- exchanges beside products ------------------------------------------------------------------------
+# ---- collectives beside products ------------------------------------------------------------------------
 
 
 def num_chunks(local: Local) -> int:
@@ -290,7 +290,7 @@ def _gather_beside(tape: Tape, local: Local, linear: Linear, *, backward: bool) 
     for chunk in range(chunks):
         tape.wait(arrived)
         if chunk < chunks - 1:
-            arrived = tape.exchange(
+            arrived = tape.collective(
                 "send", part, ranks[:2], Stream.TENSOR, linear.module,
                 world_size=local.plan.world_size, dtype=operand, is_awaited=False,
             )  # fmt: skip
@@ -304,5 +304,5 @@ def _reduce_beside(tape: Tape, local: Local, linear: Linear, k: int) -> None:
     chunks, last = num_chunks(local), None
     for _ in range(chunks):
         _product(tape, local, linear, (local.tokens // chunks, local.own_hidden, k), "nt")
-        last = exchange_hidden(tape, local, _reduction(local), linear.module, is_awaited=False, parts=chunks)
+        last = reduce_hidden(tape, local, _reduction(local), linear.module, is_awaited=False, parts=chunks)
     tape.wait(last)

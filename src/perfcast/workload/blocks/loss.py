@@ -73,7 +73,7 @@ def _targets(name: str, rows: int) -> Operation:
 
 def _reduce(tape: Tape, local: Local, numbers: int) -> None:
     """Some numbers of each token, over the ranks that hold parts of the vocabulary."""
-    tape.exchange(
+    tape.collective(
         "all_reduce", DType.FP32.bytes_of(numbers * local.tokens), local.tensor_ranks, Stream.TENSOR, LOSS,
         world_size=local.plan.world_size, dtype=DType.FP32,
     )  # fmt: skip

@@ -12,13 +12,13 @@ from perfcast.core.host import FROM_HOST, TO_HOST, host_copy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
-from perfcast.workload.blocks.data_parallel import Exchanged, owned
+from perfcast.workload.blocks.data_parallel import ParameterCounts, owned
 from perfcast.workload.blocks.local import Local, weight_type
 
 MODULE = "offload"
 
 
-def incoming_weights(plan: Plan, training: Training, layer: Exchanged) -> Calls:
+def incoming_weights(plan: Plan, training: Training, layer: ParameterCounts) -> Calls:
     """This rank's part of a layer's weights, from the host; what is sharded is gathered behind it."""
     if plan.offload != "parameters":
         return ()

@@ -20,7 +20,7 @@ from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.data_parallel import (
-    Exchanged,
+    ParameterCounts,
     gather_calls,
     owned,
 )
@@ -59,13 +59,13 @@ _STATES: Mapping[str, State] = {
 
 
 def optimizer_calls(
-    plan: Plan, training: Training, parameters: Exchanged, *, num_tensors: int, shares: Calls = ()
+    plan: Plan, training: Training, parameters: ParameterCounts, *, num_tensors: int, shares: Calls = ()
 ) -> Calls:
     """The calls of one rank of a stage.
 
     Args:
         num_tensors: Parameters of the stage, of which kernels over lists take several a launch.
-        shares: Exchanges of gradients between stages or tensor-parallel ranks, which go first.
+        shares: Gradient reductions between stages or tensor-parallel ranks, which go first.
     """
     if training.optimizer == "none":
         return shares
@@ -83,7 +83,7 @@ def optimizer_calls(
             _run(tape, operation, launches)
     if gathers_after_step(plan, training):
         for call in gather_calls(plan, training, parameters):
-            tape.exchange_call(call)
+            tape.collective_call(call)
     whole = parameters.num_dense + parameters.num_expert
     for operation in _narrow_weights(training, whole):
         _run(tape, operation, launches)
@@ -129,7 +129,7 @@ def _norm(tape: Tape, plan: Plan, mine: int, gradient: DType, launches: int) -> 
     """All gradients are read once; a number of each rank is summed."""
     _run(tape, kernels.optimizer("_foreach_norm", mine, (gradient,), ()), launches)
     ranks = group_of(plan, "model" if plan.zero_stage == 0 else "world")
-    tape.exchange(
+    tape.collective(
         "all_reduce", _FP32.bytes_of(1), ranks, Stream.DATA, MODULE, world_size=plan.world_size, dtype=_FP32
     )
 
@@ -143,7 +143,7 @@ def _update_on_host(tape: Tape, training: Training, mine: int, gradient: DType) 
         update,
         host_copy(FROM_HOST, mine, weight_type(training)),
     ):
-        tape.exchange_call(Call(operation, Stream.COPY, (), MODULE, num_launches=1))
+        tape.collective_call(Call(operation, Stream.COPY, (), MODULE, num_launches=1))
 
 
 def _run(tape: Tape, operation: Operation, launches: int) -> None:

@@ -26,10 +26,10 @@ from perfcast.errors import PlanError
 from perfcast.workload.blocks import ends, layers
 from perfcast.workload.blocks.assumptions import assumptions_of
 from perfcast.workload.blocks.data_parallel import (
-    Exchanged,
-    exchanges_gradients,
+    ParameterCounts,
     gather_calls,
     reduce_calls,
+    reduces_gradients,
     side_rules,
 )
 from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
@@ -66,9 +66,9 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         layers=found,
         stages=stages,
         boundary=_boundary(whole),
-        exchanges_each_micro_batch=rules.exchanges_each_micro_batch,
+        reduces_gradients_each_micro_batch=rules.reduces_gradients_each_micro_batch,
         gathers_each_micro_batch=rules.gathers_each_micro_batch,
-        overlaps_exchange=rules.overlaps_exchange,
+        overlaps_gradient_reduction=rules.overlaps_gradient_reduction,
         overlaps_gather=rules.overlaps_gather,
         num_tokens=plan.global_batch_size * sequence_length,
         flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
@@ -151,7 +151,7 @@ def _layer(whole: _Whole, sort: LayerSort) -> Layer:
     )
     full_name = f"{'kept ' * sort.keeps_all}{'windowed ' * sort.has_window}{name}"
     of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
-    return _with_exchanges(whole, full_name, *calls, _exchanged(weights), of_stage)
+    return _with_reductions(whole, full_name, *calls, _counts(weights), of_stage)
 
 
 def _end(whole: _Whole, name: str) -> Layer:
@@ -163,13 +163,16 @@ def _end(whole: _Whole, name: str) -> Layer:
         ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
         ends.HEAD: (ends.head_forward, ends.head_backward),
     }[name]
-    return _with_exchanges(
-        whole, name, forward(local), backward(local), _exchanged(_end_weights(whole, name))
-    )
+    return _with_reductions(whole, name, forward(local), backward(local), _counts(_end_weights(whole, name)))
 
 
-def _with_exchanges(
-    whole: _Whole, name: str, forward: Calls, backward: Calls, parameters: Exchanged, num_layers: int = 1
+def _with_reductions(
+    whole: _Whole,
+    name: str,
+    forward: Calls,
+    backward: Calls,
+    parameters: ParameterCounts,
+    num_layers: int = 1,
 ) -> Layer:
     plan, training = whole.plan, whole.training
     gather = incoming_weights(plan, training, parameters)
@@ -177,19 +180,19 @@ def _with_exchanges(
         gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
     last = max((at for at, call in enumerate(backward) if call.stream is Stream.COMPUTE), default=-1)
-    reduces = exchanges_gradients(plan) and last >= 0
+    reduces = reduces_gradients(plan) and last >= 0
     return Layer(
         name=name,
         forward=forward,
         backward=backward,
         gather=gather,
         gather_again=gather if comes_again else (),
-        exchange=reduce_calls(plan, training, parameters, last, num_layers) if reduces else (),
+        gradient_reduction=reduce_calls(plan, training, parameters, last, num_layers) if reduces else (),
     )
 
 
-def _exchanged(weights: tuple[Weight, ...]) -> Exchanged:
-    return Exchanged(count_elements(weights, is_expert=False), count_elements(weights, is_expert=True))
+def _counts(weights: tuple[Weight, ...]) -> ParameterCounts:
+    return ParameterCounts(count_elements(weights, is_expert=False), count_elements(weights, is_expert=True))
 
 
 def _end_weights(whole: _Whole, name: str) -> tuple[Weight, ...]:
@@ -239,13 +242,13 @@ def _held(whole: _Whole, part: Part) -> tuple[tuple[_Key, int], ...]:
 
 
 def _optimizer(whole: _Whole, parts: tuple[Part, ...]) -> Calls:
-    """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
+    """The update of all that a stage's rank holds, and reductions of gradients that go before."""
     plan, training = whole.plan, whole.training
     dense, expert = kinds_of_layer(whole.model, local_part(whole.plan))
-    total, tensors, vectors = Exchanged(0), 0, 0
+    total, tensors, vectors = ParameterCounts(0), 0, 0
     for key, count in (item for part in parts for item in _held(whole, part)):
         weights = _end_weights(whole, key) if isinstance(key, str) else expert if key.has_experts else dense
-        total += _exchanged(weights).times(count)
+        total += _counts(weights).times(count)
         tensors += count * sum(w.count for w in weights)
         vectors += count * sum(w.num_elements for w in weights if "norm" in w.name)
     shares = [shared_norms(plan, training, vectors)]

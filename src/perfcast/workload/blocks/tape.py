@@ -13,9 +13,9 @@ from perfcast.core.work import Call, Calls, Stream
 
 
 class Tape:
-    """A sequence that grows. A kernel waits for the exchanges before it, but those that run beside it.
+    """A sequence that grows. A kernel waits for the collectives before it, but those that run beside it.
 
-    An exchange at the end of a sequence, which no call in it waits for, is waited for by the kernel that
+    A collective at the end of a sequence, which no call in it waits for, is waited for by the kernel that
     follows when the sequence is added to another (``add``).
     """
 
@@ -39,7 +39,7 @@ class Tape:
             )
         )
 
-    def exchange(
+    def collective(
         self,
         collective: str,
         message_bytes: int,
@@ -70,14 +70,14 @@ class Tape:
             self._awaited.append(index)
         return index
 
-    def exchange_call(self, call: Call) -> None:
+    def collective_call(self, call: Call) -> None:
         """A call on another stream behind the last kernel and what that would wait for; the next waits."""
         before = () if self._last_kernel is None else (self._last_kernel,)
         earlier = tuple(at for at in self._awaited if self._calls[at].stream is not call.stream)
         self._awaited.append(self._append(call.behind(tuple(sorted((*before, *earlier))))))
 
     def wait(self, index: int | None) -> None:
-        """The next kernel waits for this exchange."""
+        """The next kernel waits for this collective."""
         if index is not None and index not in self._awaited:
             self._awaited.append(index)
 

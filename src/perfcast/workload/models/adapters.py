@@ -13,7 +13,7 @@ from perfcast.core.work import Calls, Layer, StepWork
 
 
 def freeze_weights(work: StepWork) -> StepWork:
-    """The same step without weight gradients, their exchange and optimizer, and what that hands round."""
+    """The same step without weight gradients, their reduction and optimizer, and what that hands round."""
     is_sharded = work.plan.zero_stage == 3
     return replace(
         work,
@@ -22,7 +22,7 @@ def freeze_weights(work: StepWork) -> StepWork:
         flops=work.flops * 2 // 3,
         assumptions=(
             *work.assumptions,
-            "adapters alone are trained: no weight gradients of the model, no exchange of gradients; the "
+            "adapters alone are trained: no weight gradients of the model, no gradient reduction; the "
             "adapters' own products are left out",
         ),
     )
@@ -33,7 +33,7 @@ def _freeze_layer(layer: Layer, *, is_sharded: bool) -> Layer:
     return replace(
         layer,
         backward=_without_weight_gradients(layer.backward),
-        exchange=(),
+        gradient_reduction=(),
         gather=layer.gather if is_sharded else (),
         gather_again=layer.gather_again if is_sharded else (),
     )

@@ -13,7 +13,7 @@ from perfcast.core.work import Call, Calls, Stream
 from perfcast.workload.parallel_program.capture import ParallelProgram, RankProgram
 from perfcast.workload.parallel_program.streams import COMPUTE
 
-#: Words in the names of mesh axes, as programs call them, and the stream of their exchanges.
+#: Words in the names of mesh axes, as programs call them, and the stream of their collectives.
 _WORDS: dict[str, Stream] = {
     "tp": Stream.TENSOR, "tensor": Stream.TENSOR, "sp": Stream.TENSOR, "mp": Stream.TENSOR,
     "cp": Stream.CONTEXT, "context": Stream.CONTEXT, "ring": Stream.CONTEXT, "ulysses": Stream.CONTEXT,
@@ -26,7 +26,7 @@ _POINT_TO_POINT = ("send", "receive")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class CallCollective:
     """With whom a call exchanges: all ranks of a group, or one of them.
 
     Attributes:
@@ -52,14 +52,14 @@ class RankCalls:
         calls: In the order of issue.
         lanes: Of each call, the queue that it runs in; calls of one ``Stream`` may run in several.
         phases: Of each call.
-        exchanges: Of each call, with whom; None for a kernel.
+        collectives: Of each call, with whom; None for a kernel.
     """
 
     rank: int
     calls: Calls
     lanes: tuple[str, ...]
     phases: tuple[Phase, ...]
-    exchanges: tuple[Exchange | None, ...]
+    collectives: tuple[CallCollective | None, ...]
 
 
 def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankCalls:
@@ -74,11 +74,11 @@ def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankC
     streams = rank.streams
     kinds = _stream_kinds(program, rank, graph)
     operations = [_between(operation, rank.rank, program.world_size) for operation in graph.operations]
-    partners = [_exchange(operation) for operation in graph.operations]
+    partners = [_collective(operation) for operation in graph.operations]
     calls: list[Call] = []
     lanes: list[str] = []
     phases: list[Phase] = []
-    exchanges: list[Exchange | None] = []
+    collectives: list[CallCollective | None] = []
     ends: list[frozenset[int]] = []  # of each node, the calls after which it has ended
     last: dict[int, int] = {}  # of each stream, its last node
     held_back: dict[int, frozenset[int]] = {}  # of each stream, what the next call on it waits for
@@ -108,8 +108,8 @@ def calls_of(program: ParallelProgram, rank: RankProgram, graph: Graph) -> RankC
         )
         lanes.append(lane)
         phases.append(node.phase)
-        exchanges.append(partners[node.operation])
-    return RankCalls(rank.rank, tuple(calls), tuple(lanes), tuple(phases), tuple(exchanges))
+        collectives.append(partners[node.operation])
+    return RankCalls(rank.rank, tuple(calls), tuple(lanes), tuple(phases), tuple(collectives))
 
 
 def _lane(name: str, operation: Operation) -> str:
@@ -132,11 +132,11 @@ def _between(operation: Operation, rank: int, world_size: int) -> Operation:
     return replace(operation, attributes=tuple(sorted(facts.items())))
 
 
-def _exchange(operation: Operation) -> Exchange | None:
+def _collective(operation: Operation) -> CallCollective | None:
     if operation.kind is not OperationKind.COLLECTIVE:
         return None
     peer = operation.attribute("peer")
-    return Exchange(str(operation.attribute("ranks")), -1 if peer is None else int(peer))
+    return CallCollective(str(operation.attribute("ranks")), -1 if peer is None else int(peer))
 
 
 # ---- which axis a stream serves ----------------------------------------------------------------------

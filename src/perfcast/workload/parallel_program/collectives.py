@@ -53,7 +53,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Collective:
-    """One exchange between the ranks of a group.
+    """One operation between the ranks of a group.
 
     Attributes:
         name: One of ``core.collective.COLLECTIVES``.

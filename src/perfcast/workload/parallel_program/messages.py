@@ -72,9 +72,9 @@ def capture_with_messages(
 
 
 @contextmanager
-def exchanging(messages: Messages) -> Iterator[None]:
+def object_collectives(messages: Messages) -> Iterator[None]:
     """Objects are exchanged through ``messages`` inside; gathered and broadcast ones are this rank's own."""
-    exchange = _Exchange(messages)
+    collectives = _ObjectCollectives(messages)
     with ExitStack() as stack:
         for module in (distributed, distributed_c10d):
             for name in (
@@ -83,14 +83,14 @@ def exchanging(messages: Messages) -> Iterator[None]:
                 "all_gather_object",
                 "broadcast_object_list",
             ):
-                stack.enter_context(patch.object(module, name, getattr(exchange, name)))
+                stack.enter_context(patch.object(module, name, getattr(collectives, name)))
         stack.enter_context(patch.object(schedules._PipelineSchedule, "_warmup_p2p", _agree_with_oneself))
         receive = stage.PipelineStage._recv_meta
         stack.enter_context(patch.object(stage.PipelineStage, "_recv_meta", _deriving(receive)))
         yield
 
 
-class _Exchange:
+class _ObjectCollectives:
     """``torch.distributed``'s calls for objects, on a rank that is alone."""
 
     def __init__(self, messages: Messages) -> None:

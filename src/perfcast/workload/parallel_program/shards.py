@@ -116,7 +116,7 @@ class PartsOptimizer:
     """An optimizer that works element by element, on this rank's parts.
 
     Distributed tensors on one mesh would give the same operations on the same parts, as long as each gradient
-    is placed like its parameter. Where one is not, exchanges come in between; plain and distributed
+    is placed like its parameter. Where one is not, collectives come in between; plain and distributed
     parameters together may be an error. Then the optimizer is run on the parameters themselves.
     """
 

@@ -24,7 +24,7 @@ from perfcast.core.graph import Graph
 from perfcast.errors import CaptureError, InputError
 from perfcast.workload.capture.capture import CaptureOptions, build_symbolic, graph_of, record
 from perfcast.workload.parallel_program.distributed_calls import DistributedCalls
-from perfcast.workload.parallel_program.messages import Messages, capture_with_messages, exchanging
+from perfcast.workload.parallel_program.messages import Messages, capture_with_messages, object_collectives
 from perfcast.workload.parallel_program.replicas import captured_replicas
 from perfcast.workload.parallel_program.shards import (
     PartsOptimizer,
@@ -108,7 +108,7 @@ class RankCaptures:
         """All that surrounds a program which is one rank."""
         with (
             virtual_rank(rank, self._world_size), FakeTensorMode(allow_non_fake_inputs=True),
-            exchanging(messages), captured_replicas(), lazy_shards(), streams.in_place(),
+            object_collectives(messages), captured_replicas(), lazy_shards(), streams.in_place(),
         ):  # fmt: skip
             yield
 

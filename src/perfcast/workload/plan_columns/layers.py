@@ -86,7 +86,7 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
     if isinstance(kind, str):
         return [*columns, plans.micro_batch_size * -(-setting.sequence_length // cp)]
     lying = span_codes(setting.cluster, [(strides["cp"], cp)])
-    columns += [cp, lying, plans.context_exchange, plans.micro_batch_size]
+    columns += [cp, lying, plans.context_communication, plans.micro_batch_size]
     if kind.has_experts:
         columns += [plans.expert_parallel, plans.expert_tensor_parallel, plans.overlaps_experts]
         columns += expert_columns(plans, strides, has_experts=True)

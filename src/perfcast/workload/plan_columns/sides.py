@@ -1,4 +1,4 @@
-"""What stands beside the layers of many plans: gathers of weights, exchanges of gradients, optimizers.
+"""What stands beside the layers of many plans: gathers of weights, reductions of gradients, optimizers.
 
 They depend on the parameters that a rank holds and on the groups that share them, not on micro-batches:
 each different combination stands once.
@@ -22,11 +22,11 @@ from perfcast.core.training import Training
 from perfcast.core.work import Calls, Layer
 from perfcast.workload.blocks import ends
 from perfcast.workload.blocks.data_parallel import (
-    Exchanged,
+    ParameterCounts,
     bucket_bytes,
-    exchanges_gradients,
     gather_calls,
     reduce_calls,
+    reduces_gradients,
 )
 from perfcast.workload.blocks.local import gradient_type, weight_type
 from perfcast.workload.blocks.messages import MESSAGES
@@ -55,7 +55,7 @@ _NOTHING = Layer("", ())
 
 @dataclass(frozen=True)
 class SideCalls:
-    """Gathers and exchanges of each kind of layer.
+    """Gathers and gradient reductions of each kind of layer.
 
     Attributes:
         layers: By different combination and kind of layer, [k][kinds]; their forwards are empty.
@@ -74,7 +74,7 @@ def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: 
     rows = []
     for at in first.tolist():
         plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
-        parts = [Exchanged(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
+        parts = [ParameterCounts(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
         numbers = [int(together[at]) if isinstance(kind, LayerSort) else 1 for kind in kinds]
         rows.append(
             tuple(
@@ -112,15 +112,15 @@ def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -
     return np.asarray(np.minimum(layers, filled), dtype=np.int64)
 
 
-def _side(training: Training, plan: Plan, parameters: Exchanged, num_layers: int) -> Layer:
+def _side(training: Training, plan: Plan, parameters: ParameterCounts, num_layers: int) -> Layer:
     gather = incoming_weights(plan, training, parameters)
     if not gathers_after_step(plan, training):
         gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
-    exchange: Calls = ()
-    if exchanges_gradients(plan):
-        exchange = reduce_calls(plan, training, parameters, 0, num_layers)
-    return Layer("", (), (), gather, gather if comes_again else (), exchange)
+    gradient_reduction: Calls = ()
+    if reduces_gradients(plan):
+        gradient_reduction = reduce_calls(plan, training, parameters, 0, num_layers)
+    return Layer("", (), (), gather, gather if comes_again else (), gradient_reduction)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def stage_optimizers(
 
 
 def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Integers]:
-    """What tells groups apart that exchange in the optimizer: tensor, both ends, and model without shards."""
+    """What tells groups apart that communicate in an update: tensor, both ends, and model without shards."""
     strides, cluster = axis_strides(plans), setting.cluster
     tp, pp = plans.tensor_parallel, plans.pipeline_parallel
     whole = np.where(plans.zero_stage == 0, pp, 1)
@@ -193,14 +193,14 @@ def _counts_of_stages(cuts: Cuts, number: int) -> Integers:
 
 
 def _optimizer(setting: Setting, plan: Plan, columns: Integers, table_elements: int) -> Calls:
-    """The update of all that a stage's rank holds, and exchanges of gradients that go before."""
+    """The update of all that a stage's rank holds, and reductions of gradients that go before."""
     dense, expert, tensors, vectors, is_end = columns.tolist()
     training = setting.training
     shares = [shared_norms(plan, training, vectors)]
     if setting.model.ties_embeddings and is_end:
         shares.append(shared_embedding(plan, training, table_elements))
     found = tuple(call for call in shares if call is not None)
-    return optimizer_calls(plan, training, Exchanged(dense, expert), num_tensors=tensors, shares=found)
+    return optimizer_calls(plan, training, ParameterCounts(dense, expert), num_tensors=tensors, shares=found)
 
 
 def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Integers]:

@@ -1,7 +1,7 @@
 """What every rank of a sharded recommendation model runs beside its tables, captured from the modules.
 
 Pooled rows of all tables come in as one tensor, as an all-to-all delivers them, and their gradient goes out.
-The step's nodes fall into segments, which an exchange may separate:
+The step's nodes fall into segments, which a collective may separate:
 
     bottom forward, head forward, head backward, bottom backward, optimizer
 

@@ -54,7 +54,7 @@ def shard_graph(
         layers=layers,
         stages=stages,
         boundary=find_boundary(whole),
-        overlaps_exchange=plan.overlaps_gradients and reduction.bucket_bytes is not None,
+        overlaps_gradient_reduction=plan.overlaps_gradients and reduction.bucket_bytes is not None,
         overlaps_gather=plan.overlaps_weights,
         num_tokens=tokens * copies,
         flops=graph.flops * copies,

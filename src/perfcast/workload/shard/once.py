@@ -71,7 +71,7 @@ def _sums(whole: Whole, stage: int) -> list[Call]:
         )
         calls.append(Call(operation, Stream.PIPELINE, module="shared weights"))
     mine = set(whole.parts_of_stage(stage))
-    summands = [e for e in whole.cutting.exchanges if e.consumer is None]
+    summands = [e for e in whole.cutting.collectives if e.consumer is None]
     num_bytes = sum(e.tensor.num_bytes for e in summands if whole.parts.of_node[e.producer] in mine)
     if num_bytes:
         ranks = group_of(plan, "tensor")

@@ -23,7 +23,7 @@ class GradientReduction:
     Attributes:
         bucket_bytes: Gradients of at least so many bytes are reduced together; None: all of a stage.
         first_bucket_bytes: The same of the first bucket, so that communication starts early.
-        reads, writes: Tensors of a gradient's size that one pass over it, before the exchange, reads and
+        reads, writes: Tensors of a gradient's size that one pass over it, before the collective, reads and
             writes; 0: no pass.
         buffer_passes: Passes over all gradients in one buffer before they are exchanged, as (reads, writes).
         copies_back: Whether reduced buckets are copied back into gradients.
@@ -96,21 +96,21 @@ def reduce_calls(plan: Plan, num_bytes: int, dtype: DType, after: tuple[int, ...
         size = num_bytes * 8 // dtype.bytes_of(8)
         yield Call(pass_over("chunk_cat", size, dtype, 1, 1), Stream.DATA, after, "gradients")
     if plan.zero_stage == 0:
-        yield from _exchange(plan, "all_reduce", num_bytes, "replica", dtype, after)
+        yield from _collective(plan, "all_reduce", num_bytes, "replica", dtype, after)
         return
-    yield from _exchange(plan, "reduce_scatter", num_bytes, "shard", dtype, after)
-    yield from _exchange(plan, "all_reduce", -(-num_bytes // plan.shard_size), "copy", dtype, after)
+    yield from _collective(plan, "reduce_scatter", num_bytes, "shard", dtype, after)
+    yield from _collective(plan, "all_reduce", -(-num_bytes // plan.shard_size), "copy", dtype, after)
 
 
 def gather_calls(plan: Plan, num_bytes: int, dtype: DType) -> Iterator[Call]:
     """What collects sharded weights; ZeRO 3 copies them out of the buffer that they come in."""
-    yield from _exchange(plan, "all_gather", num_bytes, "shard", dtype, ())
+    yield from _collective(plan, "all_gather", num_bytes, "shard", dtype, ())
     if plan.zero_stage == 3 and plan.shard_size > 1:
         size = num_bytes * 8 // dtype.bytes_of(8)
         yield Call(pass_over("split_with_sizes_copy", size, dtype, 1, 1), Stream.DATA, (), "weights")
 
 
-def _exchange(
+def _collective(
     plan: Plan, name: str, num_bytes: int, group: str, dtype: DType, after: tuple[int, ...]
 ) -> Iterator[Call]:
     ranks = group_of(plan, group)

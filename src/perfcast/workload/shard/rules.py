@@ -12,7 +12,7 @@ from perfcast.core.graph import Phase
 from perfcast.core.operation import OperationKind as Kind
 from perfcast.workload.shard.cuts import CutDim
 from perfcast.workload.shard.products import grouped_product, product
-from perfcast.workload.shard.state import Exchange, Spread
+from perfcast.workload.shard.state import InsertedCollective, Spread
 
 Shape = Sequence[int]
 
@@ -164,17 +164,17 @@ def _softmax(spread: Spread) -> None:
         return
     if "backward" not in spread.operation.name:
         for _ in ("largest", "sum"):
-            _add_row_exchange(spread, source)
+            _add_row_collective(spread, source)
     _pointwise(spread)
 
 
-def _add_row_exchange(spread: Spread, source: int) -> None:
+def _add_row_collective(spread: Spread, source: int) -> None:
     from perfcast.core.tensor import TensorType
 
     shape = spread.type_of(source)
     rows = TensorType((shape.num_elements // shape.shape[-1],), spread.operation.compute_dtype, (1,))
     producer = spread.producer.get(spread.storage_of(source), spread.at)
-    spread.exchanges.append(Exchange("all_reduce", rows, producer, spread.at))
+    spread.collectives.append(InsertedCollective("all_reduce", rows, producer, spread.at))
 
 
 def _loss(spread: Spread) -> None:
@@ -188,7 +188,7 @@ def _loss(spread: Spread) -> None:
         if cut is not None:
             spread.set_cut(node.outputs[0], cut.dim, cut.run, spread.origins_of((source,)))
     else:
-        _add_row_exchange(spread, source)
+        _add_row_collective(spread, source)
 
 
 def _reduction(spread: Spread) -> None:

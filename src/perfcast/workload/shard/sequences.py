@@ -1,4 +1,4 @@
-"""Nodes of one part and phase → calls in order, with the tensor-parallel exchanges between them."""
+"""Nodes of one part and phase → calls in order, with the tensor-parallel communication between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.workload.shard.parts import Parts
-from perfcast.workload.shard.state import Exchange
+from perfcast.workload.shard.state import InsertedCollective
 from perfcast.workload.shard.tensor import Cutting
 
 
@@ -33,8 +33,8 @@ class Sequencer:
     Attributes:
         passes: Node → kernels that follow it (over gradients that it makes ready).
         weight_gradients: Nodes that only the optimizer waits for.
-        by_producer, by_consumer: Node → the exchanges behind it, and those that it waits for.
-        late: Exchanges that are issued by their consumers: in the backward, of what the forward made.
+        by_producer, by_consumer: Node → the collectives behind it, and those that it waits for.
+        late: Collectives that are issued by their consumers: in the backward, of what the forward made.
     """
 
     cutting: Cutting
@@ -55,7 +55,7 @@ class Sequencer:
         return _Tape(self, set(nodes)).run(nodes)
 
     def _put_off_weight_gradients(self, nodes: list[int]) -> list[int]:
-        """A product whose sum is exchanged goes before that of the weight, which hides the exchange."""
+        """A product whose sum is exchanged goes before that of the weight, which hides the collective."""
         order = list(nodes)
         for at in range(1, len(order)):
             before, node = order[at - 1], order[at]
@@ -73,14 +73,14 @@ class Sequencer:
             return path[len(container) + 1 :].partition(".")[2]
         return path
 
-    def exchange_operation(self, exchange: Exchange) -> Operation:
+    def operation_of(self, collective: InsertedCollective) -> Operation:
         """The collective among the tensor-parallel ranks."""
         ranks = group_of(self.plan, "tensor")
         return collective_operation(
-            exchange.name,
-            exchange.tensor.num_bytes,
+            collective.name,
+            collective.tensor.num_bytes,
             ranks,
-            exchange.tensor.dtype,
+            collective.tensor.dtype,
             num_groups=self.plan.world_size // len(ranks),
         )
 
@@ -132,14 +132,14 @@ class _Tape:
         self._awaited = []
 
     def _issue(self, number: int) -> None:
-        exchange = self._of.cutting.exchanges[number]
+        collective = self._of.cutting.collectives[number]
         after = (self._last,) if self._last >= 0 else ()
-        operation = self._of.exchange_operation(exchange)
-        node = exchange.consumer if number in self._of.late else exchange.producer
+        operation = self._of.operation_of(collective)
+        node = collective.consumer if number in self._of.late else collective.producer
         module = self._of.module(node) if node is not None else ""
         self._issued[number] = len(self._calls)
         self._calls.append(Call(operation, Stream.TENSOR, after, module))
-        waits_later = exchange.consumer in self._nodes and self._of.plan.overlaps_tensor
+        waits_later = collective.consumer in self._nodes and self._of.plan.overlaps_tensor
         if not waits_later:
             self._awaited.append(self._issued[number])
 
@@ -160,14 +160,14 @@ def build_sequencer(
     by_producer: dict[int, tuple[int, ...]] = {}
     by_consumer: dict[int, tuple[int, ...]] = {}
     late: set[int] = set()
-    for number, exchange in enumerate(cutting.exchanges):
-        if exchange.consumer is None:
+    for number, collective in enumerate(cutting.collectives):
+        if collective.consumer is None:
             continue
-        by_consumer[exchange.consumer] = (*by_consumer.get(exchange.consumer, ()), number)
-        if nodes[exchange.producer].phase is not nodes[exchange.consumer].phase:
+        by_consumer[collective.consumer] = (*by_consumer.get(collective.consumer, ()), number)
+        if nodes[collective.producer].phase is not nodes[collective.consumer].phase:
             late.add(number)
         else:
-            by_producer[exchange.producer] = (*by_producer.get(exchange.producer, ()), number)
+            by_producer[collective.producer] = (*by_producer.get(collective.producer, ()), number)
     gradients = find_weight_gradients(cutting.graph)
     return Sequencer(cutting, parts, plan, passes, gradients, by_producer, by_consumer, frozenset(late))
 

@@ -69,19 +69,19 @@ def _layer(whole: Whole, sequencer: Sequencer, buckets: Sequence[Bucket], part: 
     plan, dtype = whole.plan, whole.dtype
     forward, backward = (sequencer.build(part, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
     gather: Calls = ()
-    exchange: Calls = ()
+    gradient_reduction: Calls = ()
     if plan.zero_stage == 3:
         held = distinct(whole.weights_of((part,)))
         gather = tuple(gather_calls(plan, sum(weight.num_bytes for weight in held), dtype))
-        exchange = _sharded_reduction(whole, held, backward)
+        gradient_reduction = _sharded_reduction(whole, held, backward)
     elif plan.num_dense_replicas > 1:
-        exchange = tuple(
+        gradient_reduction = tuple(
             call
             for bucket in buckets
             for call in reduce_calls(plan, bucket.num_bytes, dtype, (backward.places[bucket.ready],))
         )
     again = gather if plan.reshard_after_forward and backward.calls else ()
-    return Layer(_name(whole.parts, part), forward.calls, backward.calls, gather, again, exchange)
+    return Layer(_name(whole.parts, part), forward.calls, backward.calls, gather, again, gradient_reduction)
 
 
 def _name(parts: Parts, part: int) -> str:

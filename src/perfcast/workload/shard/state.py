@@ -27,7 +27,7 @@ class ConflictError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class InsertedCollective:
     """A collective over the tensor-parallel ranks.
 
     Attributes:
@@ -45,7 +45,7 @@ class Exchange:
 
 @dataclass
 class Spread:
-    """States of storages, and exchanges, of one walk over the nodes.
+    """States of storages, and collectives, of one walk over the nodes.
 
     Attributes:
         kept: Storages of parameters that every rank holds whole.
@@ -72,7 +72,7 @@ class Spread:
     in_blocks: Sequence[bool] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
     states: dict[int, Cut | Partial] = field(default_factory=dict)
-    exchanges: list[Exchange] = field(default_factory=list)
+    collectives: list[InsertedCollective] = field(default_factory=list)
     slices: dict[tuple[int, int], CutDim] = field(default_factory=dict)
     whole: dict[int, set[int]] = field(default_factory=dict)
     gathered: set[int] = field(default_factory=set)
@@ -190,10 +190,10 @@ class Spread:
         whole = replace(self.type_of(tensor), dtype=state.dtype)
         cut = self._sequence_cut(whole)
         if cut is not None:
-            self.exchanges.append(Exchange("reduce_scatter", whole, producer, self.at))
+            self.collectives.append(InsertedCollective("reduce_scatter", whole, producer, self.at))
             self.states[storage] = cut
         else:
-            self.exchanges.append(Exchange("all_reduce", whole, producer, self.at))
+            self.collectives.append(InsertedCollective("all_reduce", whole, producer, self.at))
             del self.states[storage]
 
     def _sequence_cut(self, tensor: TensorType) -> Cut | None:
@@ -210,7 +210,7 @@ class Spread:
         if source not in self.gathered:
             self.gathered.add(source)
             producer = self.producer.get(storage, self.at)
-            self.exchanges.append(Exchange("all_gather", self.type_of(tensor), producer, self.at))
+            self.collectives.append(InsertedCollective("all_gather", self.type_of(tensor), producer, self.at))
         self.whole.setdefault(self.at, set()).add(storage)
 
     def slice_input(self, position: int, dim: int, run: int) -> None:

@@ -14,7 +14,7 @@ from perfcast.workload.shard.cuts import Cut, CutDim, Partial, cut_dim, local_ty
 from perfcast.workload.shard.local import local_operation
 from perfcast.workload.shard.parts import Parts
 from perfcast.workload.shard.rules import apply_rule
-from perfcast.workload.shard.state import ConflictError, Exchange, Spread, parameters_of
+from perfcast.workload.shard.state import ConflictError, InsertedCollective, Spread, parameters_of
 
 _PRODUCTS = (OperationKind.MATMUL, OperationKind.BATCHED_MATMUL, OperationKind.GROUPED_MATMUL)
 
@@ -27,7 +27,7 @@ class Cutting:
         graph: The whole one.
         operations: Of each node, what one rank runs.
         states: Storage → how it is cut; whole where absent.
-        exchanges: In the order of their consumers.
+        collectives: In the order of their consumers.
         notes: What stays whole, and why.
     """
 
@@ -35,7 +35,7 @@ class Cutting:
     ranks: int
     operations: Sequence[Operation]
     states: Mapping[int, Cut]
-    exchanges: Sequence[Exchange] = ()
+    collectives: Sequence[InsertedCollective] = ()
     notes: tuple[str, ...] = ()
 
     def local(self, tensor: int) -> TensorType:
@@ -82,7 +82,7 @@ def cut_graph(graph: Graph, parts: Parts, ranks: int, *, sequence_parallel: bool
     _finish_gradients(spread)
     operations = [_localize(spread, index) for index in range(len(graph.nodes))]
     states = {s: state for s, state in spread.states.items() if isinstance(state, Cut)}
-    return Cutting(graph, ranks, operations, states, spread.exchanges, _shorten(notes))
+    return Cutting(graph, ranks, operations, states, spread.collectives, _shorten(notes))
 
 
 def _shorten(notes: Mapping[str, None], most: int = 3) -> tuple[str, ...]:
@@ -207,7 +207,9 @@ def _finish_gradients(spread: Spread) -> None:
             continue
         if spread.graph.storages[storage].category == Category.GRADIENT:
             tensor = next(t.type for t in reversed(spread.graph.tensors) if t.storage == storage)
-            spread.exchanges.append(Exchange("all_reduce", tensor, spread.producer[storage], None))
+            spread.collectives.append(
+                InsertedCollective("all_reduce", tensor, spread.producer[storage], None)
+            )
         del spread.states[storage]
 
 

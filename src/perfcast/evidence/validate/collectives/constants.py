@@ -33,7 +33,7 @@ _MOST_OF: Mapping[Path, float] = {
 }
 _FIXED = (
     ("interval",), ("overlap",), ("protocol_shares", "simple"), ("links", "mesh"),
-    ("patterns", "chain", "share"), ("patterns", "exchange", "share"), ("patterns", "switch", "share"),
+    ("patterns", "chain", "share"), ("patterns", "all_to_all", "share"), ("patterns", "switch", "share"),
     *((("links", group, "network_share")) for group in ("pcie", "infiniband", "ethernet", "efa")),
     *((("links", group, "hop_seconds", "ll128")) for group in ("pcie", "ethernet", "efa")),
 )  # fmt: skip

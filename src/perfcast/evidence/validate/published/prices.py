@@ -13,7 +13,7 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.core.work import StepWork
 from perfcast.cost.model import CostModel
-from perfcast.cost.prices import price_exchanges
+from perfcast.cost.prices import price_communication
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.cases import PublishedCase
 from perfcast.evidence.validate.published.runs import PublishedRun
@@ -25,7 +25,7 @@ class PricedRun:
 
     Attributes:
         kernel_seconds: By operation, of kernels.
-        exchange_seconds: By operation, of collectives.
+        communication_seconds: By operation, of collectives.
         provenance: What most of the compute's time rests on.
     """
 
@@ -34,7 +34,7 @@ class PricedRun:
     device: str
     training: Training
     kernel_seconds: dict[Operation, float]
-    exchange_seconds: dict[Operation, float]
+    communication_seconds: dict[Operation, float]
     provenance: str = ""
 
 
@@ -73,7 +73,7 @@ def price_works(
 ) -> list[PricedRun | None]:
     """Every case with its operations priced; None where there is no work or a group fits no cluster."""
     kernels: defaultdict[str, dict[Operation, None]] = defaultdict(dict)
-    exchanges: defaultdict[Cluster, dict[Operation, None]] = defaultdict(dict)
+    collectives: defaultdict[Cluster, dict[Operation, None]] = defaultdict(dict)
     split: dict[int, tuple[list[Operation], list[Operation]]] = {}
     for case, work in zip(cases, works, strict=True):
         if work is None or case.run is None or case.catalog_device is None:
@@ -83,9 +83,11 @@ def price_works(
         mine, shared = split[id(work)]
         for device in _devices(case):
             kernels[device].update(dict.fromkeys(mine))
-        exchanges[case.run.cluster].update(dict.fromkeys(shared))
+        collectives[case.run.cluster].update(dict.fromkeys(shared))
     by_device = {name: _price_kernels(list(found), name, cost_model) for name, found in kernels.items()}
-    by_cluster = {cluster: _price_exchanges(list(found), cluster) for cluster, found in exchanges.items()}
+    by_cluster = {
+        cluster: _price_communication(list(found), cluster) for cluster, found in collectives.items()
+    }
     priced: list[PricedRun | None] = []
     for case, work in zip(cases, works, strict=True):
         if work is None or case.run is None or case.catalog_device is None:
@@ -119,10 +121,10 @@ def _devices(case: PublishedCase) -> list[str]:
 
 def _split(work: StepWork) -> tuple[list[Operation], list[Operation]]:
     found = work.operations()
-    is_exchange = [operation.kind is OperationKind.COLLECTIVE for operation in found]
+    is_communication = [operation.kind is OperationKind.COLLECTIVE for operation in found]
     return (
-        [o for o, shared in zip(found, is_exchange, strict=True) if not shared],
-        [o for o, shared in zip(found, is_exchange, strict=True) if shared],
+        [o for o, shared in zip(found, is_communication, strict=True) if not shared],
+        [o for o, shared in zip(found, is_communication, strict=True) if shared],
     )
 
 
@@ -136,18 +138,18 @@ def _price_kernels(
     return dict(zip(operations, rows, strict=True))
 
 
-def _price_exchanges(operations: list[Operation], cluster: Cluster) -> dict[Operation, float]:
+def _price_communication(operations: list[Operation], cluster: Cluster) -> dict[Operation, float]:
     """Those that lie in the cluster; groups that fill it unevenly are left out."""
     try:
         if not operations:
             return {}
-        estimates = price_exchanges(operations, cluster)
+        estimates = price_communication(operations, cluster)
         return dict(zip(operations, estimates.seconds.tolist(), strict=True))
     except InputError:
         found: dict[Operation, float] = {}
         for operation in operations:
             try:
-                found[operation] = float(price_exchanges([operation], cluster).seconds[0])
+                found[operation] = float(price_communication([operation], cluster).seconds[0])
             except InputError:
                 continue
         return found

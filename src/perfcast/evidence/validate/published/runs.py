@@ -197,7 +197,7 @@ def _read_playbook(line: Line) -> Run:
 def _read_simumax(line: Line) -> Run:
     run = read_simumax(line)
     plan = replace(run.plan, overlaps_gradients=False, overlaps_weights=False, overlaps_tensor=False)
-    return replace(run, plan=plan, assumptions=(*run.assumptions, "no exchange overlapped, as stated"))
+    return replace(run, plan=plan, assumptions=(*run.assumptions, "no communication overlapped, as stated"))
 
 
 def _read_bloom(line: Line) -> Run:

@@ -84,8 +84,8 @@ _NEMO = Setup(
     vocabulary_multiple=128,
     interleaves=True,
     assumptions=(
-        "NeMo's performance recipes: distributed optimizer, gradients, weights and tensor-parallel exchanges "
-        "overlapped, no dropout, pipelines interleaved by single layers where not stated",
+        "NeMo's performance recipes: distributed optimizer, gradients, weights and tensor-parallel "
+        "communication overlapped, no dropout, pipelines interleaved by single layers where not stated",
     ),
 )
 _FSDP = Setup(

@@ -126,7 +126,7 @@ def scaling_of(values: Mapping[str, float]) -> StepScaling:
 
 def scalable(run: PricedRun) -> Scalable:
     """The columns of a priced run."""
-    seconds = {**run.kernel_seconds, **run.exchange_seconds}
+    seconds = {**run.kernel_seconds, **run.communication_seconds}
     return Scalable(
         run,
         tuple(seconds),

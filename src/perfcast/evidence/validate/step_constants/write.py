@@ -23,7 +23,7 @@ _COMMENTS = {
     "interval": "Of an interval's half-widths, above and below.",
     "factors": "Seconds in a step over those of an operation alone, by class.",
     "dies": "The same for products and attention, by die.",
-    "networks": "The same for exchanges between nodes, by kind of network.",
+    "networks": "The same for communication between nodes, by kind of network.",
     "attention": "Seconds of attention by older kernels over those of the newest that the device has.",
     "spread_low": "Measured over forecast where nothing was chosen: 5th percentile, by class of step.",
     "spread_high": "The same: 95th percentile.",
@@ -38,7 +38,7 @@ def constants_text(chosen: Chosen) -> str:
     tables["launch"] = {name: content["launch"][name] for name in TRACED} | tables["launch"]
     used = {row["source"] for table in tables.values() for row in table.values()}
     sources = {k: v for k, v in {**content["sources"], "published": _CHOSEN}.items() if k in used}
-    lines = ["# What a step of many devices costs beyond its kernels and exchanges.", "[sources]"]
+    lines = ["# What a step of many devices costs beyond its kernels and its communication.", "[sources]"]
     lines += [f'{name} = "{text}"' for name, text in sources.items()]
     for name, comment in _COMMENTS.items():
         lines += ["", f"# {comment}", f"[{name}]"]

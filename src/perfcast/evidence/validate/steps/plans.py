@@ -1,7 +1,7 @@
 """The study's steps on several devices of one server: what was run, and what it takes.
 
 They were run by Megatron-LM through Accelerate (see ``megatron_gpt``), whose call of the model is a whole
-step: forward, backward, the exchange of gradients behind it, clipping and Adam. The events that were timed
+step: forward, backward, the gradient reduction behind it, clipping and Adam. The events that were timed
 lie around it, so the update is inside (accelerate: utils/megatron_lm.py, MegatronEngine.forward).
 """
 
@@ -143,7 +143,7 @@ def simulate_plan(work: StepWork, device: Device, cost_model: CostModel, cluster
 
 
 def count_kernels(work: StepWork) -> dict[Operation, int]:
-    """How often each kernel runs in a step, over all stages; exchanges are left out."""
+    """How often each kernel runs in a step, over all stages; collectives are left out."""
     counts: Counter[Operation] = Counter()
     for stage in work.stages:
         for run in (run for chunk in stage.chunks for run in chunk):

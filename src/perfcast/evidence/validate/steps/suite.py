@@ -174,7 +174,7 @@ def _protocol(folds: Sequence[Fold], fitted: Mapping[str, Any], sampling: str) -
         "different operation priced once and summed over nodes; 'inference' is a forward, 'train' a "
         "forward and a backward; 'fusion' is the same graph fused as a compiler would. 'dp4', 'tp4', "
         "'pp4_1': what ran on four devices of one server was a whole step of Megatron-LM through Accelerate, "
-        "with clipping and Adam, and no exchange of gradients beside the backward; it is captured from a "
+        "with clipping and Adam, and no gradient reduction beside the backward; it is captured from a "
         "module of the same kernels, cut by the plan, priced with the links of the server and simulated. "
         "'neusight' forecasts them by the study's own rules",
         "measured": "as the study states it; steps: mean of the 5 fastest of 25",

@@ -159,7 +159,7 @@ def _protocol() -> dict[str, Any]:
         "speed": "each step is stated for the median of three probes beside it (arithmetic, memory, "
         "lookup), by slopes fitted within each program's steps",
         "memory": "glibc keeps freed memory in all programs (MALLOC_MMAP_MAX_=0, no trimming)",
-        "forecast": "recorded operators scaled by their work, exchanges by their bytes, all ranks played "
+        "forecast": "recorded operators scaled by their work, collectives by their bytes, all ranks played "
         "together; what recording costs is taken out by the steps that it timed without",
         "developed_on": ", ".join(model.name for model in TRACE_MODELS if not model.is_reported),
         "left_out": "all models of this suite: nothing was fitted or chosen on their real runs",

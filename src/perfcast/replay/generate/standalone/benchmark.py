@@ -32,8 +32,8 @@ def main() -> int:
     manifest = json.loads((FOLDER / "manifest.json").read_text(encoding="utf-8"))
     options = parse_arguments(manifest)
     world_size = int(manifest["world_size"])
-    has_exchanges = bool(manifest["has_exchanges"])
-    if world_size > 1 and has_exchanges and "RANK" not in os.environ:
+    has_collectives = bool(manifest["has_collectives"])
+    if world_size > 1 and has_collectives and "RANK" not in os.environ:
         return start_ranks(world_size)
     rank = int(os.environ.get("RANK", manifest["rank"]))
     program = import_module(str(manifest["programs"][rank % len(manifest["programs"])]))
@@ -42,15 +42,15 @@ def main() -> int:
     if device == "cuda":
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
     tensors = import_module("replayed.tensors").Tensors(device, options.seed, has_pauses=options.host_gaps)
-    if has_exchanges:
-        tensors.exchange = import_module("replayed.exchanges").Exchanges(
+    if has_collectives:
+        tensors.collectives = import_module("replayed.collectives").Collectives(
             program.GROUPS, tensors.device, options.backend
         )
     with torch.no_grad():
         result = measure(program, tensors, options)
     result |= {"rank": rank, "world_size": world_size, "device": device, "torch": torch.__version__}
-    if tensors.exchange is not None:
-        tensors.exchange.close()
+    if tensors.collectives is not None:
+        tensors.collectives.close()
     print(json.dumps(result), flush=True)
     return 0
 
@@ -64,7 +64,7 @@ def parse_arguments(manifest: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of the made-up contents")
     parser.add_argument("--host-gaps", action="store_true", help="keep the host busy where it was")
-    parser.add_argument("--backend", default="", help="of exchanges: gloo or nccl; default: by device")
+    parser.add_argument("--backend", default="", help="of collectives: gloo or nccl; default: by device")
     parser.add_argument(
         "--lean",
         action="store_true",
@@ -84,8 +84,8 @@ def measure(program: ModuleType, tensors: Any, options: argparse.Namespace) -> d
     wall: list[list[float]] = []
     processor: list[list[float]] = []
     for _ in range(options.warm_up + options.repeat):
-        if tensors.exchange is not None:
-            tensors.exchange.line_up()
+        if tensors.collectives is not None:
+            tensors.collectives.line_up()
         times = [play(program, tensors, program.STEPS[step], options.lean) for step in program.ORDER]
         wall.append([time[0] for time in times])
         processor.append([time[1] for time in times])
@@ -111,7 +111,7 @@ def is_noted(program: ModuleType, tensors: Any, is_lean: bool) -> bool:
         for step in program.ORDER:
             play(program, tensors, program.STEPS[step], is_lean)
     except RuntimeError as error:
-        if tensors.exchange is not None:
+        if tensors.collectives is not None:
             raise
         print(f"played without autograd: {error}", file=sys.stderr)
         torch.set_grad_enabled(False)
@@ -140,8 +140,8 @@ def clocked(tensors: Any, parts: Any) -> tuple[float, float]:
     start, processor = time.perf_counter(), time.process_time()
     for part in parts:
         part.run(tensors)
-    if tensors.exchange is not None:
-        tensors.exchange.finish()
+    if tensors.collectives is not None:
+        tensors.collectives.finish()
     synchronize(tensors.device)
     return time.perf_counter() - start, time.process_time() - processor
 

@@ -17,7 +17,7 @@ class Tensors:
     """The tensors that live longer than one part of a step, by name.
 
     ``device`` is where they are. ``pause(seconds)`` keeps the host busy, or does nothing. ``note(flag)``
-    says whether autograd notes what follows, as it did in the recording. ``exchange`` talks to the others.
+    says whether autograd notes what follows, as it did in the recording. ``collectives`` talks to the others.
     """
 
     def __init__(self, device: str, seed: int, *, has_pauses: bool) -> None:
@@ -25,7 +25,7 @@ class Tensors:
         self.generator = torch.Generator().manual_seed(seed)
         self.pause = spin if has_pauses else skip
         self.note: Callable[[bool], Any] = torch.set_grad_enabled
-        self.exchange: Any = None
+        self.collectives: Any = None
         self.streams: dict[int, torch.cuda.Stream] = {}
 
     def use_stream(self, number: int = 0) -> None:

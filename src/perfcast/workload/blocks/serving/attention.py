@@ -141,7 +141,7 @@ def _gather_keys(tape: Tape, setting: Serving, width: int) -> None:
     plan, keys = setting.plan, setting.precision.keys
     if setting.is_decode:
         return
-    tape.exchange(
+    tape.collective(
         "all_gather", keys.bytes_of(setting.batch_size * setting.context_length * width),
         group_of(plan, "context"), Stream.CONTEXT, "attention.keys",
         world_size=plan.world_size, dtype=keys,
@@ -154,7 +154,7 @@ def _merge_parts(tape: Tape, setting: Serving, width: int) -> None:
     if not setting.is_decode or parts == 1:
         return
     each = element.bytes_of(setting.tokens * width) + DType.FP32.bytes_of(setting.tokens * setting.heads)
-    tape.exchange(
+    tape.collective(
         "all_gather", parts * each, group_of(plan, "context"), Stream.CONTEXT, "attention.merge",
         world_size=plan.world_size, dtype=element,
     )  # fmt: skip

@@ -26,13 +26,15 @@ def mixture(setting: Serving) -> Calls:
             _shared_gate(tape, setting)
     rows = tokens_of_rank(setting)
     _route(tape, setting, rows)
-    _exchange(tape, setting, rows, "experts.dispatch", FORMATS[setting.precision.format].activation_bits)
+    _communicate_rows(
+        tape, setting, rows, "experts.dispatch", FORMATS[setting.precision.format].activation_bits
+    )
     _over_expert_tensor(tape, setting, rows, "all_gather", "experts.gather")
     tape.run(
         fused_experts(expert_shape(setting), setting.precision.format, setting.precision.element), "experts"
     )
     _over_expert_tensor(tape, setting, rows, "reduce_scatter", "experts.scatter")
-    _exchange(tape, setting, rows, "experts.combine", setting.precision.element.bits)
+    _communicate_rows(tape, setting, rows, "experts.combine", setting.precision.element.bits)
     x = tensor(setting.precision.element, setting.tokens, setting.model.hidden_size)
     if sends_tokens(setting) and plan.tensor_parallel > 1 and not _cuts_experts(setting):
         if experts.shared_ffn_hidden_size:
@@ -97,13 +99,13 @@ def _route(tape: Tape, setting: Serving, rows: int) -> None:
     tape.run(rows_kernel(OperationKind.SORT, "topk", (scores,), (picked,)), "experts.router")
 
 
-def _exchange(tape: Tape, setting: Serving, rows: int, module: str, bits: int) -> None:
+def _communicate_rows(tape: Tape, setting: Serving, rows: int, module: str, bits: int) -> None:
     """All-to-all of k copies of each token; on their way in they may be narrow (DeepSeek-V3, section 3.4)."""
     plan, experts = setting.plan, experts_of(setting.model)
     if not sends_tokens(setting):
         return
     sent = math.ceil(rows * experts.experts_per_token * load_factor(plan))
-    tape.exchange(
+    tape.collective(
         "all_to_all", math.ceil(sent * setting.model.hidden_size * bits / 8), group_of(plan, "expert"),
         Stream.EXPERT, module, world_size=plan.world_size, dtype=setting.precision.element,
     )  # fmt: skip
@@ -116,7 +118,7 @@ def _over_expert_tensor(tape: Tape, setting: Serving, rows: int, collective: str
         return
     sent = math.ceil(rows * experts_of(setting.model).experts_per_token * load_factor(plan))
     message_bytes = element.bytes_of(sent * plan.tensor_parallel_of_experts * setting.model.hidden_size)
-    tape.exchange(
+    tape.collective(
         collective, message_bytes, group_of(plan, "expert_tensor"), Stream.EXPERT, module,
         world_size=plan.world_size, dtype=element,
     )  # fmt: skip
@@ -124,7 +126,7 @@ def _over_expert_tensor(tape: Tape, setting: Serving, rows: int, collective: str
 
 def _gather_tokens(tape: Tape, setting: Serving) -> None:
     element = setting.precision.element
-    tape.exchange(
+    tape.collective(
         "all_gather", element.bytes_of(setting.tokens * setting.model.hidden_size),
         group_of(setting.plan, "tensor"), Stream.TENSOR, "experts.output",
         world_size=setting.plan.world_size, dtype=element,

@@ -76,7 +76,7 @@ def head(setting: Serving) -> Calls:
         linear_outside(tape, setting, rows, size, model.hidden_size, "head.projection")
     columns = math.ceil(model.vocab_size / setting.plan.tensor_parallel)
     linear_outside(tape, setting, rows, columns, size, "head.logits")
-    tape.exchange(
+    tape.collective(
         "all_gather", element.bytes_of(rows * columns * setting.plan.tensor_parallel),
         group_of(setting.plan, "tensor"), Stream.TENSOR, "head.logits",
         world_size=setting.plan.world_size, dtype=element,

@@ -39,7 +39,7 @@ def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, mo
 def reduce_over_tensor(tape: Tape, setting: Serving, module: str) -> None:
     """Partial sums of the tensor-parallel ranks."""
     element = setting.precision.element
-    tape.exchange(
+    tape.collective(
         "all_reduce", element.bytes_of(setting.tokens * setting.model.hidden_size),
         group_of(setting.plan, "tensor"), Stream.TENSOR, module,
         world_size=setting.plan.world_size, dtype=element,

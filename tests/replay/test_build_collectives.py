@@ -7,7 +7,7 @@ import pytest
 
 from made_up_traces import execution_trace, node, tensor
 from perfcast.errors import TraceError
-from perfcast.replay.build.communication import draft_exchange, waited_sequences
+from perfcast.replay.build.communication import draft_collective, waited_sequences
 from perfcast.replay.program.draft import Draft, NotPlayableError
 from perfcast.replay.program.program import CallKind
 from perfcast.traces.execution_trace.nodes import TensorUse
@@ -43,7 +43,7 @@ def record(node_id: int, name: str, *sent: Any, sequence: int = 7, rank: int = 0
 
 def drafted(folder: Path, *nodes: Any, at: int = 3) -> Draft:
     trace = execution_trace(folder, list(nodes))
-    return draft_exchange(trace.by_id[at], trace, waited_sequences(trace))
+    return draft_collective(trace.by_id[at], trace, waited_sequences(trace))
 
 
 def sizes(argument: Any) -> list[int]:
@@ -61,7 +61,7 @@ def test_a_c10d_operator_says_root_and_whether_its_caller_waits(tmp_path: Path):
     below["ctrl_deps"] = 3
     nodes = [node(3, "c10d::broadcast_", inputs=inputs, schema=BROADCAST), below]
     draft = drafted(tmp_path, *nodes)
-    assert draft.kind is CallKind.EXCHANGE
+    assert draft.kind is CallKind.COLLECTIVE
     assert draft.is_asynchronous
     received, sent, root = draft.arguments
     assert received == sent
@@ -72,13 +72,13 @@ def test_a_c10d_operator_says_root_and_whether_its_caller_waits(tmp_path: Path):
 
 def test_a_record_alone_is_asynchronous_if_a_wait_names_it(tmp_path: Path):
     sent = many(8)
-    exchange = record(3, "allreduce", sent, in_msg_nelems=8, out_msg_nelems=8)
+    collective = record(3, "allreduce", sent, in_msg_nelems=8, out_msg_nelems=8)
     waiting = node(5, "record_param_comms", schema="", collective_name="wait",
                    inputs=[whole(7), (["", ""], "Tuple[String,String]", [[], []]), whole(1),
                            ("wait", "String", [])])  # fmt: skip
-    assert drafted(tmp_path, exchange, waiting).is_asynchronous
-    assert not drafted(tmp_path, exchange).is_asynchronous
-    wait = drafted(tmp_path, exchange, waiting, at=5)
+    assert drafted(tmp_path, collective, waiting).is_asynchronous
+    assert not drafted(tmp_path, collective).is_asynchronous
+    wait = drafted(tmp_path, collective, waiting, at=5)
     assert (wait.kind, wait.waits_for_sequence) == (CallKind.WAIT, 7)
 
 
@@ -90,7 +90,7 @@ def test_a_record_alone_is_asynchronous_if_a_wait_names_it(tmp_path: Path):
         ("all_reduce_coalesced_", many(4, 2), "allreduce_coalesced"),
     ],
 )
-def test_functional_exchanges_of_several_tensors_keep_them_all(tmp_path: Path, name, outputs, wanted):
+def test_functional_collectives_of_several_tensors_keep_them_all(tmp_path: Path, name, outputs, wanted):
     inputs = [many(4, 2), whole(2), ("0", "String", [])]
     draft = drafted(tmp_path, functional(name, inputs, [outputs], "Tensor[] inputs, int size, str group"))
     assert draft.collective is not None
@@ -100,7 +100,7 @@ def test_functional_exchanges_of_several_tensors_keep_them_all(tmp_path: Path, n
     assert len(sizes(received)) == 2
 
 
-def test_where_a_functional_exchange_writes_is_not_what_it_sends(tmp_path: Path):
+def test_where_a_functional_collective_writes_is_not_what_it_sends(tmp_path: Path):
     inputs = [one(10, 8), ("sum", "String", []), whole(2), ("0", "String", []), one(11, 4)]
     schema = "Tensor input, str reduce_op, int group_size, str group_name, *, Tensor(a!) out"
     draft = drafted(tmp_path, functional("reduce_scatter_tensor_out", inputs, [one(11, 4)], schema))
@@ -114,7 +114,7 @@ def test_a_functional_broadcast_has_its_root(tmp_path: Path):
 
 
 def test_what_exchanges_nothing_is_said_so(tmp_path: Path):
-    with pytest.raises(NotPlayableError, match="not an exchange"):
+    with pytest.raises(NotPlayableError, match="not a collective"):
         drafted(tmp_path, functional("unknown", [one(10, 8)], [one(11, 8)], "Tensor input"))
     with pytest.raises((NotPlayableError, TraceError), match=r"bookkeeping|does not say"):
         drafted(tmp_path, node(3, "record_param_comms", schema="", inputs=[whole(1)]))

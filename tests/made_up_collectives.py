@@ -1,4 +1,4 @@
-"""Replay programs of a few exchanges, written by hand."""
+"""Replay programs of a few collectives, written by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ProgramWriter:
         self.slots.append(Slot(len(self.buffers) - 1, "float32", 0, shape, strides, "cpu", maker, filling))
         return len(self.slots) - 1
 
-    def exchange(
+    def collective(
         self,
         name: str,
         received: Sequence[int],
@@ -54,7 +54,7 @@ class ProgramWriter:
         seconds: float = float("nan"),
         step: int = 0,
     ) -> int:
-        """An exchange; without ``sent`` it works in place."""
+        """A collective; without ``sent`` it works in place."""
         sent = received if sent is None else sent
         collective = Collective(
             row=len(self.calls),
@@ -71,14 +71,14 @@ class ProgramWriter:
         arguments = (tuple(map(SlotUse, received)), tuple(map(SlotUse, sent)), root)
         call = Call(
             len(self.calls),
-            CallKind.EXCHANGE,
+            CallKind.COLLECTIVE,
             "c10d::any",
             "",
             "",
             arguments,
             collective=collective,
             is_asynchronous=is_asynchronous,
-            exchange_seconds=seconds,
+            communication_seconds=seconds,
             step=step,
         )
         return self._add(call)
@@ -98,10 +98,10 @@ class ProgramWriter:
             )
         )
 
-    def wait(self, exchange: int) -> int:
+    def wait(self, collective: int) -> int:
         """A recorded wait."""
         return self._add(
-            Call(len(self.calls), CallKind.WAIT, "record_param_comms", "", "", (), waits_for=exchange)
+            Call(len(self.calls), CallKind.WAIT, "record_param_comms", "", "", (), waits_for=collective)
         )
 
     def _add(self, call: Call) -> int:

@@ -81,7 +81,7 @@ def test_deepspeed_waits_for_it() -> None:
             assert at in calls[at + 1].after
 
 
-def test_overlapped_exchanges_move_the_same_bytes_in_parts() -> None:
+def test_overlapped_collectives_move_the_same_bytes_in_parts() -> None:
     plan = Plan(tensor_parallel=4, sequence_parallel=True, micro_batch_size=BATCH, overlaps_tensor=True)
     layer = layer_of(build_step_work(GPT, plan, MEGATRON, SEQUENCE))
     assert exchanged(layer.forward) == {("send", WHOLE // 4): 2 * 3, ("reduce_scatter", WHOLE // 4): 2 * 4}
@@ -112,7 +112,7 @@ def volume_of(work: StepWork) -> float:
     sent = 0.0
     for run in work.stages[0].chunks[0]:
         layer = work.layers[run.layer]
-        for calls in (layer.exchange, layer.gather, layer.gather_again):
+        for calls in (layer.gradient_reduction, layer.gather, layer.gather_again):
             for (name, size), count in exchanged(calls).items():
                 width = next(c.operation.compute_dtype for c in calls if c.operation.name == name).bits // 8
                 sent += run.count * count * (2 if name == "all_reduce" else 1) * size / width
@@ -139,8 +139,8 @@ def test_hybrid_sharding_scatters_in_a_group_and_reduces_over_its_copies() -> No
     plan = Plan(data_parallel=16, zero_stage=3, num_shards=8)
     layer = layer_of(build_step_work(GPT, plan, FSDP, SEQUENCE))
     size = 2 * count_elements(kinds_of_layer(GPT, plan)[0])
-    assert exchanged(layer.exchange) == {("reduce_scatter", size): 1, ("all_reduce", size // 8): 1}
-    scatter, reduce = (c.operation for c in layer.exchange if c.is_collective)
+    assert exchanged(layer.gradient_reduction) == {("reduce_scatter", size): 1, ("all_reduce", size // 8): 1}
+    scatter, reduce = (c.operation for c in layer.gradient_reduction if c.is_collective)
     assert (scatter.attribute("ranks"), num_groups(scatter)) == ("0:8:1", 2)
     assert (reduce.attribute("ranks"), num_groups(reduce)) == ("0:16:8", 8)
     assert exchanged(layer.gather) == {("all_gather", size): 1}
@@ -151,10 +151,10 @@ def test_megatron_reduces_fp32_and_gathers_bf16() -> None:
     work = build_step_work(GPT, plan, MEGATRON, SEQUENCE)
     elements = count_elements(kinds_of_layer(GPT, plan)[0])
     together = min(GPT.num_layers, 40 * 10**6 // elements)
-    assert exchanged(layer_of(work).exchange) == {("reduce_scatter", 4 * elements * together): 1}
+    assert exchanged(layer_of(work).gradient_reduction) == {("reduce_scatter", 4 * elements * together): 1}
     assert exchanged(layer_of(work).gather) == {("all_gather", 2 * elements * together): 1}
-    assert {call.num_runs for call in layer_of(work).exchange} == {1 / together}
-    assert not work.exchanges_each_micro_batch
+    assert {call.num_runs for call in layer_of(work).gradient_reduction} == {1 / together}
+    assert not work.reduces_gradients_each_micro_batch
     assert not work.gathers_each_micro_batch
 
 
@@ -163,7 +163,7 @@ def test_more_replicas_make_megatrons_buckets_larger() -> None:
         build_step_work(GPT, Plan(data_parallel=count, zero_stage=1), MEGATRON, SEQUENCE)
         for count in (8, 4096)
     )
-    (small,), (large,) = layer_of(few).exchange, layer_of(many).exchange
+    (small,), (large,) = layer_of(few).gradient_reduction, layer_of(many).gradient_reduction
     assert message_bytes(large.operation) > message_bytes(small.operation)
     assert large.num_runs * message_bytes(large.operation) == pytest.approx(
         small.num_runs * message_bytes(small.operation)
@@ -182,7 +182,7 @@ def test_buckets_cut_the_gradients() -> None:
     plan = Plan(data_parallel=8, bucket_bytes=10**6)
     layer = layer_of(build_step_work(GPT, plan, MEGATRON, SEQUENCE))
     size = 4 * count_elements(kinds_of_layer(GPT, plan)[0])
-    (call,) = layer.exchange
+    (call,) = layer.gradient_reduction
     assert call.count == -(-size // 10**6)
     assert size <= call.count * message_bytes(call.operation) < size + call.count
 
@@ -190,18 +190,18 @@ def test_buckets_cut_the_gradients() -> None:
 def test_gradients_are_exchanged_behind_the_last_kernel_of_the_backward() -> None:
     plan = Plan(data_parallel=8, tensor_parallel=2)
     layer = layer_of(build_step_work(GPT, plan, MEGATRON, SEQUENCE))
-    assert layer.exchange[0].after == (len(layer.backward) - 1,)
+    assert layer.gradient_reduction[0].after == (len(layer.backward) - 1,)
 
 
 def test_context_parallel_ranks_are_replicas_too() -> None:
     plan = Plan(data_parallel=2, context_parallel=2)
     layer = layer_of(build_step_work(GPT, plan, MEGATRON, SEQUENCE))
-    assert layer.exchange[0].operation.attribute("ranks") == "0:4:1"
+    assert layer.gradient_reduction[0].operation.attribute("ranks") == "0:4:1"
 
 
 def test_one_replica_exchanges_nothing() -> None:
     work = build_step_work(GPT, Plan(zero_stage=1), MEGATRON, SEQUENCE)
-    assert all(not layer.exchange and not layer.gather for layer in work.layers)
+    assert all(not layer.gradient_reduction and not layer.gather for layer in work.layers)
 
 
 @pytest.mark.parametrize(("sequence_parallel", "share"), [(False, 1), (True, 4)])
@@ -246,7 +246,7 @@ def test_fp16_gradients_stay_in_fp16() -> None:
     layer = layer_of(
         build_step_work(GPT, Plan(data_parallel=2), Training(framework="megatron", dtype="fp16"), SEQUENCE)
     )
-    assert layer.exchange[0].operation.compute_dtype is DType.FP16
+    assert layer.gradient_reduction[0].operation.compute_dtype is DType.FP16
 
 
 def test_fp8_training_gathers_operands_in_one_byte_and_reduces_in_two() -> None:

@@ -1,4 +1,4 @@
-"""Every kind of exchange between gloo groups of one process, one thread a rank."""
+"""Every kind of collective between gloo groups of one process, one thread a rank."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_barrier_needs_no_tensor(groups: list[Any]):
         ("all_gather", (2, 2, 2), (2,), (), "one tensor of each rank"),
         ("all_to_all", (3,), (3,), (), "one split for each rank"),
         ("all_to_all", (3,), (3,), (1, 1, 1), "one split for each rank"),
-        ("swap", (3,), (3,), (), "knows no exchange 'swap'"),
+        ("swap", (3,), (3,), (), "knows no collective 'swap'"),
     ],
 )
 def test_sizes_that_do_not_fit_the_group_are_told(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from made_up_exchanges import ProgramWriter
+from made_up_collectives import ProgramWriter
 from perfcast.replay.communication.agreement import disagreement, parts_of
 from perfcast.replay.program.program import ReplayProgram
 
@@ -10,7 +10,7 @@ from perfcast.replay.program.program import ReplayProgram
 def all_to_all(rank: int, sent: tuple[int, ...], received: tuple[int, ...]) -> ReplayProgram:
     writer = ProgramWriter(rank=rank)
     into, source = writer.tensor(sum(received)), writer.tensor(sum(sent))
-    writer.exchange("all_to_allv", [into], [source], received_splits=received, sent_splits=sent)
+    writer.collective("all_to_allv", [into], [source], received_splits=received, sent_splits=sent)
     return writer.program()
 
 
@@ -18,7 +18,7 @@ def one(name: str, rank: int, elements: int = 8, root: int | None = None, times:
     writer = ProgramWriter(rank=rank)
     tensor = writer.tensor(elements)
     for _ in range(times):
-        writer.exchange(name, [tensor], root=root)
+        writer.collective(name, [tensor], root=root)
     return writer.program()
 
 
@@ -34,9 +34,9 @@ def test_ranks_that_exchange_the_same_agree():
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        (one("allreduce", 0), one("broadcast", 1), "exchange 0, is all_reduce of float32 on rank 0"),
+        (one("allreduce", 0), one("broadcast", 1), "collective 0, is all_reduce of float32 on rank 0"),
         (one("allreduce", 0), one("allreduce", 1, 9), "rank 0 has 8 elements and rank 1 has 9"),
-        (one("allreduce", 0, times=2), one("allreduce", 1), "rank 0 has exchange 1 .* rank 1 has no more"),
+        (one("allreduce", 0, times=2), one("allreduce", 1), "rank 0 has collective 1 .* rank 1 has no more"),
         (one("broadcast", 0, root=0), one("broadcast", 1, root=1), "the root is 0 on rank 0 and 1 on rank 1"),
         (
             all_to_all(0, (1, 2), (1, 3)),

@@ -1,4 +1,4 @@
-"""Exchanges between ranks, through ``torch.distributed``; sums stand for every reduction."""
+"""Collectives between ranks, through ``torch.distributed``; sums stand for every reduction."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-class Exchanges:
-    """Starts exchanges and waits for them; those under way are known by the number of their call."""
+class Collectives:
+    """Starts collectives and waits for them; those under way are known by the number of their call."""
 
     def __init__(self, groups: Mapping[str, Sequence[int]], device: torch.device, backend: str) -> None:
         if device.type == "cuda":
@@ -52,7 +52,7 @@ class Exchanges:
         sent_splits: Sequence[int] = (),
         is_asynchronous: bool = False,
     ) -> None:
-        """One exchange; ``root`` is a rank within the group, splits count rows."""
+        """One collective; ``root`` is a rank within the group, splits count rows."""
         splits = (list(received_splits) or None, list(sent_splits) or None)
         works = self.by_name[name](group, list(received), list(sent), root, splits)
         if is_asynchronous:
@@ -63,7 +63,7 @@ class Exchanges:
                 work.wait()
 
     def wait(self, call: int) -> None:
-        """Waits for an exchange that was started."""
+        """Waits for a collective that was started."""
         for work in self.under_way.pop(call, ()):
             if work is not None:
                 work.wait()

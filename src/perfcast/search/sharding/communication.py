@@ -1,4 +1,4 @@
-"""Exchanges priced on a cluster's datasheet: exact at some sizes, straight lines between them."""
+"""Collectives priced on a cluster's datasheet: exact at some sizes, straight lines between them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class CurveExchange:
-    """Both exchanges as curves; satisfies ``problem.Exchange``."""
+class CommunicationCurves:
+    """All-to-all and all-reduce as curves; satisfies ``problem.CommunicationTimes``."""
 
     all_to_all: Curve
     all_reduce: Curve
@@ -47,8 +47,8 @@ class CurveExchange:
         return self.all_reduce.at(message_bytes)
 
 
-def cluster_exchange(cluster: Cluster) -> CurveExchange:
-    """Exchanges among all devices of a cluster.
+def cluster_communication(cluster: Cluster) -> CommunicationCurves:
+    """Collectives among all devices of a cluster.
 
     Raises:
         UnknownNameError: A link kind without constants.
@@ -59,4 +59,4 @@ def cluster_exchange(cluster: Cluster) -> CurveExchange:
     for collective in ("all_to_all", "all_reduce"):
         times = price_collectives(cluster, collective_table(collective, sizes, spans))
         curves.append(Curve(sizes, np.maximum.accumulate(times.seconds)))
-    return CurveExchange(*curves)
+    return CommunicationCurves(*curves)

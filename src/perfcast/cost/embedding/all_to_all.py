@@ -1,6 +1,6 @@
 """All-to-all among ranks that send unequal amounts, on a cluster.
 
-The busiest rank holds everyone up: the exchange takes as long as an even one in which every rank sends what
+The busiest rank holds everyone up: the all-to-all takes as long as an even one in which every rank sends what
 the busiest sends or receives, whichever is more (``cost.collective.table.uneven_bytes``).
 """
 
@@ -15,7 +15,7 @@ from perfcast.core.operation import Operation
 from perfcast.cost.collective.table import uneven_bytes
 
 
-def exchange_operation(sent_bytes: Floats, ranks: tuple[int, ...], dtype: DType = DType.FP32) -> Operation:
+def all_to_all_operation(sent_bytes: Floats, ranks: tuple[int, ...], dtype: DType = DType.FP32) -> Operation:
     """The all-to-all that stands for one in which rank r sends ``sent_bytes[r, q]`` to rank q.
 
     Raises:
