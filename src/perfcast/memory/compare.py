@@ -36,7 +36,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows by category and name; they sum to both peaks."""
+    """Rows by category and name; they sum to both peaks.
+
+    Attributes:
+        moment: The name of the closed form's peak candidate.
+    """
 
     moment: str
     graph_peak: str
@@ -44,7 +48,7 @@ class Comparison:
 
     @property
     def closed_form_bytes(self) -> int:
-        """Of the moment."""
+        """Of the peak candidate."""
         return sum(row.closed_form_bytes for row in self.rows)
 
     @property
@@ -64,15 +68,15 @@ class Comparison:
         return tuple(sorted(rows, key=lambda row: -abs(row.difference_bytes)))
 
 
-def compare_with_liveness(moment: PeakCandidate, memory: MemoryForecast) -> Comparison:
-    """The terms of a moment against what is alive at the peak of a graph."""
+def compare_with_liveness(candidate: PeakCandidate, memory: MemoryForecast) -> Comparison:
+    """The terms of a peak candidate against what is alive at the peak of a graph."""
     rows: list[Difference] = []
     for category in Category.ALL:
-        terms = [term for term in moment.terms if term.category == category]
+        terms = [term for term in candidate.terms if term.category == category]
         alive = [group for group in memory.alive_at_peak if group.category == category]
         rows += _match(category, terms, alive)
     where = f"{memory.peak_operation} in {memory.peak_module or 'the program'}, {memory.peak_phase}"
-    return Comparison(moment.name, where, tuple(rows))
+    return Comparison(candidate.name, where, tuple(rows))
 
 
 def _match(category: str, terms: list[Term], alive: list[AliveTensors]) -> list[Difference]:

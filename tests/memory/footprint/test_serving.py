@@ -134,3 +134,7 @@ def test_what_cannot_be_served_is_refused():
         first(llama(), Plan(), "int8")
     with pytest.raises(PlanError, match="pp=9"):
         first(llama(), Plan(pipeline_parallel=9))
+
+
+def test_an_encoder_has_no_cache():
+    assert term_of(first(llama(is_causal=False), Plan(), is_decode=False), "keys and values") is None

@@ -33,6 +33,24 @@ def test_both_peaks_are_within_two_percent_and_the_rows_add_up_to_them(model):
     assert explained == comparison.closed_form_bytes - comparison.graph_bytes
 
 
+@pytest.mark.parametrize(("mode", "tolerance"), [("prefill", 0.15), ("decode", 0.02)])
+def test_inference_is_compared_with_the_closed_form_of_a_plan(model, mode: str, tolerance: float):
+    """Which counts one layer's work beside the logits; weights, cache and logits are equal to the byte."""
+    options = {"batch_size": 2, "sequence_length": 64, "dtype": "bf16", "mode": mode}
+    forecast = predict_memory(model, "h100-sxm", **options)
+    comparison = compare_with_closed_form(Request(model=model, **options), forecast)
+    assert abs(comparison.relative_error) < tolerance
+    equal = {row.name for row in comparison.rows if row.closed_form_bytes and not row.difference_bytes}
+    assert {"weights", "keys and values", "logits"} <= equal
+
+
+def test_inference_with_attention_written_out_is_refused(model):
+    options = {"batch_size": 1, "sequence_length": 16, "mode": "prefill", "attention": "eager"}
+    forecast = predict_memory(model, "h100-sxm", **options)
+    with pytest.raises(PlanError, match="fused attention only"):
+        compare_with_closed_form(Request(model=model, **options), forecast)
+
+
 def test_several_micro_batches_are_refused(model):
     request = Request(model=model, batch_size=4, micro_batch_size=2)
     forecast = predict_memory(model, "h100-sxm", batch_size=1, sequence_length=16)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import PlanTable, to_table
 from perfcast.core.tensor import Category
+from perfcast.core.training import DTYPES
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import UnknownNameError
@@ -24,7 +26,7 @@ from perfcast.memory.footprint.terms import PeakCandidateColumn, TermColumn, Ter
 from perfcast.memory.footprint.weight_figures import weight_figures
 
 #: Bytes of an element of weights, and of the cache.
-_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+_BYTES: Mapping[str, int] = {name: DTYPES_BY_LABEL[name].bytes_of(1) for name in DTYPES}
 _CACHE = "Pope et al.: Efficiently Scaling Transformer Inference, MLSys 2023, section 3.3"
 _LATENT = "DeepSeek-AI: DeepSeek-V2, 2024, section 2.1.2"
 #: Columns on which the work of a rank depends.
@@ -138,7 +140,8 @@ def _cache_width(model: Transformer, tensor_parallel: int) -> int:
 def serving_terms(setting: ServingSetting, ranks: Ranks, figures: ServingFigures) -> Iterator[TermColumn]:
     """All that a rank holds."""
     yield weight_term(setting, ranks)
-    yield cache_term(setting, ranks, figures)
+    if setting.model.is_causal:  # an encoder reads no earlier tokens
+        yield cache_term(setting, ranks, figures)
     yield layer_term(setting, figures)
     yield logit_term(setting, ranks, figures)
     workspace = np.full(len(ranks.plans), float(setting.workspace_bytes))

@@ -20,7 +20,7 @@ from perfcast.memory.footprint.ranks import Ranks
 from perfcast.memory.footprint.terms import TermColumn
 
 #: Bytes of the moments of an element.
-_MOMENT_BYTES = {
+MOMENT_BYTES = {
     "none": 0.0, "sgd": 0.0, "momentum": 4.0, "adam": 8.0, "adamw": 8.0,
     # two of a byte, each with an fp32 scale per block of 256 (Dettmers et al., ICLR 2022, section 2.1)
     "adamw_8bit": 2 * (1 + 4 / 256),
@@ -75,8 +75,8 @@ def moment_term(ranks: Ranks, training: Training) -> TermColumn:
     """The optimizer's moments; sharded from ZeRO 1 on, on the host where it is offloaded."""
     name, category, shards = f"moments of {training.optimizer}", Category.OPTIMIZER_STATE, _shards(ranks, 1)
     on_host = _has_optimizer_on_host(ranks)
-    if training.optimizer in _MOMENT_BYTES:
-        each = np.where(on_host, 0.0, _MOMENT_BYTES[training.optimizer])
+    if training.optimizer in MOMENT_BYTES:
+        each = np.where(on_host, 0.0, MOMENT_BYTES[training.optimizer])
         return _per_parameter(name, category, each, ranks, shards, _ZERO)
     if training.optimizer == "muon":
         formula = "4 bytes of momentum a weight of the layers' matrices; Adam's 8 for all others"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.core.transformer import LatentAttention
 from perfcast.memory.footprint.pytorch.modules import (
     FP32,
-    Setting,
+    EagerSetting,
     cap,
     cast,
     linear,
@@ -18,7 +18,7 @@ from perfcast.memory.footprint.pytorch.tape import Value
 HEADS_IN = "queries, keys and values"
 
 
-def attention(setting: Setting, x: Value, window: int) -> Value:
+def attention(setting: EagerSetting, x: Value, window: int) -> Value:
     """Products for queries, keys and values, rotation, the core, the output's product."""
     model = setting.model
     if model.latent_attention is not None:
@@ -33,7 +33,7 @@ def attention(setting: Setting, x: Value, window: int) -> Value:
     return linear(setting, output, model.hidden_size, model.has_linear_bias, "outputs of attention")
 
 
-def _heads(setting: Setting, x: Value) -> tuple[Value, Value, Value]:
+def _heads(setting: EagerSetting, x: Value) -> tuple[Value, Value, Value]:
     model = setting.model
     queries, keys = model.num_attention_heads * model.head_size, model.num_kv_heads * model.head_size
     if model.has_fused_qkv:
@@ -51,7 +51,7 @@ def _heads(setting: Setting, x: Value) -> tuple[Value, Value, Value]:
     return query, key, value
 
 
-def rotate(setting: Setting, heads: Value) -> Value:
+def rotate(setting: EagerSetting, heads: Value) -> Value:
     """x·cos + rotate_half(x)·sin with tables of fp32: saves the tables only; the result is fp32.
 
     Backward: both terms' gradients in fp32 and in the format of x.
@@ -63,7 +63,7 @@ def rotate(setting: Setting, heads: Value) -> Value:
 
 
 def _flash(
-    setting: Setting, query: Value, key: Value, value: Value, output_features: int, is_masked: bool
+    setting: EagerSetting, query: Value, key: Value, value: Value, output_features: int, is_masked: bool
 ) -> Value:
     """One kernel that saves queries, keys, values, its output and a row statistic of 4·B·h·S bytes.
 
@@ -81,7 +81,7 @@ def _flash(
     return made
 
 
-def _repeat_heads(setting: Setting, heads: Value) -> Value:
+def _repeat_heads(setting: EagerSetting, heads: Value) -> Value:
     """Keys or values copied for each group of query heads; the core reads and saves the copies."""
     model = setting.model
     times = model.num_attention_heads // model.num_kv_heads
@@ -93,7 +93,7 @@ def _repeat_heads(setting: Setting, heads: Value) -> Value:
 
 
 def _math(
-    setting: Setting, query: Value, key: Value, value: Value, output_features: int, is_masked: bool
+    setting: EagerSetting, query: Value, key: Value, value: Value, output_features: int, is_masked: bool
 ) -> Value:
     """Scores as a matrix: B·h·S² elements.
 
@@ -126,7 +126,7 @@ def _math(
     return made
 
 
-def _own_block(setting: Setting, heads: Value) -> Value:
+def _own_block(setting: EagerSetting, heads: Value) -> Value:
     """A view of a part copied, as a batched product needs it."""
     if heads.block.num_bytes == heads.num_bytes:
         return heads
@@ -135,7 +135,7 @@ def _own_block(setting: Setting, heads: Value) -> Value:
     return made
 
 
-def _latent_heads(setting: Setting, x: Value, latent: LatentAttention) -> tuple[Value, Value, Value]:
+def _latent_heads(setting: EagerSetting, x: Value, latent: LatentAttention) -> tuple[Value, Value, Value]:
     """Multi-head latent attention: queries and keys are joined from a part without and one with rotation."""
     model, heads = setting.model, setting.model.num_attention_heads
     query_size = heads * (latent.nope_head_size + latent.rope_head_size)
@@ -162,7 +162,7 @@ def _latent_heads(setting: Setting, x: Value, latent: LatentAttention) -> tuple[
     return query, key, value
 
 
-def _join(setting: Setting, still: Value, rotated: Value, features: int) -> Value:
+def _join(setting: EagerSetting, still: Value, rotated: Value, features: int) -> Value:
     """Both parts of the heads in one block, in the wider format."""
     made = value_of(HEADS_IN, still.rows, features, max(still.element_bytes, rotated.element_bytes))
     setting.tape.record("join", [(still, still.num_bytes), (rotated, rotated.num_bytes)], made)

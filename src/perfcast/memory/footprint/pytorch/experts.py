@@ -8,7 +8,7 @@ from perfcast.memory.footprint.pytorch.modules import (
     FP32,
     INPUT_COPIES,
     WEIGHT_COPIES,
-    Setting,
+    EagerSetting,
     activate,
     add,
     cast,
@@ -21,7 +21,7 @@ from perfcast.memory.footprint.pytorch.modules import (
 from perfcast.memory.footprint.pytorch.tape import Block, Value
 
 
-def experts(setting: Setting, x: Value) -> Value:
+def experts(setting: EagerSetting, x: Value) -> Value:
     """Router, the experts' two grouped products over T·k rows, the weighted sum, and the shared experts."""
     described = setting.model.experts
     if described is None:
@@ -39,7 +39,7 @@ def experts(setting: Setting, x: Value) -> Value:
     return made
 
 
-def _route(setting: Setting, x: Value, described: Experts) -> Value:
+def _route(setting: EagerSetting, x: Value, described: Experts) -> Value:
     """One product and the probabilities of the experts, of which k are picked: saves T·E·4 bytes of them."""
     logits = linear(setting, x, described.num_experts, False, "logits of the router")
     wide = cast(setting, logits, FP32, "logits of the router")
@@ -50,7 +50,7 @@ def _route(setting: Setting, x: Value, described: Experts) -> Value:
     return picked
 
 
-def _grouped(setting: Setting, x: Value, weights: Value, described: Experts) -> Value:
+def _grouped(setting: EagerSetting, x: Value, weights: Value, described: Experts) -> Value:
     """T·k rows sorted by expert, gate and up as one product, the activation, the other product, the sum.
 
     Saves the sorted rows and the products' operands in e bytes, the outputs for the gradient of their
@@ -79,7 +79,7 @@ def _grouped(setting: Setting, x: Value, weights: Value, described: Experts) -> 
     return cast(setting, made, size, "sums of the experts") if x.element_bytes == size else made
 
 
-def _product(setting: Setting, x: Value, num_experts: int, outputs: int) -> Value:
+def _product(setting: EagerSetting, x: Value, num_experts: int, outputs: int) -> Value:
     """A grouped product: E matrices in one weight, each for the rows of its expert."""
     x = cast(setting, x, setting.element_bytes, INPUT_COPIES)
     elements = num_experts * x.features

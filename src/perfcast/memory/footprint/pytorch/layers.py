@@ -8,7 +8,7 @@ from perfcast.memory.footprint.pytorch.attention import attention
 from perfcast.memory.footprint.pytorch.experts import experts
 from perfcast.memory.footprint.pytorch.modules import (
     FP32,
-    Setting,
+    EagerSetting,
     activate,
     add,
     cap,
@@ -27,7 +27,7 @@ LOGITS = "logits"
 LOG_SOFTMAX = "log-softmax of the logits in fp32"
 
 
-def layer(setting: Setting, *, has_experts: bool, window: int) -> tuple[Value, Value]:
+def layer(setting: EagerSetting, *, has_experts: bool, window: int) -> tuple[Value, Value]:
     """One layer on the setting's tape, by where its norms stand; returns its input and output."""
     x = value_of("residual stream", setting.tokens, setting.model.hidden_size, FP32)
     placement = setting.model.norm_placement
@@ -39,7 +39,7 @@ def layer(setting: Setting, *, has_experts: bool, window: int) -> tuple[Value, V
     return x, _block(setting, middle, lambda value: mlp(setting, value, setting.model.ffn_hidden_size))
 
 
-def _block(setting: Setting, x: Value, inner: Callable[[Value], Value]) -> Value:
+def _block(setting: EagerSetting, x: Value, inner: Callable[[Value], Value]) -> Value:
     """Norm, attention or MLP, dropout and the sum with the residual."""
     placement = setting.model.norm_placement
     made = inner(x if placement == "after" else norm(setting, x))
@@ -49,7 +49,7 @@ def _block(setting: Setting, x: Value, inner: Callable[[Value], Value]) -> Value
     return norm(setting, made) if placement == "after" else made
 
 
-def _side_by_side(setting: Setting, x: Value, shares_norm: bool, window: int) -> Value:
+def _side_by_side(setting: EagerSetting, x: Value, shares_norm: bool, window: int) -> Value:
     """Attention and MLP of the same input, and both sums (GPT-J, GPT-NeoX, Phi)."""
     first = norm(setting, x)
     attended = dropout(setting, attention(setting, first, window))
@@ -58,7 +58,7 @@ def _side_by_side(setting: Setting, x: Value, shares_norm: bool, window: int) ->
     return add(setting, x, add(setting, attended, made))
 
 
-def embedding(setting: Setting, table: Value) -> Value:
+def embedding(setting: EagerSetting, table: Value) -> Value:
     """Rows of the tables, projected, added up, normalised; returns what enters the first layer.
 
     A table's gradient is dense: V·H·4 bytes. Rows are copied out of tables, which saves their indices alone.
@@ -79,7 +79,7 @@ def embedding(setting: Setting, table: Value) -> Value:
     return dropout(setting, x) if model.has_embedding_dropout else x
 
 
-def head(setting: Setting, table: Value) -> Value:
+def head(setting: EagerSetting, table: Value) -> Value:
     """Last norm, head and loss on the setting's tape; returns the loss.
 
     The loss is computed in fp32: its log-softmax of T·V·4 bytes is saved. Its backward makes the gradient of
@@ -97,7 +97,7 @@ def head(setting: Setting, table: Value) -> Value:
     return _loss(setting, cap(setting, logits, "logits") if model.caps_logits else logits)
 
 
-def _loss(setting: Setting, logits: Value) -> Value:
+def _loss(setting: EagerSetting, logits: Value) -> Value:
     wide = cast(setting, logits, FP32, "logits in fp32")
     softmax = value_of(LOG_SOFTMAX, wide.rows, wide.features, FP32)
     setting.tape.record("log-softmax", [(wide, wide.num_bytes)], softmax, (softmax.block,))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
-from perfcast.memory.footprint.pytorch.tape import Block, Tape, Value
+from perfcast.memory.footprint.pytorch.tape import AutogradTape, Block, Value
 
 WEIGHT_COPIES = "autocast copies of weights"
 INPUT_COPIES = "autocast copies of activations"
@@ -22,7 +22,7 @@ _ONE_KERNEL = ("gelu", "gelu_pytorch_tanh", "gelu_python_tanh", "silu", "swish")
 
 
 @dataclass(frozen=True)
-class Setting:
+class EagerSetting:
     """What a program is asked for.
 
     Attributes:
@@ -38,7 +38,7 @@ class Setting:
     element_bytes: int
     attention: str
     is_checkpointed: bool = False
-    tape: Tape = field(default_factory=Tape)
+    tape: AutogradTape = field(default_factory=AutogradTape)
 
     @property
     def tokens(self) -> int:
@@ -50,9 +50,9 @@ class Setting:
         """Whether autocast computes products in fewer bytes than weights have."""
         return self.element_bytes < FP32
 
-    def afresh(self) -> Setting:
+    def afresh(self) -> EagerSetting:
         """The same with an empty tape."""
-        return replace(self, tape=Tape())
+        return replace(self, tape=AutogradTape())
 
     def before_cast(self, wide_bytes: int, made_bytes: int) -> int:
         """Bytes of a gradient in fp32 beside its cast of ``made_bytes``, where the format differs."""
@@ -78,7 +78,7 @@ def parameter(rows: int, columns: int) -> Value:
     return Value(rows, columns, FP32, Block("weights", num_bytes), is_parameter=True)
 
 
-def cast(setting: Setting, value: Value, element_bytes: int, name: str) -> Value:
+def cast(setting: EagerSetting, value: Value, element_bytes: int, name: str) -> Value:
     """A copy in another format, where the format differs; nothing is saved for it."""
     if value.element_bytes == element_bytes:
         return value
@@ -87,7 +87,7 @@ def cast(setting: Setting, value: Value, element_bytes: int, name: str) -> Value
     return made
 
 
-def linear(setting: Setting, x: Value, outputs: int, has_bias: bool, name: str) -> Value:
+def linear(setting: EagerSetting, x: Value, outputs: int, has_bias: bool, name: str) -> Value:
     """y = x·W: saves x and, for the gradient of x, W: T·K·e + K·N·e bytes.
 
     In fp32, W is the weight itself. Under autocast both are copies: that of x belongs to this product alone,
@@ -96,7 +96,7 @@ def linear(setting: Setting, x: Value, outputs: int, has_bias: bool, name: str) 
     return product(setting, x, parameter(x.features, outputs), has_bias, name)
 
 
-def product(setting: Setting, x: Value, weight: Value, has_bias: bool, name: str) -> Value:
+def product(setting: EagerSetting, x: Value, weight: Value, has_bias: bool, name: str) -> Value:
     """A product with a given weight; see ``linear``."""
     x = cast(setting, x, setting.element_bytes, INPUT_COPIES)
     copy = cast(setting, weight, setting.element_bytes, WEIGHT_COPIES)
@@ -110,7 +110,7 @@ def product(setting: Setting, x: Value, weight: Value, has_bias: bool, name: str
     return made
 
 
-def norm(setting: Setting, x: Value, features: int = 0) -> Value:
+def norm(setting: EagerSetting, x: Value, features: int = 0) -> Value:
     """The model's norm, over ``features`` (0: all); its output is fp32 as its weight is.
 
     A layer norm saves its input and two fp32 numbers per row, an RMS norm written out in Python its input
@@ -141,7 +141,7 @@ def norm(setting: Setting, x: Value, features: int = 0) -> Value:
     return cast(setting, made, came_in, "norm outputs") if model.scales_norm_in_fp32 else made
 
 
-def add(setting: Setting, residual: Value, x: Value) -> Value:
+def add(setting: EagerSetting, residual: Value, x: Value) -> Value:
     """The sum in the wider format; saves nothing, and its backward hands its gradient to both."""
     made = value_of("residual stream", x.rows, x.features, max(residual.element_bytes, x.element_bytes))
     inputs = [(v, 0 if v.element_bytes == made.element_bytes else v.num_bytes) for v in (residual, x)]
@@ -149,7 +149,7 @@ def add(setting: Setting, residual: Value, x: Value) -> Value:
     return made
 
 
-def dropout(setting: Setting, x: Value) -> Value:
+def dropout(setting: EagerSetting, x: Value) -> Value:
     """Saves a mask of one byte an element."""
     if not setting.model.has_dropout:
         return x
@@ -159,7 +159,7 @@ def dropout(setting: Setting, x: Value) -> Value:
     return made
 
 
-def activate(setting: Setting, x: Value) -> Value:
+def activate(setting: EagerSetting, x: Value) -> Value:
     """The MLP's function of x, T·F elements.
 
     One kernel saves its input (ReLU: its output). 'gelu_new' is written out: ½·x·(1 + tanh(c·(x + a·x³)))
@@ -196,7 +196,7 @@ def activate(setting: Setting, x: Value) -> Value:
     return made
 
 
-def multiply(setting: Setting, a: Value, b: Value, name: str) -> Value:
+def multiply(setting: EagerSetting, a: Value, b: Value, name: str) -> Value:
     """An elementwise product saves both factors."""
     made = value_of(name, a.rows, a.features, max(a.element_bytes, b.element_bytes))
     inputs = [(a, a.num_bytes), (b, b.num_bytes)]
@@ -204,7 +204,7 @@ def multiply(setting: Setting, a: Value, b: Value, name: str) -> Value:
     return made
 
 
-def mlp(setting: Setting, x: Value, ffn_hidden_size: int) -> Value:
+def mlp(setting: EagerSetting, x: Value, ffn_hidden_size: int) -> Value:
     """Two or, gated, three products with the activation between: saves T·F·e two to four times."""
     model = setting.model
     has_bias = model.has_linear_bias if model.has_mlp_bias is None else model.has_mlp_bias
@@ -222,14 +222,14 @@ def mlp(setting: Setting, x: Value, ffn_hidden_size: int) -> Value:
     return linear(setting, inner, model.hidden_size, has_bias, "outputs of the MLP")
 
 
-def split(setting: Setting, value: Value, features: tuple[int, ...]) -> tuple[Value, ...]:
+def split(setting: EagerSetting, value: Value, features: tuple[int, ...]) -> tuple[Value, ...]:
     """Views of the parts; the backward writes their gradients into one block of the whole."""
     parts = tuple(view(value, size) for size in features)
     setting.tape.record("split", [(value, value.num_bytes)], parts)
     return parts
 
 
-def cap(setting: Setting, x: Value, name: str) -> Value:
+def cap(setting: EagerSetting, x: Value, name: str) -> Value:
     """cap·tanh(x / cap): saves the tanh alone."""
     tape, size = setting.tape, x.num_bytes
     scaled, tanh, made = (

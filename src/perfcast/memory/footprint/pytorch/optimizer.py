@@ -5,8 +5,9 @@ from __future__ import annotations
 from perfcast.core.forecast.footprint import Term
 from perfcast.core.tensor import Category
 from perfcast.errors import UnknownNameError
+from perfcast.memory.footprint.states import MOMENT_BYTES
 
-_STATES = {"none": 0, "sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw")
 _IMPLEMENTATIONS = ("foreach", "fused", "loop")
 _SOURCE = "PyTorch: torch/optim/adam.py, sgd.py"
 #: The name of the term that an update adds.
@@ -19,9 +20,9 @@ def state_term(optimizer: str, num_parameters: int) -> tuple[Term, ...]:
     Raises:
         UnknownNameError: No such optimizer.
     """
-    if optimizer not in _STATES:
-        raise UnknownNameError("optimizer", optimizer, _STATES, f"Known: {', '.join(_STATES)}.")
-    count = _STATES[optimizer]
+    if optimizer not in OPTIMIZERS:
+        raise UnknownNameError("optimizer", optimizer, OPTIMIZERS, f"Known: {', '.join(OPTIMIZERS)}.")
+    count = round(MOMENT_BYTES[optimizer] / 4)
     if not count:
         return ()
     size = 4 * count * num_parameters

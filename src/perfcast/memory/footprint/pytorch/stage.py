@@ -10,7 +10,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.pytorch.optimizer import DENOMINATORS
+from perfcast.memory.footprint.pytorch.optimizer import DENOMINATORS, OPTIMIZERS
 from perfcast.memory.footprint.pytorch.step import count_eager_parameters, estimate_eager
 
 _DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
@@ -21,7 +21,7 @@ _WHOLE = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_pa
 def pytorch_stage(
     model: Transformer, plan: Plan, training: Training, sequence_length: int, workspace_bytes: int
 ) -> StageFootprint:
-    """The moments of a rank that holds the whole model.
+    """What a rank holds that has the whole model.
 
     Raises:
         PlanError: A plan that cuts the model, or shards more than the optimizer's state.
@@ -30,7 +30,6 @@ def pytorch_stage(
     _check_training(training)
     eager = estimate_eager(
         model,
-        mode="train",
         batch_size=plan.micro_batch_size,
         sequence_length=sequence_length,
         dtype=training.dtype,
@@ -40,13 +39,13 @@ def pytorch_stage(
     )
     gradient_bytes = 4 * count_eager_parameters(model)
     always = (*_buckets(plan, gradient_bytes), _workspaces(workspace_bytes))
-    moments = []
-    for moment in eager:
-        terms = tuple(_shard(term, plan) for term in moment.terms)
-        earlier = _earlier_gradients(moment, plan, gradient_bytes)
-        kept = tuple(term for term in (*terms, earlier, *always) if term.num_bytes)
-        moments.append(PeakCandidate(moment.name, kept))
-    return StageFootprint(0, tuple(moments))
+    candidates = []
+    for candidate in eager:
+        terms = tuple(_shard(term, plan) for term in candidate.terms)
+        earlier = _earlier_gradients(candidate, plan, gradient_bytes)
+        held = tuple(term for term in (*terms, earlier, *always) if term.num_bytes)
+        candidates.append(PeakCandidate(candidate.name, held))
+    return StageFootprint(0, tuple(candidates))
 
 
 def _check(plan: Plan) -> None:
@@ -69,13 +68,12 @@ def _check(plan: Plan) -> None:
 
 
 def _check_training(training: Training) -> None:
-    known = ("none", "sgd", "momentum", "adam", "adamw")
     if training.dtype == "fp8":
         raise PlanError("framework pytorch has no fp8 training; take --framework megatron")
-    if training.optimizer not in known:
+    if training.optimizer not in OPTIMIZERS:
         raise PlanError(
-            f"framework pytorch has the optimizers {', '.join(known)}; for {training.optimizer} take another "
-            "--framework"
+            f"framework pytorch has the optimizers {', '.join(OPTIMIZERS)}; for {training.optimizer} take "
+            "another --framework"
         )
 
 
@@ -90,9 +88,9 @@ def _shard(term: Term, plan: Plan) -> Term:
     )
 
 
-def _earlier_gradients(moment: PeakCandidate, plan: Plan, gradient_bytes: int) -> Term:
-    """Gradients of earlier micro-batches, less those that the moment counts anyway."""
-    counted = sum(term.num_bytes for term in moment.terms if term.category == Category.GRADIENT)
+def _earlier_gradients(candidate: PeakCandidate, plan: Plan, gradient_bytes: int) -> Term:
+    """Gradients of earlier micro-batches, less those that the candidate counts anyway."""
+    counted = sum(term.num_bytes for term in candidate.terms if term.category == Category.GRADIENT)
     missing = max(0, gradient_bytes - counted) if plan.num_micro_batches > 1 else 0
     return Term("gradients of earlier micro-batches", Category.GRADIENT, missing, "4 bytes a parameter", _DDP)
 

@@ -2,7 +2,7 @@
 
 The program is transformers' own module, run eagerly: fp32 weights, autocast for bf16 and fp16, a
 ``torch.optim`` optimizer. Layers are alike, so one layer's tape (``tape``) says what each of them
-keeps, and what a backward holds beside the others. These moments can be the peak:
+keeps, and what a backward holds beside the others. These instants can be the peak:
 
     end of the forward          all layers' saved blocks, the logits, their fp32 copy, their log-softmax
     backward of the head        the same blocks; the log-softmax and two gradients of its size
@@ -17,25 +17,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import PeakCandidate, Term
 from perfcast.core.tensor import Category
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
-from perfcast.memory.footprint.pytorch.inference import inference_moments
 from perfcast.memory.footprint.pytorch.layers import embedding, head, layer
-from perfcast.memory.footprint.pytorch.modules import FP32, WEIGHT_COPIES, Setting, parameter, value_of
+from perfcast.memory.footprint.pytorch.modules import FP32, WEIGHT_COPIES, EagerSetting, parameter, value_of
 from perfcast.memory.footprint.pytorch.optimizer import optimizer_terms, state_term
-from perfcast.memory.footprint.pytorch.tape import Block, Instant, Tape, Value, run_backward
+from perfcast.memory.footprint.pytorch.tape import AutogradTape, Block, Instant, Value, run_backward
 
-_ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
-_MODES = ("train", "prefill", "decode")
+_ELEMENT_BYTES = {name: DTYPES_BY_LABEL[name].bytes_of(1) for name in ("fp32", "tf32", "bf16", "fp16")}
 _AUTOGRAD = "PyTorch: derivatives.yaml; transformers: modeling_*.py"
 
 
 def estimate_eager(
     model: Transformer,
     *,
-    mode: str = "train",
     batch_size: int,
     sequence_length: int,
     dtype: str = "bf16",
@@ -44,11 +42,10 @@ def estimate_eager(
     recompute: str = "none",
     attention: str = "flash",
 ) -> tuple[PeakCandidate, ...]:
-    """The moments of one step that can be its peak.
+    """The instants of one training step that can be its peak.
 
     Args:
-        mode: 'train', 'prefill' or 'decode' (one token against a cache for ``sequence_length``).
-        dtype: 'fp32', 'tf32', or 'bf16' and 'fp16': autocast in training, weights of that type otherwise.
+        dtype: 'fp32', 'tf32', or 'bf16' and 'fp16' by autocast.
         optimizer: 'adamw', 'adam', 'momentum', 'sgd' or 'none'.
         optimizer_implementation: 'foreach', 'fused' or 'loop'.
         recompute: 'none' or 'full'.
@@ -59,32 +56,32 @@ def estimate_eager(
         ModelError: An activation of which it is not known what it saves.
     """
     for kind, word, known in (
-        ("mode", mode, _MODES), ("dtype", dtype, tuple(_ELEMENT_BYTES)),
+        ("dtype", dtype, tuple(_ELEMENT_BYTES)),
         ("recompute", recompute, ("none", "full")), ("attention", attention, ("flash", "math")),
     ):  # fmt: skip
         if word not in known:
             raise UnknownNameError(kind, word, known, f"Known: {', '.join(known)}.")
     is_checkpointed = recompute == "full"
-    setting = Setting(model, batch_size, sequence_length, _ELEMENT_BYTES[dtype], attention, is_checkpointed)
-    if mode != "train":
-        return inference_moments(setting, mode, _Program(setting).num_parameters)
+    setting = EagerSetting(
+        model, batch_size, sequence_length, _ELEMENT_BYTES[dtype], attention, is_checkpointed
+    )
     program = _Program(setting)
     base = (
         _weights(program),
         *state_term(optimizer, program.num_parameters),
         *_inputs(setting),
     )
-    moments = _training_moments(program, base)
+    candidates = _forward_and_backward(program, base)
     if optimizer == "none":
-        return moments
+        return candidates
     gradients = _gradients("of all parameters", program.parameter_bytes)
     update = optimizer_terms(optimizer, optimizer_implementation, program.num_parameters, program.largest)
-    return (*moments, PeakCandidate("optimizer", (*base, gradients, *update)))
+    return (*candidates, PeakCandidate("optimizer", (*base, gradients, *update)))
 
 
 def count_eager_parameters(model: Transformer) -> int:
     """Parameters of transformers' module; tied ones once."""
-    return _Program(Setting(model, 1, 1, FP32, "flash")).num_parameters
+    return _Program(EagerSetting(model, 1, 1, FP32, "flash")).num_parameters
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class _Layers:
     """Equal layers: how many, what one saves and leaves, and the instant of its backward that holds most."""
 
     count: int
-    tape: Tape
+    tape: AutogradTape
     entry: Block
     instant: Instant
 
@@ -100,7 +97,7 @@ class _Layers:
 class _Program:
     """Tapes of the embedding, of each kind of layer in order, and of the head."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: EagerSetting) -> None:
         model = self.model = setting.model
         self.setting = setting
         table = Value(
@@ -141,7 +138,7 @@ class _Program:
         return max(tape.largest_gradient_bytes for tape in tapes) // FP32
 
 
-def _layers(setting: Setting) -> Iterable[_Layers]:
+def _layers(setting: EagerSetting) -> Iterable[_Layers]:
     """The kinds of layers in order: dense before experts, windowed before others."""
     model = setting.model
     num_dense = model.num_layers - model.num_expert_layers
@@ -157,7 +154,7 @@ def _layers(setting: Setting) -> Iterable[_Layers]:
                 yield _Layers(number, fresh.tape, entry.block, run_backward(fresh.tape, output))
 
 
-def _training_moments(program: _Program, base: tuple[Term, ...]) -> tuple[PeakCandidate, ...]:
+def _forward_and_backward(program: _Program, base: tuple[Term, ...]) -> tuple[PeakCandidate, ...]:
     """Of forward and backward; see the top of the file."""
     all_masks = (*base, *_masks(program.setting, is_last=True))
     return (
@@ -267,7 +264,7 @@ def _weights(program: _Program) -> Term:
     )
 
 
-def _inputs(setting: Setting) -> tuple[Term, ...]:
+def _inputs(setting: EagerSetting) -> tuple[Term, ...]:
     """Tokens and labels of 8 bytes, and the tables of rotation."""
     model, length = setting.model, setting.sequence_length
     tokens = Term(
@@ -280,7 +277,7 @@ def _inputs(setting: Setting) -> tuple[Term, ...]:
     return tokens, Term("tables of rotation", Category.ACTIVATION, 8 * length * size, table, _AUTOGRAD)
 
 
-def _masks(setting: Setting, *, is_last: bool) -> tuple[Term, ...]:
+def _masks(setting: EagerSetting, *, is_last: bool) -> tuple[Term, ...]:
     """Masks of attention that live into the backward, of all kinds of layers, or of the first layer's.
 
     A fused kernel has none but for a window shorter than the sequence: S·S·1 for all sequences. Scores have

@@ -64,7 +64,7 @@ class Step:
 
 
 @dataclass(eq=False, slots=True)
-class Tape:
+class AutogradTape:
     """Steps in the order of the program."""
 
     steps: list[Step] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Instant:
         return sum(b.num_bytes for b in self.saved) + self.gradient_bytes + self.stream_bytes
 
 
-def run_backward(tape: Tape, output: Value, waiting: Mapping[Value, Block] | None = None) -> Instant:
+def run_backward(tape: AutogradTape, output: Value, waiting: Mapping[Value, Block] | None = None) -> Instant:
     """The instant of a tape's backward that holds most, given the gradient of its output.
 
     Args:
@@ -129,7 +129,7 @@ def run_backward(tape: Tape, output: Value, waiting: Mapping[Value, Block] | Non
 class _Engine:
     """Follows one backward; gradients are blocks, so that one handed on to two inputs counts once."""
 
-    def __init__(self, tape: Tape, output: Value, waiting: Mapping[Value, Block]) -> None:
+    def __init__(self, tape: AutogradTape, output: Value, waiting: Mapping[Value, Block]) -> None:
         self._uses = Counter(block for step in tape.steps for block in dict.fromkeys(step.saved))
         self._pending = {output: Block(STREAM_GRADIENTS, output.num_bytes), **waiting}
         self._left_bytes = 0
