@@ -146,20 +146,21 @@ def open_store(folder: Path, job: SweepJob) -> Iterator[SweepStore]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the system frees it when the process ends, however it ends."""
-    import fcntl
+    from filelock import FileLock, Timeout
 
+    lock = FileLock(folder / _LOCK_FILE)
     try:
-        file = (folder / _LOCK_FILE).open("ab")
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            f"{folder}: another sweep writes to it; wait for it or name another folder"
+        ) from None
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{folder}: another sweep writes to it; wait for it or name another folder"
-            ) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _list_parts(folder: Path) -> list[Path]:
