@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from perfcast.cli.main import run
 from perfcast.cli.search.options import parse_counts, parse_fixed, parse_time, split_names
 from perfcast.errors import InputError
-from perfcast.report.search_json import search_schema
-from perfcast.report.search_sweep import sweep_schema
+from perfcast.report.answers import schema_of
 
 FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
 COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW, "--processes", "1")
@@ -39,7 +38,7 @@ def test_the_best_plan_is_simulated_ranked_explained_and_keeps_to_the_schema(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ):
     data = written(capsys, tiny, "--cluster", "dgx-h100:4", "--compare", "tp=2,pp=2,mbs=2", "--top", "4")
-    jsonschema.validate(data, search_schema())
+    jsonschema.validate(data, schema_of("search"))
     result = data["clusters"][0]["result"]
     steps = [plan["step_seconds"] for plan in result["ranked"]]
     assert steps == sorted(steps)
@@ -94,7 +93,7 @@ def test_the_fewest_devices_for_a_deadline_are_found(tiny: str, capsys: pytest.C
     data = written(
         capsys, tiny, "--cluster", "dgx-h100:8", *needs, "--deadline", "1d", "--num-simulated", "2"
     )
-    jsonschema.validate(data, search_schema())
+    jsonschema.validate(data, schema_of("search"))
     result = data["clusters"][0]["result"]
     assert data["best_cluster"] == "dgx-h100:1"
     assert (result["num_devices"], result["ranked"][0]["objective_value"]) == (1, 1)
@@ -107,7 +106,7 @@ def test_another_searchers_choice_stands_beside_the_winner(tiny: str, capsys: py
     code = run(["search", tiny, *arguments, "--cost-model", "searcher-3d", "--processes", "1", "--json", "-"])
     data = json.loads(capsys.readouterr().out)
     assert code == 0
-    jsonschema.validate(data, search_schema())
+    jsonschema.validate(data, schema_of("search"))
     # dp · tp · pp = 4: (1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1).
     plans = data["rival"]["plans"]
     assert data["rival"]["num_plans"] == len(plans) == 6
@@ -130,7 +129,7 @@ def test_a_sweep_passes_on_objective_tokens_prices_and_limits(
     code = run(["search", tiny, *COMMON[:-2], *arguments, "--json", "-"])
     data = json.loads(capsys.readouterr().out)
     assert code == 0
-    Draft202012Validator(sweep_schema()).validate(data)
+    Draft202012Validator(schema_of("search-sweep")).validate(data)
     assert data["objective"] == "dollars-per-token"
     for row in data["rows"]:
         assert (row["method"], row["num_simulated"] <= 2) == ("simulated", True)

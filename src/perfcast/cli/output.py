@@ -51,6 +51,7 @@ def write_answer(
     timeline: Callable[[], dict[str, Any]] | None = None,
     *,
     written: Sequence[str] = (),
+    said: Sequence[str] = (),
 ) -> None:
     """Write what was asked for; on the terminal the document, unless JSON goes there.
 
@@ -58,6 +59,7 @@ def write_answer(
         document, data, timeline: Make the answer as text and page, as JSON, and as trace events; only what is
             needed is made.
         written: Other files that hold a part of the answer.
+        said: Lines that follow on the terminal.
 
     Raises:
         InputError: A file cannot be written.
@@ -76,19 +78,19 @@ def write_answer(
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:
-        print_answer(shown, (*outputs.paths, *written))
+        print_answer(shown, (*said, *(f"wrote {path}" for path in (*outputs.paths, *written))))
 
 
-def print_answer(document: Document, written: Sequence[str] = ()) -> None:
-    """A document on the terminal, then the files that were written."""
+def print_answer(document: Document, said: Sequence[str] = ()) -> None:
+    """A document on the terminal, then some lines."""
     from rich.console import Console
 
     from perfcast.report.terminal import print_document
 
     console = Console(highlight=False)
     print_document(document, console)
-    for path in written:
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    for line in said:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def write_json(data: object, path: str | Path, *, indent: int | None = 2, is_exact: bool = False) -> None:

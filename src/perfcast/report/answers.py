@@ -36,6 +36,9 @@ SUBJECTS = {
     "predict-recommender": ("recommender", "RecommenderData"),
     "memory": ("memory", "MemoryData"),
     "memory-plan": ("plan_memory", "PlanMemoryData"),
+    "search": ("search.training", "SearchData"),
+    "search-serving": ("search.serving", "ServingSearchData"),
+    "search-sweep": ("search.sweep", "SweepData"),
     "shard": ("shard", "ShardData"),
 }
 

@@ -101,6 +101,7 @@ class Column:
         cut: The side at which long text loses what does not fit.
         most_width: Characters that a terminal gives it.
         missing: What stands for None.
+        is_below: Whether a terminal writes it under the row.
     """
 
     heading: str
@@ -111,6 +112,7 @@ class Column:
     cut: Literal["left", "right"] = "right"
     most_width: int | None = None
     missing: str = "–"
+    is_below: bool = False
     only: Only | None = None
 
 

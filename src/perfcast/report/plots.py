@@ -6,6 +6,7 @@ white or dark grounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ def draw(figure: Figure) -> PlotlyFigure:
     drawn.update_xaxes(**_axis(figure.x, scales[0]))
     drawn.update_yaxes(**_axis(figure.y, scales[1]))
     for rule in figure.rules:
-        _add_rule(drawn, rule, scales)
+        _add_rule(drawn, figure, rule, scales)
     for segment in figure.segments:
         _add_segment(drawn, segment)
     for label in figure.labels:
@@ -128,6 +129,8 @@ def _axis(axis: Axis, scale: float) -> dict[str, Any]:
 def _range(axis: Axis, scale: float) -> dict[str, Any]:
     if axis.low is not None and axis.high is not None:
         ends = [axis.low / scale, axis.high / scale]
+        if axis.scale == "log":
+            ends = [math.log10(end) for end in ends]
         return {"range": ends[::-1] if axis.is_reversed else ends}
     if axis.is_reversed:
         return {"autorange": "reversed"}
@@ -303,7 +306,7 @@ def _treemap(tree: Treemap) -> Any:
     )
 
 
-def _add_rule(drawn: PlotlyFigure, rule: Rule, scales: tuple[float, float]) -> None:
+def _add_rule(drawn: PlotlyFigure, figure: Figure, rule: Rule, scales: tuple[float, float]) -> None:
     is_upright = rule.x is not None
     at = (rule.x or 0.0) / scales[0] if is_upright else (rule.y or 0.0) / scales[1]
     where = {"x": at} if is_upright else {"y": at}
@@ -317,6 +320,8 @@ def _add_rule(drawn: PlotlyFigure, rule: Rule, scales: tuple[float, float]) -> N
     if not rule.label:
         return
     note: dict[str, Any] = {"text": _lines(rule.label), "showarrow": False, "font": {"size": 12}}
+    axis = figure.x if is_upright else figure.y
+    at = math.log10(at) if axis.scale == "log" else at
     if rule.place == "beside":
         drawn.add_annotation(x=1.01, xref="paper", xanchor="left", y=at, align="left", **note)
     elif is_upright:
@@ -352,6 +357,8 @@ def _annotation(label: Label, scales: tuple[float, float]) -> dict[str, Any]:
         found |= {"y": 1, "yref": "paper", "yanchor": "bottom"}
     else:
         found["y"] = label.y / scales[1]
+        if label.arrow is None and not label.is_boxed:
+            found["yanchor"] = "bottom"
     if label.hover:
         found["hovertext"] = _lines(label.hover)
     if label.arrow is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
@@ -130,28 +131,59 @@ def _print_table(table: Table, console: Console, title: str = "") -> None:
     if not table.rows:
         return
     places = [place for place, column in enumerate(table.columns) if _is_shown(column.only)]
+    beside = [place for place in places if not table.columns[place].is_below]
     grid = Grid(
         title=Text(table.title or title) if table.title or title else None,
         box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
         caption_justify="left",
-        padding=(0, 1, 0, 0),
+        padding=(0, 0 if len(beside) < len(places) else 1, 0, 0),
         pad_edge=False,
         show_edge=False,
     )
-    columns = [table.columns[place] for place in places]
+    columns = [table.columns[place] for place in beside]
     for at, column in enumerate(columns):
-        _add_column(grid, column, is_text=_is_text(table, places[at]), is_first=at == 0)
+        _add_column(grid, column, is_text=_is_text(table, beside[at]), is_first=at == 0)
     shown = pick_rows(table, table.most_rows)
     for row in shown:
-        grid.add_row(*_cells(row, places, columns, console))
+        grid.add_row(*_cells(row, beside, columns, console))
     if table.total is not None:
-        grid.add_row(*_cells(table.total, places, columns, console), style=Style(bold=True))
+        grid.add_row(*_cells(table.total, beside, columns, console), style=Style(bold=True))
     caption = _caption(table, sum(row is not None for row in shown))
-    grid.caption = Text(caption) if caption else None
     console.print()
-    console.print(grid)
+    if len(beside) == len(places):
+        grid.caption = Text(caption) if caption else None
+        console.print(grid)
+        return
+    below = [place for place in places if table.columns[place].is_below]
+    _print_interleaved(grid, [_below(table, row, below) for row in shown], console)
+    if caption:
+        console.print(Text(caption, style="dim"))
+
+
+def _below(table: Table, row: Sequence[Value | Cell] | None, places: Sequence[int]) -> str:
+    """What stands under a row."""
+    columns = [(table.columns[place], row[place]) for place in places] if row is not None else []
+    texts = (
+        value.text if isinstance(value, Cell) else format_value(value, column.unit, column.missing)
+        for column, value in columns
+    )
+    return " · ".join(text for text in texts if text)
+
+
+def _print_interleaved(grid: Grid, texts: Sequence[str], console: Console) -> None:
+    """A table in which a text follows each row; rows do not fold."""
+    lines = [
+        Text.assemble(*((part.text, part.style or "") for part in line))
+        for line in console.render_lines(grid, pad=False)
+    ]
+    headings = len(lines) - len(texts)
+    for line in lines[:headings]:
+        console.print(line)
+    for line, text in zip(lines[headings:], texts, strict=True):
+        console.print(line)
+        console.print(Padding(Text(text, style="dim"), (0, 0, 0, 2)))
 
 
 def _add_column(grid: Grid, column: Column, *, is_text: bool, is_first: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import (
     build_request,
@@ -60,10 +61,8 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
     MODEL is a catalog name, or a Hugging Face config.json or its folder. Several models, batches or sequence
     lengths, --backend ray and --store make a sweep: every cell's best plans, kept until the next run.
     """
-    from perfcast.files import check_writable
-
-    for path in (json_path, html):
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     for kind, value, known in (("mode", options["mode"], _MODES), ("backend", options["backend"], _BACKENDS)):
         if value not in known:
             raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
@@ -75,18 +74,18 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
             raise click.UsageError(f"--cost-model {options['cost_model']} is of a single search")
         if html or options["mode"] != "train":
             raise click.UsageError("a sweep is of training, and written as a table or with --json")
-        run_search_sweep(models, options, json_path)
+        run_search_sweep(models, options, outputs)
         return
     if options["address"]:
         raise click.UsageError("--address is of --backend ray")
     if options["mode"] == "train":
         _refuse(options, _OF_INFERENCE, "of inference (--mode decode)")
-        _search_training(models[0], options, json_path, html)
+        _search_training(models[0], options, outputs)
     else:
         _refuse(options, _OF_TRAINING, "of training")
         if find_baseline(options["cost_model"]) is not None:
             raise click.UsageError(f"--cost-model {options['cost_model']} is of training")
-        _search_serving(models[0], options, json_path, html)
+        _search_serving(models[0], options, outputs)
 
 
 def _is_sweep(models: Sequence[str], options: dict[str, Any]) -> bool:
@@ -126,7 +125,7 @@ def show_progress() -> Iterator[Progress]:
         yield watch
 
 
-def _search_training(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
+def _search_training(model: str, options: dict[str, Any], outputs: Outputs) -> None:
     from perfcast.search.report.compose import compose_report
 
     _check_hand_over(options)
@@ -134,7 +133,7 @@ def _search_training(model: str, options: dict[str, Any], json_path: str | None,
     with show_progress() as watch:
         found = compose_report(request, watch)
     said = _hand_over(found, options["target"], options["output"]) if options["target"] else ()
-    _write_training(found, said, json_path, html)
+    _write_training(found, said, outputs)
 
 
 def _check_hand_over(options: dict[str, Any]) -> None:
@@ -206,32 +205,14 @@ def _first_files(found: SearchReport, target: str) -> tuple[Plan, Mapping[str, s
     )
 
 
-def _write_training(
-    found: SearchReport, said: Sequence[str], json_path: str | None, html: str | None
-) -> None:
-    from perfcast.report.json_format import write_json
+def _write_training(found: SearchReport, said: Sequence[str], outputs: Outputs) -> None:
+    from perfcast.report.data.search.training import data_of
+    from perfcast.report.documents.search.training import document_of
 
-    if json_path:
-        from perfcast.report.search_json import search_to_dict
-
-        write_json(search_to_dict(found), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.search_html import render_search_html
-
-        write_text_atomically(html, render_search_html(found))
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.search_text import print_search
-
-        console = Console(highlight=False)
-        print_search(found, console)
-        for line in (*said, *(f"wrote {path}" for path in (json_path, html) if path)):
-            console.print(line, markup=False, soft_wrap=True)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), said=said)
 
 
-def _search_serving(model: str, options: dict[str, Any], json_path: str | None, html: str | None) -> None:
+def _search_serving(model: str, options: dict[str, Any], outputs: Outputs) -> None:
     """Inference on each cluster, the best first."""
     from perfcast.catalog.clusters import load_cluster
     from perfcast.search.prices_file import read_prices
@@ -258,27 +239,11 @@ def _search_serving(model: str, options: dict[str, Any], json_path: str | None, 
             )  # fmt: skip
 
         found = compare_serving(clusters, search_one, objective)
-    _write_serving(found, json_path, html)
+    _write_serving(found, outputs)
 
 
-def _write_serving(found: ServingReport, json_path: str | None, html: str | None) -> None:
-    from perfcast.report.json_format import write_json
+def _write_serving(found: ServingReport, outputs: Outputs) -> None:
+    from perfcast.report.data.search.serving import data_of
+    from perfcast.report.documents.search.serving import document_of
 
-    if json_path:
-        from perfcast.report.search_serving_json import serving_search_to_dict
-
-        write_json(serving_search_to_dict(found), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.search_serving_html import render_serving_search_html
-
-        write_text_atomically(html, render_serving_search_html(found))
-    if json_path != "-":
-        from rich.console import Console
-
-        from perfcast.report.search_serving_text import print_serving_search
-
-        console = Console(highlight=False)
-        print_serving_search(found, console)
-        for path in filter(None, (json_path, html)):
-            console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.search.options import (
     check_fractions,
     check_objective,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from perfcast.search.sweep.workers import OpenPool
 
 
-def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: str | None) -> None:
+def run_search_sweep(models: Sequence[str], options: dict[str, Any], outputs: Outputs) -> None:
     """Search every cell, on this machine or on Ray, and show each one's best plans.
 
     Raises:
@@ -34,8 +35,8 @@ def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: 
     from rich.console import Console
 
     from perfcast.cost.profile import data_folder
-    from perfcast.report.json_format import write_json
-    from perfcast.report.search_sweep import print_sweep, sweep_to_dict
+    from perfcast.report.data.search.sweep import data_of
+    from perfcast.report.documents.search.sweep import document_of
     from perfcast.search.sweep.run import run_sweep, show_progress
 
     cells, job = _cells(models, options), _job(options)
@@ -44,13 +45,7 @@ def run_search_sweep(models: Sequence[str], options: dict[str, Any], json_path: 
     folder = Path(options["store"]) if options["store"] else data_folder() / "sweeps"
     with show_progress(Console(stderr=True, highlight=False)) as watch:
         found = run_sweep(cells, job, folder, open_pool=open_pool, watch=watch)
-    if json_path:
-        write_json(sweep_to_dict(found, objective), json_path)
-    if json_path != "-":
-        console = Console(highlight=False)
-        print_sweep(found, objective, console)
-        if json_path:
-            console.print(f"wrote {json_path}", markup=False, soft_wrap=True)
+    write_answer(outputs, lambda: document_of(found, objective), lambda: data_of(found, objective))
 
 
 def _cells(models: Sequence[str], options: dict[str, Any]) -> tuple[Cell, ...]:

@@ -7,38 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan_table import FLAGS, WORDS, PlanTable
-from perfcast.report.figures import GREEN, INK, LINE, finish
-from perfcast.report.search_figures import sample_plans
+from perfcast.report import palette
+from perfcast.report.documents.search.figures import sample_plans
+from perfcast.report.figure import Axis, Curve, Figure, Label, Segment
 from perfcast.search.result import SearchResult
 from perfcast.search.space.fixed import KEYS
 from perfcast.units import GIB
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-    Values = Floats
 
 #: Plans that are drawn.
 MAX_LINES = 400
 #: Colours of the lines from the slowest share of them to the fastest.
 _SHADES = ("#c9ced6", "#b4bfd0", "#92add0", "#6a99cc", "#3b82c4", "#1f4e7d")
 _DIMENSIONS = (
-    "data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
-    "virtual_stages_per_rank", "stage_layers", "micro_batch_size", "zero_stage", "num_shards",
-    "sequence_parallel", "recompute", "recompute_layers", "schedule", "offload", "order",
-)  # fmt: skip
+    "data_parallel",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "virtual_stages_per_rank",
+    "stage_layers",
+    "micro_batch_size",
+    "zero_stage",
+    "num_shards",
+    "sequence_parallel",
+    "recompute",
+    "recompute_layers",
+    "schedule",
+    "offload",
+    "order",
+)
 _LINEAR = ("zero_stage", "recompute_layers", "stage_layers", *WORDS, *FLAGS)
 _STAGES = ("even", "uneven")
 
 
 @dataclass(frozen=True)
-class Axis:
+class Dimension:
     """One axis.
 
     Attributes:
@@ -47,38 +55,36 @@ class Axis:
     """
 
     title: str
-    heights: Values
+    heights: Floats
     ticks: tuple[tuple[float, str], ...]
 
 
-def plot_coordinates(result: SearchResult) -> Figure:
+def coordinates_figure(result: SearchResult) -> Figure:
     """Plans from the slowest, pale, to the fastest, dark; the winner on top."""
-    from plotly import graph_objects as go
-
     shown = _drawn(result)
     axes = list_axes(result, shown)
-    figure = go.Figure()
     bounds = np.linspace(0, len(shown), len(_SHADES) + 1).round().astype(np.int64)
-    for shade, start, stop in zip(_SHADES, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        x, y = _lines(axes, range(start, stop))
-        figure.add_scatter(
-            x=x, y=y, mode="lines", line={"color": shade, "width": 1}, opacity=0.6, hoverinfo="skip"
-        )
-    x, y = _lines(axes, [len(shown) - 1])
-    figure.add_scatter(x=x, y=y, mode="lines", line={"color": GREEN, "width": 3}, hoverinfo="skip")
-    for place, axis in enumerate(axes):
-        figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": INK, "width": 1})
-        title = axis.title.replace("_", "<br>")
-        figure.add_annotation(x=place, y=1.03, yanchor="bottom", text=f"<b>{title}</b>", showarrow=False)
-        for height, text in axis.ticks:
-            figure.add_annotation(
-                x=place, y=height, text=text, showarrow=False, xanchor="left", xshift=3, font={"size": 11},
-                bgcolor="rgba(128,140,156,0.3)", borderpad=1,
-            )  # fmt: skip
-    finish(figure, height=420)
-    figure.update_xaxes(range=[-0.15, len(axes) - 0.2], visible=False)
-    figure.update_yaxes(range=[-0.06, 1.14], visible=False, gridcolor=LINE)
-    return figure
+    stretches = zip(_SHADES, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    series = [_curve(axes, range(start, stop), shade) for shade, start, stop in stretches]
+    winner = _curve(axes, [len(shown) - 1], palette.GREEN, width=3, opacity=1.0)
+    titles = tuple(
+        Label(x=place, y=1.03, bold=axis.title.replace("_", "\n"), text="", anchor="center")
+        for place, axis in enumerate(axes)
+    )
+    ticks = tuple(
+        Label(x=place, y=height, text=text, is_boxed=True)
+        for place, axis in enumerate(axes)
+        for height, text in axis.ticks
+    )
+    return Figure(
+        name="coordinates",
+        series=(*series, winner),
+        height=420,
+        labels=titles + ticks,
+        segments=tuple(Segment(x=(place, place), y=(0, 1)) for place in range(len(axes))),
+        x=Axis(low=-0.15, high=len(axes) - 0.2, is_visible=False),
+        y=Axis(low=-0.06, high=1.14, is_visible=False),
+    )
 
 
 def _drawn(result: SearchResult) -> Integers:
@@ -88,7 +94,7 @@ def _drawn(result: SearchResult) -> Integers:
     return shown if winner is None else np.append(shown[shown != winner], winner)
 
 
-def list_axes(result: SearchResult, shown: Integers) -> list[Axis]:
+def list_axes(result: SearchResult, shown: Integers) -> list[Dimension]:
     """The dimensions that are not the same for all shown plans, then memory and time."""
     plans, evaluation = result.evaluation.plans, result.evaluation
     axes = []
@@ -102,14 +108,14 @@ def list_axes(result: SearchResult, shown: Integers) -> list[Axis]:
     return axes
 
 
-def _values(plans: PlanTable, name: str) -> Values:
+def _values(plans: PlanTable, name: str) -> Floats:
     """A dimension as it is drawn; what a column holds as 0 for 'all' or 'as the framework does' is resolved.
 
     Layers to recompute: infinite for all, 0 for none. Shards: of all replicas, unless no plan has fewer.
     """
     if name == "stage_layers":
         return (plans.split > 0).astype(np.float64)
-    values: Values = getattr(plans, name).astype(np.float64)
+    values: Floats = getattr(plans, name).astype(np.float64)
     if name == "recompute_layers":
         is_whole = (values == 0) & (plans.recompute == WORDS["recompute"].index("full"))
         return np.where(is_whole & bool(values.any()), np.inf, values)
@@ -118,7 +124,7 @@ def _values(plans: PlanTable, name: str) -> Values:
     return values
 
 
-def _dimension(name: str, title: str, values: Values) -> Axis:
+def _dimension(name: str, title: str, values: Floats) -> Dimension:
     """Degrees by their logarithm, words, flags and layers evenly; 'all' one step above the rest."""
     different = np.unique(values)
     finite = different[np.isfinite(different)]
@@ -128,7 +134,7 @@ def _dimension(name: str, title: str, values: Values) -> Axis:
         scaled, ends = np.log2(scaled), np.log2(ends)
     low, span = ends.min(), np.ptp(ends)
     texts = [_value_text(name, value) for value in different.tolist()]
-    return Axis(title, (scaled - low) / span, _spaced(((ends - low) / span).tolist(), texts))
+    return Dimension(title, (scaled - low) / span, _spaced(((ends - low) / span).tolist(), texts))
 
 
 def _value_text(name: str, value: float) -> str:
@@ -136,7 +142,7 @@ def _value_text(name: str, value: float) -> str:
         return _STAGES[int(value)]
     if name == "order":
         first, second, *others = WORDS[name][int(value)].split("-")
-        return f"{first}-{second}-<br>{'-'.join(others)}"  # else it reaches the next axis
+        return f"{first}-{second}-\n{'-'.join(others)}"  # else it reaches the next axis
     if name in WORDS:
         return WORDS[name][int(value)].replace("_", " ")
     return "all" if np.isinf(value) else f"{value:g}"
@@ -151,20 +157,22 @@ def _spaced(heights: Sequence[float], texts: Sequence[str]) -> tuple[tuple[float
     return tuple(kept)
 
 
-def _figure_axis(title: str, values: Values, form: str, *, is_log: bool = False) -> Axis:
+def _figure_axis(title: str, values: Floats, form: str, *, is_log: bool = False) -> Dimension:
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 1.0
     marks = [low + part * span for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
     texts = [form.format(np.exp(mark) if is_log else mark) for mark in marks]
     ticks = tuple(((mark - low) / span, text) for mark, text in zip(marks, texts, strict=True))
-    return Axis(title, (values - low) / span, ticks)
+    return Dimension(title, (values - low) / span, ticks)
 
 
-def _lines(axes: Sequence[Axis], places: Sequence[int]) -> tuple[list[float | None], list[float | None]]:
-    """Points of some plans' lines, with gaps between them."""
+def _curve(
+    axes: Sequence[Dimension], places: Sequence[int], colour: str, *, width: float = 1, opacity: float = 0.6
+) -> Curve:
+    """Some plans' lines, with gaps between them."""
     x: list[float | None] = []
     y: list[float | None] = []
     for place in places:
         x += [*range(len(axes)), None]
         y += [*(float(axis.heights[place]) for axis in axes), None]
-    return x, y
+    return Curve(x=tuple(x), y=tuple(y), colour=colour, width=width, opacity=opacity)

@@ -1,18 +1,17 @@
 """A sweep's table is readable on narrow and wide terminals."""
 
-import io
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from perfcast.core.plan import Plan
-from perfcast.report.search_sweep import print_sweep
+from perfcast.report.documents.search.sweep import document_of
 from perfcast.search.space.fixed import KEYS
 from perfcast.search.sweep.run import SweepProgress, SweepResult
+from rendered import text_of
 
 PLAN = Plan(data_parallel=32, tensor_parallel=2, sequence_parallel=True, pipeline_parallel=2,
             virtual_stages_per_rank=2, schedule="interleaved", num_micro_batches=8, recompute="full",
@@ -35,10 +34,8 @@ def _row(model: str, cluster: str, plan: Plan | None = PLAN) -> dict[str, Any]:
 
 def _printed(rows: list[dict[str, Any]], width: int, objective: str = "time") -> list[str]:
     progress = SweepProgress(**{field.name: 2 for field in fields(SweepProgress)})
-    console = Console(file=io.StringIO(), width=width, highlight=False)
     found = SweepResult(pl.DataFrame(rows, infer_schema_length=None), progress, Path("store"))
-    print_sweep(found, objective, console)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    return [line.rstrip() for line in text_of(document_of(found, objective), width).splitlines()]
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
-from rich.console import Console
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import to_table
-from perfcast.report.search_coordinates import list_axes, plot_coordinates
-from perfcast.report.search_figures import plot_pareto, sample_plans
-from perfcast.report.search_html import render_search_html
-from perfcast.report.search_json import search_schema, search_to_dict
-from perfcast.report.search_text import (
-    describe_training,
-    format_value,
-    print_search,
-)
+from perfcast.report.data.search.training import data_of
+from perfcast.report.documents.search.coordinates import coordinates_figure, list_axes
+from perfcast.report.documents.search.figures import format_objective, pareto_figure, sample_plans
+from perfcast.report.documents.search.training import document_of
+from perfcast.report.figure import Curve
+from perfcast.report.page import render_page
 from perfcast.search.report.baseline import BaselinePlan, BaselineRanking
 from perfcast.search.report.compose import SearchReport
 from perfcast.search.report.sensitivity import Condition, Sensitivity, SensitivityPoint
+from perfcast.search.result import SearchResult
 from perfcast.units import GIB, MILLI
+from rendered import json_of, text_of
 from search_reports import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result
 
 HOSTILE = "<script>alert(1)</script>[red]"
 
 
 def printed(found: SearchReport, width: int = 110) -> str:
-    stream = io.StringIO()
-    print_search(found, Console(file=stream, width=width, highlight=False))
-    return stream.getvalue()
+    return text_of(document_of(found), width)
+
+
+def found_by(result: SearchResult) -> SearchReport:
+    found = findings()
+    outcome = replace(found.comparison.outcomes[0], result=result)
+    return replace(found, comparison=replace(found.comparison, outcomes=(outcome,)))
 
 
 def varied() -> SearchReport:
@@ -55,7 +54,7 @@ def test_the_text_has_the_winner_the_ranking_the_front_and_the_explanation():
     text = printed(findings())
     for part in (
         "gpt on 8 × made-up (made-up)", "best by seconds of a step", "tp=2,dp=4,mbs=1",
-        "10.0 ms (8.00 ms to 12.0 ms",
+        "10.0 ms  (8.00 ms – 12.0 ms",
         "9 plans, 4 valid, 17 different operations priced, 4 plans simulated, in 1.50 s", "5 excluded",
         "≈2", "Pareto front", "Where the step goes", "From the winner to pp=2", "all plans by formula",
         "16 × 128 tokens", "70.0 GiB of 80.0 GiB",
@@ -70,10 +69,7 @@ def test_plans_that_cannot_be_told_apart_come_with_what_to_measure():
 
 
 def test_without_simulation_nothing_is_said_about_telling_plans_apart():
-    result = search_result(separations=(), num_simulated=0)
-    found = findings()
-    outcome = replace(found.comparison.outcomes[0], result=result)
-    text = printed(replace(found, comparison=replace(found.comparison, outcomes=(outcome,))))
+    text = printed(found_by(search_result(separations=(), num_simulated=0)))
     assert "Closed forms only" in text
 
 
@@ -104,29 +100,11 @@ def test_lines_stay_within_the_terminal(width: int):
     "make", [findings, compared_findings, varied, lambda: with_baseline(), lambda: with_baseline(None, "why")]
 )
 def test_the_json_keeps_to_its_schema(make):
-    data = json.loads(json.dumps(search_to_dict(make()), allow_nan=False))
-    Draft202012Validator(search_schema()).validate(data)
-
-
-def test_the_schema_is_valid_and_describes_every_property():
-    schema = search_schema()
-    Draft202012Validator.check_schema(schema)
-
-    def check(node: object) -> None:
-        if isinstance(node, dict):
-            for value in node.get("properties", {}).values():
-                assert "description" in value or "$ref" in value
-            for value in node.values():
-                check(value)
-        elif isinstance(node, list):
-            for value in node:
-                check(value)
-
-    check(schema)
+    assert json_of(data_of(make()))["clusters"]
 
 
 def test_the_json_has_ranks_from_one_and_figures_in_si():
-    result = search_to_dict(findings())["clusters"][0]["result"]
+    result = json_of(data_of(findings()))["clusters"][0]["result"]
     assert [plan["rank"] for plan in result["ranked"]] == [1, 2, 3, 4]
     assert [plan["step_seconds"] for plan in result["ranked"]] == [ms * MILLI for ms in MILLISECONDS]
     assert result["ranked"][0]["headroom_bytes"] == 10 * GIB
@@ -134,7 +112,7 @@ def test_the_json_has_ranks_from_one_and_figures_in_si():
 
 
 def test_the_page_holds_all_parts_and_reaches_nothing_outside():
-    html = render_search_html(varied())
+    html = render_page(document_of(varied()))
     for part in (
         "figure-pareto", "figure-coordinates", "figure-causes", "figure-categories", "figure-sensitivity-0",
         "Pareto front", "not distinguishable", "From the winner to pp=2",
@@ -146,16 +124,16 @@ def test_the_page_holds_all_parts_and_reaches_nothing_outside():
 
 
 def test_the_page_compares_clusters():
-    html = render_search_html(compared_findings())
+    html = render_page(document_of(compared_findings()))
     assert "figure-clusters" in html
-    assert "small:8: no plan is left" in html
+    assert "small:8 no plan is left" in html
 
 
 def test_texts_of_users_are_escaped():
     found = findings()
     hostile = replace(found.explanations[1], label=HOSTILE)
     found = replace(found, explanations=(found.explanations[0], hostile), skipped=((HOSTILE, HOSTILE),))
-    assert HOSTILE not in render_search_html(found)
+    assert HOSTILE not in render_page(document_of(found))
     assert HOSTILE in " ".join(printed(found, 200).split())
 
 
@@ -168,8 +146,8 @@ def test_a_sample_keeps_the_fastest_and_reaches_the_slowest():
 
 
 def test_the_figures_draw_every_valid_plan_the_front_and_the_winner():
-    figure = plot_pareto(search_result())
-    drawn = {trace.name: len(trace.x) for trace in figure.data}
+    figure = pareto_figure(search_result())
+    drawn = {curve.name: len(curve.x) for curve in figure.series if isinstance(curve, Curve)}
     # Of the front, 70, 40 and 20 GiB at growing times: the line runs through all three.
     assert drawn == {
         "valid plans": 4, "Pareto front": 3, "front in time and memory": 3, "best plans": 3, "winner": 1
@@ -178,8 +156,9 @@ def test_the_figures_draw_every_valid_plan_the_front_and_the_winner():
 
 def test_the_line_of_the_front_leaves_out_plans_that_only_cost_less():
     front = (ranked_plan(0), ranked_plan(1, device_bytes=75 * GIB), ranked_plan(3))
-    figure = plot_pareto(search_result(front=front))
-    assert [len(t.x) for t in figure.data if "front" in t.name.lower()] == [3, 2]
+    figure = pareto_figure(search_result(front=front))
+    curves = [curve for curve in figure.series if isinstance(curve, Curve)]
+    assert [len(curve.x) for curve in curves if "front" in curve.name.lower()] == [3, 2]
 
 
 def test_axes_are_the_dimensions_that_differ_with_memory_and_time():
@@ -214,9 +193,10 @@ def test_layers_to_recompute_shards_and_stages_have_axes_where_they_vary():
 def test_the_green_line_of_the_dimensions_is_the_winners_not_the_fastest_formulas():
     # The third plan wins by events; its line has dp = 8, the top of its axis, and comes last.
     result = search_result(ranked=(ranked_plan(2),))
-    *_, green = plot_coordinates(result).data
-    assert green.y[0] == 1.0
-    assert len(plot_coordinates(result).data) == 7
+    series = coordinates_figure(result).series
+    assert len(series) == 7
+    assert isinstance(series[-1], Curve)
+    assert series[-1].y[0] == 1.0
 
 
 def test_a_named_plan_that_does_not_fit_is_said_not_to():
@@ -241,7 +221,7 @@ def test_another_searchers_choice_stands_beside_the_winner():
     assert "chooses dp=2,tp=2,pp=2, 500 ms by its own formulas" in text
     assert "First of 10 plans by searcher-3d" in text
     assert "not possible" in text
-    assert "Choice of searcher-3d" in render_search_html(with_baseline())
+    assert "plans by searcher-3d" in render_page(document_of(with_baseline()))
     refused = " ".join(printed(with_baseline(None, "it does not fit"), 200).split())
     assert "not possible: it does not fit" in refused
 
@@ -249,9 +229,10 @@ def test_another_searchers_choice_stands_beside_the_winner():
 def test_a_training_of_known_length_says_how_long_it_takes():
     # 1,000 steps of 10 ms, 20 % either way.
     result = search_result(objective="time-to-train", num_steps=1000)
-    assert describe_training(result) == "10.0 s (8.00 s to 12.0 s with 90 %) for 1,000 steps"
-    fewest = describe_training(search_result(objective="devices", num_steps=1000))
-    assert fewest.endswith("8 devices are the fewest that keep the deadline")
+    assert "10.0 s (8.00 s – 12.0 s with 90 %) for 1,000 steps" in printed(found_by(result))
+    fewest = search_result(objective="devices", num_steps=1000)
+    text = " ".join(printed(found_by(fewest)).split())
+    assert "8 devices are the fewest that keep the deadline" in text
 
 
 @pytest.mark.parametrize(
@@ -263,4 +244,4 @@ def test_a_training_of_known_length_says_how_long_it_takes():
     ],
 )  # fmt: skip
 def test_values_carry_their_unit(objective: str, value: float, text: str):
-    assert format_value(value, objective) == text
+    assert format_objective(value, objective) == text

@@ -1,0 +1,1 @@
+"""What JSON holds of searches: for training, for inference, over grids of both."""

@@ -1,0 +1,239 @@
+"""What JSON holds of a search for training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.plan import Plan
+from perfcast.core.plan_text import format_plan
+from perfcast.core.training import Training
+from perfcast.report.answers import Answer, view
+from perfcast.report.data.search.explained import (
+    DifferenceData,
+    ExplanationData,
+    RivalData,
+    SensitivityData,
+    baseline_data,
+    difference_data,
+    explanation_data,
+    sensitivity_data,
+)
+from perfcast.report.data.search.plans import PlanData, plan_data, plan_figures
+from perfcast.search.report.clusters import ClusterOutcome
+from perfcast.search.report.compose import SearchReport
+from perfcast.search.result import SearchResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedData:
+    """A plan with its rank, 1 for the best.
+
+    Attributes:
+        rank: Of the plans shown, from 1.
+        option: The plan as --plan and --compare take it, with the micro-batch's size.
+        method: simulated or closed_form.
+        step_seconds: Seconds, best estimate.
+        step_seconds_low: Seconds; low end of a 90 % interval.
+        step_seconds_high: Seconds; high end of a 90 % interval.
+        seconds_by_cause: Seconds by cause, mean over all ranks; they add up to the step.
+        tokens_per_second: Tokens per second of all devices.
+        tokens_per_second_per_device: Tokens per second of one device.
+        mfu: Model flops over peak flops; fraction.
+        peak_memory_bytes: Bytes allocated on the worst rank.
+        device_memory_bytes: Bytes of the device, with what the allocator and the driver hold.
+        memory_capacity_bytes: Bytes that a device has.
+        headroom_bytes: Bytes that are left.
+        device_watts: Watts of a device with its share of the server, mean; null where no rated
+            power is known.
+        joules_per_token: Joules.
+        dollars_per_device_hour: Dollars per device and hour; null without a price.
+        dollars_per_token: Dollars; null without a price.
+        objective_value: Of the objective, in its unit (seconds, tokens per second, dollars,
+            joules).
+    """
+
+    rank: int
+    option: str
+    plan: Plan
+    method: str
+    step_seconds: float
+    step_seconds_low: float
+    step_seconds_high: float
+    seconds_by_cause: dict[str, float]
+    tokens_per_second: float
+    tokens_per_second_per_device: float
+    mfu: float
+    peak_memory_bytes: float
+    device_memory_bytes: float
+    memory_capacity_bytes: float
+    headroom_bytes: float
+    device_watts: float | None
+    joules_per_token: float | None
+    dollars_per_device_hour: float | None
+    dollars_per_token: float | None
+    objective_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparationData:
+    """Two plans whose order is not sure.
+
+    Attributes:
+        first_rank: Rank.
+        second_rank: Rank.
+        difference_seconds: Seconds that the second's step takes longer.
+        difference_seconds_low: Seconds; low end of a 90 % interval.
+        difference_seconds_high: Seconds; high end of a 90 % interval.
+        measurements: What would separate them, the most telling first.
+    """
+
+    first_rank: int
+    second_rank: int
+    difference_seconds: float
+    difference_seconds_low: float
+    difference_seconds_high: float
+    measurements: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultData:
+    """What was found on one cluster.
+
+    Attributes:
+        cluster: Catalog name.
+        device: Catalog name.
+        num_devices: Devices of the plans.
+        cost_model: What priced the operations.
+        num_plans: Plans enumerated.
+        num_valid: Plans that meet all constraints.
+        num_simulated: Plans simulated event by event.
+        num_operations: Different operations that were priced.
+        excluded: Plans that each constraint removed.
+        seconds_by_part: Seconds that the search took, by its part.
+        ranked: Best first.
+        front: Plans that none beats in time, cost and headroom at once, fastest first.
+        separations: Plans that cannot be told from the first.
+        assumptions: What was taken for granted.
+        num_steps: Steps of the whole training; null where its tokens are not known.
+    """
+
+    cluster: str
+    device: str
+    num_devices: int
+    cost_model: str
+    num_plans: int
+    num_valid: int
+    num_simulated: int
+    num_operations: int
+    excluded: dict[str, int]
+    seconds_by_part: dict[str, float]
+    ranked: tuple[object, ...]
+    front: tuple[PlanData, ...]
+    separations: tuple[SeparationData, ...]
+    assumptions: tuple[str, ...]
+    num_steps: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeData:
+    """What became of one cluster.
+
+    Attributes:
+        asked: As the user named it.
+        reason: Why it has no plan; null where it has.
+        result: Of one cluster.
+    """
+
+    asked: str
+    reason: str | None
+    result: ResultData | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedData:
+    """A named plan that the best cluster cannot follow.
+
+    Attributes:
+        label: As the user named it.
+        reason: Why.
+    """
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchData(Answer):
+    """What a search for training found.
+
+    Attributes:
+        model: As asked for.
+        objective: What the plans are ranked by.
+        sequence_length: Tokens.
+        global_batch_size: Sequences of a step.
+        training: How numbers are kept, and by whose program.
+        best_cluster: Catalog name and devices.
+        best_plan: As --plan takes it, with the micro-batch's size.
+        clusters: In the order asked for.
+        ranking: Clusters with a plan, best first.
+        explanations: Of the winner of the best cluster, then of named plans.
+        differences: From the winner to each named plan.
+        skipped: Named plans that the best cluster cannot follow.
+        sensitivity: How the winner changes.
+        rival: Another searcher's order of plans on the best cluster.
+    """
+
+    model: str
+    objective: str
+    sequence_length: int
+    global_batch_size: int
+    training: Training
+    best_cluster: str
+    best_plan: str
+    clusters: tuple[OutcomeData, ...]
+    ranking: tuple[str, ...]
+    explanations: tuple[ExplanationData, ...]
+    differences: tuple[DifferenceData, ...]
+    skipped: tuple[SkippedData, ...]
+    sensitivity: SensitivityData | None
+    rival: RivalData | None
+
+
+def data_of(found: SearchReport) -> SearchData:
+    """Everything that was found."""
+    best = found.best
+    outcomes = found.comparison.outcomes
+    return view(
+        SearchData,
+        best,
+        best_cluster=f"{best.cluster}:{best.num_devices}",
+        best_plan=format_plan(best.winner.plan),
+        clusters=tuple(_outcome(outcome) for outcome in outcomes),
+        ranking=tuple(outcomes[at].asked for at in found.comparison.ranking),
+        explanations=tuple(explanation_data(explanation) for explanation in found.explanations),
+        differences=tuple(difference_data(difference) for difference in found.differences),
+        skipped=tuple(SkippedData(label=label, reason=reason) for label, reason in found.skipped),
+        sensitivity=None if found.sensitivity is None else sensitivity_data(found.sensitivity),
+        rival=None if found.baseline is None else baseline_data(found.baseline),
+    )
+
+
+def _outcome(outcome: ClusterOutcome) -> OutcomeData:
+    result = None if outcome.result is None else _result(outcome.result)
+    return OutcomeData(asked=outcome.asked, reason=outcome.reason or None, result=result)
+
+
+def _result(result: SearchResult) -> ResultData:
+    return view(
+        ResultData,
+        result,
+        ranked=tuple(
+            view(RankedData, plan, rank=place, **plan_figures(plan))
+            for place, plan in enumerate(result.ranked, 1)
+        ),
+        front=tuple(plan_data(plan) for plan in result.front),
+        separations=tuple(
+            view(SeparationData, one, first_rank=one.first + 1, second_rank=one.second + 1)
+            for one in result.separations
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Searches as documents: for training, for inference, over grids of both."""
