@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 @click.option(
     "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
 )
-@click.option("--closed-form", is_flag=True, help="Compare with the closed form of a plan, difference by difference.")
+@click.option(
+    "--closed-form", is_flag=True, help="Compare with the closed form of a plan, difference by difference."
+)
 @output_options(html=True, timeline=False)
 def memory(
     model: str,
