@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import PlanError, UnknownNameError
-from perfcast.simulate.recursion import order_moves
 from perfcast.simulate.schedule import Pass, inference_actions, num_parts, part_of, stage_actions
+from perfcast.simulate.schedule.order import order_steps
 
 
 def words(schedule: str, num_stages: int, num_micro_batches: int, stage: int, virtual: int = 1) -> str:
@@ -94,7 +94,7 @@ def test_a_stage_makes_gradients_after_the_forward_and_of_weights_last(case: tup
 def test_no_schedule_waits_for_itself(case: tuple[str, int, int, int]):
     schedule, _, _, virtual = case
     actions = stage_actions(*case)
-    moves, _ = order_moves(schedule, actions, virtual)
+    moves, _ = order_steps(schedule, actions, virtual)
     assert sum(len(move.actions) for move in moves) == sum(map(len, actions))
 
 

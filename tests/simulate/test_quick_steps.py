@@ -1,4 +1,4 @@
-"""Steps that are played move by move are those of the event engine."""
+"""Steps that are played without a program are those of the event engine."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from perfcast.errors import PlanError
 from perfcast.simulate.part_times import time_parts
 from perfcast.simulate.pipeline.content import step_content
 from perfcast.simulate.pipeline.data_stream import DataStream
-from perfcast.simulate.pipeline.moves import play_moves
+from perfcast.simulate.pipeline.quick import play_schedule
 from perfcast.simulate.training import simulate_step
 
 #: No two sums of them are equal, so that what is waited for last is never in doubt.
@@ -69,7 +69,7 @@ def test_forwards_alone_are_played_too():
 def test_slowdowns_must_be_as_many_as_stages():
     work = small_step(2, 2)
     with pytest.raises(PlanError, match="1 slowdowns of ranks for 2 stages"):
-        play_moves(work, time_parts(work, ODD), rank_slowdowns=[1.0])
+        play_schedule(work, time_parts(work, ODD), rank_slowdowns=[1.0])
 
 
 def test_a_stream_runs_beside_compute_at_the_rates_of_both():

@@ -8,8 +8,8 @@ from perfcast.core.plan import Plan
 from perfcast.core.work import Call, Stream
 from perfcast.errors import InputError, PlanError
 from perfcast.simulate.closed_form.step import closed_form_step
-from perfcast.simulate.recursion import order_moves
 from perfcast.simulate.schedule import Action, Pass
+from perfcast.simulate.schedule.order import order_steps
 from perfcast.simulate.stragglers import Slowdowns, parse_slowdowns, ranks_in_step, straggler_effect
 from perfcast.simulate.training import simulate_step
 
@@ -117,4 +117,4 @@ def test_no_draws_are_refused():
 def test_stages_that_wait_for_what_is_never_sent_are_named():
     rows = ((Action(Pass.BACKWARD, 0),), (Action(Pass.FORWARD, 0),))
     with pytest.raises(PlanError, match="stage 0 waits"):
-        order_moves("1f1b", rows, 1)
+        order_steps("1f1b", rows, 1)

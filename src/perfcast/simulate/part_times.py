@@ -141,10 +141,14 @@ def time_parts(
                 timed(apart(is_weight, layer.backward)),
             )
         return LayerTime(
-            layer.name, timed(layer.forward), timed(layer.backward), *parts,
-            beside(layer.gather), beside(layer.gather_again),
+            layer.name,
+            timed(layer.forward),
+            timed(layer.backward),
+            *parts,
+            beside(layer.gather),
+            beside(layer.gather_again),
             beside([behind(call, ()) for call in layer.gradient_reduction]),
-        )  # fmt: skip
+        )
 
     different: dict[int, CallsTime] = {}
     for stage in work.stages:
@@ -185,6 +189,13 @@ def behind(call: Call, after: tuple[int, ...]) -> Call:
     if call.after == after:
         return call
     return Call(
-        call.operation, call.stream, after, call.module, call.count, call.share, call.num_launches,
-        call.is_recomputed, call.is_weight_gradient,
-    )  # fmt: skip
+        call.operation,
+        call.stream,
+        after,
+        call.module,
+        call.count,
+        call.share,
+        call.num_launches,
+        call.is_recomputed,
+        call.is_weight_gradient,
+    )

@@ -136,6 +136,14 @@ class ProgramBuilder:
     def build(self) -> Program:
         """What was added so far."""
         return Program(
-            self._lanes, self._streams, self._seconds, self._waiting, self._awaited, self._collectives,
-            self._collective_sizes, self._slowdowns, self._priorities, self._labels,
-        )  # fmt: skip
+            self._lanes,
+            self._streams,
+            self._seconds,
+            self._waiting,
+            self._awaited,
+            self._collectives,
+            self._collective_sizes,
+            self._slowdowns,
+            self._priorities,
+            self._labels,
+        )

@@ -27,8 +27,8 @@ from perfcast.errors import InputError
 from perfcast.simulate.closed_form.figures import HOST, OWN, SECONDS
 from perfcast.simulate.closed_form.step import closed_form_step, stage_columns
 from perfcast.simulate.part_times import PartTimes, time_parts
-from perfcast.simulate.recursion import Move, order_moves
 from perfcast.simulate.schedule import Pass
+from perfcast.simulate.schedule.order import ScheduleStep, order_steps
 from perfcast.simulate.training import actions_of
 from perfcast.units import MIB
 
@@ -162,10 +162,10 @@ class _Pipelines:
         self._work, self._times = work, times
         columns = stage_columns(work, times)
         self._stages = [columns.kinds[kind] for kind in columns.group.cut.stage_kinds]
-        self._moves, num_slots = order_moves(
+        self._schedule, num_slots = order_steps(
             work.plan.schedule, actions_of(work), work.plan.virtual_stages_per_rank
         )
-        different = {(m.stage, tuple((a.kind, a.chunk) for a in m.actions)) for m in self._moves}
+        different = {(one.stage, tuple((a.kind, a.chunk) for a in one.actions)) for one in self._schedule}
         self.num_arrays = num_slots + len(different) + 2 * len(work.stages) + 2
 
     def steps(self, slowest: Floats) -> Floats:
@@ -186,22 +186,22 @@ class _Pipelines:
         ends = [np.zeros(slowest.shape[1:]) for _ in self._stages]
         arrivals: dict[int, Floats] = {}
         seconds: dict[object, Floats] = {}
-        for move in self._moves:
-            key = (move.stage, tuple((a.kind, a.chunk) for a in move.actions))
+        for step in self._schedule:
+            key = (step.stage, tuple((a.kind, a.chunk) for a in step.actions))
             if key not in seconds:
-                seconds[key] = _slowed(self._pass(move), slowest[move.stage]) + blocked * len(move.given)
-            end = ends[move.stage]
-            for slot in move.awaited:
+                seconds[key] = _slowed(self._pass(step), slowest[step.stage]) + blocked * len(step.given)
+            end = ends[step.stage]
+            for slot in step.awaited:
                 end = np.maximum(end, arrivals.pop(slot))
-            ends[move.stage] = end = end + seconds[key]
-            for slot in move.given:
+            ends[step.stage] = end = end + seconds[key]
+            for slot in step.given:
                 arrivals[slot] = end + (message - blocked)
         return ends
 
-    def _pass(self, move: Move) -> Floats:
+    def _pass(self, step: ScheduleStep) -> Floats:
         """Figures of a pass."""
-        stage, action = self._stages[move.stage], move.actions[0]
-        if len(move.actions) > 1 and stage.joined is not None:
+        stage, action = self._stages[step.stage], step.actions[0]
+        if len(step.actions) > 1 and stage.joined is not None:
             return stage.joined.figures[:, 0]
         if action.kind is Pass.FORWARD:
             return stage.forwards[action.chunk].figures[:, 0]

@@ -16,7 +16,7 @@ from perfcast.simulate.layer import OWN_WORK
 from perfcast.simulate.part_times import PartTimes, time_parts
 from perfcast.simulate.pipeline.build import Built, build_step
 from perfcast.simulate.pipeline.causes import seconds_by_cause
-from perfcast.simulate.pipeline.moves import play_moves
+from perfcast.simulate.pipeline.quick import play_schedule
 from perfcast.simulate.pipeline.spans import path_seconds, step_spans
 from perfcast.simulate.schedule import Actions, inference_actions, stage_actions
 
@@ -39,7 +39,7 @@ def simulate_step(
         slowdown: Factors of compute and of communication while both run on a device.
         rank_slowdowns: Of each stage, by what its compute takes longer than the prices say.
         with_spans: Whether to give timelines.
-        with_path: Whether to give the critical path; without it and timelines the step is played some twenty
+        with_path: Whether to give the critical path; without it and timelines the step is played some ten
             times faster.
 
     Raises:
@@ -124,13 +124,13 @@ def time_of_played(step: PlayedStep, *, even: PlayedStep | None = None, with_spa
 
 
 def play_quickly(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None = None) -> StepTime:
-    """As ``play_step``, move by move: no timeline, no critical path."""
+    """As ``play_step``, without a program: no timeline, no critical path."""
     forward_only = is_forward_only(work)
-    step, causes, num_tasks = play_moves(
+    step, causes, num_tasks = play_schedule(
         work, times, is_forward_only=forward_only, rank_slowdowns=rank_slowdowns
     )
     if rank_slowdowns is not None and max(rank_slowdowns) > 1:
-        _charge_stragglers(causes, play_moves(work, times, is_forward_only=forward_only)[1])
+        _charge_stragglers(causes, play_schedule(work, times, is_forward_only=forward_only)[1])
     return StepTime(step, rank_times(work, causes), num_events=num_tasks)
 
 

@@ -23,9 +23,13 @@ _MOST_CHANGES = 3
 _MOST_COMBINED = 5
 #: Stages that each framework has, and whose habits are known here.
 _ZERO_STAGES = {
-    "pytorch": (1, 3), "fsdp": (3,), "megatron": (1,), "megatron_local": (1,), "nanotron": (1,),
+    "pytorch": (1, 3),
+    "fsdp": (3,),
+    "megatron": (1,),
+    "megatron_local": (1,),
+    "nanotron": (1,),
     "deepspeed": (1, 2, 3),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,20 +92,28 @@ def evaluate_plans(
     if memory is None:
         memory = footprint_columns(model, plans, training, sequence_length, device=device)
     steps, num_operations = evaluate_in_parts(
-        Setting(model, cluster, training, sequence_length), plans, device, cost_model,
-        constants or load_step_constants(), num_processes,
-    )  # fmt: skip
+        Setting(model, cluster, training, sequence_length),
+        plans,
+        device,
+        cost_model,
+        constants or load_step_constants(),
+        num_processes,
+    )
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(DTYPES_BY_LABEL[training.dtype], matrix_units=True)
     flops = batch * float(flops_per_sequence(model, sequence_length))
     return Evaluation(
-        plans, steps.step_seconds, dict(zip(CAUSES, steps.seconds_by_cause, strict=True)),
-        memory.peak_bytes, memory.device_bytes,
+        plans,
+        steps.step_seconds,
+        dict(zip(CAUSES, steps.seconds_by_cause, strict=True)),
+        memory.peak_bytes,
+        memory.device_bytes,
         memory.device_bytes <= max_memory_fraction * device.memory_bytes,
         batch * sequence_length / steps.step_seconds,
         flops / (steps.step_seconds * peak * cluster.num_devices),
-        int(batch[0]) * sequence_length, num_operations,
-    )  # fmt: skip
+        int(batch[0]) * sequence_length,
+        num_operations,
+    )
 
 
 def take_memory(memory: FootprintColumns, index: Flags | Integers) -> FootprintColumns:

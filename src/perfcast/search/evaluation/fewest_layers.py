@@ -132,6 +132,9 @@ def _join(first: Evaluation, second: Evaluation) -> Evaluation:
         for name in ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")
     }
     return Evaluation(
-        plans=join([first.plans, second.plans]), seconds_by_cause=causes, num_tokens=first.num_tokens,
-        num_operations=max(one.num_operations for one in both), **columns,
-    )  # fmt: skip
+        plans=join([first.plans, second.plans]),
+        seconds_by_cause=causes,
+        num_tokens=first.num_tokens,
+        num_operations=max(one.num_operations for one in both),
+        **columns,
+    )

@@ -110,10 +110,13 @@ def _separation(
     above = widening * sum(source.high**2 for source in sources) ** 0.5
     named = [source for source in sources if max(source.low, source.high) > 0][:_NUM_NAMED]
     return Separation(
-        first=0, second=place, difference_seconds=difference,
-        difference_seconds_low=difference - below, difference_seconds_high=difference + above,
+        first=0,
+        second=place,
+        difference_seconds=difference,
+        difference_seconds_low=difference - below,
+        difference_seconds_high=difference + above,
         measurements=tuple(_words(source) for source in named),
-    )  # fmt: skip
+    )
 
 
 def _seconds_of(one: Simulated, prices: Prices) -> _Seconds:

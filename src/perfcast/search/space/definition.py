@@ -21,8 +21,14 @@ from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
 
 #: Columns that change how ranks exchange, not what they hold: memory does not depend on them.
-MAPPING = ("order", "context_communication", "overlaps_tensor", "overlaps_gradients", "overlaps_weights",
-           "overlaps_experts")  # fmt: skip
+MAPPING = (
+    "order",
+    "context_communication",
+    "overlaps_tensor",
+    "overlaps_gradients",
+    "overlaps_weights",
+    "overlaps_experts",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,18 +152,26 @@ def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: 
                 continue
             rows += [(dp, tp, pp, cp, ep, etp) for ep, etp in _expert_degrees(model, dp * cp * tp, tp, space)]
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    names = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
-             "expert_tensor_parallel")  # fmt: skip
+    names = (
+        "data_parallel",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
+        "expert_parallel",
+        "expert_tensor_parallel",
+    )
     return {name: table[:, at] for at, name in enumerate(names)}
 
 
 def _tensor_degrees(model: Transformer, largest: int | None) -> list[int]:
     shared = model.experts.shared_ffn_hidden_size if model.experts else 0
     return [
-        tp for tp in divisors(model.num_attention_heads, largest)
-        if model.ffn_hidden_size % tp == 0 and shared % tp == 0
+        tp
+        for tp in divisors(model.num_attention_heads, largest)
+        if model.ffn_hidden_size % tp == 0
+        and shared % tp == 0
         and (model.num_kv_heads % tp == 0 or tp % model.num_kv_heads == 0)
-    ]  # fmt: skip
+    ]
 
 
 def _expert_degrees(model: Transformer, ranks: int, tp: int, space: Space) -> list[tuple[int, int]]:
@@ -238,10 +252,12 @@ def _pass_choices(space: Space) -> dict[str, list[int]]:
     return _listed(
         space,
         {
-            "sp": (0, 1), "recompute": space.recomputes, "recompute_layers": layers,
+            "sp": (0, 1),
+            "recompute": space.recomputes,
+            "recompute_layers": layers,
             "schedule": space.schedules,
         },
-    )  # fmt: skip
+    )
 
 
 def _mapping_choices(space: Space) -> dict[str, list[int]]:
@@ -255,7 +271,7 @@ def _mapping_choices(space: Space) -> dict[str, list[int]]:
             "overlap_weights": (1, 0) if space.overlaps_weights is None else space.overlaps_weights,
             "overlap_experts": space.overlaps_experts,
         },
-    )  # fmt: skip
+    )
 
 
 _Belongs = Callable[[Mapping[str, Integers], Mapping[str, int]], Flags]
@@ -340,8 +356,12 @@ def _belongs_mapping(
 
 def _is_first_order(rows: Mapping[str, Integers], order: int, orders: Sequence[int]) -> Flags:
     """Whether no earlier order puts the axes of more than one member in the same places."""
-    sizes = {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel",
-             "cp": "context_parallel"}  # fmt: skip
+    sizes = {
+        "dp": "data_parallel",
+        "tp": "tensor_parallel",
+        "pp": "pipeline_parallel",
+        "cp": "context_parallel",
+    }
     several = {axis: rows[name] > 1 for axis, name in sizes.items()}
     first = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
     own = ORDERS[order].split("-")
@@ -359,11 +379,22 @@ def _table(rows: Mapping[str, Integers], splits: tuple[Split, ...]) -> PlanTable
     """Plans of some rows, with the simplest of what they do not say."""
     count = len(rows["tensor_parallel"])
     simplest = {
-        "virtual_stages_per_rank": 1, "micro_batch_size": 1, "num_micro_batches": 1, "sequence_parallel": 0,
-        "recompute": 0, "schedule": 0, "order": 0, "context_communication": 0, "overlaps_tensor": 0,
-        "overlaps_gradients": 1, "overlaps_weights": 1, "overlaps_experts": 0, "recompute_layers": 0,
-        "num_prefetched": 1, "split": 0,
-    }  # fmt: skip
+        "virtual_stages_per_rank": 1,
+        "micro_batch_size": 1,
+        "num_micro_batches": 1,
+        "sequence_parallel": 0,
+        "recompute": 0,
+        "schedule": 0,
+        "order": 0,
+        "context_communication": 0,
+        "overlaps_tensor": 0,
+        "overlaps_gradients": 1,
+        "overlaps_weights": 1,
+        "overlaps_experts": 0,
+        "recompute_layers": 0,
+        "num_prefetched": 1,
+        "split": 0,
+    }
     columns = {name: np.full(count, value, dtype=np.int64) for name, value in simplest.items()}
     every = {**columns, **rows}
     return table_of((every[name] for name in COLUMNS), splits)

@@ -35,8 +35,18 @@ from perfcast.units import format_bytes
 
 EVENLY = "groups that fill the levels of the cluster evenly"
 #: Columns on which states depend.
-_STATES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel", "expert_parallel",
-           "expert_tensor_parallel", "zero_stage", "offload", "split", "num_shards")  # fmt: skip
+_STATES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "expert_tensor_parallel",
+    "zero_stage",
+    "offload",
+    "split",
+    "num_shards",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +131,13 @@ def _simplest(plans: PlanTable) -> PlanTable:
     """With as many chunks as stated layers ask for."""
     one = np.ones(len(plans), dtype=np.int64)
     simple = replace(
-        plans, micro_batch_size=one, num_micro_batches=one, sequence_parallel=0 * one, recompute=0 * one,
+        plans,
+        micro_batch_size=one,
+        num_micro_batches=one,
+        sequence_parallel=0 * one,
+        recompute=0 * one,
         recompute_layers=0 * one,
-    )  # fmt: skip
+    )
     return _with_chunks(simple, np.where(plans.split > 0, plans.virtual_stages_per_rank, one))
 
 

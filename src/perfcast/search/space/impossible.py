@@ -123,9 +123,15 @@ def _plans(job: Job, space: Space) -> PlanTable:
 def _slim(space: Space, key: str, fixed: Mapping[str, PlanValue], num_layers: int = 1) -> Space:
     """The space with only those choices that others depend on, and all of one key."""
     slim = replace(
-        space, fixed=dict(fixed), recompute_layers=(0,), offloads=space.offloads[:1], orders=space.orders[:1],
-        recomputes=("none", "full"), zero_stages=(0, 1, 3), overlaps_gradients=(1,),
-    )  # fmt: skip
+        space,
+        fixed=dict(fixed),
+        recompute_layers=(0,),
+        offloads=space.offloads[:1],
+        orders=space.orders[:1],
+        recomputes=("none", "full"),
+        zero_stages=(0, 1, 3),
+        overlaps_gradients=(1,),
+    )
     whole = {
         "zero": ("zero_stages", space.zero_stages),
         "shards": ("num_shards", _POWERS),

@@ -27,10 +27,16 @@ def lie_evenly(cluster: Cluster, plans: PlanTable) -> Flags:
     differ in some bits only, which fills every level evenly; others are looked at one by one.
     """
     columns = [
-        plans.order, plans.data_parallel, plans.tensor_parallel, plans.context_parallel,
-        plans.pipeline_parallel, plans.expert_parallel, plans.expert_tensor_parallel, plans.num_shards,
+        plans.order,
+        plans.data_parallel,
+        plans.tensor_parallel,
+        plans.context_parallel,
+        plans.pipeline_parallel,
+        plans.expert_parallel,
+        plans.expert_tensor_parallel,
+        plans.num_shards,
         plans.zero_stage == 0,
-    ]  # fmt: skip
+    ]
     first, place = different_rows(columns)
     inner = [level.size for level in cluster.levels[:-1]]
     bits = reduce(np.bitwise_or, [(c[first] & (c[first] - 1)) != 0 for c in columns[1:-1]])

@@ -25,8 +25,11 @@ Row = Mapping[str, Value]
 
 #: Columns that say which cell a row is of.
 CELL_COLUMNS: Mapping[str, type] = {
-    "model": str, "cluster": str, "global_batch_size": int, "sequence_length": int,
-}  # fmt: skip
+    "model": str,
+    "cluster": str,
+    "global_batch_size": int,
+    "sequence_length": int,
+}
 #: ``place``: 1 for a cell's first row and so on, 0 where it has none; ``outcome``: why it has none, else "".
 RESULT_COLUMNS: Mapping[str, type] = {"place": int, "outcome": str}
 KEY = "key"

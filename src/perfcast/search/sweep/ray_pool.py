@@ -132,9 +132,12 @@ class RayPool:
                 ) from None
             raise
         except (
-            errors.WorkerCrashedError, errors.NodeDiedError, errors.LocalRayletDiedError,
-            errors.OutOfMemoryError, errors.ObjectLostError,
-        ) as error:  # fmt: skip
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.LocalRayletDiedError,
+            errors.OutOfMemoryError,
+            errors.ObjectLostError,
+        ) as error:
             return Lost(str(error).partition("\n")[0])
         return part
 

@@ -93,9 +93,11 @@ def run_sweep(
                 for batch, part in run_batches(pool, left, cells_per_batch):
                     store.add(batch.keys, part.data)
                     progress = SweepProgress(
-                        progress.num_cells, progress.num_reused,
-                        progress.num_computed + len(batch.cells), progress.num_repeated + batch.attempts,
-                    )  # fmt: skip
+                        progress.num_cells,
+                        progress.num_reused,
+                        progress.num_computed + len(batch.cells),
+                        progress.num_repeated + batch.attempts,
+                    )
                     tell(progress)
         return SweepResult(store.read(list(by_key)), progress, store.folder)
 

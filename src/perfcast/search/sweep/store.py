@@ -24,8 +24,11 @@ from perfcast.search.sweep.cells import CELL_COLUMNS, KEY, RESULT_COLUMNS, Cell,
 JOB_FILE = "job.json"
 _LOCK_FILE = "lock"
 _TYPES: Mapping[type, type[pl.DataType]] = {
-    int: pl.Int64, float: pl.Float64, str: pl.String, bool: pl.Boolean,
-}  # fmt: skip
+    int: pl.Int64,
+    float: pl.Float64,
+    str: pl.String,
+    bool: pl.Boolean,
+}
 
 
 def part_schema(job: SweepJob) -> dict[str, type[pl.DataType]]:

@@ -19,19 +19,29 @@ def step_content(work: StepWork, times: PartTimes) -> Hashable:
     layers = tuple(
         (
             *map(_numbers, (one.forward, one.backward, one.input_gradient, one.weight_gradient)),
-            one.gather, one.gather_again, one.gradient_reduction,
+            one.gather,
+            one.gather_again,
+            one.gradient_reduction,
         )
         for one in times.layers
-    )  # fmt: skip
+    )
     return (
-        plan.schedule, plan.num_micro_batches, plan.virtual_stages_per_rank, layers,
-        tuple(stage.chunks for stage in work.stages), tuple(map(_numbers, times.optimizers)),
+        plan.schedule,
+        plan.num_micro_batches,
+        plan.virtual_stages_per_rank,
+        layers,
+        tuple(stage.chunks for stage in work.stages),
+        tuple(map(_numbers, times.optimizers)),
         any(call.is_collective for stage in work.stages for call in stage.optimizer),
-        times.boundary_seconds, work.overlaps_boundary, times.launch_seconds, times.slowdown,
+        times.boundary_seconds,
+        work.overlaps_boundary,
+        times.launch_seconds,
+        times.slowdown,
         gathers if times.has_gathers else None,
         (work.reduces_gradients_each_micro_batch, work.overlaps_gradient_reduction)
-        if times.has_reductions else None,
-    )  # fmt: skip
+        if times.has_reductions
+        else None,
+    )
 
 
 def _numbers(time: CallsTime) -> Hashable:

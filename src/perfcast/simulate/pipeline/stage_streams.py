@@ -51,10 +51,16 @@ class Task:
         """From its time alone."""
         share = time.compute_seconds / time.seconds if time.seconds else 0.0
         return cls(
-            stage, time.seconds, time.seconds_by_cause, bool(times.launch_seconds and time.host_seconds),
-            time.lead_seconds, max(time.host_seconds - time.lead_seconds, 0.0),
-            1.0 + (times.slowdown[0] - 1.0) * min(share, 1.0), gather, gradient_reduction,
-        )  # fmt: skip
+            stage,
+            time.seconds,
+            time.seconds_by_cause,
+            bool(times.launch_seconds and time.host_seconds),
+            time.lead_seconds,
+            max(time.host_seconds - time.lead_seconds, 0.0),
+            1.0 + (times.slowdown[0] - 1.0) * min(share, 1.0),
+            gather,
+            gradient_reduction,
+        )
 
     def add_causes(self, found: dict[str, float]) -> None:
         """Add what all its runs were spent on."""
@@ -71,9 +77,19 @@ class StageStreams:
     """
 
     __slots__ = (
-        "_clock", "_data", "_expected", "_host", "_issued", "_keeps", "_number", "_put_off", "_puts_off",
-        "_waited", "_work", "blocking",
-    )  # fmt: skip
+        "_clock",
+        "_data",
+        "_expected",
+        "_host",
+        "_issued",
+        "_keeps",
+        "_number",
+        "_put_off",
+        "_puts_off",
+        "_waited",
+        "_work",
+        "blocking",
+    )
 
     def __init__(self, work: StepWork, times: PartTimes, number: int) -> None:
         self.blocking: list[Awaited] = []
@@ -93,7 +109,7 @@ class StageStreams:
         """Tell of all gathers to come where weights are kept: they run as early as their stream lets them.
 
         Args:
-            rows: Of each move with gathers or gradient reductions, in order: its gathers, and whether it
+            rows: Of each step with gathers or gradient reductions, in order: its gathers, and whether it
                 reduces gradients.
         """
         if self._keeps:
@@ -101,7 +117,7 @@ class StageStreams:
             self._issue_expected()
 
     def _issue_expected(self) -> None:
-        """Gathers of the moves to come, up to the first gradient reduction that stands before them."""
+        """Gathers of the steps to come, up to the first gradient reduction that stands before them."""
         while self._expected:
             gathers, reductions = self._expected[-1]
             self._issued += [self._data.add(0.0, seconds) for seconds in gathers]
@@ -113,7 +129,7 @@ class StageStreams:
     # ---- compute -------------------------------------------------------------------------------------------
 
     def run_all(self, tasks: Sequence[Task], reductions: bool, awaited: Sequence[Awaited]) -> float:
-        """A move of several tasks, or with work beside them; returns its end."""
+        """A schedule step of several tasks, or with work beside them; returns its end."""
         work = self._work
         ahead = gathers_ahead(work, len(tasks))
         before, gathers, done = self._clock, list[int](), list[float]()

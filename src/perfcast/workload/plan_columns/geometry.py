@@ -13,8 +13,11 @@ from perfcast.core.plan import ORDERS
 from perfcast.core.plan_table import PlanTable
 
 AXES = {
-    "tp": "tensor_parallel", "cp": "context_parallel", "dp": "data_parallel", "pp": "pipeline_parallel",
-}  # fmt: skip
+    "tp": "tensor_parallel",
+    "cp": "context_parallel",
+    "dp": "data_parallel",
+    "pp": "pipeline_parallel",
+}
 
 
 def axis_strides(plans: PlanTable) -> Mapping[str, Integers]:
@@ -78,9 +81,13 @@ def replica_columns(
 def shard_columns(plans: PlanTable) -> tuple[Integers, ...]:
     """What tells apart groups of some replicas that share a sharded copy: every order and degree."""
     apart = (
-        plans.num_shards, plans.order, plans.data_parallel, plans.context_parallel, plans.tensor_parallel,
+        plans.num_shards,
+        plans.order,
+        plans.data_parallel,
+        plans.context_parallel,
+        plans.tensor_parallel,
         plans.pipeline_parallel,
-    )  # fmt: skip
+    )
     return tuple(np.where(plans.num_shards > 0, column, 0) for column in apart)
 
 

@@ -80,9 +80,12 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
         return [np.zeros(len(plans), dtype=np.int64)]
     strides, cp = axis_strides(plans), plans.context_parallel
     columns = [
-        plans.tensor_parallel, span_codes(setting.cluster, [(strides["tp"], plans.tensor_parallel)]),
-        plans.overlaps_tensor, np.minimum(plans.num_micro_batches, 2), plans.sequence_parallel,
-    ]  # fmt: skip
+        plans.tensor_parallel,
+        span_codes(setting.cluster, [(strides["tp"], plans.tensor_parallel)]),
+        plans.overlaps_tensor,
+        np.minimum(plans.num_micro_batches, 2),
+        plans.sequence_parallel,
+    ]
     if isinstance(kind, str):
         return [*columns, plans.micro_batch_size * -(-setting.sequence_length // cp)]
     lying = span_codes(setting.cluster, [(strides["cp"], cp)])
@@ -126,11 +129,18 @@ def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
     if not has_experts:
         plan = replace(plan, expert_parallel=1, expert_tensor_parallel=None)
     innermost = replace(
-        plan, data_parallel=plan.data_parallel * plan.pipeline_parallel, pipeline_parallel=1, schedule="1f1b",
-        virtual_stages_per_rank=1, order=ORDERS[0], zero_stage=0,
-        num_micro_batches=min(plan.num_micro_batches, 2), stage_layers=(), recompute_layers=None,
+        plan,
+        data_parallel=plan.data_parallel * plan.pipeline_parallel,
+        pipeline_parallel=1,
+        schedule="1f1b",
+        virtual_stages_per_rank=1,
+        order=ORDERS[0],
+        zero_stage=0,
+        num_micro_batches=min(plan.num_micro_batches, 2),
+        stage_layers=(),
+        recompute_layers=None,
         num_shards=None,
-    )  # fmt: skip
+    )
     groups = ("tensor", "context", "expert", "expert_tensor")
     is_same = all(group_of(plan, name) == group_of(innermost, name) for name in groups)
     return innermost if is_same else plan

@@ -90,12 +90,15 @@ def _side_keys(
 ) -> list[Integers]:
     strides = axis_strides(plans)
     return [
-        weights.place, plans.zero_stage, plans.reshard_after_forward, plans.overlaps_weights,
+        weights.place,
+        plans.zero_stage,
+        plans.reshard_after_forward,
+        plans.overlaps_weights,
         plans.offload * (plans.offload == OFFLOAD.index("parameters")),
         *replica_columns(setting.cluster, plans, strides),
         *shard_columns(plans),
         *expert_columns(plans, strides, has_experts=has_experts),
-    ]  # fmt: skip
+    ]
 
 
 def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -> Integers:
@@ -171,10 +174,12 @@ def _groups_of_updates(setting: Setting, plans: PlanTable) -> list[Integers]:
     tp, pp = plans.tensor_parallel, plans.pipeline_parallel
     whole = np.where(plans.zero_stage == 0, pp, 1)
     return [
-        tp, pp, span_codes(cluster, [(strides["tp"], tp)]),
+        tp,
+        pp,
+        span_codes(cluster, [(strides["tp"], tp)]),
         span_codes(cluster, [(strides["pp"] * (pp - 1), np.minimum(pp, 2))]),
         span_codes(cluster, [(strides["tp"], np.where(whole > 1, tp, 1)), (strides["pp"], whole)]),
-    ]  # fmt: skip
+    ]
 
 
 def _table(weights: KindWeights, plan: int) -> int:

@@ -47,9 +47,13 @@ class KindWeights:
 def kind_weights(setting: Setting, plans: PlanTable, kinds: Sequence[Kind]) -> KindWeights:
     """Of every plan."""
     first, place = different_rows(
-        [plans.tensor_parallel, plans.expert_parallel, plans.expert_tensor_parallel,
-         plans.pipeline_parallel > 1]
-    )  # fmt: skip
+        [
+            plans.tensor_parallel,
+            plans.expert_parallel,
+            plans.expert_tensor_parallel,
+            plans.pipeline_parallel > 1,
+        ]
+    )
     counts = np.zeros((4, len(kinds), len(first)), dtype=np.int64)
     tables = np.zeros(len(first), dtype=np.int64)
     for at, row in enumerate(first.tolist()):
@@ -66,9 +70,12 @@ def _shrunk(plan: Plan) -> Plan:
     experts = plan.expert_parallel * plan.tensor_parallel_of_experts
     stages = min(plan.pipeline_parallel, 2)
     return Plan(
-        data_parallel=experts, tensor_parallel=plan.tensor_parallel, pipeline_parallel=stages,
-        expert_parallel=plan.expert_parallel, expert_tensor_parallel=plan.expert_tensor_parallel,
-    )  # fmt: skip
+        data_parallel=experts,
+        tensor_parallel=plan.tensor_parallel,
+        pipeline_parallel=stages,
+        expert_parallel=plan.expert_parallel,
+        expert_tensor_parallel=plan.expert_tensor_parallel,
+    )
 
 
 def _padded(setting: Setting, plan: Plan) -> int:

@@ -1,8 +1,8 @@
-"""A step played move by move, without a program: the same times as ``build`` and the engine give.
+"""A training step played without a program: the same times as ``build`` and the engine give.
 
-A stage waits for others only where their messages arrive. Moves are taken in an order in which these are
-there (``simulate.recursion``); what a stage's compute does between two arrivals is decided by its own host
-and data stream, which are followed beside it (``stage_streams``, ``data_stream``):
+A stage waits for others only where their messages arrive. The steps of its schedule are taken in an order in
+which these are there (``simulate.schedule.order``); what a stage's compute does between two arrivals is
+decided by its own host and data stream, which are followed beside it (``stage_streams``, ``data_stream``):
 
     start of a unit = max(end of the unit before it, launch, gather, messages, what blocks the stage)
     end of a unit   = start + seconds, longer by what its data stream runs beside it (a, b: slowdowns)
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from perfcast.core.plan import Schedule
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.combine import slower
@@ -25,12 +26,12 @@ from perfcast.simulate.part_times import PartTimes
 from perfcast.simulate.pipeline.build import first_passes, last_gradients
 from perfcast.simulate.pipeline.stage_streams import NOTHING, Awaited, StageStreams, Task
 from perfcast.simulate.pipeline.units import SideWork, units_of
-from perfcast.simulate.recursion import order_moves
 from perfcast.simulate.schedule import Actions, inference_actions, stage_actions
+from perfcast.simulate.schedule.order import order_steps
 
-#: A move of a route: its stage, which of the route's patterns it runs, the slots of the messages that it
+#: A step of a route: its stage, which of the route's patterns it runs, the slots of the messages that it
 #: needs, and of those that it makes the slots and the stages that take them.
-_Move = tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]
+_RouteStep = tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,14 @@ class _Pattern:
 
 @dataclass(frozen=True)
 class _Route:
-    """All moves of a schedule, in an order in which they can be computed."""
+    """All steps of a schedule, in an order in which they can be computed."""
 
-    steps: tuple[_Move, ...]
+    steps: tuple[_RouteStep, ...]
     patterns: tuple[_Pattern, ...]
     num_slots: int
 
 
-def play_moves(
+def play_schedule(
     work: StepWork,
     times: PartTimes,
     *,
@@ -99,7 +100,7 @@ def play_moves(
 def _play(
     route: _Route, costs: Sequence[_Cost], stages: Sequence[StageStreams], message: float, *, blocks: bool
 ) -> None:
-    """All moves, with their messages of so many seconds, which may block the sender."""
+    """All steps, with their messages of so many seconds, which may block the sender."""
     messages: list[Awaited] = [NOTHING] * route.num_slots
     wires: dict[tuple[int, int], float] = {}
     for number, pattern, awaited, given in route.steps:
@@ -133,7 +134,7 @@ def _finish(work: StepWork, stages: Sequence[StageStreams], optimizers: Sequence
 
 
 @lru_cache(maxsize=4)
-def _route(schedule: str, num_stages: int, count: int, virtual: int, is_forward_only: bool) -> _Route:
+def _route(schedule: Schedule, num_stages: int, count: int, virtual: int, is_forward_only: bool) -> _Route:
     """Of a schedule.
 
     Raises:
@@ -143,29 +144,29 @@ def _route(schedule: str, num_stages: int, count: int, virtual: int, is_forward_
         actions = inference_actions(num_stages, count, virtual)
     else:
         actions = stage_actions(schedule, num_stages, count, virtual)
-    moves, num_slots = order_moves(schedule, actions, virtual)
+    ordered, num_slots = order_steps(schedule, actions, virtual)
     firsts, lasts = [first_passes(row) for row in actions], [last_gradients(row) for row in actions]
     at = [0] * num_stages
     patterns: dict[object, int] = {}
     found: list[_Pattern] = []
     steps = []
-    for move in moves:
-        places = range(at[move.stage], at[move.stage] + len(move.actions))
-        at[move.stage] = places.stop
-        flags = [tuple(place in edge[move.stage] for place in places) for edge in (firsts, lasts)]
-        key = (move.stage, tuple((action.kind, action.chunk) for action in move.actions), *flags)
+    for step in ordered:
+        places = range(at[step.stage], at[step.stage] + len(step.actions))
+        at[step.stage] = places.stop
+        flags = [tuple(place in edge[step.stage] for place in places) for edge in (firsts, lasts)]
+        key = (step.stage, tuple((action.kind, action.chunk) for action in step.actions), *flags)
         if key not in patterns:
             patterns[key] = len(found)
-            found.append(_Pattern(move.stage, move.actions, *flags))
-        given = tuple(zip(move.given, move.targets, strict=True))
-        steps.append((move.stage, patterns[key], move.awaited, given))
+            found.append(_Pattern(step.stage, step.actions, *flags))
+        given = tuple(zip(step.given, step.targets, strict=True))
+        steps.append((step.stage, patterns[key], step.awaited, given))
     return _Route(tuple(steps), tuple(found), num_slots)
 
 
 def _gathers_of_steps(
     work: StepWork, route: _Route, costs: Sequence[_Cost]
 ) -> list[list[tuple[list[float], bool]]]:
-    """Of each stage, its moves with work on the data stream: their gathers, and whether reductions follow."""
+    """Of each stage, its steps with work on the data stream: their gathers, and whether reductions follow."""
     puts_off = not (work.overlaps_gradient_reduction or work.reduces_gradients_each_micro_batch)
     rows: list[list[tuple[list[float], bool]]] = [[] for _ in work.stages]
     for stage, pattern, _, _ in route.steps:
@@ -177,7 +178,7 @@ def _gathers_of_steps(
 
 
 class _Cost:
-    """What a pattern's moves run.
+    """What a pattern's steps run.
 
     Attributes:
         tasks: In order.

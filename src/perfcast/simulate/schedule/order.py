@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from perfcast.core.plan import Schedule
 from perfcast.errors import PlanError
 from perfcast.simulate.schedule import Actions, Pass, num_parts, part_of, stage_of
 
@@ -12,7 +13,7 @@ _Key = tuple[Pass, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ScheduleStep:
     """What a stage runs in one go: an action, or two that are joined.
 
     Attributes:
@@ -27,8 +28,10 @@ class Move:
     targets: tuple[int, ...]
 
 
-def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tuple[tuple[Move, ...], int]:
-    """All moves, each behind what it needs, and the number of slots for messages.
+def order_steps(
+    schedule: Schedule, actions: Sequence[Actions], virtual: int
+) -> tuple[tuple[ScheduleStep, ...], int]:
+    """All steps of a schedule, each behind what it needs, and the number of slots for messages.
 
     Stages take turns, the last one first, so that few messages are under way.
 
@@ -39,10 +42,10 @@ def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tupl
     at = [0] * len(rows)
     slots: dict[_Key, int] = {}
     free: list[int] = []
-    moves: list[Move] = []
+    steps: list[ScheduleStep] = []
     num_slots = 0
     while any(position < len(row) for position, row in zip(at, rows, strict=True)):
-        before = len(moves)
+        before = len(steps)
         for stage in reversed(range(len(rows))):
             if at[stage] == len(rows[stage]):
                 continue
@@ -57,12 +60,12 @@ def order_moves(schedule: str, actions: Sequence[Actions], virtual: int) -> tupl
                     free.append(num_slots)
                     num_slots += 1
                 slots[key] = free.pop()
-            moves.append(Move(stage, group, awaited, tuple(slots[key] for key in gives), targets))
+            steps.append(ScheduleStep(stage, group, awaited, tuple(slots[key] for key in gives), targets))
             at[stage] += 1
-        if len(moves) == before:
+        if len(steps) == before:
             stuck = next(s for s, position in enumerate(at) if position < len(rows[s]))
             raise PlanError(f"schedule={schedule}: stage {stuck} waits for what is never sent")
-    return tuple(moves), num_slots
+    return tuple(steps), num_slots
 
 
 def _groups(row: Actions) -> Iterator[Actions]:
@@ -74,9 +77,9 @@ def _groups(row: Actions) -> Iterator[Actions]:
 
 
 def _messages(
-    schedule: str, num_stages: int, virtual: int, stage: int, group: Actions
+    schedule: Schedule, num_stages: int, virtual: int, stage: int, group: Actions
 ) -> tuple[list[_Key], list[_Key], tuple[int, ...]]:
-    """Which messages a move needs, which it makes, and the stages that take them."""
+    """Which messages a step needs, which it makes, and the stages that take them."""
     parts = num_parts(schedule, num_stages, virtual)
     needs: list[_Key] = []
     gives: list[_Key] = []
