@@ -109,6 +109,14 @@ def collective_operation(
     )
 
 
+def bus_factor(collective: str, group_size: int) -> float:
+    """Bus bandwidth over algorithm bandwidth (nccl-tests, PERFORMANCE.md)."""
+    part = (group_size - 1) / group_size
+    if collective == "all_reduce":
+        return 2 * part
+    return part if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
 def num_groups(operation: Operation) -> int:
     """Groups that exchange at the same time; 1 where a collective does not say."""
     value = operation.attribute("num_groups")

@@ -1,6 +1,8 @@
-"""Element types: the words that traces use for them, as PyTorch's own names, and their sizes."""
+"""Element types: the words that traces use for them, as PyTorch's own names, and what these mean."""
 
 from __future__ import annotations
+
+from perfcast.core.dtype import DType
 
 #: Per type: bytes of an element, and the words of C++ and of ``ScalarType`` for it.
 _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -27,6 +29,24 @@ _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 
 
+#: What operations are described in, of those that have a rule.
+_CORE_DTYPES: dict[str, DType] = {
+    "float32": DType.FP32,
+    "float64": DType.FP64,
+    "float16": DType.FP16,
+    "bfloat16": DType.BF16,
+    "float8_e4m3fn": DType.FP8,
+    "float8_e5m2": DType.FP8,
+    "int8": DType.INT8,
+    "int16": DType.INT16,
+    "int32": DType.INT32,
+    "int64": DType.INT64,
+    "uint8": DType.UINT8,
+    "bool": DType.BOOL,
+    "complex64": DType.COMPLEX64,
+}
+
+
 def dtype_of(word: str) -> str:
     """PyTorch's name of a type ('float32'); a word that is not known stays as it is."""
     if word in _DTYPES:
@@ -37,3 +57,8 @@ def dtype_of(word: str) -> str:
 def dtype_bytes(dtype: str) -> int:
     """Bytes of one element of a type in PyTorch's words; 0 for one that is not known."""
     return _DTYPES[dtype][0] if dtype in _DTYPES else 0
+
+
+def core_dtype(word: str) -> DType | None:
+    """The type by which operations know it; None for one that they do not."""
+    return _CORE_DTYPES.get(dtype_of(word))

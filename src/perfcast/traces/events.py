@@ -120,7 +120,7 @@ class Collective:
         return self.name in ("send", "recv")
 
     def message(self, rank: int) -> tuple[int, int, int] | None:
-        """Sender, receiver and tag of what ``rank`` sends or receives; None where it is none, or not told."""
+        """Sender, receiver and tag of a message of ``rank``; None where its other rank is not known."""
         if self.peer == NONE:
             return None
         return (rank, self.peer, self.tag) if self.name == "send" else (self.peer, rank, self.tag)

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
+from perfcast.core.collective import bus_factor
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import price_collective
-from perfcast.cost.collective.sweep import bus_factor, sweep_sizes
+from perfcast.cost.collective.sweep import sweep_sizes
 from perfcast.errors import PlanError, UnknownNameError
 
 MESH = DeviceMesh(load_cluster("dgx-h100:64"), ("dp", "tp"), (8, 8))
@@ -21,6 +22,7 @@ def test_the_inner_axis_lies_in_a_node_and_the_outer_one_across_nodes():
 def test_bus_bandwidth_is_what_nccl_tests_print():
     sweep = sweep_sizes(MESH, ["tp"], "all_reduce", [1e9])
     assert sweep.bus_bytes_per_second[0] == pytest.approx(1e9 * 2 * 7 / 8 / sweep.times.seconds[0])
+    assert bus_factor("all_reduce", 8) == pytest.approx(14 / 8)
     assert bus_factor("all_to_all", 4) == pytest.approx(3 / 4)
     assert bus_factor("broadcast", 4) == 1
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.core.operation import OperationKind
-from perfcast.traces.collectives.sizes import bus_factor, canonical_name
+from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.explain.breakdown import Breakdown, break_down
 from perfcast.traces.explain.compare import compare_explanations, device_parts
 from perfcast.traces.explain.imbalance import compare_ranks, share_collectives
@@ -206,12 +206,6 @@ def test_operators_have_kinds_of_their_own():
 )  # fmt: skip
 def test_a_collective_has_one_name_for_all_its_spellings(word, name):
     assert canonical_name(word) == name
-
-
-def test_bus_factors_are_those_of_nccl():
-    assert bus_factor("all_reduce", 8) == pytest.approx(14 / 8)
-    assert bus_factor("all_to_all", 8) == pytest.approx(7 / 8)
-    assert bus_factor("broadcast", 8) == 1.0
 
 
 intervals = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20)

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.recorded import match_collectives
+from perfcast.traces.collectives.recorded import recorded_collectives
 from perfcast.traces.execution_trace.reader import read_execution_trace
 from perfcast.traces.kineto.borrowed_inputs import with_inputs_of
 from perfcast.traces.kineto.reader import read_kineto, read_ranks
 from perfcast.traces.link.traces import BY_NUMBER, containment_violations, link, repaired
 from perfcast.traces.record.launch import ranks_in, record
 from perfcast.traces.record.recorder import Recorder, Request, trace_step
+from perfcast.traces.timeline.ranks import build_ranks
 
 TRAIN = """
 import torch
@@ -157,9 +158,12 @@ def test_two_gloo_ranks_are_recorded_matched_and_mended(tmp_path: Path):
     assert [(rank.rank, rank.world_size, rank.problem) for rank in found.ranks] == [(0, 2, ""), (1, 2, "")]
     bare = read_ranks([rank.files["kineto"] for rank in found.ranks])
     lent = read_ranks([rank.files["linked"] for rank in found.ranks])
-    collectives = match_collectives(with_inputs_of(one, other) for one, other in zip(bare, lent, strict=True))
-    assert [(one.name, sorted(one.members)) for one in collectives] == [("allreduce", [0, 1])] * 2
-    assert collectives[0].members[0].collective.in_elements == 64 * 8 + 8
+    traces = [with_inputs_of(one, other) for one, other in zip(bare, lent, strict=True)]
+    programs = build_ranks(traces)
+    assert [[bool(work.collective) for work in program.works] for program in programs] == [[True] * 2] * 2
+    asked = [recorded_collectives(trace) for trace in traces]
+    assert [[one.collective.name for one in own] for own in asked] == [["allreduce"] * 2] * 2
+    assert asked[0][0].collective.in_elements == 64 * 8 + 8
     for rank in found.ranks:
         execution_trace, linked = read_execution_trace(rank.files["et"]), read_kineto(rank.files["linked"])
         assert [group.ranks for group in execution_trace.process_groups] == [(0, 1)]  # begun after they were

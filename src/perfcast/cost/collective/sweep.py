@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfcast.core.arrays import Floats
+from perfcast.core.collective import bus_factor
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import CollectiveTimes, price_collectives
 from perfcast.cost.collective.table import collective_table
@@ -73,11 +74,3 @@ def sweep_sizes(
         message_bytes=table.message_bytes,
         times=price_collectives(mesh.cluster, table, algorithm),
     )
-
-
-def bus_factor(collective: str, group_size: int) -> float:
-    """Bus bandwidth over algorithm bandwidth (nccl-tests, PERFORMANCE.md)."""
-    part = (group_size - 1) / group_size
-    if collective == "all_reduce":
-        return 2 * part
-    return part if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1.0

@@ -7,8 +7,9 @@ from math import prod
 
 from perfcast.replay.communication.groups import group_of
 from perfcast.replay.program.program import Argument, Call, ReplayProgram, slots_in
-from perfcast.traces.collectives.sizes import bus_factor, canonical_name
+from perfcast.traces.collectives.sizes import canonical_name, ring_elements
 from perfcast.traces.dtype_words import dtype_bytes
+from perfcast.traces.events import NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def _elements(program: ReplayProgram, argument: Argument) -> tuple[int, ...]:
 def bus_bytes(program: ReplayProgram, call: Call) -> float:
     """What a collective moves over the slowest link of a ring.
 
-    The larger of what goes in and comes out × φ(n) (``traces.collectives.sizes.bus_factor``); of an
+    The larger of what goes in and comes out × φ(n) (``core.collective.bus_factor``); of an
     all-to-all with uneven splits, what does not stay on this rank.
     """
     collective, shape = call.collective, shape_of(program, call)
@@ -44,12 +45,6 @@ def bus_bytes(program: ReplayProgram, call: Call) -> float:
     key = group_of(collective, program.groups, program.world_size)
     name, size = canonical_name(collective.name), len(key.ranks)
     width = dtype_bytes(collective.dtype)
-    place = key.ranks.index(program.rank) if program.rank in key.ranks else -1
-    splits = (shape.received_splits, shape.sent_splits)
-    if name == "all_to_all" and place >= 0 and all(len(one) == size for one in splits):
-        outside = [
-            sum(elements) * (1 - one[place] / max(sum(one), 1))
-            for one, elements in zip(splits, (shape.received, shape.sent), strict=True)
-        ]
-        return max(outside) * width
-    return max(sum(shape.received), sum(shape.sent)) * width * bus_factor(name, size)
+    place = key.ranks.index(program.rank) if program.rank in key.ranks else NONE
+    splits = (shape.sent_splits, shape.received_splits) if name == "all_to_all" else ((), ())
+    return ring_elements(name, sum(shape.sent), sum(shape.received), size, place, splits) * width

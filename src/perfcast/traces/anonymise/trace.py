@@ -18,31 +18,90 @@ from typing import Any
 from perfcast.errors import TraceError
 from perfcast.files import write_bytes_atomically
 from perfcast.traces.anonymise.names import Names
-from perfcast.traces.anonymise.nodes import Kept, nodes_of_steps
+from perfcast.traces.anonymise.nodes import check_steps, nodes_of_steps
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, open_members
 from perfcast.traces.marks import GROUPS_NODE, STEP_MARK
 
 #: What stays of an execution trace's attributes; all that readers, links and replays ask for.
 _ATTRIBUTES = frozenset(
-    {"rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "kernel_backend", "tensor_range",
-     "collective_name", "dtype", "in_msg_nelems", "out_msg_nelems", "in_split_size", "out_split_size",
-     "global_rank_start", "global_rank_stride", "pg_name", "pg_size"}
-)  # fmt: skip
+    {
+        "rf_id",
+        "fw_parent",
+        "seq_id",
+        "scope",
+        "tid",
+        "fw_tid",
+        "op_schema",
+        "kernel_backend",
+        "tensor_range",
+        "collective_name",
+        "dtype",
+        "in_msg_nelems",
+        "out_msg_nelems",
+        "in_split_size",
+        "out_split_size",
+        "global_rank_start",
+        "global_rank_stride",
+        "pg_name",
+        "pg_size",
+    }
+)
 #: Of a timeline event's arguments.
 _ARGUMENTS = frozenset(
-    {"External id", "Record function id", "Sequence number", "Fwd thread id", "Input Dims", "Input type",
-     "Input Strides", "Concrete Inputs", "cbid", "correlation", "device", "context", "stream", "grid",
-     "block", "registers per thread", "shared memory", "bytes", "Collective name", "In msg nelems",
-     "Out msg nelems", "Group size", "dtype", "In split size", "Out split size", "Process Group Name",
-     "Process Group Ranks",
-     "cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id",
-     "Ev Idx", "Seq", "Global rank start", "Global rank stride"}
-)  # fmt: skip
+    {
+        "External id",
+        "Record function id",
+        "Sequence number",
+        "Fwd thread id",
+        "Input Dims",
+        "Input type",
+        "Input Strides",
+        "Concrete Inputs",
+        "cbid",
+        "correlation",
+        "device",
+        "context",
+        "stream",
+        "grid",
+        "block",
+        "registers per thread",
+        "shared memory",
+        "bytes",
+        "Collective name",
+        "In msg nelems",
+        "Out msg nelems",
+        "Group size",
+        "dtype",
+        "In split size",
+        "Out split size",
+        "Process Group Name",
+        "Process Group Ranks",
+        "cuda_sync_kind",
+        "wait_on_stream",
+        "wait_on_cuda_event_record_corr_id",
+        "wait_on_cuda_event_id",
+        "Ev Idx",
+        "Seq",
+        "Global rank start",
+        "Global rank stride",
+    }
+)
 _EVENT_KEYS = ("ph", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s")
 _TOP_KEYS = frozenset(
-    {"schemaVersion", "deviceProperties", "distributedInfo", "record_shapes", "displayTimeUnit",
-     "baseTimeNanoseconds", "schema", "time", "start_ts", "finish_ts", "pid"}
-)  # fmt: skip
+    {
+        "schemaVersion",
+        "deviceProperties",
+        "distributedInfo",
+        "record_shapes",
+        "displayTimeUnit",
+        "baseTimeNanoseconds",
+        "schema",
+        "time",
+        "start_ts",
+        "finish_ts",
+        "pid",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +137,12 @@ def anonymise_trace(
     names = Names(salt)
     if isinstance(content.get("nodes"), list):
         key, entries = "nodes", content["nodes"]
-        kept = nodes_of_steps(entries, steps)
-        written = [_node(entry, names) for entry in kept.entries]
+        written = [_node(entry, names) for entry in nodes_of_steps(entries, steps)]
     elif isinstance(content.get("traceEvents"), list):
         key, entries = "traceEvents", content["traceEvents"]
-        kept = _events_of_steps(entries, steps)
-        written = [found for entry in kept.entries if (found := _event(entry, names)) is not None]
+        written = [
+            found for entry in _events_of_steps(entries, steps) if (found := _event(entry, names)) is not None
+        ]
     else:
         raise TraceError(f"'{path}' is no trace: it has neither 'nodes' nor 'traceEvents'")
     top = {k: names.plain(v) for k, v in content.items() if k in _TOP_KEYS}
@@ -163,14 +222,14 @@ def _event(event: Any, names: Names) -> dict[str, Any] | None:
     return result
 
 
-def _events_of_steps(events: list[Any], steps: tuple[int, int] | None) -> Kept:
+def _events_of_steps(events: list[Any], steps: tuple[int, int] | None) -> list[Any]:
     """The events that lie in the steps, and those that are at no time.
 
     Raises:
         TraceError: The timeline marks no such steps.
     """
     if steps is None:
-        return Kept(events)
+        return events
     marks = sorted(
         (float(one["ts"]), float(one["dur"]))
         for one in events
@@ -180,11 +239,10 @@ def _events_of_steps(events: list[Any], steps: tuple[int, int] | None) -> Kept:
         and isinstance(one.get("ts"), int | float)
         and isinstance(one.get("dur"), int | float)
     )
+    check_steps(steps, len(marks))
     first, last = steps
-    if not 0 <= first <= last < len(marks):
-        raise TraceError(f"steps {first} to {last} are asked for; {len(marks)} are marked, counted from 0")
     start, end = marks[first][0], sum(marks[last])
-    return Kept([one for one in events if _is_within(one, start, end)])
+    return [one for one in events if _is_within(one, start, end)]
 
 
 def _is_within(event: Any, start: float, end: float) -> bool:

@@ -308,7 +308,8 @@ def _of_rank(trace: ChakraTrace, workload: ChakraWorkload) -> list[str]:
         if node.group not in ("", WORLD) and trace.rank not in known.get(node.group, ()):
             found.append(f"{where} is of process group {node.group}, in which the rank is not")
         if node.type == NodeType.COLLECTIVE and node.number("comm_type", -1) not in (
-            *_CARRIED_OUT, CollectiveType.BROADCAST
-        ):  # fmt: skip
+            *_CARRIED_OUT,
+            CollectiveType.BROADCAST,
+        ):
             found.append(f"{where} is a collective that is not simulated")
     return found

@@ -72,11 +72,14 @@ def _planned(graph: Graph, place: int, start: float, end: float, after: tuple[in
         *(ChakraAttribute(name, "string", text) for name, text in texts.items()),
     )
     return Planned(
-        operation.name, start, end, after,
+        operation.name,
+        start,
+        end,
+        after,
         inputs=_tensors(node.inputs, [graph.tensors[tensor].type for tensor in node.inputs]),
         outputs=_tensors(node.outputs, [graph.tensors[tensor].type for tensor in node.outputs]),
         attributes=attributes,
-    )  # fmt: skip
+    )
 
 
 def _tensors(tensors: Sequence[int], types: Sequence[TensorType]) -> ChakraTensors:

@@ -71,9 +71,8 @@ def chakra_from_traces(
     described = list(execution_traces) or [None] * len(traces)
     details = [OperatorDetails.of(t, e) for t, e in zip(traces, described, strict=True)]
     collectives = _Collectives.of(traces, programs, details)
-    seconds = _shortest(programs)
     found = tuple(
-        _Rank(trace, program, times, collectives.of_rank(place), details[place], seconds).finish(
+        _Rank(trace, program, times, collectives.of_rank(place), details[place]).finish(
             collectives.groups_of(trace.rank), with_waits
         )
         for place, (trace, program, times) in enumerate(zip(traces, programs, played, strict=True))
@@ -82,15 +81,6 @@ def chakra_from_traces(
         _measured(trace, program, step_numbers) for trace, program in zip(traces, programs, strict=True)
     )
     return TracedWorkload(ChakraWorkload(found, collectives.groups), measured)
-
-
-def _shortest(programs: Sequence[RankProgram]) -> dict[str, float]:
-    """Of each collective, the time without waiting: the least that a rank recorded."""
-    found: dict[str, float] = {}
-    for program in programs:
-        for work in program.works:
-            found[work.collective] = min(found.get(work.collective, work.seconds), work.seconds)
-    return found
 
 
 def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | None) -> float:
@@ -104,7 +94,7 @@ def _measured(trace: Trace, program: RankProgram, step_numbers: Sequence[int] | 
 
 @dataclass(frozen=True)
 class _Collectives:
-    """Of each rank, the collective that each work is, by the work's place; and the groups."""
+    """The collective that each work is, by rank and the work's place; and all groups."""
 
     works: tuple[Mapping[int, CommunicationNode], ...]
     groups: tuple[ChakraGroup, ...]
@@ -137,7 +127,7 @@ class _Collectives:
         return cls(tuple(nodes), groups)
 
     def of_rank(self, place: int) -> Mapping[int, CommunicationNode]:
-        """Of the rank's works."""
+        """Collectives of one rank, by the places of its works."""
         return self.works[place]
 
     def groups_of(self, rank: int) -> tuple[ChakraGroup, ...]:
@@ -152,9 +142,9 @@ def _collectives(trace: Trace, program: RankProgram, details: OperatorDetails) -
     for part in recorded_collectives(trace):
         for row in part.work_rows:
             own = trace.collective_by_row.get(row, part.collective)
-            told = own if own.in_elements else part.collective
+            nearest = own if own.in_elements else part.collective
             if row in rows:
-                fuller = details.fuller(told, part.host_row)
+                fuller = details.fuller(nearest, part.host_row)
                 asked = part.collective
                 found[rows[row]] = (
                     replace(fuller, peer=asked.peer, tag=asked.tag) if asked.is_message else fuller
@@ -195,7 +185,6 @@ class _Rank:
     Attributes:
         last: Of each chain, the node before the next piece and the works that the next piece awaits.
         issued: Of each work, the nodes of the host that its launch stands behind, and works likewise.
-        launched: Of each work, when it was launched.
     """
 
     trace: Trace
@@ -203,13 +192,11 @@ class _Rank:
     times: RankTimeline
     collectives: Mapping[int, CommunicationNode]
     details: OperatorDetails
-    communication_seconds: Mapping[str, float]
     drafts: list[_Draft] = field(default_factory=list)
     last: dict[int, list[int]] = field(default_factory=dict)
     awaited: dict[int, list[int]] = field(default_factory=dict)
     of_piece: dict[int, list[int]] = field(default_factory=dict)
     issued: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
-    launched: dict[int, float] = field(default_factory=dict)
 
     def finish(self, groups: Sequence[ChakraGroup], with_waits: bool) -> ChakraTrace:
         """The rank's trace."""
@@ -241,7 +228,6 @@ class _Rank:
         """A piece in as many nodes as launches in it take effect before it ends; none if it takes no time."""
         chain = piece.chain
         start, end = self.times.piece_starts[place], self.times.piece_ends[place]
-        self.launched |= dict.fromkeys(piece.launches, start)
         before = self.last.setdefault(chain, [])
         pending = self.awaited.setdefault(chain, [])
         pending += piece.awaits
@@ -278,26 +264,11 @@ class _Rank:
 
     def _ready(self, work: int, issued: float) -> float:
         """When a launch takes effect: a work does not start before."""
-        one = self.program.works[work]
-        lead = max(0.0, one.delay_seconds - one.gap_seconds)
-        return min(issued + lead, self._work_start(work))
-
-    def _own_ready(self, work: int) -> float:
-        """When this rank alone could have started a collective."""
-        one, ends = self.program.works[work], self.times.work_ends
-        behind = [ends[other] for other in one.awaits]
-        if work and self.program.works[work - 1].stream == one.stream:
-            behind.append(ends[work - 1])
-        if work in self.launched:
-            behind.append(self.launched[work] + max(0.0, one.delay_seconds - one.gap_seconds))
-        return max(behind, default=0.0) + one.gap_seconds
+        return min(issued + self.program.works[work].lead_seconds, self._work_start(work))
 
     def _work_start(self, work: int) -> float:
-        one = self.program.works[work]
-        seconds = (
-            self.communication_seconds.get(one.collective, one.seconds) if one.collective else one.seconds
-        )
-        return max(self.times.work_starts[work], self.times.work_ends[work] - seconds)
+        times = self.times
+        return max(times.work_starts[work], times.work_ends[work] - times.work_seconds[work])
 
     def _add_works(self, first_work: int) -> None:
         before: dict[int, int] = {}
@@ -309,10 +280,15 @@ class _Rank:
             before[work.stream] = first_work + place
             self.drafts.append(
                 _Draft(
-                    work.name, self._work_start(place), self.times.work_ends[place], after, False,
-                    work.operator, place,
+                    work.name,
+                    self._work_start(place),
+                    self.times.work_ends[place],
+                    after,
+                    False,
+                    work.operator,
+                    place,
                 )
-            )  # fmt: skip
+            )
 
     def _planned(self, draft: _Draft) -> Planned:
         if draft.work != NONE:
@@ -320,9 +296,15 @@ class _Rank:
         inputs, outputs = self.details.tensors(draft.row)
         kind = ChakraAttribute("host_time", "string", draft.overhead)
         return Planned(
-            draft.name, draft.start, draft.end, tuple(draft.after), is_on_host=True, inputs=inputs,
-            outputs=outputs, attributes=(*self.details.attributes(draft.row), kind),
-        )  # fmt: skip
+            draft.name,
+            draft.start,
+            draft.end,
+            tuple(draft.after),
+            is_on_host=True,
+            inputs=inputs,
+            outputs=outputs,
+            attributes=(*self.details.attributes(draft.row), kind),
+        )
 
     def _planned_work(self, draft: _Draft) -> Planned:
         work = self.program.works[draft.work]
@@ -333,8 +315,11 @@ class _Rank:
         if collective is not None:
             attributes += communication_attributes(collective, self.trace.rank)
         return Planned(
-            draft.name, draft.start, draft.end, tuple(draft.after),
+            draft.name,
+            draft.start,
+            draft.end,
+            tuple(draft.after),
             node_type(collective) if collective is not None else NodeType.COMPUTE,
-            ready_seconds=self._own_ready(draft.work) if work.collective else None,
+            ready_seconds=self.times.work_ready[draft.work] if work.collective else None,
             attributes=tuple(attributes),
-        )  # fmt: skip
+        )

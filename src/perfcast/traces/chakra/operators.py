@@ -20,7 +20,7 @@ _MAX_CALLERS = 4
 
 @dataclass(frozen=True)
 class OperatorDetails:
-    """Of each event of a timeline, what is known of it; ``nodes`` by row, empty without execution trace."""
+    """What is known of each event of a timeline; ``nodes`` by row, empty without execution trace."""
 
     trace: Trace
     nodes: Mapping[int, Node]
@@ -54,10 +54,13 @@ class OperatorDetails:
         node, events = self.nodes.get(row), self.trace.events
         if node is not None:
             numbers = {
-                "rf_id": node.record_function_id, "fw_parent": node.forward_parent,
-                "seq_id": node.sequence_number, "scope": node.scope, "tid": node.thread,
+                "rf_id": node.record_function_id,
+                "fw_parent": node.forward_parent,
+                "seq_id": node.sequence_number,
+                "scope": node.scope,
+                "tid": node.thread,
                 "fw_tid": node.forward_thread,
-            }  # fmt: skip
+            }
             schema = (ChakraAttribute("op_schema", "string", node.schema),) if node.schema else ()
             return (*_whole_numbers(numbers), *schema)
         thread = int(events.threads[row])
@@ -107,9 +110,13 @@ def _plain(value: Value) -> object:
     """As execution traces have it: a tensor is [id, storage, offset, elements, bytes of one, device]."""
     if isinstance(value, TensorUse):
         return [
-            value.tensor_id, value.storage_id, value.offset_elements, value.num_elements,
-            value.element_bytes, value.device,
-        ]  # fmt: skip
+            value.tensor_id,
+            value.storage_id,
+            value.offset_elements,
+            value.num_elements,
+            value.element_bytes,
+            value.device,
+        ]
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Opaque):

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from perfcast.errors import TraceError
+from perfcast.traces import order as orders
 from perfcast.traces.chakra.trace import ChakraNode, ChakraTrace
 
 
@@ -39,28 +40,20 @@ def in_order(trace: ChakraTrace) -> tuple[ChakraNode, ...]:
         TraceError: Nodes wait for each other in a circle.
     """
     places = {node.id: place for place, node in enumerate(trace.nodes)}
-    left = [0] * len(trace.nodes)
-    followers: dict[int, list[int]] = {}
+    followers: list[list[int]] = [[] for _ in trace.nodes]
     for place, node in enumerate(trace.nodes):
         for awaited in dict.fromkeys(node.data_deps):
             if awaited in places:
-                left[place] += 1
-                followers.setdefault(places[awaited], []).append(place)
-    ready = [place for place, count in enumerate(left) if not count]
-    ordered = []
-    for place in ready:
-        ordered.append(trace.nodes[place])
-        for follower in followers.get(place, ()):
-            left[follower] -= 1
-            if not left[follower]:
-                ready.append(follower)
+                followers[places[awaited]].append(place)
+    ordered = orders.in_order(followers)
     if len(ordered) < len(trace.nodes):
-        stuck = [node.id for node, count in zip(trace.nodes, left, strict=True) if count]
+        met = set(ordered)
+        stuck = [node.id for place, node in enumerate(trace.nodes) if place not in met]
         raise TraceError(
             f"'{trace.source}': nodes wait for each other in a circle, among them "
             f"{', '.join(map(str, stuck[:5]))}"
         )
-    return tuple(ordered)
+    return tuple(trace.nodes[place] for place in ordered)
 
 
 def missing_dependencies(trace: ChakraTrace) -> tuple[tuple[int, int], ...]:

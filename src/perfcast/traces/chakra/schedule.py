@@ -115,10 +115,14 @@ class _Writer:
     def add_groups(self, groups: Sequence[ChakraGroup]) -> None:
         """What nothing waits for and what waits for nothing: the list of process groups."""
         self._append(
-            GROUPS_NODE, NodeType.METADATA, (), 0, 0,
+            GROUPS_NODE,
+            NodeType.METADATA,
+            (),
+            0,
+            0,
             inputs=ChakraTensors(groups_text(groups), "[[]]", "['String']"),
             attributes=(ChakraAttribute("is_cpu_op", "bool", True),),
-        )  # fmt: skip
+        )
 
     def add(self, place: int, one: Planned) -> None:
         """A node, and the gap before it."""
@@ -135,9 +139,15 @@ class _Writer:
             ChakraAttribute("duration_nanos", "uint64", self._nanos(one)),
         )
         self._ids[place] = self._append(
-            one.name, one.type, deps, start, max(0, end - start), inputs=one.inputs, outputs=one.outputs,
+            one.name,
+            one.type,
+            deps,
+            start,
+            max(0, end - start),
+            inputs=one.inputs,
+            outputs=one.outputs,
             attributes=(*own, *one.attributes),
-        )  # fmt: skip
+        )
         self._ends[place] = end
 
     def _add_gap(self, name: str, is_on_host: bool, deps: tuple[int, ...], start: int, end: int) -> int:

@@ -51,9 +51,22 @@ class CollectiveType(IntEnum):
 
 #: Scalar kinds of an attribute's value; each also stands with ``_list``.
 SCALAR_KINDS = (
-    "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
-    "sfixed32", "sfixed64", "bool", "string", "bytes",
-)  # fmt: skip
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "sint32",
+    "sint64",
+    "fixed32",
+    "fixed64",
+    "sfixed32",
+    "sfixed64",
+    "bool",
+    "string",
+    "bytes",
+)
 Scalar: TypeAlias = "int | float | bool | str | bytes"
 Value: TypeAlias = "Scalar | tuple[Scalar, ...]"
 
@@ -139,7 +152,7 @@ class ChakraTrace:
 
     @property
     def seconds(self) -> float:
-        """Of all nodes together, as if none ran beside another."""
+        """All nodes' durations together, as if none ran beside another."""
         return sum(node.duration_micros for node in self.nodes) * MICRO
 
 

@@ -86,8 +86,8 @@ def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:
 
 def _peer(arguments: Mapping[str, Any]) -> int:
     """The other rank of a message, among all ranks."""
-    told = arguments.get({"send": "Dst Rank", "recv": "Src Rank"}.get(str(arguments["Collective name"]), ""))
-    return _count(told) if told is not None else NONE
+    peer = arguments.get({"send": "Dst Rank", "recv": "Src Rank"}.get(str(arguments["Collective name"]), ""))
+    return _count(peer) if peer is not None else NONE
 
 
 def with_only_group(
@@ -115,7 +115,7 @@ def _in_group(collective: Collective, group: ProcessGroup | None) -> Collective:
 
 
 def peer_and_tag(name: str, numbers: Sequence[int]) -> tuple[int, int]:
-    """Of ``c10d::send`` and ``recv_``, by the whole numbers among their arguments: peer, then tag."""
+    """The other rank and the tag of a ``c10d::send`` or ``recv_``: the first of its whole numbers."""
     if name not in ("c10d::send", "c10d::recv_") or not numbers:
         return NONE, 0
     return numbers[0], numbers[1] if len(numbers) > 1 else 0

@@ -1,30 +1,26 @@
 """Every collective that a rank recorded: what it is, how large, how long, and how fast.
 
-Bus bandwidth is NCCL's: message bytes / seconds × φ(n) with φ = 2(n−1)/n for an all-reduce, (n−1)/n for
-all-gather, reduce-scatter and all-to-all, 1 for the rest. The message is the larger of what goes in and what
-comes out; of an all-to-all with uneven splits the rank's own part stays at home and counts for neither.
+Bus bandwidth is NCCL's: message bytes / seconds × φ(n), ``core.collective.bus_factor``. The message is the
+larger of what goes in and what comes out; of an all-to-all with uneven splits the rank's own part stays at
+home and counts for neither.
 """
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from perfcast.core.arrays import Integers
+from perfcast.core.collective import bus_factor
 from perfcast.traces.collectives.kernels import is_communication
-from perfcast.traces.events import NONE, Category, Collective, Events, OperatorInputs, Trace
+from perfcast.traces.collectives.matching import Part
+from perfcast.traces.collectives.recorded import recorded_collectives
+from perfcast.traces.dtype_words import dtype_bytes
+from perfcast.traces.events import NONE, Collective, Trace
 from perfcast.traces.link.kernels import KernelLinks
-from perfcast.traces.marks import GLOO, NCCL
+from perfcast.traces.marks import GLOO
 
-_BYTES = {
-    "float": 4, "float32": 4, "int": 4, "int32": 4, "double": 8, "float64": 8, "long": 8, "long int": 8,
-    "int64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2, "short": 2,
-    "byte": 1, "char": 1, "unsigned char": 1, "signed char": 1, "int8": 1, "uint8": 1, "bool": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
-}  # fmt: skip
 _WORDS = (
     (re.compile(r"all_?reduce"), "all_reduce"),
     (re.compile(r"all_?gather"), "all_gather"),
@@ -38,27 +34,27 @@ _WORDS = (
     (re.compile(r"scatter"), "scatter_from_root"),
     (re.compile(r"barrier"), "barrier"),
 )
-#: Beginnings of names of operators and ranges that ask for a collective.
-_ASKS = ("c10d::", NCCL)
-_SPLIT = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCollective:
     """One collective as one rank carried it out: what took time, how much, and how long.
 
-    ``collectives.RecordedCollective`` is the other end: what the program asked for, with the rows that
-    carried it out.
+    ``recorded.RecordedCollective`` is the other end: what the program asked for, with the rows that carried
+    it out.
 
     Attributes:
         row: The kernel, or on a processor the marked range of the thread that carried it out.
+        host_row: The operator that asked for it, or ``NONE``.
         name: As in ``core.collective.COLLECTIVES``, or the recording's word where it is none of them.
         message_bytes: Full buffer; 0 where the recording does not say.
         bus_bytes: What crosses the slowest link of a ring: message × φ(n), or the uneven part; 0 likewise.
         group, group_size: Communicator; the size is the world's where the recording does not say.
+        part: With which collectives of other ranks it is one; None for a message to or from nobody known.
     """
 
     row: int
+    host_row: int
     name: str
     dtype: str
     message_bytes: int
@@ -68,106 +64,117 @@ class TimedCollective:
     ranks: tuple[int, ...]
     start_seconds: float
     end_seconds: float
+    part: Part | None
 
     @property
     def seconds(self) -> float:
         """On this rank, waiting for others included."""
         return self.end_seconds - self.start_seconds
 
+    @property
+    def order(self) -> int:
+        """Where it stands among the rank's: a kernel itself; what gloo does, where it was asked for."""
+        return self.host_row if self.part is not None and self.part.key[0].startswith(GLOO) else self.row
+
 
 def find_collectives(trace: Trace, links: KernelLinks, parents: Integers) -> tuple[TimedCollective, ...]:
-    """All collectives in the order of their start."""
+    """All collectives that took time, in the order of their start.
+
+    Kernels are those whose names say so, described by their own record, by what asked for them, or by
+    nothing but their names.
+    """
     events = trace.events
-    rows = [row for row in links.rows.tolist() if is_communication(events.name(row))]
-    found = [_of_kernel(trace, row, links.call_of[row], parents) for row in rows]
-    if not rows:
-        names = [code for code, name in enumerate(events.names) if name.startswith(GLOO)]
-        marked = np.flatnonzero(np.isin(events.name_codes, names) & events.is_in(Category.ANNOTATION))
-        found = [_from_inputs(trace, row, row) for row in marked.tolist()]
-    return tuple(found)
-
-
-def _of_kernel(trace: Trace, row: int, call: int, parents: Integers) -> TimedCollective:
-    known = trace.collective_by_row.get(row)
-    around = call
-    while known is None and around != NONE:
-        around = int(parents[around])
-        known = trace.collective_by_row.get(around)
-        if around != NONE and known is None and trace.events.name(around).startswith(_ASKS):
-            asked = _from_inputs(trace, row, around)
-            if asked.message_bytes:
-                return asked
-    return _from_record(trace, row, known) if known is not None else _from_inputs(trace, row, row)
-
-
-def _from_record(trace: Trace, row: int, known: Collective) -> TimedCollective:
-    size, name = known.group_size or trace.world_size, canonical_name(known.name)
-    width = _BYTES.get(known.dtype.lower(), 0)
-    elements = max(known.in_elements, known.out_elements)
-    bus = elements * width * bus_factor(name, size)
-    rank = known.ranks.index(trace.rank) if trace.rank in known.ranks else NONE
-    if rank != NONE and len(known.in_splits) == size and len(known.out_splits) == size:
-        scale_in = known.in_elements / max(sum(known.in_splits), 1)
-        scale_out = known.out_elements / max(sum(known.out_splits), 1)
-        sent = known.in_elements - known.in_splits[rank] * scale_in
-        received = known.out_elements - known.out_splits[rank] * scale_out
-        bus = max(sent, received) * width
-    return _collective(
-        trace, row, name, known.dtype.lower(), elements * width, bus, known.group, size, known.ranks
+    described: dict[int, tuple[Collective, int]] = {}
+    for one in recorded_collectives(trace, links, parents):
+        for row in one.work_rows:
+            described[row] = (trace.collective_by_row.get(row, one.collective), one.host_row)
+    for row in links.rows.tolist():
+        if row not in described and is_communication(events.name(row)):
+            described[row] = (Collective(row, events.name(row), 0, 0, "", "", 0), NONE)
+    streams: dict[int, int] = {}
+    return tuple(
+        _timed(trace, row, collective, host_row, streams)
+        for row, (collective, host_row) in sorted(described.items())
     )
 
 
-def _from_inputs(trace: Trace, row: int, operator: int) -> TimedCollective:
-    """From the shapes that the operator was called with, where they were recorded."""
-    events = trace.events
-    name, inputs = canonical_name(events.name(operator)), events.inputs_of(operator)
-    dtype, num_bytes = _largest(inputs) if inputs else ("", 0)
-    bus = num_bytes * bus_factor(name, trace.world_size)
-    return _collective(trace, row, name, dtype, num_bytes, bus, "", trace.world_size, ())
-
-
-def _collective(
-    trace: Trace, row: int, name: str, dtype: str, message: int, bus: float, group: str, size: int,
-    ranks: tuple[int, ...],
-) -> TimedCollective:  # fmt: skip
-    events: Events = trace.events
+def _timed(
+    trace: Trace, row: int, collective: Collective, host_row: int, streams: dict[int, int]
+) -> TimedCollective:
+    size, name = collective.group_size or trace.world_size, canonical_name(collective.name)
+    width = dtype_bytes(collective.dtype)
+    message_bytes = max(collective.in_elements, collective.out_elements) * width
+    place = collective.ranks.index(trace.rank) if trace.rank in collective.ranks else NONE
+    splits = (collective.in_splits, collective.out_splits)
+    crossing = ring_elements(name, collective.in_elements, collective.out_elements, size, place, splits)
+    asked = trace.collective_by_row.get(host_row, collective)
     return TimedCollective(
-        row, name, dtype, message, bus, group, size, ranks, float(events.start_seconds[row]),
-        float(events.end_seconds[row]),
-    )  # fmt: skip
+        row=row,
+        host_row=host_row,
+        name=name,
+        dtype=collective.dtype,
+        message_bytes=message_bytes,
+        bus_bytes=crossing * width,
+        group=collective.group,
+        group_size=size,
+        ranks=collective.ranks,
+        start_seconds=float(trace.events.start_seconds[row]),
+        end_seconds=float(trace.events.end_seconds[row]),
+        part=_part(trace, row, collective, asked, streams),
+    )
 
 
-def _largest(inputs: OperatorInputs) -> tuple[str, int]:
-    """Element type and bytes of the largest argument; a list of tensors counts together."""
-    best = ("", 0)
-    for shape, type_ in zip(inputs.shapes, inputs.types, strict=False):
-        dtype = type_.lower().replace("tensor(", "").replace("genericlist[", "").strip(")]")
-        width = _BYTES.get(dtype.partition(",")[0].strip(")"), 0)
-        elements = _num_elements(shape)
-        if not width and dtype == "tensorlist":
-            dtype, width = "float", 4
-        best = max(best, (dtype, elements * width), key=lambda item: item[1])
-    return best
+def ring_elements(
+    name: str,
+    sent: int,
+    received: int,
+    size: int,
+    place: int = NONE,
+    splits: tuple[Sequence[int], Sequence[int]] = ((), ()),
+) -> float:
+    """Elements that cross the slowest link of a ring: the message × φ(n); of a group of one, the message.
+
+    Args:
+        sent, received: What one rank puts in and gets.
+        place: Its place in the group.
+        splits: Sent to and received from each rank; with both and a place, what goes to itself is left out.
+    """
+    if place == NONE or not len(splits[0]) == len(splits[1]) == size:
+        return max(sent, received) * (bus_factor(name, size) if size > 1 else 1.0)
+    outside = (
+        elements * (1 - own[place] / max(sum(own), 1))
+        for elements, own in zip((sent, received), splits, strict=True)
+    )
+    return max(outside)
 
 
-def _num_elements(shape: object) -> int:
-    if not isinstance(shape, tuple) or not shape:
-        return 0
-    if all(isinstance(size, int) for size in shape):
-        return math.prod(size for size in shape if isinstance(size, int))
-    return sum(_num_elements(part) for part in shape)
+def _part(
+    trace: Trace, row: int, collective: Collective, asked: Collective, streams: dict[int, int]
+) -> Part | None:
+    """By group; where kernels do not say their group, by stream; a message by sender, receiver and tag.
+
+    What gloo's threads carry out one beside the other is told apart by its name. Groups named by an address
+    (before 1.0.3 of execution traces) have another name on each rank.
+    """
+    events = trace.events
+    if asked.is_message:
+        message = asked.message(trace.rank)
+        return Part(("message", *map(str, message)), size=2) if message is not None else None
+    size, group = collective.group_size, collective.group
+    if events.name(row).startswith(GLOO):
+        return Part((events.name(row), group), size=size)
+    if not group:
+        stream = streams.setdefault(int(events.streams[row]), len(streams))
+        return Part(("stream", str(stream)), collective.sequence, size)
+    is_address = group.isdecimal() and int(group) > 2**32
+    return Part(
+        ("group", "" if is_address else group, ",".join(map(str, collective.ranks))),
+        collective.sequence,
+        size,
+    )
 
 
 def canonical_name(word: str) -> str:
     """A collective by one name for all its spellings: ``_allgather_base`` is ``all_gather``."""
     known = (name for pattern, name in _WORDS if pattern.search(word.lower()))
     return next(known, word.partition("(")[0])
-
-
-def bus_factor(name: str, size: int) -> float:
-    """NCCL's factor from message to bus bandwidth."""
-    if size < 2:
-        return 1.0
-    if name == "all_reduce":
-        return 2 * (size - 1) / size
-    return (size - 1) / size if name in _SPLIT else 1.0

@@ -17,11 +17,19 @@ MAX_GAP_NANOSECONDS = 1_500_000
 #: Calls that count as launches when queues are measured.
 LAUNCHES = frozenset(
     {
-        "cudaMemsetAsync", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel",
-        "cuLaunchKernelEx", "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemcpyAsync", "hipMemsetAsync",
+        "cudaMemsetAsync",
+        "cudaMemcpyAsync",
+        "cudaLaunchKernel",
+        "cudaLaunchKernelExC",
+        "cuLaunchKernel",
+        "cuLaunchKernelEx",
+        "hipLaunchKernel",
+        "hipExtModuleLaunchKernel",
+        "hipMemcpyAsync",
+        "hipMemsetAsync",
         "hipMemcpyWithStream",
     }
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -128,7 +136,7 @@ class _Launches:
 
     @classmethod
     def of(cls, trace: Trace, call_of: Mapping[int, int]) -> _Launches:
-        """Of all launches of a trace."""
+        """All launches of a trace."""
         events = trace.events
         of_stream: dict[int, tuple[list[float], list[int]]] = {}
         of_thread: dict[tuple[int, int], tuple[list[float], list[int]]] = {}

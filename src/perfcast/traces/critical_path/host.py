@@ -12,11 +12,17 @@ LOCKING = frozenset({"cudaHostAlloc", "cudaLaunchKernel", "cudaMemcpyAsync"})
 #: Calls whose end waits for something else, which edges say; their own tail takes no time.
 BLOCKING = frozenset(
     {
-        "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventQuery", "cudaEventSynchronize",
-        "cudaMemcpy", "cudaMemcpyAsync", "hipDeviceSynchronize", "hipStreamSynchronize",
+        "cudaDeviceSynchronize",
+        "cudaStreamSynchronize",
+        "cudaEventQuery",
+        "cudaEventSynchronize",
+        "cudaMemcpy",
+        "cudaMemcpyAsync",
+        "hipDeviceSynchronize",
+        "hipStreamSynchronize",
         "hipEventSynchronize",
     }
-)  # fmt: skip
+)
 
 
 def connect_lock(trace: Trace, graph: PathGraph) -> None:

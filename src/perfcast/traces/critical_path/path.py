@@ -14,6 +14,7 @@ from perfcast.traces.critical_path.inferred import connect_inferred
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.explain.contexts import is_data_loading
 from perfcast.traces.link.kernels import KernelLinks
+from perfcast.traces.order import in_order
 from perfcast.traces.timeline.structure import Structure, find_structure
 from perfcast.units import GIGA
 
@@ -52,7 +53,7 @@ class PathStretch(NamedTuple):
 class CriticalPath:
     """Stretches in order of time.
 
-    ``has_synchronizations`` says whether the recording told what streams waited for.
+    ``has_synchronizations`` says whether the recording says what streams waited for.
     """
 
     stretches: tuple[PathStretch, ...]
@@ -60,7 +61,7 @@ class CriticalPath:
 
     @property
     def seconds(self) -> float:
-        """Of all stretches; at most as long as the window."""
+        """Sum over all stretches; at most as long as the window."""
         return sum(stretch.seconds for stretch in self.stretches)
 
     @property
@@ -118,7 +119,8 @@ def build_path_graph(
 def longest_path(graph: PathGraph) -> list[Edge]:
     """Edges of the longest path of an acyclic graph, by dynamic programming in topological order.
 
-    Of several as long: into each node the edge that was found first, and the end that comes first.
+    Nodes on a circle (clocks that contradict each other) are left out. Of several paths as long: into each
+    node the edge that was found first, and the end that comes first.
     """
     count = len(graph.rows)
     incoming: list[list[Edge]] = [[] for _ in range(count)]
@@ -128,7 +130,7 @@ def longest_path(graph: PathGraph) -> list[Edge]:
         outgoing[edge.begin].append(edge.end)
     length, through = [0] * count, list[Edge | None]([None] * count)
     best, farthest = NONE, -1
-    for node in _topological(outgoing, [len(edges) for edges in incoming]):
+    for node in in_order(outgoing):
         for place, edge in enumerate(incoming[node]):
             total = length[edge.begin] + edge.nanoseconds
             if place == 0 or total > length[node]:
@@ -143,22 +145,6 @@ def longest_path(graph: PathGraph) -> list[Edge]:
     return path[::-1]
 
 
-def _topological(outgoing: list[list[int]], num_incoming: list[int]) -> list[int]:
-    """Nodes generation by generation; those on a circle (clocks that contradict each other) are left out."""
-    generation = [node for node, count in enumerate(num_incoming) if count == 0]
-    order: list[int] = []
-    while generation:
-        order += generation
-        following = []
-        for node in generation:
-            for end in outgoing[node]:
-                num_incoming[end] -= 1
-                if num_incoming[end] == 0:
-                    following.append(end)
-        generation = following
-    return order
-
-
 class _Spent:
     """What edges' times went to, by the names of the events that they belong to."""
 
@@ -170,7 +156,7 @@ class _Spent:
         self._host = [BoundBy.DATA if is_data_loading(name) else BoundBy.HOST for name in names]
 
     def on(self, edge: Edge, code: int, is_device: bool) -> BoundBy:
-        """Of an edge whose event has a name's code and runs on a device or not."""
+        """What an edge's time went to, by the code of its event's name and whether it ran on a device."""
         if edge.kind is EdgeKind.WORK and edge.row == NONE:
             return BoundBy.HOST
         if edge.kind is EdgeKind.WORK:

@@ -64,7 +64,7 @@ def _recorded(
 
 
 def _peer(name: str, place: Value, ranks: tuple[int, ...]) -> int:
-    """The other rank of a message, which is told by its place in the group."""
+    """The other rank of a message, recorded as its place in the group."""
     if name not in ("send", "recv") or type(place) is not int or not 0 <= place < len(ranks):
         return NONE
     return ranks[place]

@@ -145,9 +145,11 @@ class ExecutionTrace:
 
         Where an operator and the record below it both tell of one collective, the record's word stands.
         """
-        told = {node.parent for node in self.nodes if node.collective is not None}
+        recorded_below = {node.parent for node in self.nodes if node.collective is not None}
         return tuple(
-            node.collective for node in self.nodes if node.collective is not None and node.id not in told
+            node.collective
+            for node in self.nodes
+            if node.collective is not None and node.id not in recorded_below
         )
 
     def node(self, node_id: int) -> Node:

@@ -36,7 +36,7 @@ class _Life:
         self.storage_id, self.device, self.maker = use.storage_id, use.device, maker
         self.element_bytes = use.element_bytes
         self.num_bytes = 0
-        self.is_bounded = False  # a whole new tensor told its size
+        self.is_bounded = False  # a whole new tensor showed its size
         self.first_node = self.last_node = node
 
     def stretch(self, use: TensorUse, node: int, *, is_repeating: bool) -> None:

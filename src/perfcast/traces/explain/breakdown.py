@@ -29,7 +29,7 @@ class TimeShare:
 
     @property
     def mean_seconds(self) -> float:
-        """Of one."""
+        """Seconds of one such work."""
         return self.seconds / self.count if self.count else 0.0
 
 
@@ -172,7 +172,7 @@ def _device_time(analysed: Analysed, collectives: Sequence[TimedCollective]) -> 
 
 
 def _device_name(analysed: Analysed) -> str:
-    """Of the device on which the rank's work ran; '' for a processor, or where it has no name."""
+    """Name of the device on which the rank's work ran; '' for a processor, or where it has no name."""
     if not analysed.on_device:
         return ""
     used = set(analysed.trace.events.devices[analysed.links.rows].tolist())

@@ -42,7 +42,7 @@ def is_data_loading(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Of each row: its phase, and codes of its module and range in ``labels`` (0 is '').
+    """Where each row stands: its phase, and codes of its module and range in ``labels`` (0 is '').
 
     Device rows have their call's; ``assign`` puts them there.
     """
@@ -96,7 +96,7 @@ def find_contexts(trace: Trace, parents: Integers) -> Contexts:
 
 
 def _by_name(trace: Trace) -> tuple[list[int], list[str], list[str]]:
-    """Of each name: the phase that it begins (-1: none), the module that it is, the range that it marks."""
+    """For each name the phase that it begins (-1: none), the module that it is, the range that it marks."""
     events = trace.events
     marks = set(np.unique(events.name_codes[events.is_in(Category.ANNOTATION)]).tolist())
     operators = set(np.unique(events.name_codes[events.is_in(Category.OPERATOR)]).tolist())
@@ -112,8 +112,10 @@ def _by_name(trace: Trace) -> tuple[list[int], list[str], list[str]]:
 
 def _phase(name: str) -> int:
     for pattern, phase in (
-        (_BACKWARD, TracePhase.BACKWARD), (_OPTIMIZER, TracePhase.OPTIMIZER), (_DATA, TracePhase.DATA),
-    ):  # fmt: skip
+        (_BACKWARD, TracePhase.BACKWARD),
+        (_OPTIMIZER, TracePhase.OPTIMIZER),
+        (_DATA, TracePhase.DATA),
+    ):
         if pattern.search(name):
             return phase
     return NONE

@@ -7,11 +7,11 @@ the last member took is the transfer, and what another took longer is its wait.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.traces.collectives.sizes import TimedCollective, bus_factor
+from perfcast.traces.collectives.matching import match
+from perfcast.traces.collectives.sizes import TimedCollective, ring_elements
 from perfcast.traces.explain.breakdown import Breakdown, CollectiveShare
 
 #: A rank that comes last to this many times its fair share of collectives, and to this share, is a straggler.
@@ -89,29 +89,21 @@ def _over_mean(values: Sequence[float]) -> float:
     return max(values) / mean - 1 if mean else 0.0
 
 
-def _match(breakdowns: Sequence[Breakdown]) -> list[list[tuple[int, int]]]:
-    """(breakdown, its collective) of each collective that all members of its group among these recorded."""
-    found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    for index, own in enumerate(breakdowns):
-        places: Counter[tuple[object, ...]] = Counter()
-        for place, collective in enumerate(own.collectives):
-            key = (collective.group, collective.ranks, collective.name)
-            found.setdefault((*key, places[key]), []).append((index, place))
-            places[key] += 1
-    recorded = len(breakdowns)
+def _match(breakdowns: Sequence[Breakdown]) -> list[tuple[tuple[int, int], ...]]:
+    """(breakdown, its collective) of each collective that several ranks recorded, all members among them."""
+    ordered = [
+        sorted((collective.order, place, collective.part) for place, collective in enumerate(own.collectives))
+        for own in breakdowns
+    ]
     return [
-        members
-        for members in found.values()
-        if len(members) == min(recorded, _size(breakdowns, members[0])) and len(members) > 1
+        tuple((rank, ordered[rank][index][1]) for rank, index in instance.members)
+        for instance in match([[part for _, _, part in own] for own in ordered])
+        if len(instance.members) > 1
     ]
 
 
-def _size(breakdowns: Sequence[Breakdown], member: tuple[int, int]) -> int:
-    return breakdowns[member[0]].collectives[member[1]].group_size or len(breakdowns)
-
-
 def _waits(breakdowns: Sequence[Breakdown]) -> tuple[list[float], list[int], int]:
-    """Of each rank: seconds waited in collectives, collectives to which it came last; collectives matched."""
+    """By rank, seconds waited in collectives and how often it came last; then how many were matched."""
     waits, last = [0.0] * len(breakdowns), [0] * len(breakdowns)
     instances = _match(breakdowns)
     for members in instances:
@@ -153,6 +145,13 @@ def share_collectives(breakdowns: Sequence[Breakdown]) -> tuple[CollectiveShare,
 
 def _empty(collective: TimedCollective) -> CollectiveShare:
     return CollectiveShare(
-        collective.name, collective.dtype, collective.message_bytes, collective.group, collective.group_size,
-        0, 0.0, 0.0, collective.message_bytes * bus_factor(collective.name, collective.group_size),
-    )  # fmt: skip
+        collective.name,
+        collective.dtype,
+        collective.message_bytes,
+        collective.group,
+        collective.group_size,
+        0,
+        0.0,
+        0.0,
+        ring_elements(collective.name, collective.message_bytes, 0, collective.group_size),
+    )

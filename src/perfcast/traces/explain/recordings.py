@@ -27,7 +27,7 @@ class OverheadShare:
 
     @property
     def mean_seconds(self) -> float:
-        """Of one."""
+        """Seconds of one such piece."""
         return self.seconds / self.count if self.count else 0.0
 
 
@@ -51,12 +51,12 @@ class Explanation:
 
     @property
     def breakdowns(self) -> tuple[Breakdown, ...]:
-        """Of each rank."""
+        """Breakdowns of all ranks."""
         return tuple(rank.breakdown for rank in self.ranks)
 
     @property
     def mean_step_seconds(self) -> float:
-        """Of all marked steps on the rank that takes longest; the window where none are marked."""
+        """Mean over the marked steps, on the rank that takes longest; the window where none are marked."""
         return max((_step(b) for b in self.breakdowns), default=0.0)
 
 

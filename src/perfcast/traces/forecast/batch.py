@@ -101,7 +101,7 @@ def _flattened(batch: int, shapes: Sequence[Shape]) -> set[int]:
 
 
 def _parameter_shapes(trace: Trace) -> set[Shape]:
-    """Of what gradients accumulate into, as they are and transposed."""
+    """Shapes that gradients accumulate into, as they are and transposed."""
     events, found = trace.events, set[Shape]()
     if _ACCUMULATION in events.names:
         code = events.names.index(_ACCUMULATION)

@@ -102,9 +102,13 @@ def _with_collectives(trace: Trace, program: RankProgram, change: BatchChange) -
 
 
 def _without_rule(
-    trace: Trace, rows: Integers, parents: Integers, counts: Flags, operations: Sequence[Operation | None],
+    trace: Trace,
+    rows: Integers,
+    parents: Integers,
+    counts: Flags,
+    operations: Sequence[Operation | None],
     change: BatchChange,
-) -> tuple[Flags, Floats]:  # fmt: skip
+) -> tuple[Flags, Floats]:
     """Operators that follow what they are given, and how many times more that is.
 
     Those that no rule knows and inside which nothing does work, and those that add sparse gradients.

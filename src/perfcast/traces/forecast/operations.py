@@ -21,15 +21,9 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
+from perfcast.traces.dtype_words import core_dtype
 from perfcast.traces.events import NONE, Category, OperatorInputs, Trace
 
-_DTYPES: Mapping[str, DType] = {
-    "float": DType.FP32, "double": DType.FP64, "c10::half": DType.FP16, "c10::bfloat16": DType.BF16,
-    "long int": DType.INT64, "long": DType.INT64, "int": DType.INT32, "short": DType.INT16,
-    "short int": DType.INT16, "signed char": DType.INT8, "char": DType.INT8, "unsigned char": DType.UINT8,
-    "bool": DType.BOOL, "c10::float8_e4m3fn": DType.FP8, "c10::float8_e5m2": DType.FP8,
-    "c10::complex<float>": DType.COMPLEX64,
-}  # fmt: skip
 _NAME = re.compile(r"aten::(_?[a-z][a-z0-9_]{0,80})")
 _MAX_DIMS, _MAX_TENSORS, _MAX_ELEMENTS = 12, 512, 2**48
 
@@ -125,7 +119,7 @@ def _arguments(inputs: OperatorInputs, reshape: Reshape) -> list[Any]:
         shape = inputs.shapes[index] if index < len(inputs.shapes) else ()
         stride = inputs.strides[index] if index < len(inputs.strides) else ()
         value = inputs.values[index] if index < len(inputs.values) else ""
-        dtype = _DTYPES.get(type_.lower())
+        dtype = core_dtype(type_)
         if dtype is not None:
             found.append(_tensor(shape, stride, dtype, reshape))
         elif type_ == "TensorList":

@@ -105,7 +105,7 @@ class Rates:
     bytes_per_second: float
 
     def seconds(self, operation: Operation) -> float:
-        """Of an operation at these rates: its traffic, and the arithmetic of a product on top.
+        """Time of an operation at these rates: its traffic, and the arithmetic of a product on top.
 
         A product on one thread packs its operands before it computes, so that the two add up.
         """
@@ -134,7 +134,7 @@ def recorded_rates(operations: Sequence[Operation | None], seconds: Floats) -> R
 
 
 def _weighted_median(pairs: list[tuple[float, float]]) -> float:
-    """Of values with weights; infinite where there are none."""
+    """Median of values with weights; infinite where there are none."""
     half, total = sum(weight for _, weight in pairs) / 2, 0.0
     for value, weight in sorted(pairs):
         total += weight

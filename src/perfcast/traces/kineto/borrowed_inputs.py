@@ -34,7 +34,9 @@ def read_ranks_with_inputs(
     lent = read_ranks([path for path in beside if path is not None], max_bytes=max_bytes)
     by_rank = {trace.rank: trace for trace in lent}
     return tuple(
-        _told(trace, by_rank[trace.rank]) if trace.source in bare and trace.rank in by_rank else trace
+        _with_borrowed(trace, by_rank[trace.rank])
+        if trace.source in bare and trace.rank in by_rank
+        else trace
         for trace in traces
     )
 
@@ -47,7 +49,7 @@ def _linked(path: Path) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def _told(trace: Trace, other: Trace) -> Trace:
+def _with_borrowed(trace: Trace, other: Trace) -> Trace:
     note = f"shapes of arguments are those of one step recorded beside (*{_LINKED})"
     return replace(with_inputs_of(trace, other), warnings=(*trace.warnings, note))
 
@@ -57,7 +59,7 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
 
     Each marked step (or the whole, where there are none) is aligned, thread by thread in the order of
     starts, with the other's first step. Operators that have inputs keep them; those without a partner
-    get none. Collectives whose size nothing told (gloo's) get it from these inputs.
+    get none. Collectives whose size was not recorded (gloo's) get it from these inputs.
     """
     events, lent = trace.events, other.events
     inputs = events.inputs.copy()
@@ -67,10 +69,10 @@ def with_inputs_of(trace: Trace, other: Trace) -> Trace:
             if inputs[row] == NONE and lent.inputs[partner] != NONE:
                 inputs[row] = lent.inputs[partner] + len(events.inputs_table)
     table = (*events.inputs_table, *lent.inputs_table)
-    told = replace(events, inputs=inputs, inputs_table=table)
-    asked = {one.row: one for one in with_only_group(asked_collectives(told), trace.process_groups)}
+    filled = replace(events, inputs=inputs, inputs_table=table)
+    asked = {one.row: one for one in with_only_group(asked_collectives(filled), trace.process_groups)}
     collectives = (one if one.in_elements else asked.get(one.row, one) for one in trace.collectives)
-    return replace(trace, events=told, collectives=tuple(collectives))
+    return replace(trace, events=filled, collectives=tuple(collectives))
 
 
 def _parts(trace: Trace) -> Iterator[Integers]:

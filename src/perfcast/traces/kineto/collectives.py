@@ -25,7 +25,7 @@ _NO_DTYPES = ("", "Scalar", "ScalarList", "TensorList")
 
 
 def collectives_of(
-    events: Events, kept: Iterable[tuple[int, dict[str, Any]]], rows: Integers
+    events: Events, described: Iterable[tuple[int, dict[str, Any]]], rows: Integers
 ) -> tuple[Collective, ...]:
     """All collectives of a trace in row order.
 
@@ -33,18 +33,18 @@ def collectives_of(
     exchange by the shapes of their arguments, where these were recorded.
 
     Args:
-        kept: Place in the file and arguments of events that carry some of a collective.
+        described: Place in the file and arguments of events that carry some of a collective.
         rows: The row of each place.
     """
-    told = [collective_of(int(rows[place]), a) for place, a in kept if "Collective name" in a]
-    told = [collective for collective in told if collective.name not in BOOKKEEPING]
-    if not any(events.categories[collective.row] == Category.OPERATOR for collective in told):
-        told += asked_collectives(events)
-    return tuple(sorted(told, key=lambda collective: collective.row))
+    found = [collective_of(int(rows[place]), a) for place, a in described if "Collective name" in a]
+    found = [collective for collective in found if collective.name not in BOOKKEEPING]
+    if not any(events.categories[collective.row] == Category.OPERATOR for collective in found):
+        found += asked_collectives(events)
+    return tuple(sorted(found, key=lambda collective: collective.row))
 
 
 def asked_collectives(events: Events) -> list[Collective]:
-    """What ``c10d::`` operators ask for; lists of tensors are told by the range that marks the sending."""
+    """What ``c10d::`` operators ask for; lists of tensors have their size at the range of the sending."""
     asked = events.rows_named(*C10D_NAMES)
     asked = np.sort(asked[events.categories[asked] == Category.OPERATOR])
     marks = [code for code, name in enumerate(events.names) if name.startswith((NCCL, GLOO))]
@@ -75,13 +75,13 @@ def _with_mark(collective: Collective, inputs: OperatorInputs | None) -> Collect
 
 
 def _of_operator(events: Events, row: int) -> Collective:
-    """Outputs come first, inputs second, where an operator has both; 0 and '' where shapes are not told."""
+    """Outputs come first, inputs second, where an operator has both; 0 and '' where no shapes are."""
     name, inputs = events.name(row), events.inputs_of(row)
     sizes = _tensor_sizes(inputs) if inputs else []
     splits = [numbers_in(text) for text in inputs.values if text.startswith("[")] if inputs else []
     is_split = name == "c10d::alltoall_base_" and len(splits) >= 2
-    told = [number for text in inputs.values[2:4] for number in numbers_in(text)] if inputs else []
-    peer, tag = peer_and_tag(name, told)
+    whole = [number for text in inputs.values[2:4] for number in numbers_in(text)] if inputs else []
+    peer, tag = peer_and_tag(name, whole)
     return Collective(
         row=row,
         name=C10D_NAMES[name],
@@ -109,7 +109,7 @@ def _tensor_sizes(inputs: OperatorInputs) -> list[int]:
 
 
 def _elements(shape: object) -> int:
-    """Of one shape, or of a list of shapes, however deep."""
+    """Number of elements of one shape, or of a list of shapes, however deep."""
     if not isinstance(shape, tuple):
         return 0
     if all(isinstance(size, int) for size in shape):

@@ -46,9 +46,19 @@ _NANOSECONDS_PER_MICROSECOND = 1000
 _MAX_MICROSECONDS = 2**53
 _INPUT_KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _NUMBER_COLUMNS = (
-    "starts", "durations", "processes", "numbers", "devices", "streams", "correlations", "external_ids",
-    "record_function_ids", "sequence_numbers", "forward_threads", "num_bytes",
-)  # fmt: skip
+    "starts",
+    "durations",
+    "processes",
+    "numbers",
+    "devices",
+    "streams",
+    "correlations",
+    "external_ids",
+    "record_function_ids",
+    "sequence_numbers",
+    "forward_threads",
+    "num_bytes",
+)
 _ARGUMENT_COLUMNS = {
     "devices": "device",
     "streams": "stream",

@@ -61,9 +61,15 @@ def build_program(
         builder.add_chain(index, chain)
     pieces, spans = builder.finish()
     return RankProgram(
-        trace.rank, 0.0, pieces, _with_steps(works, launched, marked), tuple(c.name for c in chains),
-        launched.stream_names, spans, CUDA_QUEUE_LENGTH if trace.platform == "cuda" else 0,
-    )  # fmt: skip
+        trace.rank,
+        0.0,
+        pieces,
+        _with_steps(works, launched, marked),
+        tuple(c.name for c in chains),
+        launched.stream_names,
+        spans,
+        CUDA_QUEUE_LENGTH if trace.platform == "cuda" else 0,
+    )
 
 
 def _whole(trace: Trace) -> Step:

@@ -64,7 +64,7 @@ class Launched:
         return self.issue_order[stream][place - 1] if place else NONE
 
     def last_ended(self, stream: int, moment: float, until: float) -> int:
-        """Of the works issued to a stream before a moment, the last that had ended until another; or -1."""
+        """The last work issued to a stream before a moment that had ended until another moment; or -1."""
         place = bisect_left(self.issue_times.get(stream, []), moment) - 1
         while place >= 0:
             work = self.issue_order[stream][place]
@@ -129,10 +129,17 @@ def build_works(
         seconds = launched.ends[work] - max(start, window_start)
         works.append(
             DeviceWork(
-                row, trace.events.name(row), launched.streams[work], seconds, own_delay, own_gap,
-                tuple(awaits[work]), "", launched.operators[work],
+                row,
+                trace.events.name(row),
+                launched.streams[work],
+                seconds,
+                own_delay,
+                own_gap,
+                tuple(awaits[work]),
+                "",
+                launched.operators[work],
             )
-        )  # fmt: skip
+        )
     return tuple(works)
 
 

@@ -52,10 +52,15 @@ def find_gloo(
     asked.sort(key=lambda pair: (threads[lanes[pair[0]]], float(events.start_seconds[pair[1]])))
     rows, calls = [row for _, row in asked], [call for call, _ in asked]
     launched = Launched(
-        rows, calls, calls, [threads[lanes[call]] for call in calls],
-        tuple(f"gloo {number}" for number in range(len(threads))), events.start_seconds[rows].tolist(),
-        events.end_seconds[rows].tolist(), events.start_seconds[calls].tolist(),
-    )  # fmt: skip
+        rows,
+        calls,
+        calls,
+        [threads[lanes[call]] for call in calls],
+        tuple(f"gloo {number}" for number in range(len(threads))),
+        events.start_seconds[rows].tolist(),
+        events.end_seconds[rows].tolist(),
+        events.start_seconds[calls].tolist(),
+    )
     if not chains or not rows:
         return launched, ()
     moments = [Moment(issued, issued, launches=(work,)) for work, issued in enumerate(launched.issued)]

@@ -73,7 +73,7 @@ def _units_by_thread(events: Events, start: float, end: float) -> dict[int, list
 
 
 def _is_outermost(starts: Floats, ends: Floats) -> Flags:
-    """Of intervals sorted by start, which begin when all before them have ended (bool, [intervals])."""
+    """Which of some intervals, sorted by start, begin when all before them have ended (bool, [intervals])."""
     if not len(starts):
         return np.zeros(0, dtype=np.bool_)
     before = np.concatenate([[-np.inf], np.maximum.accumulate(ends)[:-1]])

@@ -22,6 +22,8 @@ class RankTimeline:
 
     Attributes:
         step_seconds: Of each step on the host.
+        work_ready: When each work's rank alone could have started it, its gap included.
+        work_seconds: How long each work ran, without its gap: a collective as long as the shortest member's.
         communication_wait_seconds: How long the device stood in collectives before their last member came.
     """
 
@@ -32,6 +34,8 @@ class RankTimeline:
     piece_ends: tuple[float, ...]
     work_starts: tuple[float, ...]
     work_ends: tuple[float, ...]
+    work_ready: tuple[float, ...]
+    work_seconds: tuple[float, ...]
     communication_wait_seconds: float
 
 
@@ -45,17 +49,18 @@ class Timeline:
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
-        """Of each step, on the rank that takes longest."""
+        """Seconds of each step, on the rank that takes longest."""
         count = min((len(r.step_seconds) for r in self.ranks), default=0)
         return tuple(max(r.step_seconds[i] for r in self.ranks) for i in range(count))
 
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Indices of one rank's tasks in the engine's program."""
+    """Indices of one rank's tasks in the engine's program, and how long its works run without their gaps."""
 
     pieces: tuple[int, ...]
     works: tuple[int, ...]
+    work_seconds: tuple[float, ...]
 
 
 def play_ranks(ranks: Sequence[RankProgram]) -> Timeline:
@@ -107,17 +112,17 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, collectives: _Collecti
         )
         last[piece.chain] = task
         pieces.append(task)
-    works = []
+    works: list[int] = []
+    seconds: list[float] = []
     for index, work in enumerate(rank.works):
         after = []
         if index in issued:
-            lead = max(0.0, work.delay_seconds - work.gap_seconds)
-            after.append(builder.add(builder.add_lane(way), lead, (issued[index],), "launch"))
-        collective, seconds = collectives.of(work.collective, work.seconds)
-        task = builder.add(
-            streams[work.stream], work.gap_seconds + seconds, after, work.name, collective=collective
+            after.append(builder.add(builder.add_lane(way), work.lead_seconds, (issued[index],), "launch"))
+        collective, own = collectives.of(work.collective, work.seconds)
+        works.append(
+            builder.add(streams[work.stream], work.gap_seconds + own, after, work.name, collective=collective)
         )
-        works.append(task)
+        seconds.append(own)
     for index, work in enumerate(rank.works):
         for awaited in work.awaits:
             builder.wait(works[index], works[awaited])
@@ -126,7 +131,7 @@ def _add_rank(builder: ProgramBuilder, rank: RankProgram, collectives: _Collecti
             builder.wait(pieces[index], works[awaited])
         if piece.after >= 0:
             builder.wait(pieces[index], pieces[piece.after])
-    return _Tasks(tuple(pieces), tuple(works))
+    return _Tasks(tuple(pieces), tuple(works), tuple(seconds))
 
 
 def _read(rank: RankProgram, tasks: _Tasks, program: Program, played: Played) -> RankTimeline:
@@ -136,15 +141,30 @@ def _read(rank: RankProgram, tasks: _Tasks, program: Program, played: Played) ->
     for step in rank.steps:
         begin = piece_ends[step.first_piece - 1] if step.first_piece else rank.offset_seconds
         steps.append(float(piece_ends[step.last_piece] - begin))
+    ready = _ready(tasks, program, played)
+    is_communication = [program.collectives[task] >= 0 for task in tasks.works]
     return RankTimeline(
-        rank.rank, tuple(steps), rank.measured_seconds, tuple(piece_starts.tolist()),
-        tuple(piece_ends.tolist()), tuple(work_starts.tolist()), tuple(work_ends.tolist()),
-        _communication_wait(tasks, program, played),
-    )  # fmt: skip
+        rank=rank.rank,
+        step_seconds=tuple(steps),
+        measured_seconds=rank.measured_seconds,
+        piece_starts=tuple(piece_starts.tolist()),
+        piece_ends=tuple(piece_ends.tolist()),
+        work_starts=tuple(work_starts.tolist()),
+        work_ends=tuple(work_ends.tolist()),
+        work_ready=tuple(one + work.gap_seconds for one, work in zip(ready, rank.works, strict=True)),
+        work_seconds=tasks.work_seconds,
+        communication_wait_seconds=float(
+            sum(
+                start - one
+                for start, one, counts in zip(work_starts.tolist(), ready, is_communication, strict=True)
+                if counts
+            )
+        ),
+    )
 
 
-def _communication_wait(tasks: _Tasks, program: Program, played: Played) -> float:
-    """Between the moment when this rank was ready for its collectives and when they started."""
+def _ready(tasks: _Tasks, program: Program, played: Played) -> list[float]:
+    """When what each work stands behind on its own rank had ended."""
     ready: dict[int, float] = {}
     own = set(tasks.works)
     streams = np.asarray(program.streams)
@@ -156,5 +176,4 @@ def _communication_wait(tasks: _Tasks, program: Program, played: Played) -> floa
     for task, awaited in zip(program.waiting, program.awaited, strict=True):
         if task in own:
             ready[task] = max(ready[task], float(played.ends[awaited]))
-    members = [task for task in tasks.works if program.collectives[task] >= 0]
-    return float(sum(played.starts[task] - ready[task] for task in members))
+    return [ready[task] for task in tasks.works]

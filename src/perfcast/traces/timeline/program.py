@@ -82,6 +82,11 @@ class DeviceWork:
     operator: int = -1
     step: int = 0
 
+    @property
+    def lead_seconds(self) -> float:
+        """From its launch to the moment from which it stands behind nothing but its gap."""
+        return max(0.0, self.delay_seconds - self.gap_seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
@@ -116,7 +121,7 @@ class RankProgram:
 
     @property
     def measured_seconds(self) -> tuple[float, ...]:
-        """Of each step, as recorded."""
+        """Seconds of each step, as recorded."""
         return tuple(step.measured_seconds for step in self.steps)
 
     def with_piece_seconds(self, seconds: Sequence[float]) -> RankProgram:

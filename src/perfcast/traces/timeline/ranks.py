@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.kernels import name_collectives
+from perfcast.traces.collectives.matching import Part, match
+from perfcast.traces.collectives.sizes import TimedCollective, find_collectives
 from perfcast.traces.events import Step, Trace
 from perfcast.traces.files.json_stream import garbage_collection_paused
-from perfcast.traces.link.kernels import link_kernels
+from perfcast.traces.link.kernels import link_kernels, nest
 from perfcast.traces.timeline.build import build_program
 from perfcast.traces.timeline.program import RankProgram
 from perfcast.units import GIGA
@@ -29,19 +30,44 @@ def build_ranks(
     if not traces:
         raise TraceError("no recording was given")
     chosen = [_steps(trace, step_numbers) for trace in traces]
-    with garbage_collection_paused():
-        programs = [
-            build_program(trace, link_kernels(trace.events), steps)
-            for trace, steps in zip(traces, chosen, strict=True)
-        ]
     origin = min(trace.origin_nanoseconds for trace in traces)
     starts = [
         (trace.origin_nanoseconds - origin) / GIGA + (steps[0].start_seconds if steps else 0.0)
         for trace, steps in zip(traces, chosen, strict=True)
     ]
     first = min(starts)
-    placed = [replace(p, offset_seconds=start - first) for p, start in zip(programs, starts, strict=True)]
-    return name_collectives(traces, placed)
+    programs, parts = [], []
+    with garbage_collection_paused():
+        for trace, steps, start in zip(traces, chosen, starts, strict=True):
+            nesting = nest(trace.events)
+            links = link_kernels(trace.events, nesting)
+            program = build_program(trace, links, steps)
+            programs.append(replace(program, offset_seconds=start - first))
+            parts.append(_parts(program, find_collectives(trace, links, nesting.parents)))
+    return _joined(programs, parts)
+
+
+def _parts(program: RankProgram, collectives: Sequence[TimedCollective]) -> dict[int, Part | None]:
+    """Parts of a rank's collectives by its works, in the order in which they were asked for."""
+    works = {work.row: index for index, work in enumerate(program.works)}
+    ordered = sorted((one for one in collectives if one.row in works), key=lambda one: one.order)
+    return {works[one.row]: one.part for one in ordered}
+
+
+def _joined(
+    programs: Sequence[RankProgram], parts: Sequence[Mapping[int, Part | None]]
+) -> tuple[RankProgram, ...]:
+    """The programs with each collective named by its instance, where all members were recorded.
+
+    A collective that not all recorded ranks of its group recorded equally often stays a work of its own.
+    """
+    places = [list(own) for own in parts]
+    works = [list(program.works) for program in programs]
+    for instance in match([list(own.values()) for own in parts]):
+        for rank, place in instance.members:
+            index = places[rank][place]
+            works[rank][index] = replace(works[rank][index], collective=instance.name)
+    return tuple(replace(program, works=tuple(own)) for program, own in zip(programs, works, strict=True))
 
 
 def _steps(trace: Trace, numbers: Sequence[int] | None) -> tuple[Step, ...]:

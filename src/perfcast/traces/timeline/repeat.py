@@ -28,7 +28,7 @@ def play_steadily(ranks: Sequence[RankProgram]) -> tuple[float, ...]:
 
 
 def last_steps(timeline: Timeline, repeats: int) -> tuple[float, ...]:
-    """Of a timeline of repeated programs, the steps of the last repetition."""
+    """Seconds of the steps of the last repetition, in a timeline of repeated programs."""
     steps = timeline.step_seconds
     return steps[len(steps) - len(steps) // repeats :]
 
