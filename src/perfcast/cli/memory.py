@@ -2,62 +2,77 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import (
     DEFAULT_DTYPE,
     PLAN_DTYPE,
-    attention_kernels,
+    StepOptions,
+    device_request,
     output_options,
-    request_options,
-    workload_options,
+    step_options,
+    training_of,
 )
 from perfcast.cli.output import Outputs, write_answer
-from perfcast.core.plan_choice import choose_plan, is_one_device
-from perfcast.core.plan_text import PlanValues, parse_plan
+from perfcast.core.plan_choice import choose_plan
 
 if TYPE_CHECKING:
     from perfcast.core.forecast.device import Forecast
-    from perfcast.core.forecast.footprint import PlanMemory
     from perfcast.core.forecast.largest import Largest
     from perfcast.memory.compare import Comparison
-    from perfcast.prediction import Request
+    from perfcast.prediction.one_device.largest import Quantity
+    from perfcast.prediction.request.memory import MemoryRequest, PlanMemoryRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """What is asked of the memory of a step, as the options give it."""
+
+    largest_batch: bool
+    largest_sequence: bool
+    allocator: str
+    world_size: int | None
+    rank: int
+    fit: bool
+    cluster: str | None
+    framework: str | None
+    closed_form: bool
+
+
+memory_options = packed(
+    MemoryOptions,
+    "own",
+    click.option("--largest-batch", is_flag=True, help="Search the largest batch of one forward that fits."),
+    click.option("--largest-sequence", is_flag=True, help="Search the largest sequence length that fits."),
+    click.option(
+        "--allocator", default="", help="PyTorch's allocator settings, such as expandable_segments:True."
+    ),
+    click.option(
+        "--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's."
+    ),
+    click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them."),
+    click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs."),
+    click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on."),
+    click.option(
+        "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
+    ),
+    click.option(
+        "--closed-form",
+        is_flag=True,
+        help="Compare with the closed form of a plan, difference by difference.",
+    ),
+)
 
 
 @click.command()
-@workload_options(requires_device=True)
-@click.option("--largest-batch", is_flag=True, help="Search the largest batch of one forward that fits.")
-@click.option("--largest-sequence", is_flag=True, help="Search the largest sequence length that fits.")
-@click.option(
-    "--allocator", default="", help="PyTorch's allocator settings, such as expandable_segments:True."
-)
-@click.option("--world-size", type=int, help="Ranks of a parallel FILE.py:FUNCTION; sizes are one rank's.")
-@click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them.")
-@click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs.")
-@click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on.")
-@click.option(
-    "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
-)
-@click.option(
-    "--closed-form", is_flag=True, help="Compare with the closed form of a plan, difference by difference."
-)
+@step_options(requires_device=True)
+@memory_options
 @output_options(html=True, timeline=False)
-def memory(
-    model: str,
-    device: str,
-    largest_batch: bool,
-    largest_sequence: bool,
-    allocator: str,
-    fit: bool,
-    cluster: str | None,
-    framework: str | None,
-    closed_form: bool,
-    json_path: str | None,
-    html: str | None,
-    **options: Any,
-) -> None:
+def memory(step: StepOptions, own: MemoryOptions, json_path: str | None, html: str | None) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits.
 
     One device runs the captured model, tensor by tensor. A plan over several (--devices, --plan), --fit and
@@ -66,119 +81,118 @@ def memory(
     With --largest-batch or --largest-sequence, MODEL is captured at several sizes until the largest that fits
     is known; the forecast is then of that size.
     """
-    from perfcast.prediction import Request, predict_memory
-
     outputs = Outputs(json=json_path, html=html)
     outputs.check()
-    if largest_batch and largest_sequence:
+    if own.largest_batch and own.largest_sequence:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
-    if cluster and not fit:
+    if own.cluster and not own.fit:
         raise click.UsageError("--cluster is what --fit times changes on; links take no memory")
-    values = parse_plan(options["plan"])
-    if fit or framework or not is_one_device(values, options["devices"]):
-        if largest_batch or largest_sequence or allocator:
-            raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
-        _refuse_what_plans_ignore(framework, closed_form, options)
-        _write_plan(_predict_plan(model, device, values, framework, fit, cluster, options), outputs)
-        return
-    largest = None
-    if largest_batch or largest_sequence:
-        quantity = "batch_size" if largest_batch else "sequence_length"
-        forecast, largest = _search(model, device, quantity, allocator, request_options(**options))
+    if own.fit or own.framework or not step.is_of_one_device:
+        _answer_plan(build_plan_request(step, own), outputs)
     else:
-        forecast = predict_memory(model, device, allocator=allocator, **request_options(**options))
-    comparison = None
-    if closed_form:
-        comparison = _compare(forecast, Request(model=model, **request_options(**options)))
-    _write(forecast, largest, comparison, outputs)
+        _answer(build_request(step, own), own, outputs)
 
 
-def _compare(forecast: Forecast, request: Request) -> Comparison:
-    from perfcast.prediction.one_device.closed_form import compare_with_closed_form
-
-    return compare_with_closed_form(request, forecast)
-
-
-def _refuse_what_plans_ignore(framework: str | None, closed_form: bool, options: dict[str, Any]) -> None:
-    """Options that the closed form of a plan has no use for.
+def build_request(step: StepOptions, own: MemoryOptions) -> MemoryRequest:
+    """The captured model on one device.
 
     Raises:
-        UsageError: One of them is given.
+        InputError: Values that no step can have.
     """
+    from perfcast.prediction.request.memory import MemoryRequest
+
+    assert step.device is not None
+    return MemoryRequest(
+        workload=device_request(step, world_size=own.world_size, rank=own.rank),
+        device=step.device,
+        allocator=own.allocator,
+    )
+
+
+def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryRequest:
+    """A transformer under a plan, by the closed form.
+
+    Raises:
+        InputError: A plan or words that no training has.
+        UsageError: Options that the closed form has no use for.
+    """
+    from perfcast.prediction.plan.memory import default_framework
+    from perfcast.prediction.request.memory import PlanMemoryRequest
+
+    _refuse_what_plans_ignore(step, own)
+    assert step.device is not None
+    plan, _ = choose_plan(
+        step.plan,
+        step.devices if step.devices != 1 else None,
+        mode=step.mode,
+        batch_size=step.batch_size,
+        micro_batch_size=step.micro_batch_size,
+    )
+    dtype = step.dtype or (DEFAULT_DTYPE if step.is_of_one_device else PLAN_DTYPE)
+    training = None
+    if step.mode == "train":
+        training = training_of(step, own.framework or default_framework(plan), dtype)
+    return PlanMemoryRequest(
+        model=step.model,
+        device=step.device,
+        plan=plan,
+        mode=step.mode,
+        training=training,
+        dtype=dtype,
+        sequence_length=step.sequence_length,
+        fit=own.fit,
+        cluster=own.cluster,
+    )
+
+
+def _refuse_what_plans_ignore(step: StepOptions, own: MemoryOptions) -> None:
+    if own.largest_batch or own.largest_sequence or own.allocator:
+        raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
     given = {
-        "--compile": options["compile"],
-        "--optimizer-implementation": options["optimizer_implementation"],
-        "--closed-form": closed_form,
-        "--world-size": options["world_size"],
+        "--compile": step.compile,
+        "--optimizer-implementation": step.optimizer_implementation,
+        "--closed-form": own.closed_form,
+        "--world-size": own.world_size,
     }
     refused = [name for name, value in given.items() if value]
     if refused:
         raise click.UsageError(
             f"{', '.join(refused)}: of a captured model; a plan has a closed form of its own"
         )
-    if options["mode"] not in ("prefill", "decode"):
+    if step.mode == "train":
         return
-    if framework:
-        raise click.UsageError(f"--framework {framework}: of a training; --mode {options['mode']} has none")
-    if options["attention"] == "eager":
-        raise click.UsageError(
-            f"--attention eager: --mode {options['mode']} under a plan has fused attention only"
-        )
+    if own.framework:
+        raise click.UsageError(f"--framework {own.framework}: of a training; --mode {step.mode} has none")
+    if step.attention == "eager":
+        raise click.UsageError(f"--attention eager: --mode {step.mode} under a plan has fused attention only")
 
 
-def _predict_plan(
-    model: str,
-    device: str,
-    values: PlanValues,
-    framework: str | None,
-    fit: bool,
-    cluster: str | None,
-    options: dict[str, Any],
-) -> PlanMemory:
-    from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
-    from perfcast.core.words import known_word
-    from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
-
-    is_alone = is_one_device(values, options["devices"])
-    plan, _ = choose_plan(
-        values,
-        options["devices"] if options["devices"] != 1 else None,
-        mode=options["mode"],
-        batch_size=options["batch_size"],
-        micro_batch_size=options["micro_batch_size"],
-    )
-    dtype = options["dtype"] or (DEFAULT_DTYPE if is_alone else PLAN_DTYPE)
-    training = None
-    if options["mode"] == "train":
-        training = Training(
-            dtype=known_word("dtype", dtype, DTYPES),
-            optimizer=known_word("optimizer", options["optimizer"], OPTIMIZERS),
-            framework=known_word("framework", framework or default_framework(plan), FRAMEWORKS),
-            attention=attention_kernels(options["attention"]),
-        )
-    return predict_plan_memory(
-        model,
-        device,
-        plan,
-        mode=options["mode"],
-        training=training,
-        dtype=dtype,
-        sequence_length=options["sequence_length"],
-        fit=fit,
-        cluster=cluster,
-    )
-
-
-def _write_plan(result: PlanMemory, outputs: Outputs) -> None:
+def _answer_plan(request: PlanMemoryRequest, outputs: Outputs) -> None:
+    from perfcast.prediction.plan.memory import forecast_plan_memory
     from perfcast.report.data.plan_memory import data_of
     from perfcast.report.documents.plan_memory import document_of
 
+    result = forecast_plan_memory(request)
     write_answer(outputs, lambda: document_of(result), lambda: data_of(result))
 
 
-def _search(
-    model: str, device: str, quantity: str, allocator: str, options: dict[str, Any]
-) -> tuple[Forecast, Largest]:
+def _answer(request: MemoryRequest, own: MemoryOptions, outputs: Outputs) -> None:
+    from perfcast.prediction.one_device.memory import forecast_memory
+
+    largest: Largest | None = None
+    if own.largest_batch or own.largest_sequence:
+        forecast, largest = _search(request, "batch_size" if own.largest_batch else "sequence_length")
+    else:
+        forecast = forecast_memory(request)
+    comparison = None
+    if own.closed_form:
+        from perfcast.prediction.one_device.closed_form import compare_with_closed_form
+
+        comparison = compare_with_closed_form(request.workload, forecast)
+    _write(forecast, largest, comparison, outputs)
+
+
+def _search(request: MemoryRequest, quantity: Quantity) -> tuple[Forecast, Largest]:
     """Search with progress on standard error; Ctrl-C ends it with the best so far.
 
     Raises:
@@ -186,12 +200,10 @@ def _search(
     """
     from rich.console import Console
 
-    from perfcast.prediction import Request
-    from perfcast.prediction.names import memory_device
     from perfcast.prediction.one_device.largest import LargestSearch
     from perfcast.units import format_bytes
 
-    search = LargestSearch(Request(model=model, **options), memory_device(device), quantity, allocator)
+    search = LargestSearch(request, quantity)
     console = Console(stderr=True, highlight=False)
     words = quantity.replace("_", " ")
     try:

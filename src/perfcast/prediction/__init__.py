@@ -9,23 +9,25 @@ from perfcast.memory.first_touch import with_first_touch
 from perfcast.prediction.names import (
     COST_MODELS,
     local_memory_bytes,
-    memory_device,
     resolve_cost_model,
     resolve_device,
 )
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import forecast_memory
-from perfcast.prediction.request.one_device import Request
+from perfcast.prediction.request.memory import MemoryRequest
+from perfcast.prediction.request.one_device import OneDeviceRequest, Request
 
 __all__ = [
     "COST_MODELS",
+    "OneDeviceRequest",
     "Request",
     "build_graph",
     "forecast_from",
     "local_memory_bytes",
     "predict",
     "predict_memory",
+    "predict_one_device",
     "resolve_cost_model",
     "resolve_device",
 ]
@@ -54,14 +56,26 @@ def predict(
         InputError: Unknown names, impossible sizes, a model that cannot be captured; the message says
             what to do.
     """
-    request = Request(model=model, **options)  # type: ignore[arg-type]
-    target = resolve_device(device) if isinstance(device, str) else device
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, target, framework, weights)
-    graph, program = build_graph(request, target)
-    if target.is_cpu:
+    workload = Request(model=model, **options)  # type: ignore[arg-type]
+    return predict_one_device(
+        OneDeviceRequest(
+            workload=workload, device=device, cost_model=cost_model, framework=framework, weights=weights
+        )
+    )
+
+
+def predict_one_device(request: OneDeviceRequest) -> Forecast:
+    """Capture the model, lower it to the device, price its operations and add them up.
+
+    Raises:
+        InputError: As ``predict``.
+    """
+    device = resolve_device(request.device) if isinstance(request.device, str) else request.device
+    cost_model = resolve_cost_model(request.cost_model, device, request.framework, request.weights)
+    graph, program = build_graph(request.workload, device)
+    if device.is_cpu:
         graph = with_first_touch(graph)
-    return forecast_from(graph, request, target, cost_model, program)
+    return forecast_from(graph, request.workload, device, cost_model, program)
 
 
 def predict_memory(model: str, device: str | Device, *, allocator: str = "", **options: object) -> Forecast:
@@ -71,6 +85,5 @@ def predict_memory(model: str, device: str | Device, *, allocator: str = "", **o
         model, device, options: As for ``predict``.
         allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
     """
-    request = Request(model=model, **options)  # type: ignore[arg-type]
-    target = memory_device(device) if isinstance(device, str) else device
-    return forecast_memory(request, target, allocator)
+    workload = Request(model=model, **options)  # type: ignore[arg-type]
+    return forecast_memory(MemoryRequest(workload=workload, device=device, allocator=allocator))

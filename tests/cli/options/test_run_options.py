@@ -4,18 +4,13 @@ from typing import Any
 
 import pytest
 
-from perfcast.cli.options.run import build_run_request, read_price
+from perfcast.cli.options.run import RunOptions, build_run_request, read_price
 from perfcast.errors import InputError
 from perfcast.prediction.request.run import RunRequest
 
-NOTHING: dict[str, Any] = {
-    "tokens": None, "mtbf": None, "restart": None, "checkpoint_interval": None, "pue": None,
-    "checkpoint_bandwidth": None, "async_checkpoint": False, "price": None,
-}  # fmt: skip
-
 
 def build(**options: Any) -> RunRequest | None:
-    return build_run_request("h100-sxm", **(NOTHING | options))
+    return build_run_request("h100-sxm", RunOptions(**options))
 
 
 def test_without_tokens_there_is_no_run() -> None:

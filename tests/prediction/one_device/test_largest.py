@@ -14,6 +14,7 @@ from perfcast.memory.liveness import peak_bytes
 from perfcast.memory.reserved import reserve_memory
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.largest import BATCH_SIZE, SEQUENCE_LENGTH, LargestSearch, with_size
+from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
 from perfcast.units import GIB, MIB
 
@@ -42,7 +43,9 @@ def twin(tmp_path: Path) -> str:
 
 
 def searched(request: Request, quantity: str = BATCH_SIZE, memory_bytes: int = 512 * MIB) -> Largest:
-    search = LargestSearch(request, made_up_device(memory_bytes=memory_bytes), quantity)
+    search = LargestSearch(
+        MemoryRequest(workload=request, device=made_up_device(memory_bytes=memory_bytes)), quantity
+    )
     search.run()
     assert search.forecast().memory.needed_bytes > 0
     return search.result
@@ -65,7 +68,9 @@ def test_the_answer_fits_and_the_next_size_does_not(twin: str) -> None:
 
 
 def test_the_forecast_is_that_of_the_answer(twin: str) -> None:
-    search = LargestSearch(Request(model=twin), made_up_device(memory_bytes=512 * MIB))
+    search = LargestSearch(
+        MemoryRequest(workload=Request(model=twin), device=made_up_device(memory_bytes=512 * MIB))
+    )
     search.run()
     forecast = search.forecast()
     assert forecast.batch_size == search.result.value
@@ -93,4 +98,4 @@ def test_the_number_of_micro_batches_stays() -> None:
 
 def test_a_function_that_does_not_take_the_size_cannot_be_searched(twin: str) -> None:
     with pytest.raises(PlanError, match="does not take sequence_length"):
-        LargestSearch(Request(model=twin), made_up_device(), SEQUENCE_LENGTH)
+        LargestSearch(MemoryRequest(workload=Request(model=twin), device=made_up_device()), SEQUENCE_LENGTH)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
-from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES
+from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast
 from perfcast.core.recommender import Recommender, recommender_from_config
 from perfcast.errors import InputError, ModelError, PlanError
-from perfcast.prediction.recommender.predict import RecommenderOptions, predict_recommender, read_recommender
+from perfcast.prediction.recommender.predict import forecast_recommender, read_recommender
 from perfcast.prediction.recommender.program import StepSeconds, play_step
+from perfcast.prediction.request.recommender import RecommenderRequest
 from perfcast.workload.recommender.placement import plain_sharding
 
 MODEL = Recommender(
@@ -23,6 +25,12 @@ COMMON = {
     "gradients": 3.0, "bottom backward": 2.0, "all-reduce head": 1.0, "all-reduce bottom": 1.0,
     "optimizer": 1.0,
 }  # fmt: skip
+
+
+def forecast(**asked: Any) -> RecommenderForecast:
+    """Of the tiny model on two devices, unless something else is asked for."""
+    usual = {"model": MODEL, "cluster": "dgx-a100:2", "global_batch_size": 512, "cost_model": "roofline"}
+    return forecast_recommender(RecommenderRequest(**(usual | asked)))
 
 
 def _on(*ranks: int) -> tuple[TablePlacement, ...]:
@@ -65,7 +73,7 @@ def test_lookups_wait_for_their_indices_where_input_is_not_pipelined():
 def test_a_balanced_sharding_beats_one_on_a_single_rank():
     cluster = load_cluster("dgx-a100:4")
     balanced, piled = (
-        predict_recommender(MODEL, cluster, 8192, placements=places, cost_model="roofline")
+        forecast(cluster=cluster, global_batch_size=8192, placements=places)
         for places in (_on(0, 1, 2, 3), _on(0, 0, 0, 0))
     )
     assert balanced.step_seconds < piled.step_seconds
@@ -79,8 +87,7 @@ def test_a_balanced_sharding_beats_one_on_a_single_rank():
 
 
 def test_one_device_exchanges_nothing():
-    options = RecommenderOptions(optimizer="sgd", graphed=True)
-    alone = predict_recommender(MODEL, "dgx-a100:1", 512, options=options, cost_model="roofline")
+    alone = forecast(cluster="dgx-a100:1", global_batch_size=512, optimizer="sgd", graphed=True)
     assert alone.ranks[0].seconds_by_cause["all-to-all"] == 0
     assert alone.samples_per_second == pytest.approx(512 / alone.step_seconds)
 
@@ -88,8 +95,7 @@ def test_one_device_exchanges_nothing():
 @pytest.mark.parametrize("interaction", ["cat", "dcn"])
 def test_every_interaction_is_forecast(interaction: str):
     model = replace(MODEL, interaction=interaction, cross_layers=2, cross_rank=8)
-    forecast = predict_recommender(model, "dgx-a100:2", 512, cost_model="roofline")
-    assert forecast.step_seconds > 0
+    assert forecast(model=model).step_seconds > 0
 
 
 def test_small_tables_are_copied_and_giants_cut():
@@ -105,9 +111,9 @@ def test_what_cannot_be_followed_is_refused():
     with pytest.raises(ModelError, match="not a recommendation model"):
         read_recommender("gpt2")
     with pytest.raises(InputError, match="4 tables with 2 placements"):
-        predict_recommender(MODEL, "dgx-a100:2", 512, placements=_on(0, 1))
+        forecast(global_batch_size=512, placements=_on(0, 1))
     with pytest.raises(InputError, match="does not share"):
-        predict_recommender(MODEL, "dgx-a100:2", 511, placements=_on(0, 1, 0, 1))
+        forecast(global_batch_size=511, placements=_on(0, 1, 0, 1))
     with pytest.raises(ModelError, match="widths"):
         replace(MODEL, bottom_mlp=(32, 8))
     with pytest.raises(ModelError, match="table_rows"):

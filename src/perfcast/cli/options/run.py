@@ -2,72 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.pack import packed
 from perfcast.errors import InputError, PlanError
 from perfcast.units import GIGA, HOUR, MINUTE
 
 if TYPE_CHECKING:
     from perfcast.prediction.request.run import CheckpointRule, RunRequest
 
-Command = Callable[..., Any]
 
-#: Options by the name of the parameter, those that say nothing without --tokens.
-_NAMES = {
-    "mtbf": "--mtbf",
-    "restart": "--restart",
-    "checkpoint_interval": "--checkpoint-interval",
-    "checkpoint_bandwidth": "--checkpoint-bandwidth",
-    "async_checkpoint": "--async-checkpoint",
-    "pue": "--pue",
-    "price": "--price",
-}
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run of so many tokens goes, as the options give it."""
 
+    tokens: float | None = None
+    mtbf: str | None = None
+    restart: float | None = None
+    checkpoint_interval: str | None = None
+    checkpoint_bandwidth: float | None = None
+    async_checkpoint: bool = False
+    pue: float | None = None
+    price: str | None = None
 
-def run_options(function: Command) -> Command:
-    """--tokens and everything that says how a run of so many tokens goes."""
-    for option in reversed(
-        (
-            click.option(
-                "--tokens", type=float, help="Of a whole run, such as 15e12: days, energy, dollars."
-            ),
-            click.option(
-                "--mtbf", metavar="HOURS", help="Mean time between interruptions of one device, or 'none'."
-            ),
-            click.option("--restart", type=float, metavar="MINUTES", help="After an interruption."),
-            click.option(
-                "--checkpoint-interval", metavar="MINUTES", help="Or 'daly' (default) or 'young': the best."
-            ),
-            click.option(
-                "--checkpoint-bandwidth", type=float, metavar="GB/S", help="To storage, of all devices."
-            ),
-            click.option("--async-checkpoint", is_flag=True, help="Steps go on while one is written."),
-            click.option("--pue", type=float, help="Power of the site over that of its servers."),
-            click.option(
-                "--price", metavar="DOLLARS", help="Of a device-hour, or a FILE.toml of prices by device."
-            ),
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Options that were given, --tokens first."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return tuple(
+            f"--{name.replace('_', '-')}"
+            for name, value in values.items()
+            if value is not None and value is not False
         )
-    ):
-        function = option(function)
-    return function
 
 
-def build_run_request(
-    device: str,
-    *,
-    tokens: float | None,
-    mtbf: str | None,
-    restart: float | None,
-    checkpoint_interval: str | None,
-    checkpoint_bandwidth: float | None,
-    async_checkpoint: bool,
-    pue: float | None,
-    price: str | None,
-) -> RunRequest | None:
+run_options = packed(
+    RunOptions,
+    "run",
+    click.option("--tokens", type=float, help="Of a whole run, such as 15e12: days, energy, dollars."),
+    click.option("--mtbf", metavar="HOURS", help="Mean time between interruptions of one device, or 'none'."),
+    click.option("--restart", type=float, metavar="MINUTES", help="After an interruption."),
+    click.option(
+        "--checkpoint-interval", metavar="MINUTES", help="Or 'daly' (default) or 'young': the best."
+    ),
+    click.option("--checkpoint-bandwidth", type=float, metavar="GB/S", help="To storage, of all devices."),
+    click.option("--async-checkpoint", is_flag=True, help="Steps go on while one is written."),
+    click.option("--pue", type=float, help="Power of the site over that of its servers."),
+    click.option("--price", metavar="DOLLARS", help="Of a device-hour, or a FILE.toml of prices by device."),
+)
+
+
+def build_run_request(device: str, run: RunOptions) -> RunRequest | None:
     """What ``run_options`` ask for; None without --tokens.
 
     Args:
@@ -78,27 +67,22 @@ def build_run_request(
     """
     from perfcast.prediction.request.run import RunRequest
 
-    if tokens is None:
-        given = {
-            "mtbf": mtbf, "restart": restart, "checkpoint_interval": checkpoint_interval, "pue": pue,
-            "checkpoint_bandwidth": checkpoint_bandwidth, "async_checkpoint": async_checkpoint or None,
-            "price": price,
-        }  # fmt: skip
-        idle = [_NAMES[name] for name, value in given.items() if value is not None]
-        if idle:
-            raise InputError(f"{', '.join(idle)}: of a whole run; give its --tokens")
+    if run.tokens is None:
+        if run.given:
+            raise InputError(f"{', '.join(run.given)}: of a whole run; give its --tokens")
         return None
-    rule, interval = _interval(checkpoint_interval)
-    dollars, source = (None, "") if price is None else read_price(price, device)
+    rule, interval = _interval(run.checkpoint_interval)
+    dollars, source = (None, "") if run.price is None else read_price(run.price, device)
+    bandwidth = run.checkpoint_bandwidth
     return RunRequest(
-        tokens=tokens,
-        between_interruptions_seconds=_hours(mtbf),
-        restart_seconds=None if restart is None else restart * MINUTE,
+        tokens=run.tokens,
+        between_interruptions_seconds=_hours(run.mtbf),
+        restart_seconds=None if run.restart is None else run.restart * MINUTE,
         checkpoint_interval_seconds=interval,
         checkpoint_rule=rule,
-        checkpoint_bytes_per_second=None if checkpoint_bandwidth is None else checkpoint_bandwidth * GIGA,
-        is_asynchronous=async_checkpoint,
-        pue=pue,
+        checkpoint_bytes_per_second=None if bandwidth is None else bandwidth * GIGA,
+        is_asynchronous=run.async_checkpoint,
+        pue=run.pue,
         dollars_per_device_hour=dollars,
         price_source=source,
     )

@@ -3,43 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.pack import Command, packed
+from perfcast.core.mode import MODES, Mode
 from perfcast.core.plan_choice import is_one_device, stated_micro_batch_size
-from perfcast.core.plan_text import parse_plan
+from perfcast.core.plan_text import PlanValues, format_values, parse_plan
+from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 
 if TYPE_CHECKING:
-    from perfcast.core.training import AttentionKernels
+    from perfcast.core.training import AttentionKernels, Training
+    from perfcast.prediction.request.one_device import Request
 
-Command = Callable[..., Any]
 #: Where none is asked for.
 DEFAULT_DTYPE = "fp32"
 PLAN_DTYPE = "bf16"
 
 
-def workload_options(*, requires_device: bool) -> Callable[[Command], Command]:
-    """MODEL and everything that says what is done with it."""
+@dataclass(frozen=True, kw_only=True)
+class StepOptions:
+    """MODEL and everything that says what is done with it, as the options give it.
 
-    def decorate(function: Command) -> Command:
-        for option in reversed(_workload_options(requires_device)):
-            function = option(function)
-        return function
+    Attributes:
+        devices: 1 where no number is given.
+        plan: What ``--plan`` says, by the fields of ``Plan``.
+    """
 
-    return decorate
+    model: str
+    device: str | None
+    devices: int
+    plan: PlanValues
+    mode: Mode
+    batch_size: int | None
+    micro_batch_size: int | None
+    sequence_length: int | None
+    dtype: str | None
+    optimizer: str
+    optimizer_implementation: str | None
+    attention: str
+    compile: bool
+
+    @property
+    def is_of_one_device(self) -> bool:
+        """Whether nothing asks for several."""
+        return is_one_device(self.plan, self.devices)
 
 
-def _workload_options(requires_device: bool) -> tuple[Callable[[Command], Command], ...]:
+def step_options(*, requires_device: bool) -> Callable[[Command], Command]:
+    """MODEL and everything that says what is done with it, as a ``StepOptions`` under 'step'."""
+    return packed(StepOptions, "step", *_step_options(requires_device))
+
+
+def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], ...]:
     return (
         click.argument("model"),
         click.option(
             "--device", required=requires_device, help="Catalog name, FILE.toml, or 'cpu' (this machine)."
         ),
         click.option("--devices", type=int, default=1, show_default=True, help="Number of devices."),
-        click.option("--plan", default="", help="Comma-separated keys, for example recompute=full."),
-        click.option("--mode", default="train", show_default=True, help="train, prefill or decode."),
+        click.option(
+            "--plan",
+            default="",
+            callback=_plan_values,
+            help="Comma-separated keys, for example recompute=full.",
+        ),
+        click.option(
+            "--mode", default="train", show_default=True, callback=_mode, help="train, prefill or decode."
+        ),
         click.option(
             "--batch-size",
             type=int,
@@ -66,21 +100,57 @@ def _workload_options(requires_device: bool) -> tuple[Callable[[Command], Comman
     )
 
 
-def request_options(devices: int, plan: str, **options: Any) -> dict[str, Any]:
-    """The options of ``perfcast.Request``, from those of the command line.
+def _plan_values(_: click.Context, __: click.Parameter, text: str) -> PlanValues:
+    return parse_plan(text)
+
+
+def _mode(_: click.Context, __: click.Parameter, text: str) -> Mode:
+    return known_word("mode", text, MODES)
+
+
+def device_request(step: StepOptions, *, world_size: int | None = None, rank: int = 0) -> Request:
+    """What is asked of the model on one device, or of a rank of a parallel program.
 
     Raises:
-        PlanError: A plan over several devices, or a key that is not one.
+        PlanError: A plan over several devices.
+        InputError: Values that no step can have.
     """
-    values = parse_plan(plan)
-    if not is_one_device(values, devices):
-        asked = f"--devices {devices}" + (f" --plan {plan}" if plan else "")
-        raise PlanError(f"{asked}: this is of one device")
-    if options["batch_size"] is None:
-        options["batch_size"] = 1
-    options["dtype"] = options["dtype"] or DEFAULT_DTYPE
-    options["micro_batch_size"] = stated_micro_batch_size(values, options["micro_batch_size"])
-    return {**options, "recompute": values.get("recompute", "none")}
+    from perfcast.prediction.request.one_device import Request
+
+    if not step.is_of_one_device:
+        plan = format_values(step.plan)
+        raise PlanError(f"--devices {step.devices}{f' --plan {plan}' if plan else ''}: this is of one device")
+    return Request(
+        model=step.model,
+        mode=step.mode,
+        batch_size=1 if step.batch_size is None else step.batch_size,
+        micro_batch_size=stated_micro_batch_size(step.plan, step.micro_batch_size),
+        sequence_length=step.sequence_length,
+        dtype=step.dtype or DEFAULT_DTYPE,
+        optimizer=step.optimizer,
+        optimizer_implementation=step.optimizer_implementation,
+        attention=step.attention,
+        recompute=str(step.plan.get("recompute", "none")),
+        compile=step.compile,
+        world_size=world_size,
+        rank=rank,
+    )
+
+
+def training_of(step: StepOptions, framework: str, dtype: str) -> Training:
+    """How the step trains under a plan.
+
+    Raises:
+        UnknownNameError: A word that no training has.
+    """
+    from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
+
+    return Training(
+        dtype=known_word("dtype", dtype, DTYPES),
+        optimizer=known_word("optimizer", step.optimizer, OPTIMIZERS),
+        framework=known_word("framework", framework, FRAMEWORKS),
+        attention=attention_kernels(step.attention),
+    )
 
 
 def attention_kernels(name: str) -> AttentionKernels:

@@ -10,47 +10,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.largest import Largest, Probe
 from perfcast.core.graph import Graph
-from perfcast.core.hardware import Device
 from perfcast.errors import PlanError
 from perfcast.memory.liveness import peak_bytes
 from perfcast.memory.reserved import context_of, reserve_memory
+from perfcast.prediction.names import memory_device
 from perfcast.prediction.one_device.bisection import Bisection
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import memory_from
+from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
     from perfcast.workload.step import Program
 
-BATCH_SIZE, SEQUENCE_LENGTH = "batch_size", "sequence_length"
+Quantity = Literal["batch_size", "sequence_length"]
+BATCH_SIZE: Quantity = "batch_size"
+SEQUENCE_LENGTH: Quantity = "sequence_length"
 #: A search goes no further.
-_BOUNDS = {BATCH_SIZE: 10**6, SEQUENCE_LENGTH: 10**7}
-_SECOND = {BATCH_SIZE: 2, SEQUENCE_LENGTH: 1024}
+_BOUNDS: dict[Quantity, int] = {BATCH_SIZE: 10**6, SEQUENCE_LENGTH: 10**7}
+_SECOND: dict[Quantity, int] = {BATCH_SIZE: 2, SEQUENCE_LENGTH: 1024}
 
 
 class LargestSearch:
     """One search; ``run`` it, then ask for the ``result``, which after an interruption is the best so far."""
 
-    def __init__(
-        self, request: Request, device: Device, quantity: str = BATCH_SIZE, allocator: str = ""
-    ) -> None:
+    def __init__(self, asked: MemoryRequest, quantity: Quantity = BATCH_SIZE) -> None:
         """
         Args:
+            asked: Its batch or sequence is where the search begins.
             quantity: 'batch_size' (of one forward) or 'sequence_length'.
-            allocator: As for ``forecast_memory``.
 
         Raises:
             PlanError: The function of a FILE.py:FUNCTION model does not take that size.
         """
+        request = asked.workload
+        device = memory_device(asked.device) if isinstance(asked.device, str) else asked.device
         if ".py:" in request.model:
             _check_takes(request.model, quantity)
         self._request, self._device, self._quantity = request, device, quantity
-        self._allocator = allocator
+        self._allocator = asked.allocator
         #: The graph of the largest size that fits (of the first size, if none does).
         self._kept: dict[int, tuple[Graph, Program]] = {}
         self._first = 2 if quantity == SEQUENCE_LENGTH and request.mode == "decode" else 1
@@ -108,7 +111,7 @@ class LargestSearch:
         return Probe(size, tensor_bytes, least, least <= self._device.memory_bytes)
 
 
-def with_size(request: Request, quantity: str, size: int) -> Request:
+def with_size(request: Request, quantity: Quantity, size: int) -> Request:
     """The request at another size; a batch is that of one forward, over as many micro-batches as before."""
     if quantity == SEQUENCE_LENGTH:
         return replace(request, sequence_length=size)

@@ -9,8 +9,10 @@ from perfcast.core.forecast.device import Forecast, ReservedMemory
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.memory.reserved import reserve_memory
+from perfcast.prediction.names import memory_device
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
 from perfcast.units import format_bytes
 
@@ -18,22 +20,22 @@ if TYPE_CHECKING:
     from perfcast.workload.step import Program
 
 
-def forecast_memory(request: Request, device: Device, allocator: str = "") -> Forecast:
+def forecast_memory(request: MemoryRequest) -> Forecast:
     """Memory alone; times are NaN.
 
-    Args:
-        allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
-
     Raises:
-        InputError: As ``predict_memory``; or settings that PyTorch refuses.
+        InputError: Unknown names, impossible sizes, a model that cannot be captured; allocator settings that
+            PyTorch refuses.
     """
-    return memory_from(*build_graph(request, device), request, device, allocator)
+    device = memory_device(request.device) if isinstance(request.device, str) else request.device
+    graph, program = build_graph(request.workload, device)
+    return memory_from(graph, program, request.workload, device, request.allocator)
 
 
 def memory_from(
     graph: Graph, program: Program, request: Request, device: Device, allocator: str = ""
 ) -> Forecast:
-    """Like ``forecast_memory``, from the graph of the request (``build_graph``)."""
+    """Like ``forecast_memory``, from the graph of the workload (``build_graph``)."""
     forecast = forecast_from(graph, request, device, None, program)
     reserved = reserve_memory(graph, device, allocator)
     if reserved is None:

@@ -22,12 +22,12 @@ from perfcast.core.operation import MATRIX_KINDS, Operation
 from perfcast.core.work import Stream
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.prices import Prices, price_operations
-from perfcast.errors import PlanError
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.assumptions import about_cost_model
 from perfcast.prediction.one_device.graph import program_and_options
 from perfcast.prediction.request.one_device import Request
+from perfcast.prediction.request.parallel_program import ParallelProgramRequest
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.prediction.step.runs import relative_interval, seconds_by_provenance
 from perfcast.units import MEGA, format_bytes
@@ -64,46 +64,48 @@ def predict_parallel_program(
     """Forecast one step of a parallel program of one's own.
 
     Args:
-        target: ``FILE.py:FUNCTION`` (see ``workload.user_file``).
+        target: ``FILE.py:FUNCTION`` (see ``workload.models.user_file``).
         cluster: Catalog name with ``:N`` for its devices, or the cluster itself.
         world_size: Ranks of the program; the cluster's devices by default, and no other number.
-        cost_model: 'learned' (default), 'roofline', or an object that prices operations.
-        captures_all: Capture every rank, instead of those that ``parallel_program_classes`` chooses.
-        with_spans: Whether to keep the timeline.
-        reliefs: Whether to ask what would help.
-        constants: Of the step as a whole; the shipped ones by default.
         options: Of ``Request``: mode, batch_size (of a rank), sequence_length, dtype, optimizer …
+        cost_model, captures_all, with_spans, reliefs, constants: See ``ParallelProgramRequest``.
 
     Raises:
         InputError: Unknown names, a program that cannot be captured, ranks that do not fit the cluster.
     """
+    place = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    world_size = place.num_devices if world_size is None else world_size
+    return forecast_parallel_program(
+        ParallelProgramRequest(
+            workload=Request(model=target, world_size=world_size, **options),
+            cluster=place,
+            cost_model=cost_model,
+            captures_all=captures_all,
+            with_spans=with_spans,
+            reliefs=reliefs,
+            constants=constants,
+        )
+    )
+
+
+def forecast_parallel_program(request: ParallelProgramRequest) -> PlanForecast:
+    """Capture the ranks that differ, price what they run, and simulate them together.
+
+    Raises:
+        InputError: As ``predict_parallel_program``.
+    """
     from perfcast.workload.parallel_program.calls import calls_of
     from perfcast.workload.parallel_program.capture import capture_parallel_program
 
-    place = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    world_size = place.num_devices if world_size is None else world_size
-    request = Request(model=target, world_size=world_size, **options)
-    _check(request, place)
-    device = resolve_device(place.device)
-    if cost_model is None or isinstance(cost_model, str):
-        cost_model = resolve_cost_model(cost_model, device)
-    build, capture_options = program_and_options(request, device)
-    program = capture_parallel_program(build, capture_options, world_size, captures_all=captures_all)
-    graphs = [_lowered(rank.graph, device, request) for rank in program.ranks]
+    device = resolve_device(request.cluster.device)
+    cost_model = resolve_cost_model(request.cost_model, device)
+    build, capture_options = program_and_options(request.workload, device)
+    world_size = request.cluster.num_devices
+    program = capture_parallel_program(build, capture_options, world_size, captures_all=request.captures_all)
+    graphs = [_lowered(rank.graph, device, request.workload) for rank in program.ranks]
     calls = [calls_of(program, rank, graph) for rank, graph in zip(program.ranks, graphs, strict=True)]
-    return _Scene(
-        request, program, graphs, calls, place, device, cost_model, constants or load_step_constants()
-    ).forecast(with_spans=with_spans, reliefs=reliefs)
-
-
-def _check(request: Request, cluster: Cluster) -> None:
-    if request.compile:
-        raise PlanError("--compile is of one device; a parallel program runs as it is written")
-    if request.world_size != cluster.num_devices:
-        raise PlanError(
-            f"--world-size {request.world_size} on {cluster.name}, of which there are {cluster.num_devices} "
-            f"devices: give --cluster {cluster.name.partition(':')[0]}:{request.world_size}"
-        )
+    constants = request.constants or load_step_constants()
+    return _Scene(request, program, graphs, calls, device, cost_model, constants).forecast()
 
 
 def _lowered(graph: Graph, device: Device, request: Request) -> Graph:
@@ -116,28 +118,37 @@ def _lowered(graph: Graph, device: Device, request: Request) -> Graph:
 class _Scene:
     """A captured program where it runs."""
 
-    request: Request
+    request: ParallelProgramRequest
     program: ParallelProgram
     graphs: Sequence[Graph]
     calls: Sequence[RankCalls]
-    cluster: Cluster
     device: Device
     cost_model: CostModel
     constants: StepConstants
 
-    def forecast(self, *, with_spans: bool, reliefs: bool) -> PlanForecast:
+    @property
+    def workload(self) -> Request:
+        """What a rank runs."""
+        return self.request.workload
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where the ranks run."""
+        return self.request.cluster
+
+    def forecast(self) -> PlanForecast:
         """Price, simulate, and say what it rests on."""
         operations = tuple(dict.fromkeys(c.operation for one in self.calls for c in one.calls))
         prices = price_operations(operations, self.device, self.cost_model, self.cluster)
-        time, stages = self._time(prices.seconds, self._launch_seconds, with_spans=with_spans)
+        time, stages = self._time(prices.seconds, self._launch_seconds, with_spans=self.request.with_spans)
         busiest = self.program.class_of_rank[time.ranks[0].rank]
         runs = Counter((call.operation, call.stream) for call in self.calls[busiest].calls)
         low, high = relative_interval(runs, prices, time.ranks[0], self.constants.interval_widening)
         dtype = self._dtype()
         peak = self.device.peak_flops_per_second(DTYPES_BY_LABEL[dtype], matrix_units=True)
         return PlanForecast(
-            model=self.request.model, cluster=self.cluster.name, device=self.device.name,
-            num_devices=self.cluster.num_devices, mode=self.request.mode, method="simulated", plan=None,
+            model=self.workload.model, cluster=self.cluster.name, device=self.device.name,
+            num_devices=self.cluster.num_devices, mode=self.workload.mode, method="simulated", plan=None,
             training=None, dtype=dtype, sequence_length=self._tokens_of_a_sequence(),
             cost_model=self.cost_model.name, time=time,
             step_seconds_low=low * time.step_seconds, step_seconds_high=high * time.step_seconds,
@@ -145,9 +156,9 @@ class _Scene:
             flops=self.program.flops, recompute_flops=self.program.recompute_flops,
             peak_flops_per_second=peak,
             parameter_count=sum(self.program.ranks[stage].graph.parameter_count for stage in stages),
-            reliefs=self._reliefs(prices, time) if reliefs else (),
+            reliefs=self._reliefs(prices, time) if self.request.reliefs else (),
             seconds_by_provenance=seconds_by_provenance(runs, prices),
-            assumptions=self._assumptions(len(stages)),
+            assumptions=(*self._assumptions(len(stages)), *self.request.notes),
         )  # fmt: skip
 
     @property
@@ -177,9 +188,9 @@ class _Scene:
             operation = self.graphs[0].operations[node.operation]
             if operation.kind in MATRIX_KINDS:
                 flops[operation.compute_dtype] += operation.flops
-        most = max(flops, key=flops.__getitem__, default=DTYPES_BY_LABEL[self.request.dtype])
+        most = max(flops, key=flops.__getitem__, default=DTYPES_BY_LABEL[self.workload.dtype])
         labels = {dtype: label for label, dtype in DTYPES_BY_LABEL.items()}
-        return labels.get(most, self.request.dtype)
+        return labels.get(most, self.workload.dtype)
 
     @property
     def _lookups(self) -> tuple[int, ...]:
@@ -192,12 +203,12 @@ class _Scene:
         return (*(math.prod(index.shape) for index in indices), *(i.shape[-1] for i in indices[:1]))
 
     def _tokens_of_a_sequence(self) -> int:
-        stated = self.program.ranks[0].program.sequence_length or self.request.sequence_length
+        stated = self.program.ranks[0].program.sequence_length or self.workload.sequence_length
         return stated or (self._lookups[-1] if self._lookups else 1)
 
     def _num_tokens(self, num_stages: int) -> int:
         """Each replica, of tensor-parallel ranks and stages together, has a batch of its own."""
-        batch = self.program.ranks[0].program.batch_size * self.request.num_micro_batches
+        batch = self.program.ranks[0].program.batch_size * self.workload.num_micro_batches
         own = sum(self._lookups[:-1]) or batch * self._tokens_of_a_sequence()
         return own * self._num_replicas(num_stages)
 

@@ -39,15 +39,14 @@ from perfcast.cost.interval import join_intervals
 from perfcast.cost.launch import EAGER_HOST_SECONDS, exposed_host_seconds
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_communication
-from perfcast.errors import ModelError, UnknownNameError
+from perfcast.errors import ModelError
 from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.recommender.program import PlayedStep, StepSeconds, play_step
+from perfcast.prediction.request.recommender import RecommenderRequest
 from perfcast.workload.recommender.placement import plain_sharding
 
-#: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.
-DTYPES = ("fp32", "tf32", "bf16", "fp16")
 #: Half of a 90 % interval of a normal distribution, in standard deviations.
 _NINETY_PERCENT = 1.645
 #: Of a device's memory, what tables and their state may take where a sharding is chosen here.
@@ -56,83 +55,47 @@ _TABLE_SHARE = 0.7
 _DENSE_BYTES = 8
 
 
-@dataclass(frozen=True)
-class RecommenderOptions:
-    """How a step is run.
-
-    Attributes:
-        dtype: Of the dense part, one of ``DTYPES``.
-        optimizer: Of the tables, fused with their backward; the dense part takes plain SGD.
-        pipelined_input: Whether the next batch's indices travel while this one is computed.
-        graphed: Whether kernels are replayed without the host (CUDA graphs).
-        compiled: Whether element-wise kernels of the dense part are fused.
-    """
-
-    dtype: str = "fp32"
-    optimizer: str = "rowwise_adagrad"
-    pipelined_input: bool = True
-    graphed: bool = False
-    compiled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise UnknownNameError("dtype", self.dtype, DTYPES, f"Known: {', '.join(DTYPES)}.")
-
-
-def predict_recommender(
-    model: str | Recommender,
-    cluster: str | Cluster,
-    global_batch_size: int,
-    *,
-    placements: Sequence[TablePlacement] | None = None,
-    options: RecommenderOptions | None = None,
-    cost_model: str | CostModel | None = None,
-    embedding_cost: str | None = None,
-) -> RecommenderForecast:
+def forecast_recommender(request: RecommenderRequest) -> RecommenderForecast:
     """Forecast one training step.
-
-    Args:
-        model: Catalog name of a DLRM, or the model itself.
-        cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself.
-        placements: Of every table; by default ``plain_sharding``.
-        cost_model: Of the dense part.
-        embedding_cost: 'heuristic' or 'learned'.
 
     Raises:
         InputError: Unknown names, a model that is no recommendation model, a batch or a sharding that the
             cluster cannot follow.
     """
-    recommender = read_recommender(model) if isinstance(model, str) else model
-    target = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    device, asked = resolve_device(target.device), options or RecommenderOptions()
-    pricing = (
-        resolve_cost_model(cost_model, device)
-        if cost_model is None or isinstance(cost_model, str)
-        else cost_model
+    recommender = read_recommender(request.model) if isinstance(request.model, str) else request.model
+    target = load_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
+    device = resolve_device(target.device)
+    pricing = resolve_cost_model(request.cost_model, device)
+    world, batch = target.num_devices, request.global_batch_size
+    places = request.placements or tuple(
+        plain_sharding(recommender.tables, world, _TABLE_SHARE * device.memory_bytes)
     )
-    world = target.num_devices
-    places = tuple(
-        placements or plain_sharding(recommender.tables, world, _TABLE_SHARE * device.memory_bytes)
-    )
-    check_sharding(recommender.tables, places, world, global_batch_size)
-    dense = capture_dense(recommender, global_batch_size // world, device, asked)
-    pricer = embedding_pricer(device, optimizer=asked.optimizer, name=embedding_cost)
-    step = _StepPrices.of(
-        recommender, places, global_batch_size, target, device, dense, pricing, pricer, asked
-    )
-    played = [play_step(s, world, asked.pipelined_input) for s in (step.middle, step.low, step.high)]
-    memory = _memory(recommender, places, global_batch_size, world, asked, dense)
+    check_sharding(recommender.tables, places, world, batch)
+    dense = capture_dense(recommender, batch // world, device, request)
+    pricer = embedding_pricer(device, optimizer=request.optimizer, name=request.embedding_cost)
+    step = _StepPrices.of(recommender, places, target, device, dense, pricing, pricer, request)
+    played = [play_step(s, world, request.pipelined_input) for s in (step.middle, step.low, step.high)]
+    memory = _memory(recommender, places, world, request, dense)
     return RecommenderForecast(
-        model=recommender, cluster=target.name, device=device.name, num_devices=world,
-        global_batch_size=global_batch_size, dtype=asked.dtype, optimizer=asked.optimizer,
-        cost_model=pricing.name, placements=places, step_seconds=played[0].step_seconds,
-        step_seconds_low=played[1].step_seconds, step_seconds_high=played[2].step_seconds,
+        model=recommender,
+        cluster=target.name,
+        device=device.name,
+        num_devices=world,
+        global_batch_size=batch,
+        dtype=request.dtype,
+        optimizer=request.optimizer,
+        cost_model=pricing.name,
+        placements=places,
+        step_seconds=played[0].step_seconds,
+        step_seconds_low=played[1].step_seconds,
+        step_seconds_high=played[2].step_seconds,
         ranks=_ranks(played[0], step.num_shards, memory),
         segment_seconds={name: step.middle.common[name] for name in dense.segments},
-        communication_bytes=step.communication_bytes, capacity_bytes=device.memory_bytes,
+        communication_bytes=step.communication_bytes,
+        capacity_bytes=device.memory_bytes,
         spans=played[0].spans,
-        assumptions=_assumptions(recommender, asked, pricer, placements is None),
-    )  # fmt: skip
+        assumptions=(*_assumptions(recommender, request, pricer), *request.notes),
+    )
 
 
 def read_recommender(name: str) -> Recommender:
@@ -165,7 +128,7 @@ class Dense:
 
 
 def capture_dense(
-    model: Recommender, local_batch_size: int, device: Device, options: RecommenderOptions
+    model: Recommender, local_batch_size: int, device: Device, request: RecommenderRequest
 ) -> Dense:
     """What every rank runs beside its tables, lowered to the device."""
     from perfcast.workload.capture.capture import CaptureOptions, capture
@@ -176,7 +139,7 @@ def capture_dense(
     from perfcast.workload.step import OptimizerChoice
 
     config: Mapping[str, Any] = model.config()
-    shape = StepShape(mode="train", batch_size=local_batch_size, dtype=options.dtype)
+    shape = StepShape(mode="train", batch_size=local_batch_size, dtype=request.dtype)
     implementation = "loop" if device.is_cpu else "foreach"
     graph, program = capture(
         lambda: build_dense_program(config, local_batch_size),
@@ -186,8 +149,8 @@ def capture_dense(
             optimizer=OptimizerChoice("sgd", implementation),
         ),
     )
-    graph = lower(graph, device, options.dtype)
-    if options.compiled:
+    graph = lower(graph, device, request.dtype)
+    if request.compiled:
         graph = fuse(graph)
     parts = {part: tuple(node.operation for node in nodes) for part, nodes in segments_of(graph).items()}
     parameters = parameters_of(program.module)
@@ -210,20 +173,19 @@ class _StepPrices:
         cls,
         model: Recommender,
         places: tuple[TablePlacement, ...],
-        batch: int,
         cluster: Cluster,
         device: Device,
         dense: Dense,
         cost_model: CostModel,
         pricer: EmbeddingPricer,
-        options: RecommenderOptions,
+        request: RecommenderRequest,
     ) -> _StepPrices:
-        world = cluster.num_devices
+        world, batch = cluster.num_devices, request.global_batch_size
         lookups = shard_lookups(model.tables, places, world, batch)
         seconds = price_ranks(pricer, lookups)
         widest = float(np.exp(_NINETY_PERCENT * pricer.relative_spread))
-        tasks = price_segments(dense, device, cost_model, 0.0 if options.graphed else EAGER_HOST_SECONDS)
-        operations = all_to_all_operations(model, places, world, batch, dense, options)
+        tasks = price_segments(dense, device, cost_model, 0.0 if request.graphed else EAGER_HOST_SECONDS)
+        operations = all_to_all_operations(model, places, world, dense, request)
         if operations and world > 1:
             estimates = price_communication(list(operations.values()), cluster)
             for i, name in enumerate(operations):
@@ -279,13 +241,12 @@ def all_to_all_operations(
     model: Recommender,
     places: tuple[TablePlacement, ...],
     world: int,
-    batch: int,
     dense: Dense,
-    options: RecommenderOptions,
+    request: RecommenderRequest,
 ) -> dict[str, Operation]:
     """What ranks exchange, by task; nothing where one rank is alone."""
-    ranks = tuple(range(world))
-    pooled_dtype = DTYPES_BY_LABEL[options.dtype] if options.dtype in ("fp16", "bf16") else DType.FP32
+    ranks, batch = tuple(range(world)), request.global_batch_size
+    pooled_dtype = DTYPES_BY_LABEL[request.dtype] if request.dtype in ("fp16", "bf16") else DType.FP32
     pooled = pooled_bytes_between(model.tables, places, world, batch, pooled_dtype)
     found: dict[str, Operation] = {}
     if pooled.any():
@@ -309,14 +270,13 @@ def all_to_all_operations(
 def _memory(
     model: Recommender,
     places: tuple[TablePlacement, ...],
-    batch: int,
     world: int,
-    options: RecommenderOptions,
+    request: RecommenderRequest,
     dense: Dense,
 ) -> RecommenderMemory:
     dense_bytes = float(_DENSE_BYTES * sum(dense.parameters.values()))
     return estimate_recommender_memory(
-        model.tables, places, world, batch, options.optimizer,
+        model.tables, places, world, request.global_batch_size, request.optimizer,
         dense_bytes=dense_bytes, activation_bytes=dense.activation_bytes,
     )  # fmt: skip
 
@@ -330,17 +290,15 @@ def _ranks(
     )
 
 
-def _assumptions(
-    model: Recommender, options: RecommenderOptions, pricer: EmbeddingPricer, is_plain: bool
-) -> tuple[str, ...]:
+def _assumptions(model: Recommender, request: RecommenderRequest, pricer: EmbeddingPricer) -> tuple[str, ...]:
     known = sum(table.reuse is not None for table in model.tables)
     notes = [
         f"embedding lookups by '{pricer.name}' ({pricer.provenance}); reuse is known of {known} of "
         f"{len(model.tables)} tables, else every row is taken to be equally likely",
         "the dense part runs as PyTorch runs it"
-        + (", fused as a compiler would" if options.compiled else ""),
+        + (", fused as a compiler would" if request.compiled else ""),
         "collectives and kernels that run side by side do not slow each other down",
     ]
-    if is_plain:
+    if request.placements is None:
         notes.append("tables lie as a plain greedy rule deals them out")
     return tuple(notes)

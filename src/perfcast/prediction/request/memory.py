@@ -1,4 +1,4 @@
-"""What is asked of the memory of a model under a plan."""
+"""What is asked of the memory of a model, on one device or under a plan."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfcast.core.hardware import Device
     from perfcast.core.training import Training
     from perfcast.prediction.model import Model
+    from perfcast.prediction.request.one_device import Request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +45,18 @@ class PlanMemoryRequest:
 
     def __post_init__(self) -> None:
         known_word("mode", self.mode, MODES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRequest:
+    """The memory of one captured step on one device, or the largest size that fits it.
+
+    Attributes:
+        workload: What the device runs.
+        device: Catalog name, ``FILE.toml``, 'cpu' (which needs no calibration here), or a Device.
+        allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
+    """
+
+    workload: Request
+    device: str | Device
+    allocator: str = ""

@@ -1,11 +1,16 @@
-"""What is asked of a model on one device."""
+"""What is asked of a model on one device, or of a rank of a parallel program."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from perfcast.core.mode import MODES, Mode
 from perfcast.errors import InputError, PlanError, UnknownNameError
+
+if TYPE_CHECKING:
+    from perfcast.core.hardware import Device
+    from perfcast.cost.model import CostModel
 
 DTYPE_LABELS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 RECOMPUTE = ("none", "full")
@@ -88,6 +93,26 @@ class Request:
     def num_micro_batches(self) -> int:
         """Forwards and backwards of one step."""
         return self.batch_size // (self.micro_batch_size or self.batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneDeviceRequest:
+    """One step of a captured model on one device, and by which prices.
+
+    Attributes:
+        workload: What the device runs.
+        device: Catalog name, ``FILE.toml``, 'cpu', or a Device.
+        cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; None: 'learned',
+            for the local processor 'linear'.
+        framework: Whose kernels run ('pytorch', 'sglang', 'trtllm', 'vllm'), for 'learned'.
+        weights: Folder of trained models, for 'learned'; None: the shipped ones.
+    """
+
+    workload: Request
+    device: str | Device
+    cost_model: str | CostModel | None = None
+    framework: str | None = None
+    weights: str | None = None
 
 
 def _check_range(what: str, value: int | None, largest: int) -> None:
