@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-torch check bench clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -12,6 +12,22 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
+# What touches PyTorch, with another release of it: make test-torch VERSION=2.15.0
+# (with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu a build without CUDA's libraries is taken).
+VERSION ?= 2.15.0
+TORCH_VENV := .venv-torch-$(VERSION)
+TORCH_TESTS := tests/torch_internals tests/workload tests/memory tests/traces tests/replay tests/test_examples.py
+
+test-torch: $(TORCH_VENV)/.installed
+	$(TORCH_VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile $(TORCH_TESTS)
+
+$(TORCH_VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TORCH_VENV)
+	grep -v '^torch==' constraints.txt > $(TORCH_VENV)/constraints.txt
+	$(TORCH_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(TORCH_VENV)/constraints.txt \
+		torch==$(VERSION) --editable '.[dev]'
+	@touch $@
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check src tests benchmarks

@@ -186,6 +186,12 @@ def tensors_of(program: Program) -> Iterator[Tensor]:
     yield from (t for t in torch.utils._pytree.tree_leaves((program.args, dict(program.kwargs))))
 
 
+#: What FSDP2 calls, by its name since torch 2.13 or before.
+REDUCE_SCATTER = next(
+    name for name in ("reduce_scatter_single", "reduce_scatter_tensor") if hasattr(torch.distributed, name)
+)
+
+
 class TrackerOutsideOfCollectives(MemTracker):
     """PyTorch's tracker, blind to what a collective does inside.
 
@@ -202,7 +208,7 @@ class TrackerOutsideOfCollectives(MemTracker):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        reduce_scatter = torch.distributed.reduce_scatter_single
+        reduce_scatter = getattr(torch.distributed, REDUCE_SCATTER)
 
         def unseen(*args: Any, **kwargs: Any) -> Any:
             self.is_inside = True
@@ -211,11 +217,11 @@ class TrackerOutsideOfCollectives(MemTracker):
             finally:
                 self.is_inside = False
 
-        torch.distributed.reduce_scatter_single = unseen
+        setattr(torch.distributed, REDUCE_SCATTER, unseen)
         try:
             yield
         finally:
-            torch.distributed.reduce_scatter_single = reduce_scatter
+            setattr(torch.distributed, REDUCE_SCATTER, reduce_scatter)
 
 
 def observe(name: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ MAX_LINES = 420
 
 # A room may import itself and the floors below; rooms on one floor do not know each other.
 FLOORS: dict[str, float] = {
-    "units": 0, "errors": 0, "files": 0.2, "version": 0.2,  # the slab
+    "units": 0, "errors": 0, "files": 0.2, "version": 0.2, "torch_internals": 0.2,  # the slab
     "core": 0.5,
     "workload": 1, "cost": 1, "memory": 1, "catalog": 1, "dataset": 1,
     "simulate": 2,
@@ -110,6 +110,38 @@ def test_the_ground_needs_nothing_but_the_standard_library_and_arrays(module: st
 @pytest.mark.parametrize("module", MODULES)
 def test_no_file_imports_the_private_tools_of_torch_distributed(module: str):
     assert not [m for m in imports_of(module) if m.startswith("torch.distributed._tools")]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "torch_internals"])
+def test_private_names_of_torch_stand_in_torch_internals_alone(module: str):
+    if module in WRITES_PROGRAMS:
+        return
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    assert not [name for node in ast.walk(tree) for name in torch_names(node) if is_private_of_torch(name)]
+
+
+#: Files that users run on their own, without perfcast.
+WRITES_PROGRAMS = ("perfcast.search.handover.fsdp2_program",)
+
+
+def torch_names(node: ast.AST) -> list[str]:
+    """Dotted names in an import or an expression."""
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom(module=str(base)):
+            return [f"{base}.{alias.name}" for alias in node.names]
+        case ast.Attribute():
+            return [ast.unparse(node)]
+    return []
+
+
+def is_private_of_torch(name: str) -> bool:
+    """``torch._C``, ``distributed.x._y``; not operators, whose namespaces may begin with an underscore."""
+    root, *parts = name.split(".")
+    if root not in ("torch", "distributed", "distributed_c10d", "functional") or parts[:1] == ["ops"]:
+        return False
+    return any(part.startswith("_") and not part.startswith(("__", "_foreach_")) for part in parts)
 
 
 @pytest.mark.parametrize("module", sorted(MODULES.keys() - {"perfcast.units"}))

@@ -10,7 +10,8 @@
     │   ├── CaptureError           a module whose step cannot be run symbolically
     │   ├── PlanError              a plan that the model or the device cannot follow
     │   ├── CalibrationError       measurements that cannot be fitted, or none where some are needed
-    │   └── TraceError             a trace that cannot be read, or lacks what is asked of it
+    │   ├── TraceError             a trace that cannot be read, or lacks what is asked of it
+    │   └── UnsupportedTorchError  a release of PyTorch that lacks what is needed
     └── UncoveredOperationError    an operation that no rule or cost model covers
 
 Messages say what is wrong, where, and what to do about it.
@@ -65,6 +66,10 @@ class CalibrationError(InputError):
 
 class TraceError(InputError):
     """A trace that cannot be read, or that does not hold what is asked of it."""
+
+
+class UnsupportedTorchError(InputError):
+    """A release of PyTorch that lacks what is needed."""
 
 
 class UncoveredOperationError(PerfcastError):

@@ -85,11 +85,12 @@ def test_most_of_these_steps_peak_in_forward_or_backward(
     assert phases.count("optimizer") <= len(phases) // 3
 
 
-def test_weights_that_are_freed_after_the_forward_take_less_than_weights_that_are_kept(
+def test_weights_that_are_freed_after_the_forward_take_no_more_than_weights_that_are_kept(
     virtual_ranks: dict[tuple[str, int], Graph],
 ) -> None:
+    """Less until torch 2.14; since 2.15 both peak in the backward of the last layer."""
     freed, kept = (virtual_ranks[name, 0] for name in ("mlp", "mlp, weights kept"))
-    assert estimate_memory(freed, 0).peak_bytes < estimate_memory(kept, 0).peak_bytes
+    assert estimate_memory(freed, 0).peak_bytes <= estimate_memory(kept, 0).peak_bytes
     gathers = [
         sum(graph.operations[node.operation].name == "all_gather" for node in graph.nodes)
         for graph in (freed, kept)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from perfcast.core.operation import Operation
+from perfcast.torch_internals.eager import FakeTensorMode, tree_leaves
 from perfcast.units import MIB
 from perfcast.workload.capture.recorder import Recorder
 
@@ -56,9 +56,7 @@ def operation_of_case(case: KernelCase) -> Operation:
     with FakeTensorMode(allow_non_fake_inputs=True):
         arguments = case.make("cpu")
         recorder = Recorder(nn.Identity())
-        recorder.register(
-            [t for t in torch.utils._pytree.tree_leaves(arguments) if isinstance(t, Tensor)], "input"
-        )
+        recorder.register([t for t in tree_leaves(arguments) if isinstance(t, Tensor)], "input")
         with torch.no_grad(), recorder:
             case.run(*arguments)
     issued = [recorder.operations[node.operation] for node in recorder.nodes]
@@ -86,7 +84,7 @@ def prepare(case: KernelCase, device: str) -> Callable[[], None]:
 
 
 def _bytes_of(value: Any) -> int:
-    leaves = torch.utils._pytree.tree_leaves(value)
+    leaves = tree_leaves(value)
     storages = {id(t): t.untyped_storage().nbytes() for t in leaves if isinstance(t, Tensor)}
     return sum(storages.values())
 

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from perfcast.core.graph import Phase
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.torch_internals.eager import tree_leaves
 
 LossFunction = Callable[[Any], Tensor]
 
@@ -105,7 +106,7 @@ def default_loss(output: Any) -> Tensor:
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, Tensor):
         return loss
-    for value in torch.utils._pytree.tree_leaves(output):
+    for value in tree_leaves(output):
         if isinstance(value, Tensor) and value.is_floating_point():
             return value if value.ndim == 0 else value.sum()
     raise InputError("the module's output holds no floating-point tensor to derive a loss from")

@@ -74,13 +74,15 @@ class DeviceDelays:
         """Work that lasts ``seconds`` after what was launched before and after the group's work before it."""
         import torch
 
+        from perfcast.torch_internals.eager import spin_gpu
+
         if group not in self._streams:
             self._streams[group] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             self._cycles_per_second = self._cycles_per_second or _cycles_per_second()
         stream = self._streams[group]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            torch.cuda._sleep(round(seconds * self._cycles_per_second))  # type: ignore[no-untyped-call]
+            spin_gpu(round(seconds * self._cycles_per_second))  # type: ignore[no-untyped-call]
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(stream)
         return _DeviceDelay(event)
@@ -90,11 +92,13 @@ def _cycles_per_second(cycles: int = 20_000_000) -> float:
     """How fast the GPU counts, by the second of two runs."""
     import torch
 
+    from perfcast.torch_internals.eager import spin_gpu
+
     rate = 0.0
     for _ in range(2):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
-        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+        spin_gpu(cycles)  # type: ignore[no-untyped-call]
         end.record()
         torch.cuda.synchronize()
         rate = cycles * 1000 / begin.elapsed_time(end)

@@ -97,6 +97,8 @@ def find_operator(name: str) -> Any:
     """
     import torch
 
+    from perfcast.torch_internals.eager import OpOverload, OpOverloadPacket
+
     if not _NAME.fullmatch(name):
         raise TraceError(f"'{name[:80]}' is no operator's name")
     space, _, rest = name.partition("::")
@@ -104,10 +106,10 @@ def find_operator(name: str) -> Any:
     if space in REFUSED_NAMESPACES or f"{space}::{operator}" in REFUSED_OPERATORS:
         raise TraceError(f"operator {name} is refused: it reaches beyond tensors")
     packet = getattr(getattr(torch.ops, space), operator, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
+    if not isinstance(packet, OpOverloadPacket):
         raise TraceError(f"operator {name} is not registered here; --module FILE.py can register it")
     found = getattr(packet, overload or "default", None)
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(found, OpOverload):
         raise TraceError(f"operator {space}::{operator} has no overload '{overload or 'default'}' here")
     return found
 

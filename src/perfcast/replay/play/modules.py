@@ -26,6 +26,6 @@ def load_module(path: str) -> frozenset[str]:
 
 def _namespaces() -> frozenset[str]:
     """Of all operators that are registered."""
-    import torch
+    from perfcast.torch_internals.eager import operator_names
 
-    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
+    return frozenset(name.partition("::")[0] for name in operator_names())

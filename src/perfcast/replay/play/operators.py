@@ -45,23 +45,23 @@ _KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta"}
 
 @cache
 def _exists(name: str) -> bool:
-    import torch
+    from perfcast.torch_internals.eager import has_kernel
 
-    return bool(torch._C._dispatch_has_kernel(name))
+    return bool(has_kernel(name))
 
 
 @cache
 def _has(name: str, key: str) -> bool:
-    import torch
+    from perfcast.torch_internals.eager import has_kernel_for_key
 
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+    return bool(has_kernel_for_key(name, key))
 
 
 @cache
 def _reaches(name: str, key: str) -> bool:
-    import torch
+    from perfcast.torch_internals.eager import reaches_kernel
 
-    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, key))
+    return bool(reaches_kernel(name, key))
 
 
 @cache

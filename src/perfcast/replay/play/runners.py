@@ -222,12 +222,10 @@ def checked_window_runner(
 
 def gradient_runner(is_on: bool) -> Runner:
     """Lets autograd take note of what follows, or not."""
-    import torch
-
-    change = torch._C._set_grad_enabled
+    from perfcast.torch_internals.eager import set_grad_enabled
 
     def run() -> None:
-        change(is_on)
+        set_grad_enabled(is_on)
 
     return run
 

@@ -173,10 +173,11 @@ class Recorder:
     def _start_profiler(self, num_steps: int, observer: Any) -> None:
         """Ready a profiler; it records from the next step on, until it is stopped."""
         import torch
-        from torch._C._profiler import _ExperimentalConfig
         from torch.profiler import ProfilerActivity, profile, schedule
 
-        if torch.autograd.profiler._is_profiler_enabled:
+        from perfcast.torch_internals.eager import ProfilerOptions, is_profiler_enabled
+
+        if is_profiler_enabled():
             raise RuntimeError("the program runs PyTorch's profiler itself; only one can run")
         activities = [ProfilerActivity.CPU]
         has_device = torch.cuda.is_available()
@@ -188,7 +189,7 @@ class Recorder:
             record_shapes=self._request.has_shapes or observer is not None,
             execution_trace_observer=observer,
             schedule=schedule(wait=0, warmup=1, active=num_steps + 1),
-            experimental_config=_ExperimentalConfig(enable_cuda_sync_events=has_device),
+            experimental_config=ProfilerOptions(enable_cuda_sync_events=has_device),
         )
         self._profiler.start()
 

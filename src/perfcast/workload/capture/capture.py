@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor
+from perfcast.torch_internals.eager import FakeTensorMode, tree_leaves
 from perfcast.workload.capture.autocast import CudaAutocast
 from perfcast.workload.capture.composite import AcceleratorCalls, run_backward
 from perfcast.workload.capture.errors import capture_errors
@@ -104,11 +104,18 @@ def build_symbolic(build: Callable[[], Program], options: CaptureOptions) -> Pro
     Raises:
         CaptureError: Building it raised.
     """
-    with capture_errors("building the model"), _without_truncated_normal(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+    with capture_errors("building the model"), _without_truncated_normal(), _quiet_data_pointers():
         program = build()
     program.module.train(options.training)
     return program
+
+
+@contextmanager
+def _quiet_data_pointers() -> Iterator[None]:
+    """No warning where a library asks for the address of a tensor that has none, and goes on."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+        yield
 
 
 def _record_folded(program: Program, options: CaptureOptions) -> Recording:
@@ -154,6 +161,7 @@ def record(
             stack.enter_context(capture_errors("running the model"))
             stack.enter_context(program.symbolic_context())
             stack.enter_context(_without_inference_shortcuts())
+            stack.enter_context(_quiet_data_pointers())
             stack.enter_context(recorder.following_modules())
             stack.enter_context(recorder.following_resizes())
             stack.enter_context(recorder)
@@ -229,7 +237,7 @@ def _register_inputs(recorder: Recorder, program: Program) -> None:
     caches: list[torch.Tensor] = []
     for value in (*program.args, *program.kwargs.values()):
         caches.extend(cache_tensors(value))
-        leaves = torch.utils._pytree.tree_leaves(value)
+        leaves = tree_leaves(value)
         recorder.register([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], Category.INPUT)
     recorder.register(caches, Category.KV_CACHE)
 

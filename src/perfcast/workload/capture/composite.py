@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from perfcast.torch_internals.eager import grouped_mm, make_gradients, run_engine
 from perfcast.workload.capture.recorder import Recorder
 
 
@@ -30,7 +31,7 @@ class AcceleratorCalls(TorchFunctionMode):
             functional.scaled_dot_product_attention: self._attention,
             torch.dropout: self._dropout,
             functional.dropout: self._dropout,
-            torch._grouped_mm: self._grouped_mm,
+            grouped_mm: self._grouped_mm,
             getattr(functional, "grouped_mm", None): self._grouped_mm,
             functional.rms_norm: self._rms_norm,
             torch.rms_norm: self._rms_norm,
@@ -106,10 +107,8 @@ def run_backward(loss: Tensor) -> None:
     would then run again as another program than the one that it repeats. The engine itself is not seen.
     """
     with torch.no_grad():
-        gradients = torch.autograd._make_grads((loss,), (None,), is_grads_batched=False)
-    torch.autograd.graph._engine_run_backward(
-        (loss,), gradients, False, False, (), allow_unreachable=True, accumulate_grad=True
-    )
+        gradients = make_gradients((loss,), (None,), is_grads_batched=False)
+    run_engine((loss,), gradients, False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def _record_forward(recorder: Recorder, name: str, args: tuple[Any, ...], out: Any) -> None:

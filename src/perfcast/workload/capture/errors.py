@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from perfcast.errors import CaptureError, PerfcastError
+from perfcast.torch_internals.eager import DataDependentOutputException, DynamicOutputShapeException
 from perfcast.workload.capture.fold import NotFoldableError
 
 

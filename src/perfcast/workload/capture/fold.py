@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from perfcast.torch_internals.eager import current_autograd_node
+
 _NUM_CAPTURED = 4
 _MIN_UNITS = 6
 _INDEX_WORDS = ("idx", "index", "layer_id", "layer_number")
@@ -194,7 +196,7 @@ def skipping_layers(root: nn.Module, runs: list[LayerRun]) -> Iterator[None]:
 
 def _keeper(slot: list[Any]) -> Callable[[nn.Module, Any, Any], None]:
     def keep(module: nn.Module, args: Any, output: Any) -> None:
-        if torch._C._current_autograd_node() is None:  # not when checkpointing runs it again
+        if current_autograd_node() is None:  # not when checkpointing runs it again
             slot[0] = output
 
     return keep

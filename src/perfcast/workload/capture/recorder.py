@@ -16,18 +16,20 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._guards import active_fake_mode
 from torch.nn.modules import module as nn_module
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    is_traceable_wrapper_subclass,
-    is_traceable_wrapper_subclass_type,
-)
 
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Node, Phase
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor, TensorType
+from perfcast.torch_internals.eager import (
+    TorchDispatchMode,
+    active_fake_mode,
+    current_autograd_node,
+    is_traceable_wrapper_subclass,
+    is_traceable_wrapper_subclass_type,
+    next_sequence_number,
+)
 from perfcast.workload.capture.code_line import CodeLines
 from perfcast.workload.capture.types import tensor_type
 from perfcast.workload.parallel_program.collectives import Collective, collective_of
@@ -147,7 +149,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._mark_sequence()
 
     def _mark_sequence(self) -> None:
-        self._sequence_starts.append(torch._C._autograd._get_sequence_nr())
+        self._sequence_starts.append(next_sequence_number())
         self._sequence_modules.append(self._module_stack[-1])
 
     def _locate(self) -> tuple[str, bool]:
@@ -156,7 +158,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._module_stack[-1], False
         if self._runs_forward():
             return self._module_stack[-1], True
-        node = torch._C._current_autograd_node()
+        node = current_autograd_node()
         if node is None:
             return "", False
         sequence = node._sequence_nr()
@@ -175,10 +177,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _line(self) -> str:
         """The program's line that runs now, or the line of the forward that a backward belongs to."""
         if self.phase is Phase.BACKWARD and not self._runs_forward():
-            node = torch._C._current_autograd_node()
+            node = current_autograd_node()
             return "" if node is None else self._lines.of_backward(node._sequence_nr())
         line = self._lines.running()
-        self._lines.mark(torch._C._autograd._get_sequence_nr(), line)
+        self._lines.mark(next_sequence_number(), line)
         return line
 
     # ---- operations -------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch._subclasses.fake_tensor import DataDependentOutputException
-
 from perfcast.errors import ModelError, UnknownNameError
+from perfcast.torch_internals.eager import DataDependentOutputException
 from perfcast.workload.models.balanced_experts import balance_experts
 from perfcast.workload.models.inputs import program_with_inputs
 from perfcast.workload.models.transformers_context import quiet_transformers

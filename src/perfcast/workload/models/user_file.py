@@ -13,6 +13,7 @@ import torch
 from torch import distributed, nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
+from perfcast.torch_internals.eager import tree_map_only
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
@@ -90,9 +91,7 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
         raise InputError(f"{name}: inputs must be a tensor, a tuple or a dict, not {type(inputs).__name__}")
     if shape.weight_dtype is not torch.float32:
         _cast_weights(module, shape.weight_dtype)
-        args, kwargs = torch.utils._pytree.tree_map_only(
-            torch.Tensor, _caster(shape.weight_dtype), (args, kwargs)
-        )
+        args, kwargs = tree_map_only(torch.Tensor, _caster(shape.weight_dtype), (args, kwargs))
     batch_size = _leading_size((*args, *kwargs.values())) or shape.batch_size
     return Program(module, args, kwargs, loss, batch_size, shape.sequence_length)
 

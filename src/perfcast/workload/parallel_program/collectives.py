@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from perfcast.core.collective import format_ranks
+from perfcast.torch_internals.eager import tree_leaves
 
 #: Operators of ``torch.distributed``, eager and functional, by what they do.
 _NAMES = {
@@ -83,8 +84,9 @@ def collective_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out:
 
 
 def _ranks_of(group: Any) -> Sequence[int]:
-    from torch._C import _distributed_c10d as c10d
     from torch.distributed import get_process_group_ranks
+
+    from perfcast.torch_internals.distributed import c10d
 
     if isinstance(group, str):
         group = c10d._resolve_process_group(group)  # type: ignore[arg-type]
@@ -114,5 +116,5 @@ def _buffers(
 
 
 def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
-    leaves = torch.utils._pytree.tree_leaves(value)
+    leaves = tree_leaves(value)
     return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))

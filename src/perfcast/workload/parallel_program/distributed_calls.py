@@ -8,12 +8,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from perfcast.errors import InputError
+from perfcast.torch_internals.eager import unset_fake_temporarily
 
 #: Modules of PyTorch whose tensors are tables of ranks.
 _RANK_TABLES = tuple(f"torch.distributed.{name}" for name in ("device_mesh", "_mesh_layout", "_pycute"))

@@ -13,18 +13,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
-from torch.distributed.pipelining import schedules, stage
-from torch.distributed.pipelining._utils import (
-    InferenceMode,
-    _derive_grad_metas,
-    _DTensorMeta,
-    _StageBackwardMeta,
-)
 
 from perfcast.errors import CaptureError, PerfcastError
+from perfcast.torch_internals.distributed import default_group, stages_vote_alone
 
 Result = TypeVar("Result")
 Messages = dict[tuple[int, int], list[Any]]
@@ -84,9 +77,7 @@ def object_collectives(messages: Messages) -> Iterator[None]:
                 "broadcast_object_list",
             ):
                 stack.enter_context(patch.object(module, name, getattr(collectives, name)))
-        stack.enter_context(patch.object(schedules._PipelineSchedule, "_warmup_p2p", _agree_with_oneself))
-        receive = stage.PipelineStage._recv_meta
-        stack.enter_context(patch.object(stage.PipelineStage, "_recv_meta", _deriving(receive)))
+        stack.enter_context(stages_vote_alone())
         yield
 
 
@@ -128,28 +119,4 @@ def _global_rank(rank: int | None, group_rank: int | None, group: Any) -> int:
         return rank
     if group_rank is None:
         raise CaptureError("an object is received from any rank; a capture needs to know from which")
-    return distributed.get_global_rank(group or distributed_c10d._get_default_group(), group_rank)
-
-
-def _agree_with_oneself(schedule: Any, stages: list[Any], has_backward: bool, p2p_done: bool) -> None:
-    """Whether shapes are known beforehand: stages vote, and each is taken to vote like this one's."""
-    for one in stages:
-        if isinstance(one, stage.PipelineStage):
-            needs = InferenceMode.needs_dynamic(one._user_meta, has_backward)
-            one._inference_mode = InferenceMode.DYNAMIC if needs else InferenceMode.STATIC
-
-
-def _deriving(receive: Callable[..., Any]) -> Callable[..., Any]:
-    """Gradients of plain tensors have the tensors' shapes, so that the next stage need not be asked."""
-
-    def receive_or_derive(one: Any, src_stage: int) -> Any:
-        outputs = one._stage_meta.outputs
-        if src_stage != one.stage_index + 1 or any(isinstance(meta, _DTensorMeta) for meta in outputs):
-            return receive(one, src_stage)
-        needed = tuple(
-            _derive_grad_metas((meta,))[0] if meta.requires_grad and torch.is_grad_enabled() else None
-            for meta in outputs
-        )
-        return _StageBackwardMeta(backward_metas=needed)
-
-    return receive_or_derive
+    return distributed.get_global_rank(group or default_group(), group_rank)

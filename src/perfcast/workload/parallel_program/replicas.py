@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, distributed, nn
-from torch._C import _distributed_c10d as c10d
 
 from perfcast.errors import CaptureError
+from perfcast.torch_internals import replaced
+from perfcast.torch_internals.distributed import c10d
+from perfcast.torch_internals.eager import after_backward
 
 
 @dataclass
@@ -41,7 +42,10 @@ class _Bucket:
 
 
 class Reducer:
-    """What ``torch.distributed.Reducer`` does, seen by a capture. Arguments are that one's."""
+    """What ``torch.distributed.Reducer`` does, seen by a capture.
+
+    Arguments are that one's: those after ``use_python_reducer`` came with torch 2.12, 2.15 and later.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,13 @@ class Reducer:
         use_python_reducer: bool = False,
         bucket_bytes_cap_list: Sequence[int] = (),
         batched_grad_copy: bool = False,
+        lazy_bucket_allocation: bool = False,
+        *later_options: Any,
     ) -> None:
+        if lazy_bucket_allocation or any(later_options):
+            raise CaptureError(
+                "DistributedDataParallel with lazy_bucket_allocation (or a newer option) is not captured"
+            )
         self._params, self._group = params, process_group
         self._limits = list(bucket_bytes_cap_list) or sorted({first_bucket_bytes_cap, bucket_bytes_cap})
         self._finds_unused, self._keeps_views = find_unused_parameters, gradient_as_bucket_view
@@ -156,8 +166,7 @@ class Reducer:
             if self._next_bucket == len(self._buckets):
                 self._expects_gradients = False
                 self._reduce_usage()
-                engine: Any = torch.autograd.Variable._execution_engine
-                engine.queue_callback(self._finish)
+                after_backward(self._finish)
 
     def _reduce_usage(self) -> None:
         """Which parameters any rank used, where those that none used are to be found."""
@@ -215,5 +224,5 @@ def captured_replicas() -> Iterator[None]:
             ("_register_comm_hook", refuse),
             ("_register_builtin_comm_hook", refuse),
         ):
-            stack.enter_context(patch.object(distributed, name, value))
+            stack.enter_context(replaced(distributed, name, value))
         yield

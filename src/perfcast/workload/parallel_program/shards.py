@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
 from torch.optim import Optimizer
 
+from perfcast.torch_internals import replaced
+from perfcast.torch_internals.distributed import StridedShard, fsdp_parameters
+from perfcast.torch_internals.eager import unset_fake_temporarily
 from perfcast.workload.step import OptimizerChoice, build_optimizer
 
 
@@ -43,7 +42,7 @@ class _Chunks(Sequence[Tensor]):
 @contextmanager
 def lazy_shards() -> Iterator[None]:
     """``fully_shard`` makes of each parameter the shard that it keeps."""
-    with patch.object(_fsdp_param, "_chunk_with_empty", _Chunks):
+    with replaced(fsdp_parameters, "_chunk_with_empty", _Chunks):
         yield
 
 
@@ -76,8 +75,8 @@ def shardings_of(module: nn.Module) -> tuple[Sharding, ...]:
             with unset_fake_temporarily():  # a mesh's ranks are real numbers
                 tables[id(mesh)] = (tuple(mesh.shape), tuple(mesh.mesh.flatten().tolist()))
         splits = tuple(
-            (placement.dim, isinstance(placement, _StridedShard))
-            if isinstance(placement, Shard | _StridedShard)
+            (placement.dim, isinstance(placement, StridedShard))
+            if isinstance(placement, Shard | StridedShard)
             else (-1, False)
             for placement in parameter.placements
         )

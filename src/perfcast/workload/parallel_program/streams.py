@@ -21,21 +21,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from torch._C import _distributed_c10d as c10d
-from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _get_current_dispatch_mode_stack,
-    is_traceable_wrapper_subclass_type,
-)
 from torch.utils.weak import WeakIdKeyDictionary
 
 from perfcast.core.graph import Phase
 from perfcast.core.tensor import Category
+from perfcast.torch_internals import replaced, wrapped
+from perfcast.torch_internals.distributed import c10d, functional_collectives
+from perfcast.torch_internals.eager import (
+    TorchDispatchMode,
+    current_autograd_node,
+    dispatch_mode_stack,
+    is_traceable_wrapper_subclass_type,
+    tree_leaves,
+)
 from perfcast.workload.capture.recorder import Recorder
 from perfcast.workload.parallel_program.collectives import collective_of
 
@@ -164,7 +165,7 @@ class VirtualStreams:
             finds_phases: Tell the recorder whether forward or backward runs, and which tensors were there
                 before, for a program whose step runs both in its own order on inputs of its own.
         """
-        recorder = next(m for m in _get_current_dispatch_mode_stack() if isinstance(m, Recorder))
+        recorder = next(m for m in dispatch_mode_stack() if isinstance(m, Recorder))
         self._begin(recorder)
         with _Watching(self, recorder, finds_phases):
             yield
@@ -207,7 +208,7 @@ class VirtualStreams:
         if is_functional:
             self._functional.add(stream.name)
         ends = {stream.name: node}
-        for value in torch.utils._pytree.tree_leaves(out):
+        for value in tree_leaves(out):
             if isinstance(value, torch.Tensor):
                 self._written[value.untyped_storage()] = ends
             elif isinstance(value, torch.ScriptObject):
@@ -247,13 +248,11 @@ class VirtualStreams:
                 ("stream", self._entered),
                 ("synchronize", lambda device=None: self._synchronize()),
             ):
-                stack.enter_context(patch.object(torch.cpu, name, value))
-            stack.enter_context(patch.object(c10d.FakeWork, "wait", self._noting(c10d.FakeWork.wait)))
-            stack.enter_context(patch.object(functional, "_maybe_wrap_tensor", _unwaited))
+                stack.enter_context(replaced(torch.cpu, name, value))
+            stack.enter_context(wrapped(c10d.FakeWork, "wait", self._noting))
+            stack.enter_context(replaced(functional_collectives, "_maybe_wrap_tensor", _unwaited))
             for module in (distributed_c10d, torch.distributed):
-                stack.enter_context(
-                    patch.object(module, "batch_isend_irecv", self._batch(module.batch_isend_irecv))
-                )
+                stack.enter_context(wrapped(module, "batch_isend_irecv", self._batch))
             yield
 
     def _make_stream(self, *args: Any, **kwargs: Any) -> VirtualStream:
@@ -296,7 +295,7 @@ class VirtualStreams:
 def _unwaited(tensor: torch.Tensor) -> Any:
     """The result of a functional collective, waited for when it is used."""
     if not tensor.requires_grad:
-        return functional.AsyncCollectiveTensor(tensor)
+        return functional_collectives.AsyncCollectiveTensor(tensor)
     return _Unwaited.apply(tensor)  # type: ignore[no-untyped-call]
 
 
@@ -305,7 +304,7 @@ class _Unwaited(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> Any:
-        return functional.AsyncCollectiveTensor(tensor)
+        return functional_collectives.AsyncCollectiveTensor(tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -343,11 +342,9 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_phase(self, args: tuple[Any, ...]) -> None:
         if self._recorder.phase is not Phase.OPTIMIZER:
-            inside = torch._C._current_autograd_node() is not None
+            inside = current_autograd_node() is not None
             self._recorder.announce(Phase.BACKWARD if inside else Phase.FORWARD)
-        tensors = (
-            value for value in torch.utils._pytree.tree_leaves(args) if isinstance(value, torch.Tensor)
-        )
+        tensors = (value for value in tree_leaves(args) if isinstance(value, torch.Tensor))
         self._recorder.register(tensors, Category.INPUT)
 
 

@@ -17,11 +17,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from torch import distributed
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.tensor import debug
 
 from perfcast.core.graph import Graph
 from perfcast.errors import CaptureError, InputError
+from perfcast.torch_internals.distributed import FakeStore, forget_shardings, group_ranks
+from perfcast.torch_internals.eager import FakeTensorMode
 from perfcast.workload.capture.capture import CaptureOptions, build_symbolic, graph_of, record
 from perfcast.workload.parallel_program.distributed_calls import DistributedCalls
 from perfcast.workload.parallel_program.messages import Messages, capture_with_messages, object_collectives
@@ -142,7 +142,7 @@ class _Inside(ExitStack):
 
 def _groups() -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Groups of this rank, in the order in which they were made."""
-    known = distributed.distributed_c10d._world.pg_group_ranks
+    known = group_ranks()
     own = (group for group in known if isinstance(group, distributed.ProcessGroup))  # not those of others
     return tuple((group.group_desc, tuple(known[group])) for group in own)
 
@@ -165,15 +165,13 @@ def virtual_rank(rank: int, world_size: int) -> Iterator[None]:
             "a process group is already set up in this process; a program that is captured on a virtual "
             "rank must not call init_process_group, which is done for it"
         )
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
     with _environment(RANK=str(rank), WORLD_SIZE=str(world_size)):
         distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
         try:
             yield
         finally:
             distributed.destroy_process_group()
-            _forget_shardings()
+            forget_shardings()
 
 
 @contextmanager
@@ -188,8 +186,3 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _forget_shardings() -> None:
-    """Distributed tensors remember, by the shape of a mesh, results that name its process groups."""
-    debug._clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
