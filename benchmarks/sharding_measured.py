@@ -50,9 +50,9 @@ from perfcast.core.embedding.lookup import (
     TablePlacement,
 )
 from perfcast.core.embedding.reuse import count_reuse
-from perfcast.cost.embedding.fit import fit_nets, gather_cases
 from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, LearnedEmbeddingPricer
 from perfcast.cost.embedding.model import PHASES, price_lookups
+from perfcast.evidence.train.embedding.fit import fit_nets, gather_cases
 from perfcast.measure.embedding_cases import DISTRIBUTIONS
 from perfcast.search.sharding.choose import choose_sharding
 from perfcast.search.sharding.communication import CommunicationCurves, Curve

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfcast.cli.main import run
-from perfcast.cost.embedding import fit
+from perfcast.evidence.train.embedding import fit
 from perfcast.measure import embedding_store
 from perfcast.measure.embedding_cases import design_cases
 

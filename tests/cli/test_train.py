@@ -9,7 +9,7 @@ import pytest
 
 from perfcast.cli import train as train_command
 from perfcast.cli.main import run
-from perfcast.published import larger_predictors
+from perfcast.published.nets import larger as larger_predictors
 from published.study_tables import write_study_tables
 
 

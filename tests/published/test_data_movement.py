@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import InputError
-from perfcast.published.data_movement import (
+from perfcast.published.data_movement.curve import (
+    PUBLISHED_FILE,
+    draw_curve,
+    find_limits,
+    largest_difference,
+    largest_loss,
+    latency_wall,
+    read_published_curve,
+)
+from perfcast.published.data_movement.layer import (
     H100_SXM5,
     LinearLayer,
     all_reduce_words,
@@ -22,16 +31,7 @@ from perfcast.published.data_movement import (
     published_seconds,
     time_movement,
 )
-from perfcast.published.data_movement_curve import (
-    PUBLISHED_FILE,
-    draw_curve,
-    find_limits,
-    largest_difference,
-    largest_loss,
-    latency_wall,
-    read_published_curve,
-)
-from perfcast.published.data_movement_limits import (
+from perfcast.published.data_movement.limits import (
     Plan,
     ScalingAssumptions,
     scale_run,

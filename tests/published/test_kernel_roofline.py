@@ -8,8 +8,8 @@ import pytest
 from perfcast.catalog.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
-from perfcast.published.kernel_roofline import KernelRoofline
-from perfcast.published.kernel_work import convolution_work, product_work
+from perfcast.published.kernels.roofline import KernelRoofline
+from perfcast.published.kernels.work import convolution_work, product_work
 
 H100 = load_device("h100-sxm")
 ONE = np.zeros(1, dtype=np.int64)

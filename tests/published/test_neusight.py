@@ -17,13 +17,13 @@ from perfcast.core.tensor import TensorType
 from perfcast.cost.model import memory_seconds
 from perfcast.cost.spread import load_spread
 from perfcast.errors import InputError, PlanError
-from perfcast.published.neusight import NeuSight, TrainedNet, load_neusight
-from perfcast.published.neusight_graph import NeuSightCost
-from perfcast.published.neusight_nets import NETS, PRODUCT_NETS, WHOLE_ROW_NETS, net_of, row_work
-from perfcast.published.neusight_rules import calls_in
-from perfcast.published.neusight_tiles import TileTable, product_features, vector_features
-from perfcast.published.neusight_waves import product_waves
-from perfcast.published.study_figures import collect_study_figures
+from perfcast.published.kernels.figures import collect_study_figures
+from perfcast.published.neusight.graph import NeuSightCost
+from perfcast.published.neusight.nets import NETS, PRODUCT_NETS, WHOLE_ROW_NETS, net_of, row_work
+from perfcast.published.neusight.predictor import NeuSight, TrainedNet, load_neusight
+from perfcast.published.neusight.rules import calls_in
+from perfcast.published.neusight.tiles import TileTable, product_features, vector_features
+from perfcast.published.neusight.waves import product_waves
 from perfcast.workload.rules import Call, operation_of
 
 T4 = load_device("t4")

@@ -16,13 +16,13 @@ from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.cost.model import Estimates
 from perfcast.errors import PlanError
-from perfcast.published.neusight_distributed import (
+from perfcast.published.neusight.distributed import (
     all_reduce_seconds,
     forecast_distributed,
     gradients,
     study_link,
 )
-from perfcast.published.neusight_multi_node import (
+from perfcast.published.neusight.multi_node import (
     NUM_LAYERS,
     PRINTED_SECONDS,
     decompose,

@@ -7,14 +7,14 @@ import pytest
 
 from perfcast.catalog.devices import load_device
 from perfcast.errors import InputError
-from perfcast.published.neusight_tiles import (
+from perfcast.published.kernels.figures import collect_study_figures
+from perfcast.published.neusight.tiles import (
     TileTable,
     elementwise_tiles,
     parse_product_tile,
     parse_product_tiles,
     product_features,
 )
-from perfcast.published.study_figures import collect_study_figures
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.published.neusight_waves import product_waves, sigmoid, vector_waves
-from perfcast.published.study_figures import StudyFigures
+from perfcast.published.kernels.figures import StudyFigures
+from perfcast.published.neusight.waves import product_waves, sigmoid, vector_waves
 
 
 def figures(num_sms: float = 10, peak: float = 1000, bandwidth: float = 100, rows: int = 1) -> StudyFigures:

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.evidence.train.published.registry import load_trainer
+from perfcast.published.nets.store import predictor_folder, read_record, write_predictor
 from perfcast.published.registry import (
     PREDICTORS,
     find_entry,
     load_cost_model,
     load_predictor,
-    load_trainer,
     training_command,
 )
-from perfcast.published.store import predictor_folder, read_record, write_predictor
 
 
 def test_a_misspelt_predictor_is_an_error_that_names_the_close_one():

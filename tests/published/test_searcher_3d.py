@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.errors import InputError
-from perfcast.published.searcher_3d import (
+from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel, read_cluster, read_model
+from perfcast.published.searcher_3d.search import (
     choose_plan,
     format_times,
     list_plans,
@@ -22,7 +23,6 @@ from perfcast.published.searcher_3d import (
     price_plans,
     search,
 )
-from perfcast.published.searcher_3d_input import SearcherCluster, SearcherModel, read_cluster, read_model
 
 CLUSTER: dict[str, Any] = {
     "n_node": 2, "n_gpu_per_node": 2, "gpu_gflops": 100000, "gpu_memory": 40000,

@@ -6,7 +6,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
-from perfcast.published.searcher_3d_job import describe_cluster, describe_model
+from perfcast.published.searcher_3d.job import describe_cluster, describe_model
 from perfcast.workload.blocks.flops import flops_per_sequence
 
 MODEL = Transformer(

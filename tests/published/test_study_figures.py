@@ -8,7 +8,7 @@ import pytest
 from builders import made_up_device
 from perfcast.catalog.devices import load_device
 from perfcast.core.dtype import DType
-from perfcast.published.study_figures import collect_study_figures
+from perfcast.published.kernels.figures import collect_study_figures
 
 
 def test_a_device_of_the_study_has_the_studys_figures_faults_included():

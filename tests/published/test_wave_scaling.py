@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.published.wave_scaling import Machine, memory_boundedness, scale_waves
+from perfcast.published.habitat.wave_scaling import Machine, memory_boundedness, scale_waves
 
 machines = st.builds(
     Machine,

@@ -241,8 +241,8 @@ def _predictor_rows(name: str | None) -> list[dict[str, Any]]:
         UnknownNameError: No predictor of this name.
     """
     from perfcast.errors import UnknownNameError
+    from perfcast.published.nets.store import RECORD, predictor_folder
     from perfcast.published.registry import PREDICTORS, training_command
-    from perfcast.published.store import RECORD, predictor_folder
 
     known = ("learned", *PREDICTORS)
     if name is not None and name not in known:
@@ -256,8 +256,8 @@ def _predictor_rows(name: str | None) -> list[dict[str, Any]]:
     ]
     for key, entry in PREDICTORS.items():
         folder = predictor_folder(key, seed=0)
-        trained = "needs none" if not entry.trainer else f"no; {training_command(key)}"
-        if entry.trainer and (folder / RECORD).exists():
+        trained = "needs none" if not entry.is_trained else f"no; {training_command(key)}"
+        if entry.is_trained and (folder / RECORD).exists():
             trained = str(folder)
         rows.append({"name": key, "description": entry.description, "trained": trained})
     return [row for row in rows if name in (None, row["name"])]

@@ -12,7 +12,7 @@ from perfcast.cli.options.shared import output_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.dataset.coverage import TableSummary
+    from perfcast.evidence.dataset.coverage import TableSummary
 
 _NAMES_SHOWN = 6
 
@@ -34,8 +34,8 @@ def summary(folders: tuple[str, ...], json_path: str | None) -> None:
     from rich.console import Console
 
     from perfcast.catalog.devices import find_device_name, load_device_entries
-    from perfcast.dataset.coverage import cover, summarise
-    from perfcast.dataset.table import read_tables
+    from perfcast.evidence.dataset.coverage import cover, summarise
+    from perfcast.evidence.dataset.table import read_tables
     from perfcast.files import check_writable
 
     check_writable(json_path)

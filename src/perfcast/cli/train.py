@@ -14,7 +14,7 @@ from perfcast.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.train.loop import Progress
+    from perfcast.evidence.train.loop import Progress
 
 
 @click.command()
@@ -74,8 +74,8 @@ def train(
     from rich.console import Console
 
     from perfcast.catalog.devices import load_device
-    from perfcast.published.registry import find_entry, load_trainer
-    from perfcast.published.store import predictor_folder
+    from perfcast.evidence.train.published.registry import find_training, load_trainer
+    from perfcast.published.nets.store import predictor_folder
 
     trainer = load_trainer(predictor)
     left_out = tuple(load_device(name).name for name in leave_out)
@@ -89,7 +89,7 @@ def train(
                 seed=seed,
                 vendor=vendor,
                 left_out=left_out,
-                num_epochs=epochs or find_entry(predictor).num_epochs,
+                num_epochs=epochs or find_training(predictor).num_epochs,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -105,8 +105,8 @@ def _train_learned(
     from rich.console import Console
 
     from perfcast.catalog.devices import load_device
-    from perfcast.published.store import predictor_folder
-    from perfcast.train.learned import ModelRecord, train_all
+    from perfcast.evidence.train.learned.train import ModelRecord, train_all
+    from perfcast.published.nets.store import predictor_folder
 
     left_out = tuple(load_device(name).name for name in leave_out)
     folder = Path(output) if output else predictor_folder("learned", 0, "nvidia", left_out)
@@ -131,8 +131,8 @@ def _train_learned(
 def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:
     from rich.console import Console
 
+    from perfcast.evidence.train.embedding.train import train_embedding
     from perfcast.files import check_writable
-    from perfcast.train.embedding import train_embedding
 
     check_writable(output)
     if len(files) > 1:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from made_up_kernels import training_rows
-from perfcast.cost.learned.fit import fit_family
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.store import family_of, save_family
+from perfcast.evidence.train.learned.fit import fit_family
 
 MODELS = ("product_wide", "product_narrow", "rows", "convolution", "attention")
 

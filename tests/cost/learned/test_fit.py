@@ -9,10 +9,10 @@ import pytest
 
 from made_up_kernels import DEVICES, SLOWNESS, made_up_seconds, training_rows
 from perfcast.catalog.devices import load_device
-from perfcast.cost.learned.fit import TrainingRows, fit_family
 from perfcast.cost.learned.predictor import EXTRAPOLATED, INTERPOLATED, FittedFamily
 from perfcast.cost.learned.scalars import vendor_key
 from perfcast.cost.learned.store import family_of, save_family
+from perfcast.evidence.train.learned.fit import TrainingRows, fit_family
 
 COUNT = 600
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from made_up_kernels import training_rows
-from perfcast.cost.learned.fit import fit_family
 from perfcast.cost.learned.store import family_of, save_family
+from perfcast.evidence.train.learned.fit import fit_family
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,14 @@ from small_tables import gemm_table, study_folder
 
 from made_up_kernels import training_rows
 from perfcast.catalog.devices import load_device
-from perfcast.cost.learned.fit import TrainingRows
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.evidence.train.learned import train as learned
+from perfcast.evidence.train.learned.fit import TrainingRows
 from perfcast.evidence.validate.kernels import leave_out
 from perfcast.evidence.validate.kernels.leave_out import LeaveOut, without_dies
 from perfcast.evidence.validate.kernels.suite import validate_kernels
 from perfcast.evidence.validate.steps.suite import validate_neusight
-from perfcast.train import learned
 
 
 @pytest.fixture

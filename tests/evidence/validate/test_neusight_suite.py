@@ -18,7 +18,7 @@ from perfcast.evidence.validate.result import TableResult
 from perfcast.evidence.validate.steps.cases import find_study_model
 from perfcast.evidence.validate.steps.suite import validate_neusight
 from perfcast.prediction import Request, build_graph
-from perfcast.published.store import predictor_folder, write_predictor
+from perfcast.published.nets.store import predictor_folder, write_predictor
 
 MEASURED = ("latency_ms", "kernel_name", "grid_x")
 

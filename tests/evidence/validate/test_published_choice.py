@@ -15,8 +15,8 @@ from perfcast.evidence.validate.published.choice import (
     score_choices,
     searcher_seconds,
 )
-from perfcast.published.searcher_3d import price_plan
-from perfcast.published.searcher_3d_input import SearcherCluster, SearcherModel
+from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel
+from perfcast.published.searcher_3d.search import price_plan
 
 MODEL = Transformer(
     num_layers=4, hidden_size=64, num_attention_heads=8, num_kv_heads=8, head_size=8, ffn_hidden_size=256,

@@ -20,8 +20,8 @@ def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
 
     if name is None or name in COST_MODELS:
         return name
+    from perfcast.published.nets.store import predictor_folder
     from perfcast.published.registry import PREDICTORS, load_cost_model
-    from perfcast.published.store import predictor_folder
 
     published = [key for key, entry in PREDICTORS.items() if entry.cost_model]
     if name not in PREDICTORS:

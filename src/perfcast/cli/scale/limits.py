@@ -10,8 +10,8 @@ from perfcast.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.published.data_movement_curve import ScalingLimits
-    from perfcast.published.data_movement_limits import ScaledRun, ScalingAssumptions
+    from perfcast.published.data_movement.curve import ScalingLimits
+    from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions
 
     Row = tuple[ScaledRun, float | None]
 
@@ -27,8 +27,8 @@ def show_limits(assumed: tuple[str, ...], data: str | None, json_path: str | Non
     """
     from rich.console import Console
 
-    from perfcast.published.data_movement import H100_SXM5
-    from perfcast.published.data_movement_curve import draw_curve, find_limits, read_published_curve
+    from perfcast.published.data_movement.curve import draw_curve, find_limits, read_published_curve
+    from perfcast.published.data_movement.layer import H100_SXM5
     from perfcast.report.json_format import write_json
 
     assumptions = parse_assumptions(assumed)
@@ -52,7 +52,7 @@ def parse_assumptions(texts: tuple[str, ...]) -> ScalingAssumptions:
     """
     from dataclasses import fields
 
-    from perfcast.published.data_movement_limits import ScalingAssumptions
+    from perfcast.published.data_movement.limits import ScalingAssumptions
 
     names = [field.name for field in fields(ScalingAssumptions)]
     values: dict[str, float] = {}
@@ -86,7 +86,7 @@ def _to_dict(found: ScalingLimits, assumptions: ScalingAssumptions, rows: list[R
 def _row_to_dict(scaled: ScaledRun, published: float | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from perfcast.published.data_movement_curve import largest_loss
+    from perfcast.published.data_movement.curve import largest_loss
 
     return {
         "training_flops": scaled.run.flops,
@@ -131,7 +131,7 @@ def _print_limits(
 
 
 def _describe_row(scaled: ScaledRun, published: float | None) -> list[str]:
-    from perfcast.published.data_movement_curve import largest_loss
+    from perfcast.published.data_movement.curve import largest_loss
 
     plan = scaled.plan
     degrees = (plan.tensor, plan.pipeline, plan.data, plan.expert) if plan else ()

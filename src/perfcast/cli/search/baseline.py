@@ -33,8 +33,8 @@ def order_of_searcher_3d(
         InputError: None has a finite time.
     """
     from perfcast.prediction import resolve_device
-    from perfcast.published.searcher_3d import search
-    from perfcast.published.searcher_3d_job import describe_cluster, describe_model
+    from perfcast.published.searcher_3d.job import describe_cluster, describe_model
+    from perfcast.published.searcher_3d.search import search
     from perfcast.units import MILLI
 
     figures = describe_cluster(cluster, resolve_device(cluster.device), training.dtype)

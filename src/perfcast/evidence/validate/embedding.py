@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.embedding.lookup import EmbeddingLookup
-from perfcast.cost.embedding.fit import NUM_MEMBERS
 from perfcast.cost.embedding.learned import LearnedEmbeddingPricer
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import UnknownNameError
+from perfcast.evidence.train.embedding.fit import NUM_MEMBERS
+from perfcast.evidence.train.embedding.train import fit_weights
 from perfcast.evidence.validate.suite import Row, SuiteResult
 from perfcast.measure.embedding_cases import GROUPS, HELD_OUT_DISTRIBUTIONS
 from perfcast.measure.embedding_samples import EmbeddingSample
@@ -28,7 +29,6 @@ from perfcast.measure.embedding_store import (
     machine_of,
     measurements_in,
 )
-from perfcast.train.embedding import fit_weights
 
 PREDICTORS = ("learned", "blind")
 #: Added to each error before its logarithm, so that one exact forecast does not decide a geometric mean.

@@ -9,8 +9,8 @@ from typing import Any
 from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, read_content
 from perfcast.evidence.validate.kernels.pricers import is_trained
 from perfcast.evidence.validate.kernels.trained import find_trained, learned_from
+from perfcast.published.nets.store import read_record
 from perfcast.published.registry import find_entry
-from perfcast.published.store import read_record
 
 QUALITY = (
     "rows whose measurement fails a check (above peak, below launch floor, a known fault of a table) are "
@@ -58,7 +58,7 @@ def _describe_record(record: Mapping[str, Any], scored: set[str]) -> str:
 def describe_published(name: str, dies: Collection[str] = ()) -> str:
     """What a predictor of the registry learned from."""
     entry = find_entry(name)
-    if not entry.trainer:
+    if not entry.is_trained:
         return f"{entry.description}; datasheet figures only, nothing fitted"
     texts = [entry.description]
     for vendor in ("nvidia", "amd"):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Integers, Objects
-from perfcast.dataset.words import encode
+from perfcast.evidence.dataset.words import encode
 
 Keys = NDArray[np.uint64]
 

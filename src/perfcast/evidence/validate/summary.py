@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
-from perfcast.dataset.words import encode
+from perfcast.evidence.dataset.words import encode
 
 _FIGURES = (
     "mean_absolute_relative_error", "median_absolute_relative_error", "p90_absolute_relative_error",

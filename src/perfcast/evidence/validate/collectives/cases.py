@@ -14,9 +14,9 @@ from perfcast.catalog.devices import load_device_entries
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.cluster import Link
 from perfcast.core.collective import COLLECTIVES
-from perfcast.dataset.table import read_frame
-from perfcast.dataset.words import decode, encode
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.table import read_frame
+from perfcast.evidence.dataset.words import decode, encode
 from perfcast.evidence.validate.collectives.systems import Placed, cluster_name, place
 from perfcast.evidence.validate.kernels.cases import Cases
 from perfcast.evidence.validate.sampling import hash_rows

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.cost.collective.constants import Constants
-from perfcast.dataset.words import encode
 from perfcast.errors import UnknownNameError
+from perfcast.evidence.dataset.words import encode
 from perfcast.evidence.validate.collectives.cases import CollectiveCases, read_collectives
 from perfcast.evidence.validate.collectives.constants import describe_folds, folds_without
 from perfcast.evidence.validate.collectives.pricers import price_datasheet, price_fitted

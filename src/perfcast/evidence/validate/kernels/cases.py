@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from perfcast.catalog.devices import find_device_name, load_device_entries
 from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.kernel import KernelTable
-from perfcast.dataset.measurements import Measurements, Rejected, tidy
-from perfcast.dataset.quality import judge
-from perfcast.dataset.table import RawTable, kind_of, read_frame, read_tables
-from perfcast.dataset.words import decode, encode
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.measurements import Measurements, Rejected, tidy
+from perfcast.evidence.dataset.quality import judge
+from perfcast.evidence.dataset.table import RawTable, kind_of, read_frame, read_tables
+from perfcast.evidence.dataset.words import decode, encode
 from perfcast.evidence.validate.sampling import draw_evenly, hash_rows
 
 #: Columns that a measurement fills: times and rates, spreads, what a profiler saw, what a tuner chose.

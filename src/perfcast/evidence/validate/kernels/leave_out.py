@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from perfcast.catalog.devices import load_device, load_device_entries
-from perfcast.cost.learned.fit import TrainingRows
 from perfcast.cost.learned.store import model_names_of, save_family
 from perfcast.errors import InputError
+from perfcast.evidence.train.learned.fit import TrainingRows
+from perfcast.evidence.train.learned.train import collect_rows, model_order, train_model
 from perfcast.evidence.validate.kernels.cases import Cases
-from perfcast.train.learned import collect_rows, model_order, train_model
 
 EACH = "each"
 BY = ("die", "architecture")

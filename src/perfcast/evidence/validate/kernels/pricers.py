@@ -176,7 +176,7 @@ class PublishedPricer:
 
     def load(self, vendor: str) -> KernelPredictor | None:
         """The predictor trained on devices of a vendor; None where it is not trained."""
-        if not find_entry(self.name).trainer:
+        if not find_entry(self.name).is_trained:
             return load_predictor(self.name, Path())
         folder = find_trained(self.name, vendor, self.dies)
         return load_predictor(self.name, folder) if folder else None

@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.catalog.devices import load_device_entries
 from perfcast.core.arrays import Integers, Objects
 from perfcast.core.kernel import KernelFamily, join_kernel_tables
-from perfcast.dataset.words import encode
+from perfcast.evidence.dataset.words import encode
 from perfcast.evidence.validate.kernels.cases import Cases
 from perfcast.evidence.validate.kernels.pricers import Pricer, Prices
 from perfcast.evidence.validate.result import PricedCases

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcast.catalog.devices import load_device_entries
 from perfcast.errors import InputError
-from perfcast.published.store import predictor_folder, read_record
+from perfcast.published.nets.store import predictor_folder, read_record
 
 #: Devices whose kernels the NeuSight study published for training; its predictors learn from these.
 STUDY_DEVICES = frozenset(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.memory.case import METRICS, MemoryCase
 from perfcast.evidence.validate.memory.megatron import read_golden
 from perfcast.evidence.validate.memory.outcomes import mark_contradicted

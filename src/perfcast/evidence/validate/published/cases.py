@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.memory.rows import configuration_of
 from perfcast.evidence.validate.published.runs import NEEDED, PublishedRun, read_published_run
 from perfcast.evidence.validate.published.setups import source_of

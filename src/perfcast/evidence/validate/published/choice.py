@@ -11,8 +11,8 @@ import numpy as np
 from perfcast.catalog.devices import load_device
 from perfcast.evidence.validate.published.cases import PublishedCase
 from perfcast.evidence.validate.published.summary import LEAST_PLANS
-from perfcast.published.searcher_3d import price_plan
-from perfcast.published.searcher_3d_job import describe_cluster, describe_model
+from perfcast.published.searcher_3d.job import describe_cluster, describe_model
+from perfcast.published.searcher_3d.search import price_plan
 from perfcast.units import MILLI
 
 #: How much slower than the best measured plan a good choice may be.

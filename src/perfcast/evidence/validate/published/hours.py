@@ -24,8 +24,8 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
-from perfcast.dataset.table import read_frame
 from perfcast.errors import PlanError
+from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.published.scores import main_provenance, scores_of
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError, spelled
 from perfcast.evidence.validate.suite import Row

@@ -22,8 +22,8 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
 from perfcast.evidence.validate.table_files import find_files
 from perfcast.units import MILLI

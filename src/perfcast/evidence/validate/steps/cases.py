@@ -10,8 +10,8 @@ from typing import Any
 from perfcast.catalog.devices import find_device_name
 from perfcast.catalog.models import load_model
 from perfcast.core.mode import Mode
-from perfcast.dataset.table import read_frame
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.kernels.cases import configuration_columns
 from perfcast.evidence.validate.steps.plans import PlanRequest, find_server, read_plan
 from perfcast.prediction import Request

@@ -32,7 +32,7 @@ from perfcast.evidence.validate.steps.plans import (
 )
 from perfcast.evidence.validate.suite import Row
 from perfcast.prediction import build_graph
-from perfcast.published.neusight_distributed import forecast_distributed
+from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
 
 _WEAKEST_FIRST = ("bounded", "extrapolated", "interpolated", "measured")

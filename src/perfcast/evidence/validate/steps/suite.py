@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Objects
-from perfcast.dataset.table import kind_of, known_files
 from perfcast.errors import InputError
+from perfcast.evidence.dataset.table import kind_of, known_files
 from perfcast.evidence.validate.kernels.cases import Cases, collect_cases
 from perfcast.evidence.validate.kernels.leave_out import Demand, Fold, LeaveOut, demand_of, folds_of
 from perfcast.evidence.validate.kernels.pricers import build_pricers

@@ -1,0 +1,1 @@
+"""Fits predictors to measured tables."""

@@ -1,0 +1,1 @@
+"""Measures embedding lookups and fits their cost."""

@@ -1,0 +1,1 @@
+"""Fits the learned forecaster to measured tables."""

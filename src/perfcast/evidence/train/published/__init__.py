@@ -1,0 +1,1 @@
+"""Trains published predictors on the measurements of the NeuSight study."""

@@ -1,0 +1,174 @@
+"""Training NeuSight's nets from the study's measured kernels.
+
+As published: AdamW, batches of 16 to 128, loss mean |t − p| / (t + p), a random split of rows (not of
+devices) into 80 % training and 20 % validation, the weights of the epoch with the least validation error.
+One deviation: the study's split and initial weights came from an unseeded generator.
+AMD: of the matrix products only what was published as test shapes is left, and it is trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfcast.core.arrays import Floats
+from perfcast.evidence.train.loop import Progress, train
+from perfcast.evidence.train.published.study_rows import (
+    PRODUCT_SIZES,
+    TRAINING_TABLES,
+    VECTOR_SIZES,
+    StudyRows,
+    read_study_rows,
+    select_devices,
+)
+from perfcast.evidence.train.task import Outcome, Recipe, Task, fingerprint, summary, symmetric_relative_error
+from perfcast.published.kernels.figures import collect_study_figures
+from perfcast.published.nets.archive import Archive
+from perfcast.published.nets.mlp import build_mlp
+from perfcast.published.nets.store import write_predictor
+from perfcast.published.neusight.nets import (
+    NETS,
+    NUM_INPUTS,
+    NUM_LAYERS,
+    NUM_OUTPUTS,
+    PRODUCT_NETS,
+    WHOLE_ROW_NETS,
+    WIDTH,
+    row_work,
+)
+from perfcast.published.neusight.tiles import (
+    TileTable,
+    elementwise_tiles,
+    parse_product_tiles,
+    product_features,
+    vector_features,
+)
+from perfcast.published.neusight.waves import Waves, product_waves, vector_waves
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PROTOCOL = (
+    "random 80/20 split of rows; AdamW; batch and learning rate by net as in the study; "
+    "least validation error wins"
+)
+
+
+def train_neusight(
+    data: Path,
+    folder: Path,
+    *,
+    seed: int,
+    vendor: str,
+    left_out: Collection[str],
+    num_epochs: int,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train all five nets into ``folder``; returns the record that lies beside the weights.
+
+    Args:
+        data: Folder of the measured tables.
+        left_out: Catalog names of devices whose rows are neither trained on nor looked up.
+
+    Raises:
+        InputError: A table is missing, no row is left, or ``folder`` holds another training's checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    products = _read(data, PRODUCT_SIZES, vendor, left_out)
+    vectors = _read(data, VECTOR_SIZES, vendor, left_out)
+    archives, nets = {}, {}
+    for name in NETS:
+        rows = training_rows(products if name in PRODUCT_NETS else vectors, name)
+        task = build_task(name, rows, vendor)
+        outcome = train(task, seed, num_epochs, folder, progress)
+        archives[name] = _archive(outcome, tile_table(name, rows))
+        nets[name] = {**summary(outcome, task), "fingerprint": fingerprint(task, seed)}
+    devices = sorted({*products.device_names().tolist(), *vectors.device_names().tolist()})
+    record = {"seed": seed, "vendor": vendor, "left_out": sorted(left_out), "num_epochs": num_epochs,
+              "devices": devices, "protocol": PROTOCOL, "nets": nets}  # fmt: skip
+    write_predictor(folder, "neusight", archives, record)
+    return record
+
+
+def _read(data: Path, sizes: tuple[str, ...], vendor: str, left_out: Collection[str]) -> StudyRows:
+    return select_devices(read_study_rows(data, TRAINING_TABLES[sizes], sizes), vendor, left_out)
+
+
+def training_rows(rows: StudyRows, name: str) -> StudyRows:
+    """The rows that train a net: its kernels, and of row kernels only the large ones."""
+    net = NETS[name]
+    keep = np.isin(rows.operation.astype(str), net.operations)
+    if name not in PRODUCT_NETS:
+        keep &= (rows.shape[:, 0] > net.least_rows) & (rows.shape[:, 1] > net.least_row_length)
+    return rows.take(keep)
+
+
+def measured_tiles(name: str, rows: StudyRows) -> Floats:
+    """Tiles that the measured kernels used: [n, 2] for products, [n, 1] for row kernels."""
+    if name in PRODUCT_NETS:
+        return parse_product_tiles(rows.kernel_name)
+    if name in WHOLE_ROW_NETS:
+        return rows.shape[:, 1:]
+    return elementwise_tiles(rows.shape.prod(axis=1), rows.num_blocks)[:, None]
+
+
+def measured_waves(name: str, rows: StudyRows, tiles: Floats) -> Waves:
+    """The rows as net ``name`` sees them with these tiles."""
+    figures = collect_study_figures(rows.devices, rows.device_index)
+    if name in PRODUCT_NETS:
+        return product_waves(rows.shape, tiles, figures)
+    return vector_waves(rows.shape, _work(rows), tiles[:, 0], figures)
+
+
+def tile_table(name: str, rows: StudyRows) -> TileTable:
+    """The table in which tiles of kernels never run are looked up; empty where a tile is a whole row."""
+    if name in WHOLE_ROW_NETS:
+        rows = rows.take(np.zeros(0, dtype=np.int64))
+    figures = collect_study_figures(rows.devices, rows.device_index)
+    if name in PRODUCT_NETS:
+        features = product_features(rows.shape, figures)
+    else:
+        features = vector_features(rows.shape, _work(rows), figures)
+    return TileTable(rows.operation.astype(str), features, measured_tiles(name, rows))
+
+
+def _work(rows: StudyRows) -> Floats:
+    work = {str(operation): row_work(str(operation)) for operation in set(rows.operation)}
+    return np.array([work[operation] for operation in rows.operation], dtype=np.float64).reshape(-1, 2)
+
+
+def build_task(name: str, rows: StudyRows, vendor: str) -> Task:
+    """What net ``name`` is to learn from measured rows."""
+    waves = measured_waves(name, rows, measured_tiles(name, rows))
+    net = NETS[name]
+    return Task(
+        name=name,
+        build=partial(build_mlp, NUM_INPUTS, NUM_OUTPUTS, WIDTH, NUM_LAYERS),
+        inputs=waves.inputs.astype(np.float32),
+        context=np.stack([waves.bound_seconds, waves.num_waves], axis=1).astype(np.float32),
+        seconds=rows.seconds.astype(np.float32),
+        answer=_latency,
+        loss=symmetric_relative_error,
+        recipe=Recipe(net.learning_rate[vendor], net.batch_size),
+    )
+
+
+def _latency(outputs: Tensor, context: Tensor) -> Tensor:
+    """Bound / utilization; see ``neusight_waves``."""
+    bound_seconds, num_waves = context[:, 0], context[:, 1]
+    utilization = outputs[:, 2].sigmoid() - outputs[:, 0].sigmoid() / num_waves
+    return bound_seconds / utilization
+
+
+def _archive(outcome: Outcome, table: TileTable) -> Archive:
+    arrays: dict[str, Any] = {f"net.{name}": value for name, value in outcome.weights.items()}
+    arrays |= {
+        "tile.operations": table.operations.astype(np.str_),
+        "tile.features": table.features.astype(np.float32),
+        "tile.tiles": table.tiles.astype(np.float32),
+    }
+    return Archive(arrays, {})

@@ -1,0 +1,1 @@
+"""Habitat (USENIX ATC 2021)."""

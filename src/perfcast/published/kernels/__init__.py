@@ -1,0 +1,1 @@
+"""Single kernels as the NeuSight study sees them."""

@@ -1,0 +1,1 @@
+"""NeuSight (ASPLOS 2025)."""

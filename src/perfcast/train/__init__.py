@@ -1,1 +1,0 @@
-"""Small nets trained from measurements: reproducible, resumable, without pickles."""
