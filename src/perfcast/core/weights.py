@@ -29,7 +29,7 @@ class Weight:
 
     @property
     def num_elements(self) -> int:
-        """Of all of them."""
+        """Elements of all of them."""
         return self.count * self.rows * self.columns
 
 
@@ -47,7 +47,7 @@ class StageWeights:
 
     @property
     def num_layers(self) -> int:
-        """Of both kinds."""
+        """Layers of both kinds."""
         return self.num_dense_layers + self.num_expert_layers
 
     @property

@@ -48,17 +48,17 @@ class Comparison:
 
     @property
     def closed_form_bytes(self) -> int:
-        """Of the peak candidate."""
+        """Bytes of the closed form's peak candidate."""
         return sum(row.closed_form_bytes for row in self.rows)
 
     @property
     def graph_bytes(self) -> int:
-        """Of the graph's peak."""
+        """Bytes at the graph's peak."""
         return sum(row.graph_bytes for row in self.rows)
 
     @property
     def relative_error(self) -> float:
-        """Of the closed form, signed."""
+        """Error of the closed form, signed."""
         return self.closed_form_bytes / self.graph_bytes - 1 if self.graph_bytes else 0.0
 
     @property

@@ -88,7 +88,7 @@ class Footprint:
 
     @property
     def device_bytes(self) -> int:
-        """Of the device's memory: reserved, and the context."""
+        """Bytes of the device's memory: reserved, and the context."""
         return self.reserved_bytes + self.context_bytes
 
 

@@ -91,7 +91,7 @@ def communicator(device: Device) -> Overhead:
 
 
 def bytes_beside_allocator(device: Device | None, num_communicators: Integers) -> Floats:
-    """Of the driver and of communicators, of n processes; 0 where no context was measured.
+    """Bytes of the driver and of communicators in n processes; 0 where no context was measured.
 
     Args:
         num_communicators: Of a process, shape [n].

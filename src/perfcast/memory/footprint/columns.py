@@ -41,7 +41,7 @@ _BLOCK = 16384
 
 @dataclass(frozen=True, eq=False)
 class FootprintColumns:
-    """Of n plans, shape [n] each.
+    """What n plans take, shape [n] each.
 
     Attributes:
         peak_bytes: Allocated on the rank of the stage that needs most.

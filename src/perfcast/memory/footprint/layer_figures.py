@@ -27,7 +27,7 @@ _DEGREES = ("tensor_parallel", "context_parallel", "expert_parallel", "expert_te
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LayerFigures:
-    """Of one micro-batch on a rank, in bytes; shape [n] or, by combination, [k] each.
+    """Sizes of one micro-batch on a rank, in bytes; shape [n] or, by combination, [k] each.
 
     Attributes:
         saved_dense, saved_expert: What a layer without, with experts saves for its backward.

@@ -111,7 +111,7 @@ def _micro_batches(count: float) -> str:
 
 
 def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
-    """Of a micro-batch, what layers keep that are not computed again; one layer's where it moves away."""
+    """Bytes of a micro-batch in layers that are not computed again; of one layer where they move away."""
     dense = ranks.holding.dense_layers - ranks.holding.again_dense
     expert = ranks.holding.expert_layers - ranks.holding.again_expert
     saved = dense * figures.saved_dense + expert * figures.saved_expert

@@ -57,7 +57,7 @@ class Ranks:
 
     @property
     def num_layers(self) -> Floats:
-        """Of both kinds."""
+        """Layers of both kinds."""
         return self.holding.dense_layers + self.holding.expert_layers
 
     @property
@@ -144,7 +144,7 @@ def ranks_of_stages(
 
 
 def _held(model: Transformer, plans: PlanTable, layers: StageLayers, stage: Integers) -> Holding:
-    """Of one stage; further prediction layers stand on the last, with experts where the model has any."""
+    """What one stage holds; further prediction layers stand on the last, with experts where there are any."""
     stages = plans.pipeline_parallel
     before, behind = layers.before(stage), layers.before(stage + 1)
     num_dense, count = num_dense_layers(model), behind - before

@@ -51,12 +51,12 @@ class ServingSetting:
 
     @property
     def element_bytes(self) -> int:
-        """Of the layers' weights and of the cache."""
+        """Bytes of an element of the layers' weights and of the cache."""
         return _BYTES[self.dtype]
 
     @property
     def outer_bytes(self) -> int:
-        """Of embedding, head and activations, which stay in 16 bits where the layers have 8."""
+        """Bytes of an element of embedding, head and activations: two or more."""
         return max(self.element_bytes, 2)
 
 

@@ -28,7 +28,7 @@ class StageLayers:
     way: Integers
 
     def take(self, rows: Integers) -> StageLayers:
-        """Of some plans."""
+        """The stages of some of the plans."""
         return StageLayers(self.bounds, self.way[rows])
 
     def before(self, stage: Integers) -> Integers:
@@ -66,7 +66,7 @@ def num_dense_layers(model: Transformer) -> int:
 
 
 def stages_beside_others(model: Transformer, plans: PlanTable) -> tuple[Integers, ...]:
-    """Of plans that state the layers of their stages, those that differ from a neighbour or its mirror image.
+    """Stages with other layers than a neighbour or its mirror image, of plans that state them.
 
     Stages between equal ones hold no more than the first of them. Other plans have stage 0 here.
     """
@@ -119,7 +119,7 @@ def recomputed_layers(
 def _first_of_chunks(
     num_dense: int, plans: PlanTable, before: Integers, count: Integers
 ) -> tuple[Integers, Integers]:
-    """Of the first ``recompute_layers`` of each chunk, the dense ones and all."""
+    """Layers among the first ``recompute_layers`` of each chunk: dense ones, and all."""
     dense, every = np.zeros_like(count), np.zeros_like(count)
     chunks = plans.virtual_stages_per_rank
     each, more = np.divmod(count, chunks)

@@ -28,7 +28,7 @@ class TermColumn:
     source: str
 
     def row(self, row: int) -> Term:
-        """Of one rank."""
+        """What one rank holds."""
         formula = self.formula if isinstance(self.formula, str) else self.formula(row)
         return Term(self.name, self.category, int(self.num_bytes[row]), formula, self.source)
 
@@ -66,5 +66,5 @@ class PeakCandidateColumn:
         return np.where(self.exists, sum(group.num_bytes for group in self.groups), 0.0)
 
     def row(self, row: int) -> PeakCandidate:
-        """Of one rank."""
+        """What one rank holds."""
         return PeakCandidate(self.name, tuple(term for group in self.groups for term in group.row(row)))

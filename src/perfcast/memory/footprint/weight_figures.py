@@ -119,7 +119,7 @@ def _elements(weight: Weight) -> int:
 
 
 def moment_bytes(parts: Parts, optimizer: str) -> dict[str, float]:
-    """Of optimizers to which a matrix is more than its elements; 0 for others.
+    """Bytes that an optimizer keeps to which a matrix is more than its elements; 0 for others.
 
     'muon': one momentum of the layers' matrices, Adam's two of all else (Jordan et al., 2024).
     'adafactor': a number for each row and column (Shazeer and Stern, ICML 2018, section 3).

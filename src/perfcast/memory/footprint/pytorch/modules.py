@@ -42,7 +42,7 @@ class EagerSetting:
 
     @property
     def tokens(self) -> int:
-        """Of one forward."""
+        """Tokens of one forward."""
         return self.batch_size * self.sequence_length
 
     @property

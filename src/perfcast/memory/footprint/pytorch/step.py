@@ -118,12 +118,12 @@ class _Program:
 
     @property
     def layer_bytes(self) -> int:
-        """Of the layers' weights in fp32."""
+        """Bytes of the layers' weights in fp32."""
         return sum(kind.count * kind.tape.gradient_bytes for kind in self.layers)
 
     @property
     def parameter_bytes(self) -> int:
-        """Of all weights in fp32; a tied table counts with the head."""
+        """Bytes of all weights in fp32; a tied table counts with the head."""
         return self.layer_bytes + self.embedding.gradient_bytes + self.head.gradient_bytes
 
     @property
@@ -155,7 +155,7 @@ def _layers(setting: EagerSetting) -> Iterable[_Layers]:
 
 
 def _forward_and_backward(program: _Program, base: tuple[Term, ...]) -> tuple[PeakCandidate, ...]:
-    """Of forward and backward; see the top of the file."""
+    """Instants of forward and backward; see the top of the file."""
     all_masks = (*base, *_masks(program.setting, is_last=True))
     return (
         _end_of_forward(program, all_masks),
@@ -179,16 +179,16 @@ def _end_of_forward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
     if program.setting.is_checkpointed:
         for kind in program.layers:
             copies += [b for b in kind.tape.saved if b.name == WEIGHT_COPIES] * kind.count
-    kept = (*_kept(program), *program.embedding.saved, *program.head.saved, *copies)
+    saved = (*_saved(program), *program.embedding.saved, *program.head.saved, *copies)
     temporary = _terms((*logits, hidden), Category.TEMPORARY)
-    return PeakCandidate("end of the forward", (*base, *_terms(kept, Category.ACTIVATION), *temporary))
+    return PeakCandidate("end of the forward", (*base, *_terms(saved, Category.ACTIVATION), *temporary))
 
 
 def _head_backward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
     """Gradients of the log-softmax and of the logits, T·V·4 bytes each, beside the log-softmax."""
     instant = program.head_instant
-    kept = (*_kept(program), *program.embedding.saved, *instant.saved)
-    held = _terms(kept, Category.ACTIVATION)
+    saved = (*_saved(program), *program.embedding.saved, *instant.saved)
+    held = _terms(saved, Category.ACTIVATION)
     is_loss = instant.step == "log-softmax"
     gradients = _stream("gradients of the logits in fp32" if is_loss else "gradients of activations", instant)
     return PeakCandidate("backward of the head", (*base, *held, *gradients, *_left(instant)))
@@ -199,17 +199,17 @@ def _layer_backward(
 ) -> PeakCandidate:
     """One layer's backward, when all others wait (the last layer's) or are done (the first's)."""
     instant = kind.instant
-    waiting = _kept(program, without=kind) if is_last else ()
-    kept = [*waiting, *program.embedding.saved, *instant.saved]
+    waiting = _saved(program, without=kind) if is_last else ()
+    saved = [*waiting, *program.embedding.saved, *instant.saved]
     if program.setting.is_checkpointed and kind.entry not in instant.saved:
-        kept.append(kind.entry)
+        saved.append(kind.entry)
     done = program.head.gradient_bytes
     if not is_last:
         done += program.layer_bytes - kind.tape.gradient_bytes
     name = "backward of the last layer" if is_last else "backward of the first layer"
     gradients = _gradients("of what is done", done + instant.gradient_bytes)
     stream = _stream("gradients of activations", instant)
-    return PeakCandidate(name, (*base, *_terms(kept, Category.ACTIVATION), gradients, *stream))
+    return PeakCandidate(name, (*base, *_terms(saved, Category.ACTIVATION), gradients, *stream))
 
 
 def _embedding_backward(program: _Program, base: tuple[Term, ...]) -> PeakCandidate:
@@ -232,7 +232,7 @@ def _embedding_backward(program: _Program, base: tuple[Term, ...]) -> PeakCandid
 # ---- terms -------------------------------------------------------------------------------------
 
 
-def _kept(program: _Program, without: _Layers | None = None) -> tuple[Block, ...]:
+def _saved(program: _Program, without: _Layers | None = None) -> tuple[Block, ...]:
     """Blocks of all layers, or of all but one; of a checkpointed layer, its input alone."""
     blocks: list[Block] = []
     for kind in program.layers:

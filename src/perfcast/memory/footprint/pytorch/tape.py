@@ -42,7 +42,7 @@ class Value:
 
     @property
     def num_bytes(self) -> int:
-        """Of this tensor alone."""
+        """Bytes of this tensor alone."""
         return self.rows * self.features * self.element_bytes
 
 
@@ -83,17 +83,17 @@ class AutogradTape:
 
     @property
     def saved(self) -> tuple[Block, ...]:
-        """Blocks kept for the backward, each once."""
+        """Blocks saved for the backward, each once."""
         return tuple(dict.fromkeys(block for step in self.steps for block in step.saved))
 
     @property
     def gradient_bytes(self) -> int:
-        """Of the parameters' gradients that the backward leaves."""
+        """Bytes of the parameters' gradients that the backward leaves."""
         return sum(made for step in self.steps for value, made in step.inputs if value.is_parameter and made)
 
     @property
     def largest_gradient_bytes(self) -> int:
-        """Of the largest of them; 0 without any."""
+        """Bytes of the largest gradient of a parameter; 0 without any."""
         made = (made for step in self.steps for value, made in step.inputs if value.is_parameter)
         return max(made, default=0)
 
@@ -109,7 +109,7 @@ class Instant:
 
     @property
     def num_bytes(self) -> int:
-        """Of everything."""
+        """Bytes of everything."""
         return sum(b.num_bytes for b in self.saved) + self.gradient_bytes + self.stream_bytes
 
 
