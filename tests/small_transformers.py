@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from perfcast.core.plan_table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import Weight
-from perfcast.memory.footprint.habits import Habits
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
 from perfcast.memory.footprint.ranks import Holding, Ranks, ranks_of_stages
 from perfcast.memory.footprint.setting import Setting
@@ -58,13 +60,19 @@ def mixture(**changes: Any) -> Transformer:
     return llama(experts=Experts(num_experts=8, experts_per_token=2, ffn_hidden_size=96), **changes)
 
 
-def habits(**changes: Any) -> Habits:
+def memory_profile(**changes: Any) -> MemoryProfile:
     """Two bytes of weight, two of gradient, fp32 copies: those of the ZeRO paper."""
-    kept: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "weight_bytes": 2, "compute_weight_bytes": 2, "gradient_bytes": 2, "has_master_weights": True,
-        "source": "by hand",
+        "keeps_dummy_gradients": False, "keeps_joint_qkv": False, "keeps_gate": False, "softmax_bytes": 4,
+        "has_second_workspace": False, "source": "by hand",
     }  # fmt: skip
-    return Habits(**(kept | changes))
+    return MemoryProfile(**(stated | changes))
+
+
+def training_profile(**changes: Any) -> TrainingProfile:
+    """A framework that keeps ``memory_profile``, pads no vocabulary and deals layers out evenly."""
+    return replace(load_training_profile("fsdp"), memory=memory_profile(**changes))
 
 
 def one_rank(
@@ -116,8 +124,8 @@ def rank_of(model: Transformer, plan: Plan, stage: int = 0, **options: Any) -> R
 def figures_of(
     model: Transformer, plan: Plan, training: Training | None = None, sequence_length: int = 128
 ) -> LayerFigures:
-    """What a layer of a model saves and works with under a plan, with ``habits``."""
-    setting = Setting(model, training or Training(framework="fsdp"), habits(), sequence_length)
+    """What a layer of a model saves and works with under a plan, with ``memory_profile``."""
+    setting = Setting(model, training or Training(framework="fsdp"), training_profile(), sequence_length)
     return layer_figures(setting, to_table([plan])).take(np.zeros(1, dtype=np.int64))
 
 

@@ -13,6 +13,7 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 #: Factor from each unit that a data file may use to the unit used inside the package.
 UNIT_FACTORS: dict[str, float] = {
     "1": 1.0,
+    "B": 1.0,
     "year": 1.0,
     "token": 1.0,
     "parameter": 1.0,

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.figures import Figure, collect_aliases, data_files, normalize, resolve_name
+from perfcast.catalog.figures import collect_aliases, data_files, normalize, resolve_name
 from perfcast.errors import CatalogError, UnknownNameError
+from perfcast.figures import Figure
 
 
 def test_a_figure_keeps_what_is_written_and_converts_on_demand():

@@ -11,17 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from perfcast.catalog.devices import find_device_name
-from perfcast.catalog.figures import (
-    Figure,
-    collect_aliases,
-    load_entries,
-    parse_figure,
-    parse_table,
-    parse_toml,
-    resolve_name,
-)
+from perfcast.catalog.figures import collect_aliases, load_entries, resolve_name
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
+from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
 #: What no link of today comes near: 100 TB/s of one device, a second of latency.
 _MOST_BYTES_PER_SECOND = 1e14

@@ -9,19 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import (
-    Figure,
-    collect_aliases,
-    data_files,
-    load_entries,
-    parse_figure,
-    parse_table,
-    parse_toml,
-    resolve_name,
-)
+from perfcast.catalog.figures import collect_aliases, data_files, load_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.hardware import Device
 from perfcast.errors import CatalogError, UnknownNameError
+from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
 _OPTIONAL = ("power", "last_level", "base_clock")

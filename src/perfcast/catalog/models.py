@@ -9,15 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import (
-    Figure,
-    collect_aliases,
-    load_entries,
-    parse_figure,
-    parse_toml,
-    resolve_name,
-)
+from perfcast.catalog.figures import collect_aliases, load_entries, resolve_name
 from perfcast.errors import CatalogError
+from perfcast.figures import Figure, parse_figure, parse_toml
 
 TASKS = ("causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "recommendation")
 

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.figures import load_entries, parse_table, parse_toml, resolve_name
+from perfcast.catalog.figures import load_entries, resolve_name
 from perfcast.core.embedding.lookup import ReuseHistogram
 from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError
+from perfcast.figures import parse_table, parse_toml
 
 _COUNTS = ("num_tables", "batch_size", "num_lookups", "num_rows")
 _SHARES = ("row_fractions", "lookup_fractions")

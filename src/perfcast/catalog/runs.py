@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from perfcast.catalog.figures import Figure, data_files, parse_figure, parse_table, parse_toml
+from perfcast.catalog.figures import data_files
 from perfcast.errors import CatalogError
+from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
 _COUNTS = ("count", "time", "devices")
 _FIGURES = (

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_device_entry
-from perfcast.catalog.figures import Figure
 from perfcast.catalog.models import ModelEntry, load_model, load_models
 from perfcast.cli.options.shared import output_options
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.figures import Figure
 
 
 @click.group()

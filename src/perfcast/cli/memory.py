@@ -57,9 +57,7 @@ memory_options = packed(
     click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them."),
     click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs."),
     click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on."),
-    click.option(
-        "--framework", help="Whose habits a plan follows: pytorch, fsdp, megatron, nanotron, deepspeed."
-    ),
+    click.option("--framework", help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed."),
     click.option(
         "--closed-form",
         is_flag=True,

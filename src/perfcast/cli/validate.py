@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +55,11 @@ class Options:
 @click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
 @click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
-@click.option("--write-spread", metavar="FILE", help="local, memory, published: fit the shipped file anew.")
+@click.option(
+    "--write-spread",
+    metavar="PATH",
+    help="Fit what is shipped anew: local into a file, memory and published into a folder.",
+)
 @output_options(html=False, timeline=False)
 def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
@@ -72,8 +76,9 @@ def validate(suite: str, **options: object) -> None:
     if suite not in _SUITES:
         raise UnknownNameError("suite", suite, _SUITES, f"Known: {', '.join(_SUITES)}.")
     chosen = Options(**options)  # type: ignore[arg-type]
-    for path in (chosen.json_path, chosen.write_spread):
-        check_writable(path)
+    check_writable(chosen.json_path)
+    into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
+    check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
     if suite not in _MEASURED_HERE and not chosen.data:
         raise InputError(f"suite '{suite}' compares with measured tables: --data DIR")
     _SUITES[suite](chosen)
@@ -160,11 +165,9 @@ def _memory(options: Options) -> None:
         raise InputError("suite 'memory' trains nothing; it takes no --leave-out and no --train-data")
     if options.write_spread:
         from perfcast.evidence.validate.memory.fit import fit_memory
-        from perfcast.report.json_format import write_exact_json
 
-        write_exact_json(
-            fit_memory([Path(place) for place in options.data], _say).to_json(), options.write_spread
-        )
+        fit = fit_memory([Path(place) for place in options.data], _say)
+        _say_written(fit.write(Path(options.write_spread)))
         return
     from rich.console import Console
 
@@ -192,8 +195,7 @@ def _published(options: Options) -> None:
     console = Console(highlight=False, stderr=options.json_path == "-")
     places, quiet = [Path(place) for place in options.data], Console(stderr=True)
     if options.write_spread:
-        published.write_constants(places, Path(options.write_spread), _say)
-        console.print(f"wrote {options.write_spread}", markup=False)
+        _say_written(published.write_constants(places, Path(options.write_spread), _say))
         return
     result = published.validate_published(
         places,
@@ -255,6 +257,8 @@ def _traces(options: Options) -> None:
         write_json(result.to_json(), options.json_path)
 
 
+#: Suites that fit several files.
+_SPREAD_FOLDERS = ("memory", "published")
 #: Suites whose measurements are made on this machine; they need no --data.
 _MEASURED_HERE = ("local", "embedding", "traces")
 _SUITES: Mapping[str, Callable[[Options], None]] = {
@@ -288,6 +292,11 @@ def _leave_out(options: Options) -> LeaveOut | None:
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
+
+
+def _say_written(paths: Sequence[Path]) -> None:
+    for path in paths:
+        click.echo(f"wrote {path}")
 
 
 def _finish(result: TableResult, options: Options) -> None:

@@ -29,7 +29,7 @@ class Training:
         dtype: Of the products; 'fp8' computes products in fp8 between bf16 tensors.
         optimizer: Its state is kept per parameter ('adamw': two fp32 moments; 'adamw_8bit': two of one
             byte and their scales; 'adafactor': rows and columns; 'muon': one momentum).
-        framework: Whose habits apply: 'pytorch' (autocast with fp32 weights, gradients of their own
+        framework: Whose program trains: 'pytorch' (autocast with fp32 weights, gradients of their own
             dtype), 'fsdp' (PyTorch's FSDP2 with mixed precision), 'megatron' (Megatron-LM with
             Transformer Engine), 'nanotron', 'deepspeed'.
         attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.

@@ -15,11 +15,6 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 
-#: Between two launches of an eager program that keeps its device busy: median of the one public trace
-#: with the fewest profiler overheads (mi300_resnet_act_checkpoint of AMD TraceLens, MIT: 8.0 µs, quartiles
-#: 4 and 19); with stacks and shapes recorded, others show 19 to 60 µs.
-EAGER_HOST_SECONDS = 8e-6
-
 
 def exposed_host_seconds(kernel_seconds: Floats, host_seconds: float) -> float:
     """Time that the device waits for the host in a step of these kernels, in order, shape [n]."""

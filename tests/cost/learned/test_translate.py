@@ -11,7 +11,8 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.figures import ARITHMETIC
-from perfcast.cost.learned.translate import FRAMEWORKS, Translation, translate
+from perfcast.cost.learned.translate import Translation, translate
+from perfcast.frameworks.load import load_inference_profiles
 from perfcast.workload.rules import Call, operation_of
 
 PRODUCT, CONVOLUTION, ATTENTION, ROWS = (
@@ -288,7 +289,7 @@ def test_no_operations_are_no_tables():
 
 
 def test_every_framework_names_measured_kernels_for_every_family():
-    for framework in FRAMEWORKS:
+    for framework in load_inference_profiles():
         assert len(translate([matmul(8, 8, 8), attention(8, 8, True)], framework).tables) == 2
 
 

@@ -1,7 +1,8 @@
-"""Fitting what no program states, on made-up tables that were filled with a known habit."""
+"""Fitting what no program states, on made-up tables that were filled with a known figure."""
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from perfcast.evidence.validate.memory import fit as memory_fit
 from perfcast.evidence.validate.memory.fit import MemoryFit, fit_memory, is_fitting_half
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.frameworks.load import load_training_profile, parse_framework
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.habits import habits_of
 
 PLANTED = 150e6
 #: Reserved over allocated, as the one line with both says.
@@ -36,8 +37,10 @@ def few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
 def planted(*arguments: Any, device: Any = None) -> Footprint:
     """The closed form of a program that keeps ``PLANTED`` bytes of its own."""
     training = arguments[2]
-    habits = replace(habits_of(training), other_bytes=PLANTED)
-    return estimate_footprint(*arguments, device=device, habits=habits)
+    own = load_training_profile(training.framework)
+    assert own.memory is not None
+    profile = replace(own, memory=replace(own.memory, other_bytes=PLANTED))
+    return estimate_footprint(*arguments, device=device, profile=profile)
 
 
 def tables(place: Path, other_half: int = 1) -> Path:
@@ -82,10 +85,10 @@ def test_a_line_is_fitted_on_where_the_crc_32_of_its_name_is_even():
     assert 450 < sum(halves) < 550
 
 
-def test_a_planted_habit_is_recovered_whatever_the_other_half_says(fit: tuple[MemoryFit, list[str]]):
+def test_a_planted_figure_is_recovered_whatever_the_other_half_says(fit: tuple[MemoryFit, list[str]]):
     found, _ = fit
-    assert found.habits.keys() == {"megatron"}
-    assert found.habits["megatron"]["other_bytes"] == pytest.approx(PLANTED, rel=0.02)
+    assert found.figures.keys() == {"megatron"}
+    assert found.figures["megatron"]["other_bytes"] == pytest.approx(PLANTED, rel=0.02)
 
 
 def test_how_many_peaks_are_fitted_is_said(fit: tuple[MemoryFit, list[str]]):
@@ -104,9 +107,15 @@ def test_what_is_measured_as_forecast_has_no_spread_and_the_reserve_its_ratio(
         assert spread["reserved"] == spread["reserved_high"] == pytest.approx(RESERVED, rel=0.01)
 
 
-def test_what_is_written_is_habits_and_spread(fit: tuple[MemoryFit, list[str]]):
+def test_what_is_written_is_read_back(fit: tuple[MemoryFit, list[str]], tmp_path: Path):
     found, _ = fit
-    assert found.to_json() == {"habits": found.habits, "spread": found.spread}
+    spread, profile = found.write(tmp_path)
+    assert json.loads(spread.read_text(encoding="utf-8")) == found.spread
+    training = parse_framework(profile).training
+    assert training is not None
+    assert training.memory is not None
+    assert training.memory.other_bytes == pytest.approx(found.figures["megatron"]["other_bytes"])
+    assert training.kernels == load_training_profile("megatron").kernels
 
 
 def test_too_few_measurements_are_refused(tmp_path: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +16,9 @@ from perfcast.evidence.validate.published.priced import Chosen
 from perfcast.evidence.validate.step_constants.fit import Evidence, Fitter
 from perfcast.evidence.validate.step_constants.scales import Scalable, parameters
 from perfcast.evidence.validate.step_constants.spread import fit_spread, spread_of
-from perfcast.evidence.validate.step_constants.write import constants_text
-from perfcast.prediction.step.constants import parse_step_constants
+from perfcast.evidence.validate.step_constants.write import write_step_constants
+from perfcast.frameworks.load import load_training_profile, parse_framework
+from perfcast.prediction.step.constants import parse_interval_widening
 from perfcast.prediction.step.scaling import CLASSES, parse_step_scaling
 
 
@@ -82,12 +83,17 @@ def test_a_source_left_out_is_not_seen() -> None:
 
 def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     values = {p.name: p.start for p in parameters(["GH100"], ["efa"])} | {"dies.GH100": 1.07, "node": 1.3}
-    path = tmp_path / "constants.toml"
-    path.write_text(constants_text(Chosen(None, values, {"": (0.7, 1.4), "dense one node": (0.8, 1.2)})))
-    constants, scaling = parse_step_constants(path), parse_step_scaling(path)
-    assert set(constants.launch_seconds) == set(FRAMEWORKS)
-    assert constants.launch_seconds["nanotron"] == pytest.approx(values["launch"])
-    assert constants.launch_seconds["fsdp"] < values["launch"]
+    chosen = Chosen(None, values, {"": (0.7, 1.4), "dense one node": (0.8, 1.2)})
+    path, *profiles = write_step_constants(chosen, tmp_path)
+    scaling, hosts = parse_step_scaling(path), {}
+    for written in profiles:
+        training = parse_framework(written).training
+        assert training is not None
+        hosts[written.stem] = training.host
+    assert set(hosts) == set(FRAMEWORKS)
+    assert hosts["nanotron"].launch_seconds == pytest.approx(values["launch"])
+    assert hosts["fsdp"] == replace(load_training_profile("fsdp").host, fixed_seconds=values["fixed"])
+    assert parse_interval_widening(path) == 1
     assert (scaling.dies["GH100"], scaling.factors["node"]) == (1.07, 1.3)
     assert scaling.spread == {"": (0.7, 1.4), "dense one node": (0.8, 1.2)}
     assert scaling.attention["flash1 hopper"] > 1

@@ -87,7 +87,7 @@ def test_a_folder_without_any_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gpu_hours"):
         validate_published([tmp_path])
     with pytest.raises(InputError, match="training"):
-        write_constants([tmp_path], tmp_path / "constants.toml")
+        write_constants([tmp_path], tmp_path)
 
 
 REQUEST = {

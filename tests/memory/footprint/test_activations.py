@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import LatentAttention, Transformer
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.activations import lay_out, layer_activations, layer_bytes
-from perfcast.memory.footprint.habits import habits_of
-from small_transformers import gpt, habits, llama, mixture
+from small_transformers import gpt, llama, memory_profile, mixture
 
 PAPER = Training(framework="megatron_local", attention="math")
 FLASH = replace(PAPER, attention="flash")
@@ -24,7 +24,7 @@ def kept(
     model: Transformer, plan: Plan, training: Training = FLASH, sequence_length: int = S, **changes: object
 ) -> dict[str, int]:
     layout = lay_out(plan, training, sequence_length)
-    own = replace(habits_of(training), **changes)
+    own = replace(load_training_profile(training.framework).memory_of(training.dtype), **changes)
     saved = layer_activations(model, plan, training, own, layout, has_experts=model.experts is not None)
     assert len({item.name for item in saved}) == len(saved)
     return {item.name: item.num_bytes for item in saved}
@@ -186,5 +186,5 @@ def test_activations_grow_with_tokens_and_shrink_with_cuts(
 
 def test_layer_bytes_is_the_sum():
     layout = lay_out(Plan(), PAPER, S)
-    saved = layer_activations(gpt(), Plan(), PAPER, habits(), layout, has_experts=False)
+    saved = layer_activations(gpt(), Plan(), PAPER, memory_profile(), layout, has_experts=False)
     assert layer_bytes(saved) == total(gpt(), Plan())

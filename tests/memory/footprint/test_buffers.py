@@ -15,7 +15,7 @@ from perfcast.memory.footprint.buffers import (
     offload_terms,
     workspace_terms,
 )
-from small_transformers import figures_of, gpt, habits, one, one_rank, rank_of, sizes
+from small_transformers import figures_of, gpt, memory_profile, one, one_rank, rank_of, sizes
 
 LAYER, EXPERTS = Weight("layer", 100, 10), Weight("experts", 100, 10, count=3, is_expert=True)
 TABLES = {"embedding": (Weight("embedding", 50, 10),), "head": (Weight("head", 50, 10),)}
@@ -24,7 +24,7 @@ S, H = 128, 64
 
 
 def gathered(plan: Plan, **layers: Any) -> list[int]:
-    return sizes(gathered_terms(one_rank(plan, LAYER, num_dense=4, **TABLES, **layers), habits()))
+    return sizes(gathered_terms(one_rank(plan, LAYER, num_dense=4, **TABLES, **layers), memory_profile()))
 
 
 def test_zero_3_gathers_a_layer_the_next_one_and_one_that_lands():
@@ -51,13 +51,13 @@ def test_zero_2_gathers_nothing():
 
 
 def test_gathered_weights_and_the_gradient_before_it_is_sharded_are_no_states():
-    terms = list(gathered_terms(one_rank(FSDP, LAYER), habits()))
+    terms = list(gathered_terms(one_rank(FSDP, LAYER), memory_profile()))
     assert [term.category for term in terms] == [Category.TEMPORARY] * 2
 
 
 def test_parameters_on_the_host_lend_two_layers_and_the_tables_and_send_as_many_gradients():
     def lent(plan: Plan) -> list[int]:
-        return sizes(offload_terms(one_rank(plan, LAYER, num_dense=4, **TABLES), habits()))
+        return sizes(offload_terms(one_rank(plan, LAYER, num_dense=4, **TABLES), memory_profile()))
 
     assert lent(Plan(offload="parameters")) == [2 * (2 * 1000 + 1000)] * 2
     assert lent(replace(FSDP, offload="parameters")) == []
@@ -67,7 +67,8 @@ def test_parameters_on_the_host_lend_two_layers_and_the_tables_and_send_as_many_
 def test_a_second_library_keeps_a_workspace_of_its_own():
     rank = one_rank(Plan())
     found = [
-        sizes(workspace_terms(rank, 32, habits(has_second_workspace=second))) for second in (False, True)
+        sizes(workspace_terms(rank, 32, memory_profile(has_second_workspace=second)))
+        for second in (False, True)
     ]
     assert found == [[32], [64]]
 
@@ -95,7 +96,7 @@ def test_stages_exchange_two_activations_cut_along_the_sequence():
 
 
 def test_collectives_issued_ahead_wait_only_with_sequence_parallelism_and_without_a_pipeline():
-    own = habits(tensors_issued_ahead=33)
+    own = memory_profile(tensors_issued_ahead=33)
     plans = (
         Plan(tensor_parallel=2, sequence_parallel=True),
         Plan(tensor_parallel=2),

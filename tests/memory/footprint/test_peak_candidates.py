@@ -22,7 +22,18 @@ from perfcast.memory.footprint.peak_candidates import (
 )
 from perfcast.memory.footprint.ranks import Ranks
 from perfcast.memory.footprint.setting import Setting
-from small_transformers import figures_of, gpt, habits, llama, mixture, one, one_rank, rank_of, sizes
+from small_transformers import (
+    figures_of,
+    gpt,
+    llama,
+    memory_profile,
+    mixture,
+    one,
+    one_rank,
+    rank_of,
+    sizes,
+    training_profile,
+)
 
 S, H = 128, 64
 BF16 = Training()
@@ -91,8 +102,8 @@ def test_a_stage_without_layers_keeps_none():
 
 def test_the_loss_reads_logits_in_two_bytes_and_makes_four_more_unless_it_is_fused():
     figures = replace(layer(Plan()), logits=np.array([1000.0]))
-    apart = loss_terms(figures, BF16, habits())
-    fused = loss_terms(figures, replace(BF16, fuses_cross_entropy=True), habits())
+    apart = loss_terms(figures, BF16, memory_profile())
+    fused = loss_terms(figures, replace(BF16, fuses_cross_entropy=True), memory_profile())
     assert [sizes(apart), sizes(fused)] == [[2000, 4000], [2000]]
 
 
@@ -103,7 +114,7 @@ def test_the_heads_input_is_kept_before_and_behind_its_norm_whole_for_the_produc
 
 @pytest.mark.parametrize("model", [gpt(), llama()])
 def test_the_gradient_of_the_head_is_one_table_tied_or_not(model):
-    terms = head_backward_terms(rank_of(model, Plan()), figures_of(model, Plan()), BF16, habits())
+    terms = head_backward_terms(rank_of(model, Plan()), figures_of(model, Plan()), BF16, memory_profile())
     assert {term.name: one(term).num_bytes for term in terms} == {
         "gradient of the logits": 2 * S * 512,
         "gradient of the head": 2 * 512 * H,
@@ -112,7 +123,7 @@ def test_the_gradient_of_the_head_is_one_table_tied_or_not(model):
 
 
 def test_the_embeddings_gradient_is_dense_and_without_positions():
-    assert one(embedding_backward_term(rank_of(gpt(), Plan()), habits())).num_bytes == 2 * 512 * H
+    assert one(embedding_backward_term(rank_of(gpt(), Plan()), memory_profile())).num_bytes == 2 * 512 * H
 
 
 def inside(model: Transformer, plan: Plan, training: Training = BF16) -> tuple[str, int]:
@@ -158,7 +169,7 @@ def test_of_dense_layers_and_layers_with_experts_the_wider_backward_counts():
 
 
 def test_candidates_exist_where_there_is_something_to_run_and_leave_out_what_is_empty():
-    setting = Setting(gpt(), BF16, habits(), S)
+    setting = Setting(gpt(), BF16, training_profile(), S)
     table_alone = one_rank(Plan(), embedding=(Weight("embedding", 512, 64),))
     found = peak_candidates(setting, table_alone, layer(Plan()))
     there = [candidate.row(0) for candidate in found.columns if candidate.exists[0]]

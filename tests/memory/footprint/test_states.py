@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Training
 from perfcast.core.weights import Weight
-from perfcast.memory.footprint.habits import habits_of
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.states import (
     bucket_term,
     gradient_term,
@@ -21,7 +21,7 @@ from perfcast.memory.footprint.states import (
     state_terms,
     weight_term,
 )
-from small_transformers import gpt, habits, llama, mixture, one, one_rank, rank_of, sizes
+from small_transformers import gpt, llama, memory_profile, mixture, one, one_rank, rank_of, sizes
 
 BILLIONS = Weight("all", 7_500_000, 1000)
 ADAM = Training(optimizer="adam")
@@ -31,7 +31,7 @@ TABLE = Weight("embedding", 100, 20)
 
 
 def states(plan: Plan, training: Training = ADAM, **changes: object) -> int:
-    return sum(sizes(state_terms(one_rank(plan, BILLIONS), training, habits(**changes))))
+    return sum(sizes(state_terms(one_rank(plan, BILLIONS), training, memory_profile(**changes))))
 
 
 def moments(optimizer: str, plan: Plan | None = None) -> int:
@@ -52,7 +52,7 @@ def test_the_distributed_optimizer_as_in_megatrons_table(
     dtype: str, alone: int, whole: int, shared: int, replicas: int
 ):
     training = Training(framework="megatron", dtype=dtype, optimizer="adam")
-    own = habits_of(training)
+    own = load_training_profile(training.framework).memory_of(training.dtype)
 
     def each(zero: int) -> float:
         plan = Plan(data_parallel=replicas, zero_stage=zero)
@@ -71,7 +71,7 @@ def test_context_parallel_ranks_share_the_optimizer_too():
 def test_experts_are_sharded_over_their_own_replicas():
     """Eight ranks, experts spread over four of them: dense over eight, experts over two."""
     plan = Plan(data_parallel=8, expert_parallel=4, zero_stage=3)
-    rank, own = one_rank(plan, MATRIX, experts=(EXPERTS,)), habits()
+    rank, own = one_rank(plan, MATRIX, experts=(EXPERTS,)), memory_profile()
     assert one(weight_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
     assert one(gradient_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
     assert one(master_term(rank)).num_bytes == 4 * 600 // 8 + 4 * 2400 // 2
@@ -103,7 +103,7 @@ def test_an_offloaded_optimizer_leaves_no_state_on_the_device(place: str):
     assert moments("adamw", plan) == moments("muon", plan) == 0
     rank = one_rank(plan, BILLIONS)
     assert one(master_term(rank)).num_bytes == 0
-    assert (one(weight_term(rank, habits())).num_bytes == 0) is (place == "parameters")
+    assert (one(weight_term(rank, memory_profile())).num_bytes == 0) is (place == "parameters")
 
 
 def test_offloading_activations_leaves_the_states_where_they_are():
@@ -111,14 +111,14 @@ def test_offloading_activations_leaves_the_states_where_they_are():
 
 
 def test_gradients_of_autograd_stay_beside_the_buffer_only_until_they_are_sent_off_one_by_one():
-    own = habits(local_gradient_bytes=2)
+    own = memory_profile(local_gradient_bytes=2)
     for zero, num_bytes in ((0, 15e9), (1, 15e9), (2, 0), (3, 0)):
         plan = Plan(data_parallel=8, zero_stage=zero)
         assert one(local_gradient_term(one_rank(plan, BILLIONS), own)).num_bytes == num_bytes
 
 
 def test_buckets_exist_among_several_replicas_without_sharding():
-    own = habits(bucket_bytes=4)
+    own = memory_profile(bucket_bytes=4)
     buckets = [
         one(bucket_term(one_rank(plan, BILLIONS), own)).num_bytes
         for plan in (Plan(), Plan(data_parallel=2), Plan(data_parallel=2, zero_stage=1))
@@ -129,7 +129,7 @@ def test_buckets_exist_among_several_replicas_without_sharding():
 def test_one_dummy_gradient_of_each_shape_of_matrix():
     same = Weight("other", 30, 20)
     router = Weight("router", 8, 20)
-    own = habits(keeps_dummy_gradients=True)
+    own = memory_profile(keeps_dummy_gradients=True)
 
     def dummies(plan: Plan, **changes: object) -> list[int]:
         rank = one_rank(plan, MATRIX, same, VECTOR, router, experts=(EXPERTS,))
@@ -156,7 +156,7 @@ def test_sharding_more_never_needs_more_states(
     framework: str, optimizer: str, dtype: str, replicas: int, build
 ):
     training = Training(framework=framework, optimizer=optimizer, dtype=dtype)
-    own = habits_of(training)
+    own = load_training_profile(training.framework).memory_of(training.dtype)
     found = []
     for zero in range(4):
         plan = Plan(data_parallel=replicas, zero_stage=zero)

@@ -6,41 +6,40 @@ import pytest
 
 from perfcast.core.training import FRAMEWORKS
 from perfcast.errors import CatalogError
-from perfcast.prediction.step.constants import load_step_constants, parse_step_constants
-from perfcast.units import MICRO, MILLI
+from perfcast.frameworks.load import load_training_profile
+from perfcast.prediction.step.constants import load_step_constants, parse_interval_widening
 
-LAUNCHES = "\n".join(f'{name} = {{ value = 5.0, unit = "us", source = "s" }}' for name in FRAMEWORKS)
-REST = '[interval]\nwidening = { value = 2.0, unit = "1", source = "s" }\n[sources]\ns = "by hand"\n'
+SOURCES = '[sources]\ns = "by hand"\n'
 
 
-def parsed(tmp_path: Path, text: str):
+def parsed(tmp_path: Path, text: str) -> float:
     path = tmp_path / "constants.toml"
     path.write_text(text, encoding="utf-8")
-    return parse_step_constants(path)
+    return parse_interval_widening(path)
 
 
-def test_every_framework_has_a_launch_time_of_some_microseconds():
+def test_hosts_are_those_of_the_frameworks():
     constants = load_step_constants()
-    assert set(constants.launch_seconds) == set(FRAMEWORKS)
-    assert all(MICRO / 2 < seconds < MILLI for seconds in constants.launch_seconds.values())
+    hosts = {name: load_training_profile(name).host for name in FRAMEWORKS}
+    assert constants.launch_seconds == {name: host.launch_seconds for name, host in hosts.items()}
+    assert constants.fixed_seconds == {name: host.fixed_seconds for name, host in hosts.items()}
     assert constants.interval_widening > 0
 
 
-def test_figures_are_read_in_seconds(tmp_path: Path):
-    fixed = '[fixed]\nmegatron = { value = 1500, unit = "us", source = "s" }\n'
-    constants = parsed(tmp_path, f"[launch]\n{LAUNCHES}\n{fixed}{REST}")
-    assert constants.launch_seconds["fsdp"] == pytest.approx(5 * MICRO)
-    assert dict(constants.fixed_seconds) == {"megatron": pytest.approx(1.5 * MILLI)}
-    assert constants.interval_widening == 2.0
+def test_the_interval_is_widened_by_a_figure(tmp_path: Path):
+    interval = '[interval]\nwidening = { value = 2.0, unit = "1", source = "s" }\n'
+    assert parsed(tmp_path, interval + SOURCES) == 2.0
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f"[launch]\n{REST}", "no launch time of pytorch"),
-        (f'[launch]\n{LAUNCHES}\njax = {{ value = 1.0, unit = "us", source = "s" }}\n{REST}', "jax"),
-        (f"[launch]\n{LAUNCHES}\n[sources]{REST.split('[sources]')[1]}", "no widening"),
-        (f"[launch]\n{LAUNCHES.replace('5.0', '-5.0')}\n{REST}", "not a positive number"),
+        (SOURCES, "no widening"),
+        (
+            '[interval]\nwidening = { value = -2.0, unit = "1", source = "s" }\n' + SOURCES,
+            "not a positive number",
+        ),
+        ('[interval]\nwidening = { value = 2.0, unit = "1", source = "s" }\n', "is not in the file"),
     ],
 )
 def test_a_file_that_leaves_something_out_is_refused(tmp_path: Path, text: str, says: str):

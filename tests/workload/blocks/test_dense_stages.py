@@ -13,9 +13,7 @@ from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.work import Calls, StepWork, Stream
-from perfcast.errors import UnknownNameError
 from perfcast.workload.blocks import build_step_work
-from perfcast.workload.blocks.habits import kernel_habits
 
 GPT = Transformer(
     num_layers=12, hidden_size=256, num_attention_heads=4, num_kv_heads=4, head_size=64,
@@ -172,13 +170,3 @@ def test_less_is_kept_where_the_layer_is_recomputed() -> None:
     }
     assert kept["full"].memory_traffic_bytes == 64 * 256 * 2
     assert kept["none"].memory_traffic_bytes > 8 * kept["full"].memory_traffic_bytes
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_framework_has_habits_with_a_source(framework: str) -> None:
-    assert ":" in kernel_habits(framework).source
-
-
-def test_a_framework_without_habits_is_an_error() -> None:
-    with pytest.raises(UnknownNameError, match="megatron"):
-        kernel_habits("megatrom")

@@ -7,8 +7,8 @@ import pytest
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.activations import lay_out, layer_activations
-from perfcast.memory.footprint.habits import habits_of
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.offload import kept_elements
 from small_transformers import gpt, llama
@@ -29,7 +29,12 @@ S = 128
 def test_time_and_memory_know_the_same_tensors_of_a_dense_layer(model: Transformer, plan: Plan):
     """But for the row statistics of attention, which the host is not sent."""
     saved = layer_activations(
-        model, plan, MEGATRON, habits_of(MEGATRON), lay_out(plan, MEGATRON, S), has_experts=False
+        model,
+        plan,
+        MEGATRON,
+        load_training_profile("megatron").memory_of(MEGATRON.dtype),
+        lay_out(plan, MEGATRON, S),
+        has_experts=False,
     )
     held = sum(tensor.num_bytes for tensor in saved if tensor.name != "row statistics of attention")
     assert 2 * kept_elements(Local(model, plan, MEGATRON, S)) == held

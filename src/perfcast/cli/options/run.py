@@ -112,7 +112,7 @@ def read_price(text: str, device: str) -> tuple[float, str]:
     """
     if not text.endswith(".toml"):
         return _number("--price", text), ""
-    from perfcast.catalog.figures import parse_table, parse_toml
+    from perfcast.figures import parse_table, parse_toml
 
     prices = parse_table(parse_toml(Path(text)), "prices", text)
     if device not in prices:

@@ -41,7 +41,7 @@ _OPTIONS = (
     click.option("--mode", default="train", show_default=True, help="train, prefill or decode."),
     click.option("--dtype", default=DEFAULT_DTYPE, show_default=True, help="bf16, fp16, fp32 or fp8."),
     click.option("--optimizer", default="adamw", show_default=True, help="Of training."),
-    click.option("--framework", default=DEFAULT_FRAMEWORK, show_default=True, help="Whose habits apply."),
+    click.option("--framework", default=DEFAULT_FRAMEWORK, show_default=True, help="Whose program trains."),
     click.option("--cost-model", metavar="NAME",
                  help="learned (default), roofline, a published one; searcher-3d: its choice beside ours."),
     click.option("--fix", "fixed", multiple=True, metavar="KEY=VALUE,…",

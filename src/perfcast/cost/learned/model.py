@@ -11,12 +11,12 @@ import numpy as np
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
-from perfcast.cost.launch import EAGER_HOST_SECONDS
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.store import load_family, model_names_of
-from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, FRAMEWORKS, translate
+from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
 from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, is_unknown, roofline_seconds
 from perfcast.errors import UnknownNameError
+from perfcast.frameworks.load import load_inference_profiles, load_training_profile
 
 BOUNDED = "bounded"
 #: A kernel of at most this many launch floors, mostly overhead, is bound by its launch.
@@ -28,7 +28,7 @@ class LearnedCost:
     """Prices operations with the fitted families.
 
     Attributes:
-        framework: Whose kernels run; see ``translate.FRAMEWORKS``.
+        framework: Whose kernels run; one that has an inference profile.
         folder: Fitted models; None takes the shipped ones.
         corrected: Models that measurements on the user's device moved, by name.
     """
@@ -39,14 +39,16 @@ class LearnedCost:
     name: str = "learned"
 
     def __post_init__(self) -> None:
-        if self.framework not in FRAMEWORKS:
-            known = tuple(FRAMEWORKS)
+        known = tuple(load_inference_profiles())
+        if self.framework not in known:
             raise UnknownNameError("framework", self.framework, known, f"Known: {', '.join(known)}.")
 
     @property
     def host_seconds(self) -> float:
-        """Eager PyTorch issues every kernel; serving frameworks replay them as CUDA graphs."""
-        return EAGER_HOST_SECONDS if self.framework == "pytorch" else 0.0
+        """From launch to launch; nothing where kernels are replayed as CUDA graphs."""
+        if load_inference_profiles()[self.framework].replays_graphs:
+            return 0.0
+        return load_training_profile(self.framework).host.launch_seconds
 
     def model(self, name: str) -> FittedFamily:
         """The fitted family of a name.

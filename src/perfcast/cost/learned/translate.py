@@ -19,23 +19,11 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
 from perfcast.cost.learned.row_operations import MEASURED
+from perfcast.frameworks.load import load_inference_profiles
 
 Kind = OperationKind
 Values = tuple[float | str, ...]
 
-#: Whose measured kernels stand for a framework's, by family. PyTorch's half-precision products call the
-#: same library as SGLang's, and its fused attention the same as vLLM's.
-FRAMEWORKS: Mapping[str, Mapping[KernelFamily, str]] = {
-    "pytorch": {
-        KernelFamily.PRODUCT: "sglang",
-        KernelFamily.ATTENTION: "vllm",
-        KernelFamily.EXPERTS: "vllm",
-        KernelFamily.SCAN: "vllm",
-    },
-    "sglang": {},
-    "trtllm": {},
-    "vllm": {},
-}
 DEFAULT_FRAMEWORK = "pytorch"
 
 
@@ -86,7 +74,8 @@ def _table(family: KernelFamily, cells: Sequence[float | str]) -> KernelTable:
 
 
 def _framework(framework: str, family: KernelFamily) -> str:
-    return FRAMEWORKS[framework].get(family, framework)
+    """Whose measured kernels stand for a framework's."""
+    return load_inference_profiles()[framework].kernels.get(family, framework)
 
 
 def _number(attributes: Mapping[str, object], name: str, default: float = 1.0) -> float:

@@ -11,14 +11,15 @@ from perfcast.core.plan_table import to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.activations import lay_out, layer_activations
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns, stage_footprints
-from perfcast.memory.footprint.fitted import load_spread
-from perfcast.memory.footprint.habits import Habits, habits_of
 from perfcast.memory.footprint.pytorch.stage import pytorch_stage
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
 from perfcast.memory.footprint.setting import Setting, workspace_bytes
+from perfcast.memory.footprint.spread import load_spread
 
 __all__ = ["FootprintColumns", "estimate_footprint", "estimate_serving_footprint", "footprint_columns"]
 
@@ -30,22 +31,23 @@ def estimate_footprint(
     sequence_length: int,
     *,
     device: Device | None = None,
-    habits: Habits | None = None,
+    profile: TrainingProfile | None = None,
 ) -> Footprint:
     """Peak memory of a rank of each pipeline stage.
 
     Args:
         device: Whose libraries keep workspaces and whose driver a context; without one they are left out.
-        habits: Of the program; None takes those of the training's framework.
+        profile: Of the program; None takes that of the training's framework.
 
     Raises:
         PlanError: A plan that cannot cut the model; the message states the equation.
     """
-    notes = _assumptions(model, plan, training, device)
-    if training.framework == "pytorch":
+    profile = profile or load_training_profile(training.framework)
+    notes = _assumptions(model, plan, training, device, profile)
+    if profile.memory is None:
         whole = pytorch_stage(model, plan, training, sequence_length, workspace_bytes(device))
-        return _with_spread((whole,), "pytorch", _context_bytes(device, plan), notes)
-    setting = Setting(model, training, habits or habits_of(training), sequence_length, device)
+        return _with_spread((whole,), training.framework, _context_bytes(device, plan), notes)
+    setting = Setting(model, training, profile, sequence_length, device)
     stages = stage_footprints(setting, plan)
     footprint = _with_spread(stages, training.framework, _context_bytes(device, plan), notes)
     return replace(footprint, layer_terms=_layer_terms(setting, plan))
@@ -56,7 +58,7 @@ def _layer_terms(setting: Setting, plan: Plan) -> tuple[Term, ...]:
     model, training = setting.model, setting.training
     layout = lay_out(plan, training, setting.sequence_length)
     saved = layer_activations(
-        model, plan, training, setting.habits, layout, has_experts=model.experts is not None
+        model, plan, training, setting.memory, layout, has_experts=model.experts is not None
     )
     source = "Korthikanti et al., MLSys 2023, section 4.1"
     return tuple(
@@ -111,11 +113,11 @@ def _context_bytes(device: Device | None, plan: Plan) -> int:
 
 
 def _assumptions(
-    model: Transformer, plan: Plan, training: Training, device: Device | None
+    model: Transformer, plan: Plan, training: Training, device: Device | None, profile: TrainingProfile
 ) -> tuple[str, ...]:
-    notes = [f"habits of {training.framework}; a step in steady state"]
-    if training.framework == "fsdp":
-        notes.append("activations as fused kernels keep them, in the products' format")
+    notes = [f"memory as {training.framework} keeps it; a step in steady state"]
+    if profile.memory is not None and profile.memory.assumption:
+        notes.append(profile.memory.assumption)
     if device is not None and device.vendor != "nvidia":
         notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
     if plan.context_parallel > 1:

@@ -17,7 +17,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import PlanError
-from perfcast.memory.footprint.habits import Habits, element_bytes, product_bytes
+from perfcast.frameworks.profile import MemoryProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,16 @@ class Saved:
 
     name: str
     num_bytes: int
+
+
+def element_bytes(training: Training) -> int:
+    """Bytes of an activation."""
+    return 4 if training.dtype in ("fp32", "tf32") else 2
+
+
+def product_bytes(training: Training) -> int:
+    """Bytes of an element that is kept for the weight gradient of a product."""
+    return 1 if training.dtype == "fp8" else element_bytes(training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +101,25 @@ def lay_out(plan: Plan, training: Training, sequence_length: int) -> Layout:
 
 
 def layer_activations(
-    model: Transformer, plan: Plan, training: Training, habits: Habits, layout: Layout, *, has_experts: bool
+    model: Transformer,
+    plan: Plan,
+    training: Training,
+    profile: MemoryProfile,
+    layout: Layout,
+    *,
+    has_experts: bool,
 ) -> tuple[Saved, ...]:
     """All that a layer keeps without recomputation of the layer; 'selective' drops attention's core."""
-    mlp = _experts(model, plan, layout) if has_experts else _mlp(model, habits, layout)
-    saved = [*_attention(model, plan, training, habits, layout), *mlp]
-    if habits.further_width:
-        width = habits.further_width * model.hidden_size / layout.tensor_parallel
+    mlp = _experts(model, plan, layout) if has_experts else _mlp(model, profile, layout)
+    saved = [*_attention(model, plan, training, profile, layout), *mlp]
+    if profile.further_width:
+        width = profile.further_width * model.hidden_size / layout.tensor_parallel
         saved.append(Saved("further activations, found by measuring", layout.rows(width)))
     return tuple(saved)
 
 
 def _attention(
-    model: Transformer, plan: Plan, training: Training, habits: Habits, layout: Layout
+    model: Transformer, plan: Plan, training: Training, profile: MemoryProfile, layout: Layout
 ) -> list[Saved]:
     saved = [
         Saved("input of the attention norm", layout.norm_rows(model.hidden_size)),
@@ -118,7 +134,7 @@ def _attention(
         Saved("keys", layout.rows(kv_width)),
         Saved("values", layout.rows(value_width)),
     ]
-    if habits.keeps_joint_qkv:
+    if profile.keeps_joint_qkv:
         saved.append(Saved("the rest of the joint projection", layout.rows(kv_width + value_width)))
     if plan.recompute != "selective":
         saved += attention_core(model, training, layout)
@@ -128,7 +144,7 @@ def _attention(
         saved.append(Saved("output of attention before its all-to-all", layout.rows(output_width)))
     elif training.dtype == "fp8":
         saved.append(Saved("output of attention in fp8", layout.product_rows(output_width)))
-    if habits.keeps_joint_qkv and layout.micro_batch_size > 1:
+    if profile.keeps_joint_qkv and layout.micro_batch_size > 1:
         saved.append(Saved("output of attention, transposed", layout.rows(output_width)))
     return [*saved, *_dropout_mask(model, layout, "attention")]
 
@@ -185,7 +201,7 @@ def _dropout_mask(model: Transformer, layout: Layout, where: str) -> list[Saved]
     return [Saved(f"dropout mask behind {where}", layout.norm_tokens * model.hidden_size)]
 
 
-def _mlp(model: Transformer, habits: Habits, layout: Layout) -> list[Saved]:
+def _mlp(model: Transformer, profile: MemoryProfile, layout: Layout) -> list[Saved]:
     gates = 2 if model.is_gated else 1
     width = model.ffn_hidden_size / layout.tensor_parallel
     saved = [
@@ -195,7 +211,7 @@ def _mlp(model: Transformer, habits: Habits, layout: Layout) -> list[Saved]:
     ]
     if model.activation != "relu":  # whose backward reads its output
         saved.append(Saved("input of the activation", layout.rows(gates * width)))
-    if model.is_gated and habits.keeps_gate:
+    if model.is_gated and profile.keeps_gate:
         saved.append(Saved("the gate behind its activation", layout.rows(width)))
     return [*saved, *_dropout_mask(model, layout, "the MLP")]
 

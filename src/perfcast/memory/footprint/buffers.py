@@ -8,7 +8,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
-from perfcast.memory.footprint.habits import Habits
+from perfcast.frameworks.profile import MemoryProfile
 from perfcast.memory.footprint.layer_figures import LayerFigures
 from perfcast.memory.footprint.ranks import Ranks
 from perfcast.memory.footprint.terms import TermColumn
@@ -16,9 +16,9 @@ from perfcast.memory.footprint.terms import TermColumn
 _FSDP = "Zhao et al.: PyTorch FSDP, VLDB 2023, section 3; PyTorch: fully_shard, _fsdp_collectives.py"
 
 
-def workspace_terms(ranks: Ranks, each: int, habits: Habits) -> Iterator[TermColumn]:
+def workspace_terms(ranks: Ranks, each: int, profile: MemoryProfile) -> Iterator[TermColumn]:
     """Workspaces of the product libraries, of ``each`` bytes; 0 where no device is named."""
-    count, everywhere = 2 if habits.has_second_workspace else 1, np.ones(len(ranks.plans))
+    count, everywhere = 2 if profile.has_second_workspace else 1, np.ones(len(ranks.plans))
     yield TermColumn(
         "workspaces of products",
         Category.BUFFER,
@@ -26,8 +26,8 @@ def workspace_terms(ranks: Ranks, each: int, habits: Habits) -> Iterator[TermCol
         f"{count} · {each:,}",
         "PyTorch: CUDABlas; Transformer Engine: module/base.py, get_cublas_workspace_size_bytes",
     )
-    other = round(habits.other_bytes) * everywhere
-    yield TermColumn("other buffers", Category.BUFFER, other, "found by measuring", habits.source)
+    other = round(profile.other_bytes) * everywhere
+    yield TermColumn("other buffers", Category.BUFFER, other, "found by measuring", profile.source)
 
 
 def input_term(figures: LayerFigures) -> TermColumn:
@@ -36,7 +36,7 @@ def input_term(figures: LayerFigures) -> TermColumn:
     return TermColumn("inputs", Category.INPUT, figures.inputs, formula, source)
 
 
-def gathered_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
+def gathered_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]:
     """ZeRO 3: weights gathered for use, and the unsharded gradient of one layer on its way to its shards.
 
     The embedding and the head are gathered from their forward to their backward. Layers come and go with
@@ -49,7 +49,7 @@ def gathered_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
     whole = sum(ranks.amounts(ranks.weights.elements)) - outside
     reshards = ranks.plans.reshard_after_forward > 0
     at_once = np.where(reshards, np.minimum(whole, largest * (1 + ranks.plans.num_prefetched)), whole)
-    each = habits.compute_weight_bytes
+    each = profile.compute_weight_bytes
 
     def formula(row: int) -> str:
         if reshards[row]:
@@ -72,7 +72,7 @@ def gathered_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
     )
 
 
-def offload_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
+def offload_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]:
     """Parameters on the host: on the device are embedding and head, a layer in use and one on its way.
 
     With ZeRO 3 only shards come from the host; what is gathered from them is counted there.
@@ -81,7 +81,7 @@ def offload_terms(ranks: Ranks, habits: Habits) -> Iterator[TermColumn]:
     if not lends.any():
         return
     largest, outside = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
-    each = habits.compute_weight_bytes
+    each = profile.compute_weight_bytes
     lent: Floats = np.where(lends, each * (2 * largest + outside), 0.0)
     for name, category in (
         ("weights on loan from the host", Category.PARAMETER),
@@ -103,9 +103,9 @@ def communication_term(ranks: Ranks, figures: LayerFigures) -> TermColumn:
     return TermColumn("communication between stages", Category.TEMPORARY, num_bytes, "2 · 2·s·b·h", source)
 
 
-def issued_ahead_term(ranks: Ranks, figures: LayerFigures, habits: Habits) -> TermColumn:
+def issued_ahead_term(ranks: Ranks, figures: LayerFigures, profile: MemoryProfile) -> TermColumn:
     """Unsharded tensors of asynchronous collectives, which stay allocated until the device has caught up."""
-    plans, count = ranks.plans, habits.tensors_issued_ahead
+    plans, count = ranks.plans, profile.tensors_issued_ahead
     applies = (plans.tensor_parallel > 1) & (plans.sequence_parallel > 0) & (plans.pipeline_parallel == 1)
     return TermColumn(
         "tensors of collectives issued ahead",

@@ -19,14 +19,14 @@ from perfcast.core.plan_table import PlanTable, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.combinations import ByCombination
-from perfcast.memory.footprint.fitted import load_spread
-from perfcast.memory.footprint.habits import habits_of
 from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
 from perfcast.memory.footprint.peak_candidates import PeakCandidates, peak_candidates
 from perfcast.memory.footprint.ranks import ranks_of_stages
 from perfcast.memory.footprint.setting import Setting
+from perfcast.memory.footprint.spread import load_spread
 from perfcast.memory.footprint.stage_layers import (
     StageLayers,
     deal_out_layers,
@@ -69,9 +69,12 @@ def footprint_columns(
     Raises:
         PlanError: Plain PyTorch, or a plan that cannot cut the model.
     """
-    if training.framework == "pytorch":
-        raise PlanError("many plans at once are weighed on frameworks that cut models, not on pytorch")
-    table = _prepare(Setting(model, training, habits_of(training), sequence_length, device), plans)
+    profile = load_training_profile(training.framework)
+    if profile.memory is None:
+        raise PlanError(
+            f"many plans at once are weighed on frameworks that cut models, not on {training.framework}"
+        )
+    table = _prepare(Setting(model, training, profile, sequence_length, device), plans)
     largest = np.zeros((3, len(plans)))
     for begin in range(0, len(plans), _BLOCK):
         _fill(table, np.arange(begin, min(begin + _BLOCK, len(plans))), largest)
@@ -124,11 +127,11 @@ class _Table:
 
 
 def _prepare(setting: Setting, plans: PlanTable) -> _Table:
-    model, habits = setting.model, setting.habits
+    model, profile = setting.model, setting.profile
     figures = layer_figures(setting, plans)
-    layers = deal_out_layers(model, plans, balances_head=habits.balances_stages)
+    layers = deal_out_layers(model, plans, balances_head=profile.balances_stages)
     weights = weight_figures(
-        model, plans, vocabulary_multiple=habits.vocabulary_multiple, optimizer=setting.training.optimizer
+        model, plans, vocabulary_multiple=profile.vocabulary_multiple, optimizer=setting.training.optimizer
     )
     return _Table(setting, plans, _stages(model, plans), layers, weights, figures)
 

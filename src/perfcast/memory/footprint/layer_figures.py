@@ -63,12 +63,12 @@ def layer_figures(setting: Setting, plans: PlanTable) -> ByCombination[LayerFigu
 
 
 def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
-    model, training, habits = setting.model, setting.training, setting.habits
+    model, training, memory = setting.model, setting.training, setting.memory
     layout = lay_out(plan, training, setting.sequence_length)
-    vocabulary = pad_vocabulary(model.vocab_size, plan.tensor_parallel, habits.vocabulary_multiple)
-    dense = layer_activations(model, plan, training, habits, layout, has_experts=False)
+    vocabulary = pad_vocabulary(model.vocab_size, plan.tensor_parallel, setting.profile.vocabulary_multiple)
+    dense = layer_activations(model, plan, training, memory, layout, has_experts=False)
     expert = (
-        layer_activations(model, plan, training, habits, layout, has_experts=True) if model.experts else ()
+        layer_activations(model, plan, training, memory, layout, has_experts=True) if model.experts else ()
     )
     return {
         "saved_dense": layer_bytes(dense),

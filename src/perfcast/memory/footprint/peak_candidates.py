@@ -17,6 +17,8 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
+from perfcast.frameworks.profile import MemoryProfile
+from perfcast.memory.footprint.activations import element_bytes
 from perfcast.memory.footprint.buffers import (
     communication_term,
     gathered_terms,
@@ -25,7 +27,6 @@ from perfcast.memory.footprint.buffers import (
     offload_terms,
     workspace_terms,
 )
-from perfcast.memory.footprint.habits import Habits, element_bytes
 from perfcast.memory.footprint.layer_figures import LayerFigures
 from perfcast.memory.footprint.ranks import Ranks, chunks_of_ranks, larger_kind
 from perfcast.memory.footprint.setting import Setting
@@ -53,22 +54,22 @@ class PeakCandidates:
 
 def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> PeakCandidates:
     """All candidates of each rank, term by term."""
-    training, habits = setting.training, setting.habits
-    states = TermGroup(state_terms(ranks, training, habits))
+    training, profile = setting.training, setting.memory
+    states = TermGroup(state_terms(ranks, training, profile))
     always = TermGroup(
         (
-            *workspace_terms(ranks, setting.workspace_bytes, habits),
-            *gathered_terms(ranks, habits),
-            *offload_terms(ranks, habits),
+            *workspace_terms(ranks, setting.workspace_bytes, profile),
+            *gathered_terms(ranks, profile),
+            *offload_terms(ranks, profile),
             input_term(figures),
         )
     )
     waiting = TermGroup(waiting_terms(ranks, figures))
-    passing = TermGroup((communication_term(ranks, figures), issued_ahead_term(ranks, figures, habits)))
+    passing = TermGroup((communication_term(ranks, figures), issued_ahead_term(ranks, figures, profile)))
     layer = TermGroup((*recomputed_terms(ranks, figures), *layer_backward_terms(ranks, figures)))
     head = TermGroup((head_input_term(figures),))
-    loss = TermGroup(loss_terms(figures, training, habits))
-    gradients = TermGroup(head_backward_terms(ranks, figures, training, habits))
+    loss = TermGroup(loss_terms(figures, training, profile))
+    gradients = TermGroup(head_backward_terms(ranks, figures, training, profile))
     held, everywhere = (states, always), np.ones(len(ranks.plans), dtype=np.bool_)
     in_backward = (*held, waiting, passing)
     columns = (
@@ -79,7 +80,7 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
         PeakCandidateColumn(
             "embedding backward",
             ranks.has_embedding,
-            (*held, TermGroup((embedding_backward_term(ranks, habits),))),
+            (*held, TermGroup((embedding_backward_term(ranks, profile),))),
         ),
     )
     return PeakCandidates(columns, states, waiting)
@@ -162,11 +163,11 @@ def head_input_term(figures: LayerFigures) -> TermColumn:
     return TermColumn("input of the head", Category.ACTIVATION, num_bytes, "2·s·b·h, twice", _KORTHIKANTI)
 
 
-def loss_terms(figures: LayerFigures, training: Training, habits: Habits) -> Iterator[TermColumn]:
+def loss_terms(figures: LayerFigures, training: Training, profile: MemoryProfile) -> Iterator[TermColumn]:
     """Logits in the products' format and, unless the loss is fused, what it makes of them in fp32."""
     yield _logits("logits", figures.logits, element_bytes(training))
     if not training.fuses_cross_entropy:
-        yield _logits("the loss's copies of the logits", figures.logits, habits.softmax_bytes)
+        yield _logits("the loss's copies of the logits", figures.logits, profile.softmax_bytes)
 
 
 def _logits(name: str, elements: Floats, each: float) -> TermColumn:
@@ -181,27 +182,27 @@ def _logits(name: str, elements: Floats, each: float) -> TermColumn:
 
 
 def head_backward_terms(
-    ranks: Ranks, figures: LayerFigures, training: Training, habits: Habits
+    ranks: Ranks, figures: LayerFigures, training: Training, profile: MemoryProfile
 ) -> Iterator[TermColumn]:
     """Gradient of the logits, of the head's weight, and of its input before it is cut again."""
     yield _logits("gradient of the logits", figures.logits, element_bytes(training))
-    yield _table_gradient("gradient of the head", ranks, habits)
+    yield _table_gradient("gradient of the head", ranks, profile)
     yield TermColumn(
         "gradient of the head's input", Category.ACTIVATION, figures.rows, "2·s·b·h", _KORTHIKANTI
     )
 
 
-def embedding_backward_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def embedding_backward_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """The dense gradient of the embedding before it is added to the buffer."""
-    return _table_gradient("gradient of the embedding", ranks, habits)
+    return _table_gradient("gradient of the embedding", ranks, profile)
 
 
-def _table_gradient(name: str, ranks: Ranks, habits: Habits) -> TermColumn:
-    each, rows = habits.compute_weight_bytes, ranks.weights.table
+def _table_gradient(name: str, ranks: Ranks, profile: MemoryProfile) -> TermColumn:
+    each, rows = profile.compute_weight_bytes, ranks.weights.table
     return TermColumn(
         name,
         Category.GRADIENT,
         each * rows,
         lambda row: f"{each} bytes · {rows[row]:,.0f}",
-        habits.source,
+        profile.source,
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from perfcast.core.hardware import Device
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory.allocator.context import cublas_workspace_bytes
-from perfcast.memory.footprint.habits import Habits
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,14 @@ class Setting:
 
     model: Transformer
     training: Training
-    habits: Habits
+    profile: TrainingProfile
     sequence_length: int
     device: Device | None = None
+
+    @property
+    def memory(self) -> MemoryProfile:
+        """What the framework keeps in the training's precision."""
+        return self.profile.memory_of(self.training.dtype)
 
     @property
     def workspace_bytes(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.memory.footprint.habits import Habits
+from perfcast.frameworks.profile import MemoryProfile
 from perfcast.memory.footprint.ranks import Ranks
 from perfcast.memory.footprint.terms import TermColumn
 
@@ -30,38 +30,38 @@ _NEVER = 4
 _ZERO = "Rajbhandari et al.: ZeRO, SC 2020, section 3"
 
 
-def state_terms(ranks: Ranks, training: Training, habits: Habits) -> Iterator[TermColumn]:
+def state_terms(ranks: Ranks, training: Training, profile: MemoryProfile) -> Iterator[TermColumn]:
     """What stays from step to step; gradients too, which exist in every peak candidate."""
-    yield weight_term(ranks, habits)
-    yield gradient_term(ranks, habits)
-    if habits.local_gradient_bytes:
-        yield local_gradient_term(ranks, habits)
-    if habits.has_master_weights:
+    yield weight_term(ranks, profile)
+    yield gradient_term(ranks, profile)
+    if profile.local_gradient_bytes:
+        yield local_gradient_term(ranks, profile)
+    if profile.has_master_weights:
         yield master_term(ranks)
     yield moment_term(ranks, training)
-    if habits.keeps_dummy_gradients:
-        yield dummy_gradient_term(ranks, habits)
-    if habits.bucket_bytes:
-        yield bucket_term(ranks, habits)
+    if profile.keeps_dummy_gradients:
+        yield dummy_gradient_term(ranks, profile)
+    if profile.bucket_bytes:
+        yield bucket_term(ranks, profile)
 
 
-def weight_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def weight_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """Weights as the forward reads them; sharded with ZeRO 3, on the host where parameters are offloaded."""
-    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, habits.weight_bytes)
-    return _per_parameter("weights", Category.PARAMETER, each, ranks, _shards(ranks, 3), habits.source)
+    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, profile.weight_bytes)
+    return _per_parameter("weights", Category.PARAMETER, each, ranks, _shards(ranks, 3), profile.source)
 
 
-def gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def gradient_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """The buffer of summed gradients; sharded from ZeRO 2 on."""
-    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, habits.gradient_bytes)
-    return _per_parameter("gradients", Category.GRADIENT, each, ranks, _shards(ranks, 2), habits.source)
+    each = np.where(ranks.plans.has_word("offload", "parameters"), 0.0, profile.gradient_bytes)
+    return _per_parameter("gradients", Category.GRADIENT, each, ranks, _shards(ranks, 2), profile.source)
 
 
-def local_gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def local_gradient_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """Gradients as autograd hands them over, where they stay beside the buffer; not from ZeRO 2 on."""
-    each = np.where(ranks.plans.zero_stage < 2, habits.local_gradient_bytes, 0.0)
+    each = np.where(ranks.plans.zero_stage < 2, profile.local_gradient_bytes, 0.0)
     return _per_parameter(
-        "local gradients", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), habits.source
+        "local gradients", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), profile.source
     )
 
 
@@ -89,9 +89,9 @@ def moment_term(ranks: Ranks, training: Training) -> TermColumn:
     return TermColumn(name, category, num_bytes, formula, source)
 
 
-def dummy_gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def dummy_gradient_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """One gradient of each shape that occurs among the layers' matrices, filled by no one."""
-    each, count = habits.compute_weight_bytes, ranks.of_kinds(ranks.weights.num_shapes)
+    each, count = profile.compute_weight_bytes, ranks.of_kinds(ranks.weights.num_shapes)
     num_bytes = np.where(
         ranks.plans.zero_stage >= 2, 0.0, each * ranks.of_kinds(ranks.weights.shape_elements)
     )
@@ -104,10 +104,10 @@ def dummy_gradient_term(ranks: Ranks, habits: Habits) -> TermColumn:
     )
 
 
-def bucket_term(ranks: Ranks, habits: Habits) -> TermColumn:
+def bucket_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     """Buckets in which DistributedDataParallel reduces, beside the gradients."""
     reduces = (ranks.plans.num_dense_replicas > 1) & (ranks.plans.zero_stage == 0)
-    each = np.where(reduces, habits.bucket_bytes, 0.0)
+    each = np.where(reduces, profile.bucket_bytes, 0.0)
     source = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
     return _per_parameter("reduction buckets", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), source)
 

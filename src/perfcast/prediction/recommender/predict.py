@@ -36,10 +36,11 @@ from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.cost.interval import join_intervals
-from perfcast.cost.launch import EAGER_HOST_SECONDS, exposed_host_seconds
+from perfcast.cost.launch import exposed_host_seconds
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_communication
 from perfcast.errors import ModelError
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -184,7 +185,8 @@ class _StepPrices:
         lookups = shard_lookups(model.tables, places, world, batch)
         seconds = price_ranks(pricer, lookups)
         widest = float(np.exp(_NINETY_PERCENT * pricer.relative_spread))
-        tasks = price_segments(dense, device, cost_model, 0.0 if request.graphed else EAGER_HOST_SECONDS)
+        host_seconds = 0.0 if request.graphed else load_training_profile("pytorch").host.launch_seconds
+        tasks = price_segments(dense, device, cost_model, host_seconds)
         operations = all_to_all_operations(model, places, world, dense, request)
         if operations and world > 1:
             estimates = price_communication(list(operations.values()), cluster)

@@ -14,8 +14,8 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.habits import habits_of
 from perfcast.prediction.model import Model, read_model
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.energy import busy_share, device_watts
@@ -226,10 +226,10 @@ def count_checkpoint_bytes(model: Transformer, training: Training) -> int:
 
     Plain PyTorch keeps what its FSDP does: fp32 weights, and no copy of them.
     """
-    framework = "fsdp" if training.framework == "pytorch" else training.framework
-    training = replace(training, framework=framework)
-    unpadded = replace(habits_of(training), vocabulary_multiple=1)
-    whole = estimate_footprint(model, Plan(), training, sequence_length=1, habits=unpadded).stages[0]
+    if load_training_profile(training.framework).memory is None:
+        training = replace(training, framework="fsdp")
+    unpadded = replace(load_training_profile(training.framework), vocabulary_multiple=1)
+    whole = estimate_footprint(model, Plan(), training, sequence_length=1, profile=unpadded).stages[0]
     terms = next(candidate.terms for candidate in whole.peak_candidates if candidate.name == "optimizer")
     return sum(term.num_bytes for term in terms if term.category in _PERSISTENT)
 

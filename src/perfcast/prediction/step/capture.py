@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.work import StepWork
+from perfcast.frameworks.load import load_training_profile
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.request.one_device import Request
 from perfcast.prediction.step.resolve import ResolvedStep
@@ -28,7 +29,7 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
     Raises:
         InputError: What cannot be captured, or a plan that cannot cut its graph.
     """
-    from perfcast.workload.shard import MEGATRON_DDP, TORCH_DDP, shard_graph
+    from perfcast.workload.shard import REDUCTIONS, shard_graph
 
     plan, training = step.plan, step.training
     request = Request(
@@ -42,6 +43,7 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
         recompute=plan.recompute,
     )
     graph, program = build_graph(request, step.device)
-    is_megatron = training is not None and training.framework.startswith("megatron")
-    work = shard_graph(graph, plan, reduction=MEGATRON_DDP if is_megatron else TORCH_DDP)
+    framework = "pytorch" if training is None else training.framework
+    wrapper = load_training_profile(framework).kernels.wrapper
+    work = shard_graph(graph, plan, reduction=REDUCTIONS[wrapper])
     return CapturedWork(work, program.sequence_length or 1, graph.parameter_count)

@@ -1,4 +1,4 @@
-"""Constants of a step as a whole: what no operation's price holds. The data file states their sources."""
+"""Constants of a step as a whole: what no operation's price holds. The data files state their sources."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
-from perfcast.catalog.figures import parse_figure, parse_table, parse_toml
 from perfcast.core.training import FRAMEWORKS
 from perfcast.errors import CatalogError
+from perfcast.figures import parse_figure, parse_table, parse_toml
+from perfcast.frameworks.load import load_training_profile
 
 
 @dataclass(frozen=True)
@@ -31,34 +32,23 @@ class StepConstants:
 
 @cache
 def load_step_constants() -> StepConstants:
-    """The shipped constants."""
-    return parse_step_constants(Path(str(resources.files("perfcast.prediction.step") / "constants.toml")))
+    """The shipped constants: those of each framework's profile, and the file's."""
+    hosts = {name: load_training_profile(name).host for name in FRAMEWORKS}
+    return StepConstants(
+        MappingProxyType({name: host.launch_seconds for name, host in hosts.items()}),
+        MappingProxyType({name: host.fixed_seconds for name, host in hosts.items()}),
+        parse_interval_widening(Path(str(resources.files("perfcast.prediction.step") / "constants.toml"))),
+    )
 
 
-def parse_step_constants(path: Path) -> StepConstants:
-    """Constants of a file, checked.
+def parse_interval_widening(path: Path) -> float:
+    """The widening of a file of constants, checked.
 
     Raises:
-        CatalogError: A framework without a launch time, an unknown one, a figure without unit or source.
+        CatalogError: It is missing, or has no unit or source.
     """
     content = parse_toml(path)
-    sources = parse_table(content, "sources", path.name)
-
-    def figures(key: str) -> Mapping[str, float]:
-        rows = parse_table(content, key, path.name)
-        return MappingProxyType(
-            {
-                name: parse_figure(row, sources, f"{path.name}.{key}.{name}").si_value
-                for name, row in rows.items()
-            }
-        )
-
-    launch, fixed, interval = figures("launch"), figures("fixed"), figures("interval")
-    for name in sorted({*launch, *fixed} - set(FRAMEWORKS)):
-        raise CatalogError(f"{path.name}: {name} is no training framework; known: {', '.join(FRAMEWORKS)}")
-    for name in FRAMEWORKS:
-        if name not in launch:
-            raise CatalogError(f"{path.name}: no launch time of {name}")
+    sources, interval = (parse_table(content, key, path.name) for key in ("sources", "interval"))
     if "widening" not in interval:
         raise CatalogError(f"{path.name}: no widening of the interval")
-    return StepConstants(launch, fixed, interval["widening"])
+    return parse_figure(interval["widening"], sources, f"{path.name}.interval.widening").si_value

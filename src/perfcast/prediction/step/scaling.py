@@ -16,7 +16,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from perfcast.catalog.figures import parse_figure, parse_table, parse_toml
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import group_ranks
@@ -25,6 +24,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.errors import CatalogError
+from perfcast.figures import parse_figure, parse_table, parse_toml
 
 #: Classes of operations: products, those of eight bits, attention, other kernels, collectives inside a node,
 #: and between nodes.

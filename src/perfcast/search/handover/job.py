@@ -11,7 +11,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import layers_of_parts
 from perfcast.errors import PlanError
-from perfcast.workload.blocks.habits import kernel_habits
+from perfcast.frameworks.load import load_training_profile
 
 #: Level of a cluster whose members share a host, and one launcher.
 _HOST_LEVEL = "node"
@@ -45,8 +45,8 @@ class Job:
     @property
     def layers_of_parts(self) -> tuple[int, ...]:
         """Layers of each part of the model, as they were forecast: part c · pp + s is chunk c of stage s."""
-        habits = kernel_habits(self.training.framework)
-        return layers_of_parts(self.model, self.plan, balances_head=habits.balances_stages)
+        profile = load_training_profile(self.training.framework)
+        return layers_of_parts(self.model, self.plan, balances_head=profile.balances_stages)
 
 
 def count_devices_per_node(cluster: Cluster) -> int:

@@ -23,9 +23,9 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.core.plan_text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
-from perfcast.memory.footprint.fitted import load_spread
-from perfcast.memory.footprint.habits import habits_of
+from perfcast.memory.footprint.spread import load_spread
 from perfcast.search.evaluation.evaluate import take_memory
 from perfcast.search.ranking.constraints import refuse
 from perfcast.search.space.definition import Space, count_mappings, map_plans
@@ -79,7 +79,7 @@ def enumerate_fitting(
     Raises:
         PlanError: None is left; the message says which demand excludes the last ones.
     """
-    if habits_of(training).balances_stages:
+    if load_training_profile(training.framework).balances_stages:
         space = replace(space, stage_splits=(EVEN,))  # the framework deals layers out by itself
     cores = enumerate_cores(model, cluster.num_devices, global_batch_size, sequence_length, space)
     most = max_memory_fraction * device.memory_bytes
@@ -116,7 +116,7 @@ def least_bytes(
     first, place = different_rows([*(getattr(plans, name) for name in _STATES), stated])
     simple = _simplest(plans.take(first))
     tables = [simple]
-    if habits_of(training).balances_stages:
+    if load_training_profile(training.framework).balances_stages:
         stages = simple.pipeline_parallel
         several = (stages > 1) & (2 * stages <= model.num_layers) & (simple.split == 0)
         tables.append(_with_chunks(simple, np.where(several, 2, simple.virtual_stages_per_rank)))

@@ -31,7 +31,7 @@ def qkv_linear(local: Local) -> Linear:
     """Queries, keys and values: one product, or three."""
     model, size = local.model, local.model.head_size
     widths: tuple[int, ...] = (local.qkv_size,)
-    if not (local.habits.joins_projections or model.has_fused_qkv):
+    if not (local.profile.joins_projections or model.has_fused_qkv):
         widths = (local.heads * size, local.kv_heads * size, local.kv_heads * size)
     return Linear("attention.qkv", widths, has_bias=model.has_qkv_bias)
 
@@ -153,7 +153,7 @@ def _batched(tape: Tape, local: Local, size: int, *, scores: bool, layout: str) 
 def _softmax_forward(tape: Tape, local: Local) -> None:
     """Scale, mask and softmax: one kernel, or one each, in fp32 between casts."""
     rows, size = _score_shape(local)
-    if local.habits.fuses_scores:
+    if local.profile.fuses_scores:
         tape.run(kernels.softmax(rows, size, local.element, local.element), CORE)
         return
     for name in ("mul", "add") if local.model.is_causal else ("mul",):
@@ -167,7 +167,7 @@ def _softmax_forward(tape: Tape, local: Local) -> None:
 
 def _softmax_backward(tape: Tape, local: Local) -> None:
     rows, size = _score_shape(local)
-    if local.habits.fuses_scores:
+    if local.profile.fuses_scores:
         tape.run(kernels.softmax(rows, size, local.element, local.element, is_backward=True), CORE)
         return
     if local.element is not DType.FP32:
@@ -197,7 +197,7 @@ def _repeat_keys(tape: Tape, local: Local) -> None:
 
 def _copy_heads(tape: Tape, local: Local) -> None:
     """Out of the projection; keys beside values; and those token by token."""
-    if local.habits.copies_heads:
+    if local.profile.copies_heads:
         keys_values = 2 * local.kv_heads * local.model.head_size
         for size in (local.qkv_size, keys_values, keys_values):
             tape.run(kernels.copy(local.tokens, size, local.element), "attention.qkv")
@@ -215,9 +215,9 @@ def _rotate(tape: Tape, local: Local) -> None:
 
 def _rotation(local: Local, rows: int, size: int) -> tuple[Operation, ...]:
     x, half = kernels.tensor(local.element, rows, size), kernels.tensor(local.element, rows, size // 2)
-    if local.habits.rope == "fused":
+    if local.profile.rope == "fused":
         return (kernels.elementwise("rope", (x,), (x,), flops_per_element=6),)
-    if local.habits.rope == "complex":
+    if local.profile.rope == "complex":
         wide = kernels.tensor(DType.FP32, rows, size)
         product = kernels.elementwise("mul", (wide,), (wide,), flops_per_element=3)
         casts = local.element is not DType.FP32

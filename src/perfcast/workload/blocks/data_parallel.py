@@ -18,17 +18,11 @@ from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
-from perfcast.units import MEGA, MIB
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import gradient_type, weight_type
 
 GRADIENTS, WEIGHTS = "gradients", "weights"
-#: Parameters that a framework exchanges at once: Megatron-LM at least so many, and so many for each replica
-#: (core/distributed/distributed_data_parallel.py); DeepSpeed (docs: zero_optimization, reduce_bucket_size).
-_MEGATRON_BUCKET, _MEGATRON_BUCKET_A_REPLICA, _DEEPSPEED_BUCKET = 40 * MEGA, MEGA, 500 * MEGA
-#: Bytes, of PyTorch's DistributedDataParallel (its documentation, bucket_cap_mb).
-_DDP_BUCKET_BYTES = 25 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +57,12 @@ class SideRules:
 
 def side_rules(plan: Plan, training: Training) -> SideRules:
     """As the framework runs a plan."""
-    habits = kernel_habits(training.framework)
+    profile = load_training_profile(training.framework).kernels
     return SideRules(
         gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
         reduces_gradients_each_micro_batch=plan.zero_stage >= 2,
-        overlaps_gather=plan.overlaps_weights and (habits.overlaps_weights or plan.zero_stage == 3),
-        overlaps_gradient_reduction=plan.overlaps_gradients and habits.overlaps_gradients,
+        overlaps_gather=plan.overlaps_weights and (profile.overlaps_weights or plan.zero_stage == 3),
+        overlaps_gradient_reduction=plan.overlaps_gradients and profile.overlaps_gradients,
     )
 
 
@@ -78,15 +72,9 @@ def bucket_bytes(plan: Plan, training: Training, dtype: DType) -> float:
         return 0.0
     if plan.bucket_bytes:
         return plan.bucket_bytes
-    match training.framework:
-        case "megatron" | "megatron_local":
-            elements = max(_MEGATRON_BUCKET, _MEGATRON_BUCKET_A_REPLICA * plan.num_dense_replicas)
-            return elements * dtype.bits / 8
-        case "deepspeed":
-            return _DEEPSPEED_BUCKET * dtype.bits / 8
-        case "pytorch":
-            return _DDP_BUCKET_BYTES
-    return 0.0
+    profile = load_training_profile(training.framework).kernels
+    per_replica = profile.bucket_parameters_per_replica * plan.num_dense_replicas
+    return profile.bucket_bytes or max(profile.bucket_parameters, per_replica) * dtype.bits / 8
 
 
 def reduce_calls(

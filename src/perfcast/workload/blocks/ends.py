@@ -27,7 +27,7 @@ EMBEDDING, HEAD, PREDICTION = "embedding", "head", "prediction"
 def words_of(local: Local) -> int:
     """Rows of the embedding, and of the head, on this rank; 2-D tensor parallelism cuts their columns too."""
     padded = pad_vocabulary(
-        local.model.vocab_size, local.plan.tensor_parallel, local.habits.vocabulary_multiple
+        local.model.vocab_size, local.plan.tensor_parallel, local.framework.vocabulary_multiple
     )
     return math.ceil(padded / local.plan.tensor_parallel)
 

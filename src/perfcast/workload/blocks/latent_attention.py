@@ -112,8 +112,8 @@ def _path_forward(tape: Tape, local: Local, path: _Path) -> None:
 
 def _path_backward(tape: Tape, local: Local, path: _Path) -> None:
     """Up, norm, down. Partial gradients of the narrow vector are summed over the ranks' heads."""
-    depth, overlaps = path.rank or local.hidden, local.habits.overlaps_input_gradient
-    if local.plan.sequence_parallel and local.habits.gathers_again:
+    depth, overlaps = path.rank or local.hidden, local.profile.overlaps_input_gradient
+    if local.plan.sequence_parallel and local.profile.gathers_again:
         _over_tensor(tape, local, "all_gather", depth, path.module)
     input_gradient(tape, local, local.tokens, path.width, depth, path.module)
     reduction = "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"

@@ -100,7 +100,7 @@ def norm_forward(tape: Tape, local: Local) -> None:
     has_bias = local.model.norm == "layernorm"
     if local.plan.tensor_parallel_inputs > 1:
         _share_statistics(tape, local)
-    if has_bias or local.habits.fuses_norm:
+    if has_bias or local.profile.fuses_norm:
         tape.run(kernels.norm(_norm_name(local), rows, size, local.residual, has_bias=has_bias), NORM)
     else:
         for operation in _rms_steps(rows, size, local.residual):
@@ -117,7 +117,7 @@ def norm_backward(tape: Tape, local: Local) -> None:
         tape.run(kernels.copy(rows, size, local.element, local.residual), NORM)
     if local.plan.tensor_parallel_inputs > 1:
         _share_statistics(tape, local)
-    if has_bias or local.habits.fuses_norm:
+    if has_bias or local.profile.fuses_norm:
         tape.run(
             kernels.norm(_norm_name(local), rows, size, local.residual, is_backward=True, has_bias=has_bias),
             NORM,
@@ -185,7 +185,7 @@ def _sum_forward(tape: Tape, local: Local) -> None:
     """Bias, dropout and the sum with the residual."""
     rows, size, model = local.own_tokens, local.own_hidden, local.model
     branch, residual = _pair(local)
-    if not local.habits.fuses_residual:
+    if not local.profile.fuses_residual:
         if model.has_dropout:
             tape.run(kernels.dropout(rows, size, local.element), RESIDUAL)
         tape.run(kernels.elementwise("add", (branch, residual), (residual,)), RESIDUAL)
@@ -237,7 +237,7 @@ def _recomputed(local: Local, forward: Calls) -> Calls:
     What the last product reads is the last that the backward needs, unless dropout follows, whose mask is
     kept (PyTorch: utils/checkpoint.py, early stop).
     """
-    if not local.habits.stops_recompute_early or local.model.has_dropout:
+    if not local.profile.stops_recompute_early or local.model.has_dropout:
         return forward
     last = max((at for at, call in enumerate(forward) if call.operation.uses_matrix_units), default=-1)
     return forward if last < 0 else forward[:last]

@@ -101,7 +101,7 @@ def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
     so does the gather of the kept part of the input.
     """
     size = linear.inputs or local.own_hidden
-    overlaps, inputs = local.habits.overlaps_input_gradient, local.plan.tensor_parallel_inputs
+    overlaps, inputs = local.profile.overlaps_input_gradient, local.plan.tensor_parallel_inputs
     _communicate_inputs(tape, local, "all_gather", sum(linear.widths), linear.module)
     if linear.has_bias:
         for width in linear.widths:
@@ -109,7 +109,7 @@ def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
                 kernels.column_sum(local.tokens, width, local.element), linear.module, is_weight_gradient=True
             )
     gathered = None
-    if local.plan.sequence_parallel and local.habits.gathers_again:
+    if local.plan.sequence_parallel and local.profile.gathers_again:
         gathered = _gather_operand(tape, local, linear, width=size, is_awaited=not overlaps)
     for place, width in enumerate(linear.widths):
         _quantise(tape, local, linear, local.tokens, width * inputs)
@@ -206,7 +206,7 @@ def _communicate_inputs(
 def _product(tape: Tape, local: Local, linear: Linear, shape: tuple[int, int, int], layout: str) -> int:
     """One product of (m, n, k); the bias of a forward is added in its store, where it is not left over."""
     m, n, k = shape
-    has_bias = linear.has_bias and layout == "nt" and not local.habits.fuses_residual
+    has_bias = linear.has_bias and layout == "nt" and not local.profile.fuses_residual
     operation = kernels.product(m, n, k, layout, local.element, _precision(local, linear), has_bias=has_bias)
     return tape.run(operation, linear.module)
 
@@ -228,15 +228,15 @@ def accumulate(tape: Tape, local: Local, num_elements: int, module: str) -> None
 
     Autocast casts it to the weight's type first.
     """
-    habits = local.habits
+    profile = local.profile
     mine = kernels.tensor(local.element, num_elements)
     summed = kernels.tensor(local.gradient, num_elements)
-    if habits.casts_weights and local.element is not local.gradient:
+    if profile.casts_weights and local.element is not local.gradient:
         cast = kernels.rows_kernel(kernels.Kind.COPY, "_to_copy", (mine,), (summed,), flops_per_element=0)
         tape.run(cast, module, is_weight_gradient=True)
         mine = summed
-    joins = local.plan.num_micro_batches > 1 and not habits.shards_gradients
-    if habits.has_gradient_buffer or joins:
+    joins = local.plan.num_micro_batches > 1 and not profile.shards_gradients
+    if profile.has_gradient_buffer or joins:
         add_to = kernels.elementwise("add_", (summed, mine), (summed,))
         tape.run(add_to, module, is_weight_gradient=True)
 
@@ -256,7 +256,7 @@ def _quantise(tape: Tape, local: Local, linear: Linear, rows: int, size: int) ->
 
 
 def _cast_weight(tape: Tape, local: Local, linear: Linear, num_elements: int) -> None:
-    if local.habits.casts_weights and local.element is not DType.FP32:
+    if local.profile.casts_weights and local.element is not DType.FP32:
         weight = kernels.tensor(DType.FP32, num_elements)
         narrow = kernels.tensor(local.element, num_elements)
         tape.run(

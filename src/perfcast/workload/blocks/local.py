@@ -11,7 +11,8 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import kv_heads_per_rank
-from perfcast.workload.blocks.habits import KernelHabits, kernel_habits
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.profile import KernelProfile, TrainingProfile
 
 _ELEMENTS = {"fp32": DType.FP32, "tf32": DType.FP32, "bf16": DType.BF16, "fp16": DType.FP16}
 _PRODUCTS = {
@@ -30,9 +31,9 @@ def gradient_type(training: Training) -> DType:
     With fp16 they stay in it, behind a scaled loss (Megatron-LM: --accumulate-allreduce-grads-in-fp32 is set
     for bf16 alone), but with autocast, whose weights are in fp32.
     """
-    habits = kernel_habits(training.framework)
-    stays_narrow = training.dtype == "fp16" and not habits.casts_weights
-    return DType.FP32 if habits.keeps_wide_gradients and not stays_narrow else weight_type(training)
+    profile = load_training_profile(training.framework).kernels
+    stays_narrow = training.dtype == "fp16" and not profile.casts_weights
+    return DType.FP32 if profile.keeps_wide_gradients and not stays_narrow else weight_type(training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,20 @@ class Local:
     has_window: bool = False
 
     @property
-    def habits(self) -> KernelHabits:
-        """Kernels of the framework."""
-        return kernel_habits(self.training.framework)
+    def framework(self) -> TrainingProfile:
+        """Whose program runs."""
+        return load_training_profile(self.training.framework)
+
+    @property
+    def profile(self) -> KernelProfile:
+        """Which kernels it runs."""
+        return self.framework.kernels
 
     @property
     def fuses_accumulation(self) -> bool:
         """Whether the product that makes a weight's gradient adds to what earlier micro-batches left."""
-        fuses_narrow = self.habits.fuses_narrow_accumulation
-        return self.habits.fuses_accumulation and (fuses_narrow or self.gradient is DType.FP32)
+        fuses_narrow = self.profile.fuses_narrow_accumulation
+        return self.profile.fuses_accumulation and (fuses_narrow or self.gradient is DType.FP32)
 
     @property
     def sequence(self) -> int:
@@ -137,7 +143,7 @@ class Local:
     @property
     def residual(self) -> DType:
         """Of the residual stream."""
-        return DType.FP32 if self.habits.keeps_residual_in_fp32 else self.element
+        return DType.FP32 if self.profile.keeps_residual_in_fp32 else self.element
 
     @property
     def is_fused_attention(self) -> bool:

@@ -61,7 +61,7 @@ def loss_backward(tape: Tape, local: Local, words: int) -> None:
 
 def _is_cut(local: Local) -> bool:
     """Whether the program's own loss over a cut vocabulary runs, which it does on one rank too."""
-    return local.habits.cuts_vocabulary
+    return local.profile.cuts_vocabulary
 
 
 def _targets(name: str, rows: int) -> Operation:

@@ -21,7 +21,7 @@ def up_linear(local: Local) -> Linear:
     """Up, with the gate beside it where there is one: one product, or two."""
     model, width = local.model, _width(local)
     widths: tuple[int, ...] = (2 * width,) if model.is_gated else (width,)
-    if model.is_gated and not (local.habits.joins_projections or model.has_fused_gate):
+    if model.is_gated and not (local.profile.joins_projections or model.has_fused_gate):
         widths = (width, width)
     return Linear("mlp.up", widths, has_bias=local.has_mlp_bias)
 
@@ -54,7 +54,7 @@ def activation_forward(local: Local, rows: int, width: int) -> tuple[Operation, 
     alone = kernels.elementwise(model.activation, (x,), (x,), flops_per_element=6)
     if not model.is_gated:
         return (alone,)
-    if local.habits.fuses_activation:
+    if local.profile.fuses_activation:
         return (kernels.elementwise("glu", (x, x), (x,), flops_per_element=7),)
     return (alone, kernels.elementwise("mul", (x, x), (x,)))
 
@@ -67,13 +67,13 @@ def activation_backward(local: Local, rows: int, width: int) -> tuple[Operation,
     alone = kernels.elementwise(name, (x, x), (x,), flops_per_element=14)
     if not model.is_gated:
         return (alone,)
-    if local.habits.fuses_activation:
+    if local.profile.fuses_activation:
         return (kernels.elementwise("glu_backward", (x, x, x), (x, x), flops_per_element=16),)
     product = kernels.elementwise("mul", (x, x), (x,))
     wide = kernels.tensor(local.element, rows, 2 * width)
     joined = (
         (kernels.rows_kernel(kernels.Kind.COPY, "cat", (wide,), (wide,), flops_per_element=0),)
-        if local.habits.joins_projections or model.has_fused_gate
+        if local.profile.joins_projections or model.has_fused_gate
         else ()
     )
     return (product, product, alone, *joined)

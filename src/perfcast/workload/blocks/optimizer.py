@@ -18,13 +18,13 @@ from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.data_parallel import (
     ParameterCounts,
     gather_calls,
     owned,
 )
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import gradient_type, weight_type
 from perfcast.workload.blocks.tape import Tape
 
@@ -70,11 +70,11 @@ def optimizer_calls(
     if training.optimizer == "none":
         return shares
     tape, mine = Tape(), owned(plan, parameters)
-    habits, gradient = kernel_habits(training.framework), gradient_type(training)
+    profile, gradient = load_training_profile(training.framework).kernels, gradient_type(training)
     launches = max(1, num_tensors // _TENSORS_A_LAUNCH)
     tape.add(shares)
     _norm(tape, plan, mine, gradient, launches)
-    if habits.scales_gradients or training.dtype == "fp16":
+    if profile.scales_gradients or training.dtype == "fp16":
         _run(tape, kernels.optimizer("_foreach_mul_", mine, (gradient,), (gradient,)), launches)
     if plan.offload in ("optimizer", "parameters"):
         _update_on_host(tape, training, mine, gradient)
@@ -87,7 +87,7 @@ def optimizer_calls(
     whole = parameters.num_dense + parameters.num_expert
     for operation in _narrow_weights(training, whole):
         _run(tape, operation, launches)
-    if habits.has_gradient_buffer:
+    if profile.has_gradient_buffer:
         cleared = mine if plan.zero_stage > 1 else whole
         _run(tape, kernels.optimizer("_foreach_zero_", cleared, (), (gradient,)), launches)
     tape.finish()
@@ -96,17 +96,17 @@ def optimizer_calls(
 
 def gathers_after_step(plan: Plan, training: Training) -> bool:
     """Whether sharded weights are gathered behind the update, not beside the next forward."""
-    overlaps = plan.overlaps_weights and kernel_habits(training.framework).overlaps_weights
+    overlaps = plan.overlaps_weights and load_training_profile(training.framework).kernels.overlaps_weights
     return plan.zero_stage in (1, 2) and not overlaps
 
 
 def _update(training: Training, mine: int, gradient: DType) -> tuple[Operation, ...]:
     """One pass, or one for each step of the formula; a pass of its own writes half-precision copies."""
     state, is_half = _STATES[training.optimizer], weight_type(training) is not _FP32
-    habits = kernel_habits(training.framework)
-    keeps_half = is_half and habits.keeps_half_weights
+    profile = load_training_profile(training.framework).kernels
+    keeps_half = is_half and profile.keeps_half_weights
     cast = (kernels.optimizer("_foreach_copy_", mine, (_FP32,), (weight_type(training),)),)
-    if habits.optimizer_kernels == "foreach" and training.optimizer in ("adam", "adamw"):
+    if profile.optimizer_kernels == "foreach" and training.optimizer in ("adam", "adamw"):
         passes = tuple(
             kernels.optimizer(name, mine, (_FP32,) * read, (_FP32,) * written)
             for name, read, written in _FOREACH_ADAM

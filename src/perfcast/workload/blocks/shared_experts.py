@@ -50,7 +50,7 @@ def shared_width(local: Local) -> int:
 def _up(local: Local) -> Linear:
     width = shared_width(local)
     widths: tuple[int, ...] = (2 * width,) if local.model.is_gated else (width,)
-    if local.model.is_gated and not local.habits.joins_projections:
+    if local.model.is_gated and not local.profile.joins_projections:
         widths = (width, width)
     return Linear("shared.up", widths)
 

@@ -23,6 +23,7 @@ from perfcast.core.weights import (
 )
 from perfcast.core.work import Call, Calls, Layer, LayerRun, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import ends, layers
 from perfcast.workload.blocks.assumptions import assumptions_of
 from perfcast.workload.blocks.data_parallel import (
@@ -33,7 +34,6 @@ from perfcast.workload.blocks.data_parallel import (
     side_rules,
 )
 from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import Local, local_part, weight_type
 from perfcast.workload.blocks.messages import with_messages
 from perfcast.workload.blocks.offload import incoming_weights, with_activations_away
@@ -55,12 +55,13 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
     """
     _check(model, plan, sequence_length)
     whole = _Whole(model, plan, training, sequence_length)
-    parts = split_model(model, plan, balances=kernel_habits(training.framework).balances_stages)
+    profile = load_training_profile(training.framework)
+    parts = split_model(model, plan, balances=profile.balances_stages)
     built = _collect_layers(whole, parts)
     order = {key: place for place, key in enumerate(built)}
     stages = _stages(whole, parts, order)
     found = tuple(built.values())
-    habits, rules = kernel_habits(training.framework), side_rules(plan, training)
+    rules = side_rules(plan, training)
     work = StepWork(
         plan=plan,
         layers=found,
@@ -75,7 +76,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         recompute_flops=recomputed_flops(found, stages, plan),
         assumptions=(*assumptions_of(plan, training), *routing_assumptions(model, plan)),
     )
-    return with_messages(work, habits.message_launches)
+    return with_messages(work, profile.kernels.message_launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class _Whole:
     @property
     def vocab_size(self) -> int:
         """Rows of the whole table, padded."""
-        multiple = kernel_habits(self.training.framework).vocabulary_multiple
+        multiple = load_training_profile(self.training.framework).vocabulary_multiple
         return pad_vocabulary(self.model.vocab_size, self.plan.tensor_parallel, multiple)
 
 

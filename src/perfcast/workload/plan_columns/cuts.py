@@ -9,8 +9,8 @@ from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import ends
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.messages import MESSAGES
 from perfcast.workload.blocks.stages import Part, split_model
 from perfcast.workload.plan_columns.layers import Kind, Setting
@@ -63,11 +63,11 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
             plans.split,
         ]
     )
-    balances = kernel_habits(setting.training.framework).balances_stages
+    balances = load_training_profile(setting.training.framework).balances_stages
     split = [split_model(setting.model, plans.plan(at), balances=balances) for at in first.tolist()]
     sorts = dict.fromkeys(sort for parts in split for part in parts for sort, _ in part.layers)
     further = (ends.PREDICTION,) if setting.model.num_prediction_layers else ()
-    launches = kernel_habits(setting.training.framework).message_launches
+    launches = load_training_profile(setting.training.framework).kernels.message_launches
     several = bool((plans.pipeline_parallel > 1).any())
     messages = (MESSAGES,) if launches and several else ()
     kinds: tuple[Kind, ...] = (ends.EMBEDDING, *sorts, *further, ends.HEAD, *messages)

@@ -19,8 +19,8 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import ends, layers
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.local import Local, local_part
 from perfcast.workload.blocks.messages import MESSAGES, with_messages
 from perfcast.workload.blocks.offload import with_activations_away
@@ -111,7 +111,7 @@ def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
 
 def _end(setting: Setting, plan: Plan, name: str) -> Layer:
     if name == MESSAGES:
-        launches = kernel_habits(setting.training.framework).message_launches
+        launches = load_training_profile(setting.training.framework).kernels.message_launches
         empty = StepWork(Plan(pipeline_parallel=2), (), (StageWork(()), StageWork(())))
         return with_messages(empty, launches).layers[0]
     simplest = _simplest(plan, has_experts=False)

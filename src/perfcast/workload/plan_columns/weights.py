@@ -18,8 +18,8 @@ from perfcast.core.weights import (
     pad_vocabulary,
     stage_weights,
 )
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import ends
-from perfcast.workload.blocks.habits import kernel_habits
 from perfcast.workload.blocks.messages import MESSAGES
 from perfcast.workload.blocks.stages import LayerSort
 from perfcast.workload.plan_columns.layers import Kind, Setting
@@ -79,7 +79,7 @@ def _shrunk(plan: Plan) -> Plan:
 
 
 def _padded(setting: Setting, plan: Plan) -> int:
-    multiple = kernel_habits(setting.training.framework).vocabulary_multiple
+    multiple = load_training_profile(setting.training.framework).vocabulary_multiple
     return pad_vocabulary(setting.model.vocab_size, plan.tensor_parallel, multiple)
 
 

@@ -18,11 +18,11 @@ from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.workload.shard.layout import find_boundary, lay_out
 from perfcast.workload.shard.parts import find_parts
-from perfcast.workload.shard.reduction import MEGATRON_DDP, TORCH_DDP, GradientReduction
+from perfcast.workload.shard.reduction import MEGATRON_DDP, REDUCTIONS, TORCH_DDP, GradientReduction
 from perfcast.workload.shard.stages import build_stages
 from perfcast.workload.shard.tensor import cut_graph
 
-__all__ = ["MEGATRON_DDP", "TORCH_DDP", "GradientReduction", "shard_graph"]
+__all__ = ["MEGATRON_DDP", "REDUCTIONS", "TORCH_DDP", "GradientReduction", "shard_graph"]
 
 _CAN = "a captured graph can be cut by dp, zero, tp, sp and pp"
 
@@ -35,7 +35,7 @@ def shard_graph(
     Args:
         graph: One micro-batch of one replica on one device, its forward and backward (and optimizer, if it
             has one), or a forward alone.
-        reduction: Habits of the data-parallel wrapper; ``plan.bucket_bytes`` goes before its own.
+        reduction: What the data-parallel wrapper does; ``plan.bucket_bytes`` goes before its own.
         num_tokens: Of the graph; by default the elements of its first input of two dims.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcast.core.collective import collective_operation
@@ -12,13 +12,14 @@ from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, Stream
+from perfcast.frameworks.profile import DataParallelWrapper
 from perfcast.units import MIB
 from perfcast.workload.shard.weights import Weight
 
 
 @dataclass(frozen=True, slots=True)
 class GradientReduction:
-    """Habits of a data-parallel wrapper.
+    """What a data-parallel wrapper does.
 
     Attributes:
         bucket_bytes: Gradients of at least so many bytes are reduced together; None: all of a stage.
@@ -53,6 +54,11 @@ TORCH_DDP = GradientReduction(25 * MIB, 1 * MIB, copies_back=True)
 MEGATRON_DDP = GradientReduction(
     None, reads=0, writes=0, buffer_passes=((1, 0), (1, 1)), runs_alone=True, clips=True, clears=True
 )
+#: By the word of a framework's profile.
+REDUCTIONS: Mapping[DataParallelWrapper, GradientReduction] = {
+    "torch_ddp": TORCH_DDP,
+    "megatron_ddp": MEGATRON_DDP,
+}
 
 
 @dataclass(frozen=True, slots=True)

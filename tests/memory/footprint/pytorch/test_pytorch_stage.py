@@ -111,7 +111,7 @@ def whole(plan: Plan) -> Footprint:
     return estimate_footprint(MODEL, plan, TRAINING, S)
 
 
-def test_the_footprint_has_one_stage_and_names_its_habits():
+def test_the_footprint_has_one_stage_and_names_its_framework():
     footprint = whole(Plan(data_parallel=2))
     assert footprint.stages == (pytorch_stage(MODEL, Plan(data_parallel=2), TRAINING, S, 0),)
     assert any("pytorch" in note for note in footprint.assumptions)

@@ -1,11 +1,12 @@
 """Fits what no program states of a framework's memory to half of the measured peaks, and their spread.
 
-Half: the lines whose CRC-32 of table and line number is even. A habit is fitted by the least mean absolute
+Half: the lines whose CRC-32 of table and line number is even. A figure is fitted by the least mean absolute
 relative error; a spread is the percentiles of measured over estimated peaks.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +19,12 @@ from perfcast.errors import InputError
 from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.evidence.validate.profile_files import write_profiles
+from perfcast.files import write_text_atomically
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.habits import Habits, habits_of
 
-#: Habits that are fitted, where the search starts, and its first step.
+#: Figures that are fitted, in bytes or as a plain count; where the search starts, and its first step.
 _FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "megatron": {"other_bytes": (40e6, 20e6)},
     "nanotron": {
@@ -40,14 +43,21 @@ _FEWEST_PEAKS = 20
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """What ``memory/data/footprint_fit.json`` holds."""
+    """What is fitted.
 
-    habits: dict[str, dict[str, float]]
+    Attributes:
+        figures: Of ``MemoryProfile``, by framework.
+        spread: What ``memory/data/footprint_spread.json`` holds, by framework.
+    """
+
+    figures: dict[str, dict[str, float]]
     spread: dict[str, dict[str, float]]
 
-    def to_json(self) -> dict[str, Any]:
-        """As it is written."""
-        return {"habits": self.habits, "spread": self.spread}
+    def write(self, folder: Path) -> tuple[Path, ...]:
+        """The file of spreads, and the profiles of the frameworks that were fitted."""
+        path = folder / "footprint_spread.json"
+        write_text_atomically(path, json.dumps(self.spread, indent=2) + "\n")
+        return (path, *write_profiles(self.figures, folder, table="memory", source="fit"))
 
 
 def is_fitting_half(label: str) -> bool:
@@ -56,19 +66,19 @@ def is_fitting_half(label: str) -> bool:
 
 
 def fit_memory(places: Sequence[Path], say: Callable[[str], None] = lambda text: None) -> MemoryFit:
-    """Habits and spreads from the fitting half of the tables.
+    """Figures and spreads from the fitting half of the tables.
 
     Raises:
         InputError: No table of measured memory, or too few measurements.
     """
     every = [case for case in read_memory_cases(places) if _is_usable(case) and is_fitting_half(case.label)]
-    habits = {}
+    figures = {}
     for framework, start in _FITTED.items():
         cases = [case for case in every if _framework(case) == framework and case.metric == "allocated"]
         if cases:
             say(f"{framework}: {len(cases)} measured peaks")
-            habits[framework] = _fit_habits(cases, start)
-    return MemoryFit(habits, _spreads(every, habits))
+            figures[framework] = _fit_figures(cases, start)
+    return MemoryFit(figures, _spreads(every, figures))
 
 
 def _is_usable(case: MemoryCase) -> bool:
@@ -86,7 +96,7 @@ def _framework(case: MemoryCase) -> str:
     return case.run.training.framework if case.run else ""
 
 
-def _fit_habits(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+def _fit_figures(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     from scipy.optimize import minimize
 
     names = list(start)
@@ -111,8 +121,9 @@ def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> np.ndarr
     """Measured over estimated."""
 
     def predict(model, plan, training, sequence_length, *, device=None):  # type: ignore[no-untyped-def]
-        habits: Habits = replace(habits_of(training), **changes)
-        return estimate_footprint(model, plan, training, sequence_length, device=device, habits=habits)
+        own = load_training_profile(training.framework)
+        profile = replace(own, memory=replace(own.memory, **changes)) if own.memory else own
+        return estimate_footprint(model, plan, training, sequence_length, device=device, profile=profile)
 
     answers = forecast_cases(cases, predict)
     return np.array(
@@ -125,7 +136,7 @@ def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> np.ndarr
 
 
 def _spreads(
-    cases: Sequence[MemoryCase], habits: Mapping[str, Mapping[str, float]]
+    cases: Sequence[MemoryCase], figures: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     allocated = {}
     for framework in sorted({_framework(case) for case in cases}):
@@ -135,14 +146,14 @@ def _spreads(
             if _framework(case) == framework and case.metric == "allocated" and _states_attention(case)
         ]
         if len(chosen) >= _FEWEST_PEAKS:
-            allocated[framework] = _ratios(chosen, habits.get(framework, {}))
+            allocated[framework] = _ratios(chosen, figures.get(framework, {}))
     reserved = [c for c in cases if c.metric == "reserved"]
     if not allocated:
         raise InputError(f"a spread takes at least {_FEWEST_PEAKS} measured peaks of one framework")
     if not reserved:
         raise InputError("no measured reserve of PyTorch's allocator in the half that is fitted on")
     twins = [replace(case, metric="allocated") for case in reserved]
-    over = np.concatenate([_ratios([twin], habits.get(_framework(twin), {})) for twin in twins])
+    over = np.concatenate([_ratios([twin], figures.get(_framework(twin), {})) for twin in twins])
     groups = {**allocated, "any": np.concatenate(list(allocated.values()))}
     return {
         name: {

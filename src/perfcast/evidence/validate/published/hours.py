@@ -16,7 +16,6 @@ from typing import Any
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entries
 from perfcast.catalog.devices import find_device_name, load_device
-from perfcast.catalog.figures import parse_toml
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.mode import METHODS
 from perfcast.core.plan import Plan
@@ -31,6 +30,7 @@ from perfcast.evidence.validate.runs.lines import Line, UnreadableError, spelled
 from perfcast.evidence.validate.suite import Row
 from perfcast.evidence.validate.summary import Scores
 from perfcast.evidence.validate.table_files import find_files
+from perfcast.figures import parse_toml
 from perfcast.prediction.model import read_model
 from perfcast.prediction.plan.cluster import cluster_of_device
 from perfcast.prediction.plan.memory import default_framework

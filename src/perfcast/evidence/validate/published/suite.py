@@ -21,7 +21,7 @@ from perfcast.evidence.validate.published.inference_cases import InferenceCase, 
 from perfcast.evidence.validate.published.priced import Say, choose_on_all, price_suite
 from perfcast.evidence.validate.published.training import Track, TrainingResult, forecast_training
 from perfcast.evidence.validate.result import TableResult
-from perfcast.evidence.validate.step_constants.write import constants_text
+from perfcast.evidence.validate.step_constants.write import write_step_constants
 from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, Row, sample
 from perfcast.evidence.validate.summary import Scores, summarize
 
@@ -82,8 +82,8 @@ def validate_published(
     )
 
 
-def write_constants(places: Sequence[Path], path: Path, say: Say = lambda text: None) -> None:
-    """The file of constants anew, chosen on some tables of training runs.
+def write_constants(places: Sequence[Path], folder: Path, say: Say = lambda text: None) -> tuple[Path, ...]:
+    """The files of constants and of frameworks anew, chosen on some tables of training runs.
 
     Raises:
         InputError: None is there.
@@ -91,9 +91,7 @@ def write_constants(places: Sequence[Path], path: Path, say: Say = lambda text: 
     cases = read_published_cases(places)
     if not cases:
         raise InputError(f"no table '{TABLE}' of training runs in {', '.join(map(str, places))}")
-    path.write_text(
-        constants_text(choose_on_all(price_suite(cases, LearnedCost(), say), say)), encoding="utf-8"
-    )
+    return write_step_constants(choose_on_all(price_suite(cases, LearnedCost(), say), say), folder)
 
 
 def _read(places: Sequence[Path], *, is_training_only: bool) -> list[Case]:

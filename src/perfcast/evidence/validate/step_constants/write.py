@@ -1,16 +1,18 @@
-"""The data file of step constants, written anew from a fit."""
+"""The data files of step constants, written anew from a fit: those of frameworks, and what all share."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from perfcast.core.training import FRAMEWORKS
+from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.evidence.validate.published.priced import Chosen
 from perfcast.evidence.validate.step_constants.scales import TRACED
-from perfcast.units import MICRO
+from perfcast.files import write_text_atomically
 
 _CHOSEN = (
     "perfcast validate published --write-spread: chosen on published training runs (VIA-Research/vTrain MIT, "
@@ -18,8 +20,6 @@ _CHOSEN = (
     "recipes, SimuMax Apache-2.0, MLCommons logs unverified, Megatron-LM papers); --leave-out each scores it"
 )
 _COMMENTS = {
-    "launch": "Time of the host from one launch to the next, by the program that trains.",
-    "fixed": "Of every step, whatever its size, by the program.",
     "interval": "Of an interval's half-widths, above and below.",
     "factors": "Seconds in a step over those of an operation alone, by class.",
     "dies": "The same for products and attention, by die.",
@@ -30,12 +30,26 @@ _COMMENTS = {
 }
 
 
+def write_step_constants(chosen: Chosen, folder: Path) -> tuple[Path, ...]:
+    """``constants.toml`` and the profile of each framework, in a folder."""
+    path = folder / "constants.toml"
+    write_text_atomically(path, constants_text(chosen))
+    return (path, *write_profiles(_hosts(chosen.values), folder, table="host", source="published"))
+
+
+def _hosts(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Fixed seconds and seconds from launch to launch; the pace that was seen in a trace stays."""
+    hosts: dict[str, dict[str, float]] = {name: {"fixed_seconds": values["fixed"]} for name in FRAMEWORKS}
+    for name in hosts.keys() - set(TRACED):
+        hosts[name]["launch_seconds"] = values["launch"] * values[f"launch.{name}"]
+    return hosts
+
+
 def constants_text(chosen: Chosen) -> str:
-    """The whole file; what no fit moves is carried over."""
+    """``constants.toml``; what no fit moves is carried over."""
     shipped = resources.files("perfcast.prediction.step") / "constants.toml"
     content = tomllib.loads(shipped.read_text(encoding="utf-8"))
     tables = {name: content[name] for name in _COMMENTS} | _tables(chosen)
-    tables["launch"] = {name: content["launch"][name] for name in TRACED} | tables["launch"]
     used = {row["source"] for table in tables.values() for row in table.values()}
     sources = {k: v for k, v in {**content["sources"], "published": _CHOSEN}.items() if k in used}
     lines = ["# What a step of many devices costs beyond its kernels and its communication.", "[sources]"]
@@ -48,13 +62,9 @@ def constants_text(chosen: Chosen) -> str:
 
 def _tables(chosen: Chosen) -> dict[str, dict[str, dict[str, Any]]]:
     values = chosen.values
-    programs = [name for name in FRAMEWORKS if name not in TRACED]
-    launch = {name: values["launch"] * values[f"launch.{name}"] for name in programs}
     spread = {name.replace(" ", "_") or "all": pair for name, pair in chosen.spread.items()}
     classes = {name: value for name, value in values.items() if "." not in name}
     return {
-        "launch": {name: _row(seconds / MICRO, "us") for name, seconds in launch.items()},
-        "fixed": {name: _row(values["fixed"] / MICRO, "us") for name in FRAMEWORKS},
         "factors": {name: _row(value) for name, value in classes.items() if name not in ("launch", "fixed")},
         "dies": _members(values, "dies"),
         "networks": _members(values, "networks"),
@@ -68,8 +78,8 @@ def _members(values: Mapping[str, float], group: str) -> dict[str, dict[str, Any
     return {n.removeprefix(prefix): _row(v) for n, v in values.items() if n.startswith(prefix)}
 
 
-def _row(value: float, unit: str = "1") -> dict[str, Any]:
-    return {"value": float(f"{value:.4g}"), "unit": unit, "source": "published"}
+def _row(value: float) -> dict[str, Any]:
+    return {"value": float(f"{value:.4g}"), "unit": "1", "source": "published"}
 
 
 def _key(name: str) -> str:

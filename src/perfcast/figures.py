@@ -1,0 +1,81 @@
+"""Reading data files in which every number carries its unit and its source."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfcast.errors import CatalogError
+from perfcast.units import UNIT_FACTORS
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number as its source states it.
+
+    Attributes:
+        value, unit: As written.
+        source: The document, in full.
+    """
+
+    value: float
+    unit: str
+    source: str
+
+    @property
+    def si_value(self) -> float:
+        """The value in the unit used inside the package."""
+        return self.value * UNIT_FACTORS[self.unit]
+
+
+def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:
+    """Check one ``{ value = …, unit = …, source = … }``.
+
+    Raises:
+        CatalogError: A part is missing, the value is not a positive number, unit or source is unknown.
+    """
+    if not isinstance(entry, Mapping):
+        raise CatalogError(f"{where}: expected a table with value, unit and source, found {entry!r}")
+    missing = [key for key in ("value", "unit", "source") if key not in entry]
+    if missing:
+        raise CatalogError(f"{where}: {' and '.join(missing)} missing")
+    value, unit, source = entry["value"], entry["unit"], entry["source"]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value <= 0
+    ):
+        raise CatalogError(f"{where}: {value!r} is not a positive number")
+    if unit not in UNIT_FACTORS:
+        raise CatalogError(f"{where}: unknown unit {unit!r}; known: {', '.join(UNIT_FACTORS)}")
+    if source not in sources:
+        raise CatalogError(f"{where}: source {source!r} is not in the file's [sources]")
+    return Figure(float(value), unit, sources[source])
+
+
+def parse_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's content; a broken or unreadable one is a CatalogError that names the place."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise CatalogError(f"{path}: {error.strerror or error}") from None
+
+
+def parse_table(content: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    """The table under ``key``, empty if it is not there.
+
+    Raises:
+        CatalogError: Something else than a table is there.
+    """
+    table = content.get(key, {})
+    if not isinstance(table, Mapping):
+        raise CatalogError(f"{where}: expected a table under {key!r}, found {table!r}")
+    return table

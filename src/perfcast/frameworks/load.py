@@ -1,0 +1,204 @@
+"""Profiles of frameworks from their data files, checked against the fields of the types.
+
+A field that is a number is a figure with unit and source; flags and words stand as they are, under the
+``source`` of their table. A file with ``like`` says only how it differs from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from perfcast.core.kernel import KernelFamily
+from perfcast.errors import CatalogError, UnknownNameError
+from perfcast.figures import parse_figure, parse_table, parse_toml
+from perfcast.frameworks.profile import (
+    FrameworkProfile,
+    HostProfile,
+    InferenceProfile,
+    KernelProfile,
+    MemoryProfile,
+    SupportProfile,
+    TrainingProfile,
+)
+
+_Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfile)
+_TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support")
+_TABLES = (*_TRAINING, "inference", "sources")
+_TEXTS = ("title", "like")
+#: Fields that count what a program offers; they have the source of their table.
+_COUNTS = ("least_prefetched", "most_prefetched")
+
+
+@cache
+def framework_names() -> tuple[str, ...]:
+    """All frameworks that have a profile, sorted."""
+    return tuple(sorted(path.stem for path in profile_folder().glob("*.toml")))
+
+
+def profile_folder() -> Path:
+    """Where the data files are."""
+    return Path(str(resources.files("perfcast.frameworks") / "data"))
+
+
+@cache
+def load_framework(name: str) -> FrameworkProfile:
+    """The profile of a framework.
+
+    Raises:
+        UnknownNameError: There is none of this name.
+    """
+    return parse_framework(profile_folder() / f"{_known(name, framework_names())}.toml")
+
+
+@cache
+def load_training_profile(framework: str) -> TrainingProfile:
+    """What a framework does when it trains.
+
+    Raises:
+        UnknownNameError: No framework of this name trains.
+    """
+    found = load_framework(framework).training if framework in framework_names() else None
+    if found is None:
+        names = [name for name in framework_names() if load_framework(name).training is not None]
+        raise UnknownNameError("framework", framework, names, f"Known: {', '.join(names)}.")
+    return found
+
+
+@cache
+def load_inference_profiles() -> Mapping[str, InferenceProfile]:
+    """What is known of frameworks in inference, by name."""
+    profiles = {name: load_framework(name).inference for name in framework_names()}
+    return MappingProxyType({name: profile for name, profile in profiles.items() if profile is not None})
+
+
+def parse_framework(path: Path) -> FrameworkProfile:
+    """The profile of a data file, checked; ``like`` names another file of the same folder.
+
+    Raises:
+        CatalogError: A table, flag or figure is missing or unknown, or a figure without unit or source.
+    """
+    content = _content(path)
+    sources, name = parse_table(content, "sources", path.name), path.stem
+    unknown = sorted(content.keys() - {*_TABLES, *_TEXTS})
+    if unknown or not isinstance(content.get("title"), str):
+        raise CatalogError(f"{path.name}: {f'unknown: {unknown[0]}' if unknown else 'title missing'}")
+    return FrameworkProfile(
+        name=name,
+        title=content["title"],
+        training=_training(content, sources, path.name) if "training" in content else None,
+        inference=_inference(content["inference"], sources, path.name) if "inference" in content else None,
+    )
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A file's content, over that of the file that it is like; what only serves is not taken over."""
+    own = parse_toml(path)
+    if "like" not in own:
+        return own
+    base = _content(path.with_name(f"{own['like']}.toml"))
+    return _merged({key: base[key] for key in (*_TRAINING, "sources") if key in base}, own)
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    def joined(key: str) -> Any:
+        if key not in own:
+            return base[key]
+        is_table = isinstance(own[key], Mapping) and "value" not in own[key]
+        return _merged(base.get(key, {}), own[key]) if is_table else own[key]
+
+    return {key: joined(key) for key in (*base, *(key for key in own if key not in base))}
+
+
+def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str) -> TrainingProfile:
+    def part(key: str, kind: type[_Part]) -> _Part:
+        return _parse_part(kind, parse_table(content, key, where), sources, f"{where}: [{key}]")
+
+    shared = content["training"]
+    if shared.keys() != {"vocabulary_multiple", "balances_stages"}:
+        raise CatalogError(f"{where}: [training] has vocabulary_multiple and balances_stages")
+    multiple = parse_figure(shared["vocabulary_multiple"], sources, f"{where}: vocabulary_multiple").si_value
+    narrow = _merged(content.get("memory", {}), content.get("memory_in_fp16", {}))
+    return TrainingProfile(
+        vocabulary_multiple=int(multiple),
+        balances_stages=shared["balances_stages"],
+        kernels=part("kernels", KernelProfile),
+        host=part("host", HostProfile),
+        support=part("support", SupportProfile),
+        memory=part("memory", MemoryProfile) if "memory" in content else None,
+        memory_in_fp16=_parse_part(MemoryProfile, narrow, sources, f"{where}: [memory_in_fp16]")
+        if "memory_in_fp16" in content
+        else None,
+    )
+
+
+def _parse_part(kind: type[_Part], table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> _Part:
+    """The dataclass of a table: every field that has no default must be there, and no other."""
+    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    for key in sorted(table.keys() - known.keys()):
+        raise CatalogError(f"{where}: unknown key {key}")
+    for name, field in known.items():
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        if name not in table and not has_default:
+            raise CatalogError(f"{where}: {name} missing")
+    return kind(**{key: _parse_value(key, value, hints[key], sources, where) for key, value in table.items()})
+
+
+def _parse_value(name: str, value: Any, hint: Any, sources: Mapping[str, str], where: str) -> Any:
+    if name == "source":
+        return _source(value, sources, where)
+    if name in _COUNTS:
+        return _checked(value, int, f"{where} {name}")
+    if hint in (int, float):
+        return hint(parse_figure(value, sources, f"{where} {name}").si_value)
+    if hint is bool:
+        return _checked(value, bool, f"{where} {name}")
+    if isinstance(value, Mapping):
+        return MappingProxyType(dict(value))
+    if get_origin(hint) is tuple:
+        return tuple(_word(each, get_args(hint)[0], f"{where} {name}") for each in value)
+    return _word(value, hint, f"{where} {name}")
+
+
+def _word(value: Any, hint: Any, where: str) -> Any:
+    """A word of those that the type has, or any value of a plain type."""
+    if get_origin(hint) is not Literal:
+        return _checked(value, hint, where)
+    if value not in get_args(hint):
+        raise CatalogError(f"{where}: {value!r} is none of {', '.join(get_args(hint))}")
+    return value
+
+
+def _checked(value: Any, kind: type, where: str) -> Any:
+    if type(value) is not kind:
+        raise CatalogError(f"{where}: {value!r} is no {kind.__name__}")
+    return value
+
+
+def _source(key: Any, sources: Mapping[str, str], where: str) -> str:
+    if key not in sources:
+        raise CatalogError(f"{where}: source {key!r} is not in the file's [sources]")
+    return sources[key]
+
+
+def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> InferenceProfile:
+    families = {family.value: family for family in KernelFamily}
+    kernels = parse_table(table, "kernels", where)
+    for name in sorted(kernels.keys() - families.keys()):
+        raise CatalogError(f"{where}: {name} is no family of kernels; known: {', '.join(families)}")
+    return InferenceProfile(
+        kernels=MappingProxyType({families[name]: word for name, word in kernels.items()}),
+        replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
+        source=_source(table.get("source"), sources, f"{where}: [inference]"),
+    )
+
+
+def _known(name: str, names: tuple[str, ...]) -> str:
+    if name not in names:
+        raise UnknownNameError("framework", name, names, f"Known: {', '.join(names)}.")
+    return name

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from perfcast.core.training import DTYPES, FRAMEWORKS, Training
+from perfcast.memory.footprint.activations import element_bytes, product_bytes
+from perfcast.memory.footprint.spread import load_spread
+
+
+@pytest.mark.parametrize("framework", [*FRAMEWORKS, "any"])
+def test_every_framework_has_a_spread_in_order(framework: str):
+    spread = load_spread(framework)
+    assert 0 < spread.allocated_low <= 1 <= spread.allocated_high
+    assert 1 <= spread.reserved <= spread.reserved_high
+
+
+def test_fp8_products_keep_one_byte_between_tensors_of_two():
+    sizes = {
+        dtype: (element_bytes(Training(dtype=dtype)), product_bytes(Training(dtype=dtype)))
+        for dtype in DTYPES
+    }
+    assert sizes == {"fp32": (4, 4), "tf32": (4, 4), "bf16": (2, 2), "fp16": (2, 2), "fp8": (2, 1)}
