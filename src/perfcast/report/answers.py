@@ -39,6 +39,12 @@ SUBJECTS = {
     "search": ("search.training", "SearchData"),
     "search-serving": ("search.serving", "ServingSearchData"),
     "search-sweep": ("search.sweep", "SweepData"),
+    "trace-info": ("traces.recordings", "TraceFilesData"),
+    "trace-record": ("traces.recordings", "RecordingData"),
+    "trace-link": ("traces.recordings", "TraceLinksData"),
+    "trace-explain": ("traces.explained", "ExplanationData"),
+    "trace-forecast": ("traces.forecast", "TraceForecastData"),
+    "trace-chakra": ("traces.chakra", "ChakraData"),
     "shard": ("shard", "ShardData"),
 }
 

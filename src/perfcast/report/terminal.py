@@ -107,7 +107,7 @@ def _print_section(section: Section, console: Console) -> None:
     """A heading only where something else than one table with a title of its own stands below it."""
     shown = [block for block in section.blocks if not isinstance(block, Figure) and _is_shown(block.only)]
     tables = [block for block in shown if isinstance(block, Table)]
-    if not shown and not section.cards and not section.facts:
+    if not (shown or section.lead or section.cards or section.facts):
         return
     if section.lead or section.cards or section.facts or not tables:
         console.print()

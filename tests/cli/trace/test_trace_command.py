@@ -51,7 +51,8 @@ def test_info_says_what_a_timeline_is(tmp_path: Path):
     assert "rank 3 of 8" in text
     assert "1 marked steps: 5.00 ms" in text
     assert "1 operators on 1 threads, 2 kernels and copies" in text
-    assert "100.00% of kernels have their operator; 1 were launched before the recording" in text
+    said = " ".join(text.split())
+    assert "100.00% of kernels have their operator; 1 were launched before the recording" in said
 
 
 def test_info_says_what_an_execution_trace_is(tmp_path: Path):
@@ -69,7 +70,9 @@ def test_info_is_json_too(tmp_path: Path):
 
 def test_link_says_how_much_of_each_file_is_in_the_other(tmp_path: Path):
     text = run("link", nodes(tmp_path), gpu(tmp_path))
-    assert "by record function numbers: 1 linked, 100.00% of 1 nodes, 100.00% of 1 events" in text
+    assert "by record function numbers 1 linked, 100.00% of 1 nodes, 100.00% of 1 events" in " ".join(
+        text.split()
+    )
     found = json.loads(run("link", nodes(tmp_path), gpu(tmp_path), "--json", "-"))
     assert found["ranks"][0]["node_rate"] == 1.0
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def chakra(
     execution traces of the same ranks. Every rank becomes DIR/workload.RANK.et: operators of the host, works
     of each stream, collectives, and gaps, so that the longest path is the recorded step.
     """
-    from perfcast.files import check_writable
 
-    check_writable(json_path)
+    outputs = Outputs(json=json_path)
+    outputs.check()
     if folder is None:
         given = {
             "--astra-sim": astra_sim,
@@ -61,14 +62,14 @@ def chakra(
         }
         if any(given.values()):
             raise click.UsageError(f"{next(n for n, v in given.items() if v)}: of writing; give --out DIR")
-        _inform(paths, max_bytes, json_path)
+        _inform(paths, max_bytes, outputs)
         return
     if cluster is not None and not astra_sim:
         raise click.UsageError("--cluster: of --astra-sim")
     found = _convert(paths, steps, not astra_sim if waits is None else waits, max_bytes)
     written = _write(found.workload, folder, _network(found.workload, cluster) if astra_sim else None)
     is_alone = len(found.workload.traces) == 1 or waits or (waits is None and not astra_sim)
-    _report(found.workload, found.measured_seconds if is_alone else (), tuple(written), json_path)
+    _report(found.workload, found.measured_seconds if is_alone else (), tuple(written), outputs)
 
 
 def _convert(
@@ -111,28 +112,20 @@ def _write(workload: ChakraWorkload, folder: str, network: tuple[NetworkDimensio
     return [str(path) for path in write_astra_sim(workload, folder, network)]
 
 
-def _inform(paths: tuple[str, ...], max_bytes: int, json_path: str | None) -> None:
+def _inform(paths: tuple[str, ...], max_bytes: int, outputs: Outputs) -> None:
     from perfcast.traces.chakra.reader import groups_in, read_chakra_files, with_ranks
     from perfcast.traces.chakra.trace import ChakraWorkload
 
     traces = with_ranks(read_chakra_files(paths, max_bytes=max_bytes))
-    _report(ChakraWorkload(traces, groups_in(traces)), (), (), json_path)
+    _report(ChakraWorkload(traces, groups_in(traces)), (), (), outputs)
 
 
 def _report(
-    workload: ChakraWorkload,
-    measured_seconds: tuple[float, ...],
-    written: tuple[str, ...],
-    json_path: str | None,
+    workload: ChakraWorkload, measured_seconds: tuple[float, ...], written: tuple[str, ...], outputs: Outputs
 ) -> None:
-    from rich.console import Console
-
-    from perfcast.report.chakra import chakra_to_dict, print_chakra
-    from perfcast.report.json_format import write_json
+    from perfcast.report.data.traces.chakra import data_of
+    from perfcast.report.documents.traces.chakra import document_of
     from perfcast.traces.chakra.summary import summarize_workload
 
     summary = summarize_workload(workload, measured_seconds)
-    if json_path is not None:
-        write_json(chakra_to_dict(summary, written), json_path)
-    if json_path != "-":
-        print_chakra(summary, written, Console(highlight=False, soft_wrap=True))
+    write_answer(outputs, lambda: document_of(summary), lambda: data_of(summary, written), written=written)

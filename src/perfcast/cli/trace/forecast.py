@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
@@ -69,13 +70,14 @@ def forecast(
     or batch needs the shapes of operators' arguments: recorded with them (record_shapes=True), or by
     'perfcast trace record', whose NAME.linked.json.gz is read beside NAME.kineto.json.gz.
     """
-    from perfcast.files import check_writable
+
     from perfcast.traces.forecast.recording_cost import plain_step_seconds
     from perfcast.traces.forecast.request import TraceForecastRequest
     from perfcast.traces.forecast.what_if import parse_what_if
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
-    check_writable(json_path)
+    outputs = Outputs(json=json_path)
+    outputs.check()
     if (batch_size is None) != (recorded_batch_size is None):
         raise click.UsageError("--batch-size and --recorded-batch-size belong together")
     if bool(seconds) != (second_batch_size is not None):
@@ -95,7 +97,7 @@ def forecast(
         second=_second(seconds, second_batch_size, max_bytes),
         steps=step_numbers(steps),
     )
-    _write(recorded, request, json_path)
+    _write(recorded, request, outputs)
 
 
 def _second(paths: tuple[str, ...], batch_size: int | None, max_bytes: int) -> SecondRecording | None:
@@ -109,19 +111,13 @@ def _second(paths: tuple[str, ...], batch_size: int | None, max_bytes: int) -> S
     return SecondRecording(traces, batch_size, plain_step_seconds(paths))
 
 
-def _write(recorded: tuple[Trace, ...], request: TraceForecastRequest, json_path: str | None) -> None:
-    from perfcast.report.trace_forecast import print_trace_forecast, trace_forecast_to_dict
+def _write(recorded: tuple[Trace, ...], request: TraceForecastRequest, outputs: Outputs) -> None:
+    from perfcast.report.data.traces.forecast import data_of
+    from perfcast.report.documents.traces.forecast import document_of
     from perfcast.traces.forecast.from_traces import forecast_from_traces
 
     found = forecast_from_traces(recorded, request)
-    if json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json(trace_forecast_to_dict(found), json_path)
-    if json_path != "-":
-        from rich.console import Console
-
-        print_trace_forecast(found, Console(highlight=False))
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))
 
 
 def _sides(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.trace.options import limit_option
 
 
@@ -16,16 +17,11 @@ def info(paths: tuple[str, ...], max_bytes: int, json_path: str | None) -> None:
 
     FILE is a timeline or an execution trace of PyTorch's profiler: JSON, gzip, or tar of either.
     """
-    from rich.console import Console
-
-    from perfcast.files import check_writable
-    from perfcast.report.json_format import write_json
-    from perfcast.report.recording import print_summaries, summaries_to_dict
+    from perfcast.report.data.traces.recordings import files_data
+    from perfcast.report.documents.traces.recordings import files_document
     from perfcast.traces.summary import summarize
 
-    check_writable(json_path)
+    outputs = Outputs(json=json_path)
+    outputs.check()
     found = summarize(paths, max_bytes)
-    if json_path is not None:
-        write_json(summaries_to_dict(found), json_path)
-    if json_path != "-":
-        print_summaries(found, Console(highlight=False, soft_wrap=True))
+    write_answer(outputs, lambda: files_document(found), lambda: files_data(found))

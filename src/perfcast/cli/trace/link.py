@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.trace.options import limit_option
 
 
@@ -16,21 +17,16 @@ def link(execution_trace: str, timeline: str, max_bytes: int, json_path: str | N
     """Join an execution trace with the timeline of the same rank (or archives of all ranks), and say how
     much of each was found in the other.
     """
-    from rich.console import Console
-
-    from perfcast.files import check_writable
-    from perfcast.report.json_format import write_json
-    from perfcast.report.recording import links_to_dict, print_links
+    from perfcast.report.data.traces.recordings import links_data
+    from perfcast.report.documents.traces.recordings import links_document
     from perfcast.traces.execution_trace.reader import read_execution_traces
     from perfcast.traces.kineto.reader import read_ranks
     from perfcast.traces.link.report import report_links
 
-    check_writable(json_path)
+    outputs = Outputs(json=json_path)
+    outputs.check()
     reports = report_links(
         read_execution_traces([execution_trace], max_bytes=max_bytes),
         read_ranks([timeline], max_bytes=max_bytes),
     )
-    if json_path is not None:
-        write_json(links_to_dict(reports), json_path)
-    if json_path != "-":
-        print_links(reports, Console(highlight=False, soft_wrap=True))
+    write_answer(outputs, lambda: links_document(reports), lambda: links_data(reports))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.output import print_answer
 from perfcast.cli.trace.options import limit_option
 
 
@@ -18,10 +19,8 @@ def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, m
 
     Profiles are of a host and a framework; programs that run the same operators may share one.
     """
-    from rich.console import Console
-
     from perfcast.files import check_writable
-    from perfcast.report.trace_overheads import print_overheads
+    from perfcast.report.documents.traces.recordings import overheads_document
     from perfcast.traces.kineto.reader import read_ranks
     from perfcast.traces.overheads.profile import fit_overheads
     from perfcast.traces.overheads.store import save_overheads
@@ -32,6 +31,4 @@ def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, m
         build_ranks(read_ranks(traces, max_bytes=max_bytes)), host=host, framework=framework
     )
     save_overheads(profile, output)
-    console = Console(highlight=False)
-    print_overheads(profile, console)
-    console.print(f"wrote {output}", markup=False)
+    print_answer(overheads_document(profile), (f"wrote {output}",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.errors import PerfcastError
 
 
@@ -55,21 +56,16 @@ def record(
     Steps are counted by the first optimizer; a program without one, or whose steps are something else,
     calls perfcast.trace_step() at the end of each. Write -- before COMMAND.
     """
-    from rich.console import Console
-
-    from perfcast.files import check_writable
-    from perfcast.report.json_format import write_json
-    from perfcast.report.recording import print_recording, recording_to_dict
+    from perfcast.report.data.traces.recordings import recording_data
+    from perfcast.report.documents.traces.recordings import recording_document
     from perfcast.traces.record.launch import record as run
     from perfcast.traces.record.recorder import Request
 
-    check_writable(json_path)
+    outputs = Outputs(json=json_path)
+    outputs.check()
     request = Request(folder, num_skipped, num_steps, num_timed, has_shapes, has_execution_trace, stops_after)
     found = run(command, request)
-    if json_path is not None:
-        write_json(recording_to_dict(found), json_path)
-    if json_path != "-":
-        print_recording(found, Console(highlight=False, soft_wrap=True))
+    write_answer(outputs, lambda: recording_document(found), lambda: recording_data(found))
     if found.is_interrupted:
         raise KeyboardInterrupt
     if found.exit_code:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
-from rich.console import Console
 
-from perfcast.report.trace_figures import plot_changes
-from perfcast.report.trace_forecast import (
-    print_trace_forecast,
-    trace_forecast_schema,
-    trace_forecast_to_dict,
-)
-from perfcast.report.trace_html import render_explanation_html
-from perfcast.report.trace_json import explanation_schema, explanation_to_dict
-from perfcast.report.trace_text import print_comparison, print_explanation
-from perfcast.report.trace_timeline import explanation_to_trace_events
+from perfcast.report.data.traces import explained as data
+from perfcast.report.data.traces import forecast as forecast_data
+from perfcast.report.documents.traces import explained as documents
+from perfcast.report.documents.traces import forecast as forecasts
+from perfcast.report.documents.traces.compared import changes_figure
+from perfcast.report.page import render_page
+from perfcast.report.timelines import explained as timeline
 from perfcast.traces.events import Trace
 from perfcast.traces.explain.compare import Change, compare_explanations
 from perfcast.traces.explain.recordings import Explanation, explain
@@ -29,6 +21,7 @@ from perfcast.traces.forecast.from_traces import forecast_from_traces
 from perfcast.traces.forecast.request import TraceForecastRequest
 from perfcast.traces.forecast.what_if import parse_what_if
 from recorded_traces import Recording, two_kernels
+from rendered import events_of, json_of, text_of
 
 
 def two_ranks(folder: Path) -> list[Trace]:
@@ -54,14 +47,8 @@ def explained(traces: list[Trace]) -> Explanation:
     return explain(traces)
 
 
-def printed(function: Any, *args: Any, width: int = 100) -> str:
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    function(*args, console)
-    return console.file.getvalue()  # type: ignore[attr-defined]
-
-
 def test_the_text_names_parts_kinds_path_and_ranks(shown: Explanation):
-    text = printed(print_explanation, shown)
+    text = text_of(documents.document_of(shown), 100)
     for word in (
         "computing",
         "waiting for the host",
@@ -75,45 +62,26 @@ def test_the_text_names_parts_kinds_path_and_ranks(shown: Explanation):
 
 
 def test_the_text_fits_a_narrow_terminal(shown: Explanation):
-    assert all(len(line) <= 60 for line in printed(print_explanation, shown, width=60).splitlines())
+    assert all(len(line) <= 60 for line in text_of(documents.document_of(shown), 60).splitlines())
 
 
 def test_json_follows_the_schema(shown: Explanation):
     compared = compare_explanations(shown, shown)
     for comparison in (None, compared):
-        data = json.loads(json.dumps(explanation_to_dict(shown, comparison), allow_nan=False))
-        assert list(Draft202012Validator(explanation_schema()).iter_errors(data)) == []
-
-
-def objects(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        if "properties" in node:
-            yield node
-        for value in node.values():
-            yield from objects(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from objects(value)
-
-
-@pytest.mark.parametrize("schema", [explanation_schema, trace_forecast_schema])
-def test_schemas_require_and_describe_every_key(schema: Any):
-    Draft202012Validator.check_schema(schema())
-    for node in objects(schema()):
-        assert node["required"] == list(node["properties"])
-        assert node["additionalProperties"] is False
-        assert all("description" in value for value in node["properties"].values())
+        written = json_of(data.data_of(shown, comparison))
+        assert len(written["ranks"]) == 2
+        assert (written["comparison"] is None) == (comparison is None)
 
 
 def test_the_page_needs_nothing_else_and_escapes_names(shown: Explanation):
-    page = render_explanation_html(shown, compare_explanations(shown, shown))
+    page = render_page(documents.document_of(shown, compare_explanations(shown, shown)))
     assert "<script>alert(1)" not in page
     assert "default-src 'none'" in page
     assert "Critical path" in page
 
 
 def test_the_timeline_marks_what_is_critical(shown: Explanation, traces: list[Trace]):
-    events = explanation_to_trace_events(shown, traces)["traceEvents"]
+    events = events_of(timeline.events_of(shown, traces))
     assert json.dumps(events)
     on_path = [e for e in events if e["ph"] == "X" and e["tid"] == 0]
     assert {e["pid"] for e in on_path} == {1, 2}
@@ -126,7 +94,7 @@ def test_a_comparison_is_printed(shown: Explanation, tmp_path: Path):
     slower = two_kernels()
     slower.kernel("extra_kernel", 70, 10, 50)
     after = explain([slower.read(tmp_path)])
-    text = printed(print_comparison, compare_explanations(shown, after))
+    text = text_of(documents.document_of(after, compare_explanations(shown, after)), 100)
     assert "extra_kernel" in text
     assert "new" in text
 
@@ -134,25 +102,23 @@ def test_a_comparison_is_printed(shown: Explanation, tmp_path: Path):
 def test_a_forecast_is_printed_and_follows_its_schema(tmp_path: Path):
     trace = two_kernels().read(tmp_path)
     found = forecast_from_traces([trace], TraceForecastRequest(changes=parse_what_if(["speed:gemm=2"])))
-    assert "Speed-up" in printed(print_trace_forecast, found)
-    data = json.loads(json.dumps(trace_forecast_to_dict(found), allow_nan=False))
-    assert list(Draft202012Validator(trace_forecast_schema()).iter_errors(data)) == []
+    assert "Speed-up" in text_of(forecasts.document_of(found))
+    assert json_of(forecast_data.data_of(found))["speedup"] == found.speedup
 
 
 def test_a_recording_without_a_device_is_explained(tmp_path: Path):
     recording = Recording()
     recording.operator("aten::mm", 0, 10)
     explanation = explain([recording.read(tmp_path)])
-    assert "no operator runs" in printed(print_explanation, explanation)
-    assert render_explanation_html(explanation)
+    assert "no operator runs" in text_of(documents.document_of(explanation))
+    assert render_page(documents.document_of(explanation))
 
 
 def test_long_paths_show_their_end_and_other_labels_their_start():
     path = "Model_0." + "Encoder_0." * 8 + "Linear_25"
-    figures = [
-        plot_changes([Change(path, 1.0, 2.0, 1, 1)], are_paths=are_paths) for are_paths in (True, False)
-    ]
-    shown = [figure.layout.yaxis.ticktext[0] for figure in figures]
+    change = Change(path, 1.0, 2.0, 1, 1)
+    figures = [changes_figure("change", [change], cuts_left=cuts_left) for cuts_left in (True, False)]
+    shown = [figure.y.ticks[0][1] for figure in figures]
     assert shown[0].startswith("…")
     assert shown[0].endswith("Linear_25")
     assert shown[1].startswith("Model_0.")

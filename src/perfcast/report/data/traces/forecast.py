@@ -1,0 +1,56 @@
+"""What JSON holds of a forecast from a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.report.answers import Answer, view
+from perfcast.traces.forecast.from_traces import TraceForecast
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceForecastData(Answer):
+    """A step forecast from a recording.
+
+    Attributes:
+        source: File; no unit.
+        recorded_device: Device in the recording; no unit.
+        device: Wanted device, empty for the recorded one; no unit.
+        num_ranks: Recorded ranks; a count.
+        measured_seconds: Mean recorded step; seconds.
+        replayed_seconds: The recorded program run again once, from where its ranks began; seconds.
+        steady_seconds: The recorded program in the long run, as the forecast is; seconds.
+        step_seconds: Forecast step; seconds.
+        step_seconds_low: Low end; seconds.
+        step_seconds_high: High end; seconds.
+        device_seconds_before: Device work of a step, communication aside, as recorded; seconds.
+        device_seconds_after: The same in the forecast; seconds.
+        host_seconds_before: Host time of a step without waiting, as recorded; seconds.
+        host_seconds_after: The same in the forecast; seconds.
+        seconds_by_provenance: Recorded work by what its price rests on; seconds.
+        assumptions: What was taken for granted.
+        speedup: Recorded over forecast step; a ratio.
+    """
+
+    source: str
+    recorded_device: str
+    device: str
+    num_ranks: int
+    measured_seconds: float
+    replayed_seconds: float
+    steady_seconds: float
+    step_seconds: float
+    step_seconds_low: float
+    step_seconds_high: float
+    device_seconds_before: float
+    device_seconds_after: float
+    host_seconds_before: float
+    host_seconds_after: float
+    seconds_by_provenance: dict[str, float]
+    assumptions: tuple[str, ...]
+    speedup: float
+
+
+def data_of(forecast: TraceForecast) -> TraceForecastData:
+    """Everything."""
+    return view(TraceForecastData, forecast)

@@ -1,0 +1,63 @@
+"""A forecast from a recording, beside what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfcast.report.blocks import share_table
+from perfcast.report.document import Card, Document, Fact, Section
+from perfcast.traces.forecast.from_traces import TraceForecast
+from perfcast.units import format_seconds
+
+
+def document_of(forecast: TraceForecast) -> Document:
+    """Step, speed-up, host and device, and what the forecast rests on."""
+    where = f" on {forecast.device}" if forecast.device else ""
+    recorded = f", recorded on {forecast.recorded_device}" if forecast.recorded_device else ""
+    ranks = f", {forecast.num_ranks:,} ranks" if forecast.num_ranks > 1 else ""
+    known = sorted(forecast.seconds_by_provenance.items(), key=lambda item: -item[1])
+    return Document(
+        title=f"{Path(forecast.source).name}{ranks}{where}{recorded}",
+        cards=(
+            Card(
+                label="Step",
+                value=forecast.step_seconds,
+                unit="s",
+                low=forecast.step_seconds_low,
+                high=forecast.step_seconds_high,
+                detail="in the long run",
+            ),
+            Card(
+                label="Speed-up",
+                value=forecast.speedup,
+                unit="×",
+                detail="of the recorded program in the long run",
+            ),
+        ),
+        facts=_facts(forecast),
+        blocks=(
+            Section(title="What the forecast rests on", blocks=(share_table("", "Recorded work", known),)),
+        ),
+        assumptions=forecast.assumptions,
+    )
+
+
+def _facts(forecast: TraceForecast) -> tuple[Fact, ...]:
+    replayed, measured = forecast.replayed_seconds, forecast.measured_seconds
+    off = replayed / measured - 1 if measured else 0.0
+    found = [
+        Fact(
+            "Recorded",
+            f"{format_seconds(measured)}; run again {format_seconds(replayed)}, {off:+.1%}; "
+            f"in the long run {format_seconds(forecast.steady_seconds)}",
+        ),
+        Fact("Host", _change(forecast.host_seconds_before, forecast.host_seconds_after)),
+    ]
+    if forecast.device_seconds_before:
+        device = _change(forecast.device_seconds_before, forecast.device_seconds_after)
+        found.append(Fact("Device", device))
+    return tuple(found)
+
+
+def _change(before: float, after: float) -> str:
+    return f"{format_seconds(before)} → {format_seconds(after)} a step"
