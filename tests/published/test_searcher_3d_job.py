@@ -7,7 +7,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.published.searcher_3d.job import describe_cluster, describe_model
-from perfcast.workload.blocks.flops import flops_per_sequence
+from perfcast.workload.blocks.step.flops import flops_per_sequence
 
 MODEL = Transformer(
     num_layers=4, hidden_size=64, num_attention_heads=8, num_kv_heads=8, head_size=8, ffn_hidden_size=256,

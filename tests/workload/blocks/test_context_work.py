@@ -11,7 +11,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.plan import Plan
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError
-from perfcast.workload.blocks.context import (
+from perfcast.workload.blocks.attention.context_parallel import (
     ContextSetting,
     context_attention_backward,
     context_attention_forward,

@@ -13,9 +13,9 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import ModelError, PlanError
-from perfcast.workload.blocks.experts import experts_backward, experts_forward
+from perfcast.workload.blocks.experts.routing import dropped_share, expert_load, routing_assumptions
+from perfcast.workload.blocks.experts.training import experts_backward, experts_forward
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.routing import dropped_share, expert_load, routing_assumptions
 from perfcast.workload.blocks.tape import Tape
 from small_transformers import llama, mixture
 

@@ -10,7 +10,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import LatentAttention, Transformer
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import ModelError, PlanError
-from perfcast.workload.blocks.latent_attention import latent_attention_backward, latent_attention_forward
+from perfcast.workload.blocks.attention.latent import latent_attention_backward, latent_attention_forward
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.tape import Tape
 from small_transformers import llama

@@ -6,7 +6,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.workload.blocks import build_step_work
-from perfcast.workload.blocks.messages import MESSAGES
+from perfcast.workload.blocks.step.messages import MESSAGES
 
 MODEL = Transformer(
     num_layers=4,

@@ -10,7 +10,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.activations import lay_out, layer_activations
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.offload import kept_elements
+from perfcast.workload.blocks.step.offload import kept_elements
 from small_transformers import gpt, llama
 
 MEGATRON = Training(framework="megatron")

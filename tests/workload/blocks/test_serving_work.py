@@ -15,7 +15,7 @@ from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError, UnknownNameError
-from perfcast.workload.blocks.serving.step import build_serving_work, serving_flops
+from perfcast.workload.blocks.step.serving import build_serving_work, serving_flops
 from small_transformers import gpt, llama, mixture
 
 LATENT = llama(

@@ -8,7 +8,8 @@ from perfcast.core.plan_table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
-from perfcast.workload.blocks import build_step_work, ends
+from perfcast.workload.blocks import build_step_work
+from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.plan_columns.cuts import cut_models
 from perfcast.workload.plan_columns.layers import Setting
 

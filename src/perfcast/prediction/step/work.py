@@ -47,7 +47,7 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
 
         work = build_step_work(sizes, step.plan, step.training, length)
     else:
-        from perfcast.workload.blocks.serving.step import build_serving_work
+        from perfcast.workload.blocks.step.serving import build_serving_work
 
         work = build_serving_work(sizes, step.plan, step.dtype, length, is_decode=step.mode == "decode")
     return PlannedStep(step, work, length, count_parameters(sizes))

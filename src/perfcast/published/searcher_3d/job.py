@@ -13,7 +13,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel
 from perfcast.units import GIGA, MEGA, TERA
-from perfcast.workload.blocks.flops import flops_per_sequence
+from perfcast.workload.blocks.step.flops import flops_per_sequence
 
 #: Bytes of a number that is exchanged.
 _HALF = 2

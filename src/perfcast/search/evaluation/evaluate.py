@@ -21,7 +21,7 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts
-from perfcast.workload.blocks.flops import flops_per_sequence
+from perfcast.workload.blocks.step.flops import flops_per_sequence
 from perfcast.workload.plan_columns.layers import Setting
 
 _COLUMNS = ("step_seconds", "peak_bytes", "device_bytes", "fits", "tokens_per_second", "mfu")

@@ -18,7 +18,7 @@ from perfcast.core.plan_text import BALANCED, EVEN, STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
-from perfcast.workload.blocks.flops import flops_per_sequence
+from perfcast.workload.blocks.step.flops import flops_per_sequence
 
 #: Of the slowest stage's work: less is no gain.
 _LEAST_GAIN = 1e-9

@@ -18,7 +18,7 @@ from perfcast.simulate.closed_form.part_costs import PartCosts
 from perfcast.simulate.closed_form.passes import Passes
 from perfcast.simulate.closed_form.pipeline import Batches, StepColumns, time_steps
 from perfcast.simulate.closed_form.stages import stage_passes
-from perfcast.workload.blocks.data_parallel import SideRules, side_rules
+from perfcast.workload.blocks.step.data_parallel import SideRules, side_rules
 
 #: Plans × stages of one piece of array arithmetic, small enough for a processor's cache.
 _PIECE = 2**15

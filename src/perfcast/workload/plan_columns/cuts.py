@@ -10,9 +10,9 @@ from perfcast.core.different import different_rows
 from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.frameworks.load import load_training_profile
-from perfcast.workload.blocks import ends
-from perfcast.workload.blocks.messages import MESSAGES
-from perfcast.workload.blocks.stages import Part, split_model
+from perfcast.workload.blocks.ends import training as ends
+from perfcast.workload.blocks.step.messages import MESSAGES
+from perfcast.workload.blocks.step.stages import Part, split_model
 from perfcast.workload.plan_columns.layers import Kind, Setting
 
 #: A row of layers of a chunk: (index into the model's kinds, count).

@@ -20,11 +20,12 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.frameworks.load import load_training_profile
-from perfcast.workload.blocks import ends, layers
+from perfcast.workload.blocks.ends import training as ends
+from perfcast.workload.blocks.layer import training as layers
 from perfcast.workload.blocks.local import Local, local_part
-from perfcast.workload.blocks.messages import MESSAGES, with_messages
-from perfcast.workload.blocks.offload import with_activations_away
-from perfcast.workload.blocks.stages import LayerSort
+from perfcast.workload.blocks.step.messages import MESSAGES, with_messages
+from perfcast.workload.blocks.step.offload import with_activations_away
+from perfcast.workload.blocks.step.stages import LayerSort
 from perfcast.workload.plan_columns.geometry import axis_strides, expert_columns, span_codes
 
 #: A sort of layer, or an end of the model by its name.

@@ -20,24 +20,24 @@ from perfcast.core.plan import OFFLOAD, Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.work import Calls, Layer
-from perfcast.workload.blocks import ends
-from perfcast.workload.blocks.data_parallel import (
+from perfcast.workload.blocks.ends import training as ends
+from perfcast.workload.blocks.local import gradient_type, weight_type
+from perfcast.workload.blocks.step.data_parallel import (
     ParameterCounts,
     bucket_bytes,
     gather_calls,
     reduce_calls,
     reduces_gradients,
 )
-from perfcast.workload.blocks.local import gradient_type, weight_type
-from perfcast.workload.blocks.messages import MESSAGES
-from perfcast.workload.blocks.offload import incoming_weights
-from perfcast.workload.blocks.optimizer import (
+from perfcast.workload.blocks.step.messages import MESSAGES
+from perfcast.workload.blocks.step.offload import incoming_weights
+from perfcast.workload.blocks.step.optimizer import (
     gathers_after_step,
     optimizer_calls,
     shared_embedding,
     shared_norms,
 )
-from perfcast.workload.blocks.stages import LayerSort
+from perfcast.workload.blocks.step.stages import LayerSort
 from perfcast.workload.plan_columns.cuts import Cuts
 from perfcast.workload.plan_columns.geometry import (
     axis_strides,

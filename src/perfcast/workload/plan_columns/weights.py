@@ -19,9 +19,9 @@ from perfcast.core.weights import (
     stage_weights,
 )
 from perfcast.frameworks.load import load_training_profile
-from perfcast.workload.blocks import ends
-from perfcast.workload.blocks.messages import MESSAGES
-from perfcast.workload.blocks.stages import LayerSort
+from perfcast.workload.blocks.ends import training as ends
+from perfcast.workload.blocks.step.messages import MESSAGES
+from perfcast.workload.blocks.step.stages import LayerSort
 from perfcast.workload.plan_columns.layers import Kind, Setting
 
 #: Rows of ``KindWeights.counts``.

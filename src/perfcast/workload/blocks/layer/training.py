@@ -9,15 +9,15 @@ from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.attention import attention_backward, attention_forward
-from perfcast.workload.blocks.experts import experts_backward, experts_forward
-from perfcast.workload.blocks.latent_attention import (
+from perfcast.workload.blocks.attention.latent import (
     latent_attention_backward,
     latent_attention_forward,
 )
+from perfcast.workload.blocks.attention.standard import attention_backward, attention_forward
+from perfcast.workload.blocks.experts.training import experts_backward, experts_forward
+from perfcast.workload.blocks.layer.mlp import mlp_backward, mlp_forward
 from perfcast.workload.blocks.linear import add, input_ranks
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.mlp import mlp_backward, mlp_forward
 from perfcast.workload.blocks.tape import Tape
 
 NORM, RESIDUAL = "norm", "residual"

@@ -8,7 +8,8 @@ from functools import lru_cache
 from perfcast.core.weights import pad_vocabulary
 from perfcast.core.work import Calls
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.layers import norm_backward, norm_forward
+from perfcast.workload.blocks.ends.loss import loss_backward, loss_forward
+from perfcast.workload.blocks.layer.training import norm_backward, norm_forward
 from perfcast.workload.blocks.linear import (
     Linear,
     accumulate,
@@ -18,7 +19,6 @@ from perfcast.workload.blocks.linear import (
     reduce_hidden,
 )
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.loss import loss_backward, loss_forward
 from perfcast.workload.blocks.tape import Tape
 
 EMBEDDING, HEAD, PREDICTION = "embedding", "head", "prediction"

@@ -24,27 +24,28 @@ from perfcast.core.weights import (
 from perfcast.core.work import Call, Calls, Layer, LayerRun, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
-from perfcast.workload.blocks import ends, layers
-from perfcast.workload.blocks.assumptions import assumptions_of
-from perfcast.workload.blocks.data_parallel import (
+from perfcast.workload.blocks.ends import training as ends
+from perfcast.workload.blocks.experts.routing import routing_assumptions
+from perfcast.workload.blocks.layer import training as layers
+from perfcast.workload.blocks.local import Local, local_part, weight_type
+from perfcast.workload.blocks.step.assumptions import assumptions_of
+from perfcast.workload.blocks.step.data_parallel import (
     ParameterCounts,
     gather_calls,
     reduce_calls,
     reduces_gradients,
     side_rules,
 )
-from perfcast.workload.blocks.flops import flops_per_sequence, recomputed_flops
-from perfcast.workload.blocks.local import Local, local_part, weight_type
-from perfcast.workload.blocks.messages import with_messages
-from perfcast.workload.blocks.offload import incoming_weights, with_activations_away
-from perfcast.workload.blocks.optimizer import (
+from perfcast.workload.blocks.step.flops import flops_per_sequence, recomputed_flops
+from perfcast.workload.blocks.step.messages import with_messages
+from perfcast.workload.blocks.step.offload import incoming_weights, with_activations_away
+from perfcast.workload.blocks.step.optimizer import (
     gathers_after_step,
     optimizer_calls,
     shared_embedding,
     shared_norms,
 )
-from perfcast.workload.blocks.routing import routing_assumptions
-from perfcast.workload.blocks.stages import LayerSort, Part, split_model
+from perfcast.workload.blocks.step.stages import LayerSort, Part, split_model
 
 
 def build_step_work(model: Transformer, plan: Plan, training: Training, sequence_length: int) -> StepWork:

@@ -21,7 +21,7 @@ from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.attention import core_backward, core_forward
+from perfcast.workload.blocks.attention.standard import core_backward, core_forward
 from perfcast.workload.blocks.linear import Linear, add, row_backward, row_forward
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.tape import Tape

@@ -8,9 +8,9 @@ from perfcast.core.dtype import DType
 from perfcast.core.operation import OperationKind
 from perfcast.core.placement import group_of
 from perfcast.core.work import Calls, Stream
+from perfcast.workload.blocks.attention.serving import latent_attention, plain_attention
+from perfcast.workload.blocks.experts.serving import mixture
 from perfcast.workload.blocks.kernels import elementwise, lookup, rows_kernel, softmax, tensor
-from perfcast.workload.blocks.serving.attention import latent_attention, plain_attention
-from perfcast.workload.blocks.serving.experts import mixture
 from perfcast.workload.blocks.serving.kernels import fused_norm
 from perfcast.workload.blocks.serving.parts import add_norm, linear_outside, mlp, reduce_over_tensor
 from perfcast.workload.blocks.serving.setting import Serving

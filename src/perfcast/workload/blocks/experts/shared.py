@@ -7,6 +7,8 @@ Megatron-LM: core/transformer/moe/shared_experts.py).
 from __future__ import annotations
 
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.experts.routing import experts_of
+from perfcast.workload.blocks.layer.mlp import activation_backward, activation_forward
 from perfcast.workload.blocks.linear import (
     Linear,
     column_backward,
@@ -15,8 +17,6 @@ from perfcast.workload.blocks.linear import (
     row_forward,
 )
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.mlp import activation_backward, activation_forward
-from perfcast.workload.blocks.routing import experts_of
 from perfcast.workload.blocks.tape import Tape
 
 _GATE = "shared.gate"

@@ -20,12 +20,12 @@ from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.data_parallel import (
+from perfcast.workload.blocks.local import gradient_type, weight_type
+from perfcast.workload.blocks.step.data_parallel import (
     ParameterCounts,
     gather_calls,
     owned,
 )
-from perfcast.workload.blocks.local import gradient_type, weight_type
 from perfcast.workload.blocks.tape import Tape
 
 MODULE = "optimizer"

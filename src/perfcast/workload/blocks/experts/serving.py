@@ -9,8 +9,8 @@ from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
 from perfcast.core.placement import group_of
 from perfcast.core.work import Calls, Stream
+from perfcast.workload.blocks.experts.routing import experts_of, load_factor
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor
-from perfcast.workload.blocks.routing import experts_of, load_factor
 from perfcast.workload.blocks.serving.kernels import ExpertShape, formatted_product, fused_experts
 from perfcast.workload.blocks.serving.parts import mlp, reduce_over_tensor
 from perfcast.workload.blocks.serving.setting import Serving

@@ -19,8 +19,8 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.weights import Weight, check_degrees, kinds_of_layer, split_layers
 from perfcast.core.work import Calls, Layer, LayerRun, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
-from perfcast.workload.blocks.routing import routing_assumptions
-from perfcast.workload.blocks.serving import layers as serving_layers
+from perfcast.workload.blocks.experts.routing import routing_assumptions
+from perfcast.workload.blocks.layer import serving as serving_layers
 from perfcast.workload.blocks.serving.kernels import precision_of
 from perfcast.workload.blocks.serving.setting import Serving
 

@@ -12,8 +12,8 @@ from perfcast.core.host import FROM_HOST, TO_HOST, host_copy
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
-from perfcast.workload.blocks.data_parallel import ParameterCounts, owned
 from perfcast.workload.blocks.local import Local, weight_type
+from perfcast.workload.blocks.step.data_parallel import ParameterCounts, owned
 
 MODULE = "offload"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.context import (
+from perfcast.workload.blocks.attention.context_parallel import (
     ContextSetting,
     context_attention_backward,
     context_attention_forward,

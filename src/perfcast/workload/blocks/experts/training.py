@@ -13,16 +13,16 @@ from perfcast.core.placement import group_of
 from perfcast.core.work import Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import kernels
-from perfcast.workload.blocks.expert_kernels import (
+from perfcast.workload.blocks.experts.kernels import (
     grouped_product,
     grouped_weight_gradient,
     moved_rows,
 )
+from perfcast.workload.blocks.experts.routing import ExpertLoad, expert_load, experts_of
+from perfcast.workload.blocks.experts.shared import shared_backward, shared_forward
+from perfcast.workload.blocks.layer.mlp import activation_backward, activation_forward
 from perfcast.workload.blocks.linear import accumulate, add
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.mlp import activation_backward, activation_forward
-from perfcast.workload.blocks.routing import ExpertLoad, expert_load, experts_of
-from perfcast.workload.blocks.shared_experts import shared_backward, shared_forward
 from perfcast.workload.blocks.tape import Tape
 from perfcast.workload.blocks.whole_linear import gradient_type, quantise, weight_gradient
 

@@ -1,0 +1,1 @@
+"""Attention of one rank: training (standard, latent, cut along the sequence) and serving."""

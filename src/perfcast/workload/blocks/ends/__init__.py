@@ -1,0 +1,1 @@
+"""Embedding, head and loss of one rank, training and serving."""

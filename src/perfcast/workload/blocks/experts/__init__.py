@@ -1,0 +1,1 @@
+"""A mixture of experts of one rank: routing, kernels, training and serving."""

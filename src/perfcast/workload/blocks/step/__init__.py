@@ -1,0 +1,1 @@
+"""A step put together from layers: stages, data parallelism, update; training and serving."""
