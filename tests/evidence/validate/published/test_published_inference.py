@@ -6,13 +6,13 @@ import pytest
 
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
-from perfcast.evidence.validate.published import inference as published_inference
-from perfcast.evidence.validate.published.inference import WITHOUT_HOST, inference_rows, protocol
-from perfcast.evidence.validate.published.inference_cases import (
+from perfcast.evidence.validate.published.inference import forecast as published_inference
+from perfcast.evidence.validate.published.inference.cases import (
     InferenceCase,
     bloom_176b,
     read_inference_cases,
 )
+from perfcast.evidence.validate.published.inference.forecast import WITHOUT_HOST, inference_rows, protocol
 from perfcast.evidence.validate.suite import Row
 
 SPLITWISE = {

@@ -17,7 +17,7 @@ from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
-from perfcast.evidence.validate.published.inference_cases import InferenceCase
+from perfcast.evidence.validate.published.inference.cases import InferenceCase
 from perfcast.evidence.validate.published.scores import main_provenance, scores_of
 from perfcast.evidence.validate.suite import Row
 from perfcast.evidence.validate.summary import Scores

@@ -1,0 +1,1 @@
+"""Published times of inference, forecast from their configuration."""
