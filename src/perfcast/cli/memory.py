@@ -114,7 +114,7 @@ def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryReque
         InputError: A plan or words that no training has.
         UsageError: Options that the closed form has no use for.
     """
-    from perfcast.prediction.plan.memory import default_framework
+    from perfcast.frameworks.choice import default_framework
     from perfcast.prediction.request.memory import PlanMemoryRequest
 
     _refuse_what_plans_ignore(step, own)

@@ -9,8 +9,9 @@ from builders import made_up_device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
+from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.model import read_model
-from perfcast.prediction.plan.memory import default_framework, predict_plan_memory
+from perfcast.prediction.plan.memory import predict_plan_memory
 from perfcast.units import GIB
 
 TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32,

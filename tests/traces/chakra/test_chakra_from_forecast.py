@@ -13,7 +13,7 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category, Storage, Tensor, TensorType
 from perfcast.core.training import Training
-from perfcast.prediction.plan.memory import default_framework
+from perfcast.frameworks.choice import default_framework
 from perfcast.simulate.part_times import time_parts
 from perfcast.simulate.training import play_step, time_of_played
 from perfcast.traces.chakra.astra_sim import fit_for_astra_sim, objections

@@ -75,7 +75,7 @@ def _one_device(step: StepOptions, own: PredictOptions, run: RunOptions) -> OneD
 
 
 def _plan(step: StepOptions, own: PredictOptions, model: NamedModel, *, with_timeline: bool) -> PlanRequest:
-    from perfcast.prediction.plan.memory import default_framework
+    from perfcast.frameworks.choice import default_framework
     from perfcast.prediction.request.plan import PlanRequest
     from perfcast.simulate.stragglers import parse_slowdowns
 

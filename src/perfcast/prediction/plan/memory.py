@@ -9,11 +9,12 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
-from perfcast.core.training import DTYPES, Training, TrainingFramework
+from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
+from perfcast.frameworks.choice import default_framework
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -160,13 +161,3 @@ def estimate_plan_memory(
         capacity_bytes=device.memory_bytes,
         footprint=footprint,
     )
-
-
-def default_framework(plan: Plan) -> TrainingFramework:
-    """Whose habits a plan suggests: FSDP's for ZeRO 3, Megatron's where models are cut, else by ZeRO."""
-    if plan.zero_stage == 3:
-        return "fsdp"
-    cuts = plan.tensor_parallel * plan.pipeline_parallel * plan.context_parallel * plan.expert_parallel
-    if cuts > 1:
-        return "megatron"
-    return "deepspeed" if plan.zero_stage else "pytorch"

@@ -15,21 +15,14 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
+from perfcast.frameworks.choice import framework_instead
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import estimate_footprint
 from perfcast.prediction.plan.remedy_times import PlanTime, time_plans
 
 _LARGEST_TENSOR_PARALLEL = 8
 _MOST_CHANGES = 3
 _MOST_COMBINED = 5
-#: Stages that each framework has, and whose habits are known here.
-_ZERO_STAGES = {
-    "pytorch": (1, 3),
-    "fsdp": (3,),
-    "megatron": (1,),
-    "megatron_local": (1,),
-    "nanotron": (1,),
-    "deepspeed": (1, 2, 3),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +96,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Changed plans that need less."""
     for changes, changed in _variants(plan, training):
-        run_by = _run_by(training, changed)
+        run_by = replace(training, framework=framework_instead(training.framework, changed))
         try:
             footprint = estimate_footprint(model, changed, run_by, sequence_length, device=device)
         except PlanError:
@@ -112,17 +105,6 @@ def _candidates(
             changes = (*changes[:-1], f"{changes[-1]} ({run_by.framework})")
         if footprint.device_bytes < needed:
             yield _Candidate(changes, changed, run_by, footprint.device_bytes)
-
-
-def _run_by(training: Training, plan: Plan) -> Training:
-    """Whose program runs a changed plan: plain PyTorch hands over what it cannot do itself."""
-    if training.framework != "pytorch":
-        return training
-    if plan.zero_stage == 3:
-        return replace(training, framework="fsdp")
-    if plan.tensor_parallel > 1:
-        return replace(training, framework="megatron")
-    return replace(training, framework="deepspeed") if plan.offload != "none" else training
 
 
 def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...], Plan]]:
@@ -135,7 +117,8 @@ def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...],
         for kind in RECOMPUTE[RECOMPUTE.index(plan.recompute) :]
         if kind in (plan.recompute, "full") or training.attention != "flash"
     ]
-    stages = _ZERO_STAGES[training.framework] if plan.num_dense_replicas > 1 else ()
+    known = load_training_profile(training.framework).support.recommended_zero_stages
+    stages = known if plan.num_dense_replicas > 1 else ()
     zero = sorted({plan.zero_stage, *(stage for stage in stages if stage > plan.zero_stage)})
     halvings = [n for n in range(10) if plan.micro_batch_size % 2**n == 0]
     widenings = [

@@ -13,9 +13,9 @@ from perfcast.core.training import DTYPES, Training
 from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
+from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.memory import default_framework
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.timer import Timer, make_timer

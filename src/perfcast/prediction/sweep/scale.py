@@ -12,10 +12,10 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
+from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.filled_cluster import fill_cluster
-from perfcast.prediction.plan.memory import default_framework
 from perfcast.prediction.plan.smallest import RULE, choose_smallest_plan
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.scale import ScaleRequest

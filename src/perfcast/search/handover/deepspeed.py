@@ -40,23 +40,9 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
                 plan.expert_parallel > 1,
                 f"ep={plan.expert_parallel}: experts are MoE layers of the model's own code there",
             ),
-            (
-                plan.num_shards not in (None, plan.num_dense_replicas),
-                f"shards={plan.num_shards}: it shards over all replicas",
-            ),
-            (
-                not plan.reshard_after_forward,
-                "weights that are kept between forward and backward (reshard=0)",
-            ),
-            (
-                plan.zero_stage == 3 and plan.num_prefetched > 1,
-                f"prefetch={plan.num_prefetched}: it gathers ahead by a number of weights, not of layers",
-            ),
-            (plan.recompute == "selective", "recompute=selective: it checkpoints whole layers"),
             (plan.offload == "activations" and plan.recompute != "full", _ACTIVATIONS),
             (plan.offload == "parameters" and plan.zero_stage != 3, "offload=parameters without zero=3"),
             (plan.offload == "optimizer" and plan.zero_stage == 0, "offload=optimizer without ZeRO"),
-            (plan.overlaps_experts or plan.capacity_factor is not None, "settings of experts"),
             (training.optimizer not in _OPTIMIZERS, f"optimizer '{training.optimizer}'"),
             (training.dtype not in _GRADIENT_BYTES, f"dtype '{training.dtype}'"),
         ]

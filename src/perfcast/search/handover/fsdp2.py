@@ -29,14 +29,7 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
     return spoken(
         [
             *((size > 1, f"{key}={size}: it shards data alone") for key, size in degrees.items()),
-            (plan.zero_stage == 1, "zero=1: it shards gradients and weights too, or nothing"),
-            (plan.recompute == "selective", "recompute=selective: it checkpoints whole layers"),
-            (plan.offload == "optimizer", "offload=optimizer alone"),
             (plan.offload == "parameters" and plan.zero_stage < 2, "offload=parameters without ZeRO 2 or 3"),
-            (plan.bucket_bytes is not None, "a bucket of gradients: it sends a layer at once"),
-            (plan.num_prefetched < 1, "weights that are not gathered ahead"),
-            (not (plan.overlaps_gradients and plan.overlaps_weights), "collectives that do not overlap"),
-            (plan.overlaps_experts or plan.capacity_factor is not None, "settings of experts"),
             (training.optimizer not in _OPTIMIZERS, f"optimizer '{training.optimizer}'"),
             (training.dtype not in _DTYPES, f"dtype '{training.dtype}'"),
         ]

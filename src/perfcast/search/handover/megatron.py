@@ -45,15 +45,10 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
         *spoken(
             [
                 (
-                    plan.schedule not in ("1f1b", "interleaved"),
-                    f"schedule={plan.schedule}: it has 1f1b and interleaved",
-                ),
-                (
                     plan.schedule == "interleaved" and plan.num_micro_batches % plan.pipeline_parallel != 0,
                     f"interleaved with {plan.num_micro_batches} micro-batches, no multiple of "
                     f"pp={plan.pipeline_parallel}",
                 ),
-                (plan.order not in _ORDERS, f"order={plan.order}: it has {' and '.join(_ORDERS)}"),
                 (
                     plan.context_parallel > 1 and job.sequence_length % (2 * plan.context_parallel) != 0,
                     f"a sequence of {job.sequence_length} tokens, no multiple of 2 · {plan.context_parallel}",
@@ -73,22 +68,9 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
 
 
 def _sharding_obstacles(plan: Plan) -> tuple[str, ...]:
-    shards, replicas, zero = plan.num_shards, plan.num_dense_replicas, plan.zero_stage
+    zero = plan.zero_stage
     return spoken(
         [
-            (shards not in (None, replicas) and zero != 1, f"shards={shards} of {replicas} with zero={zero}"),
-            (
-                zero == 3 and not plan.reshard_after_forward,
-                "weights that are kept between forward and backward (reshard=0)",
-            ),
-            (
-                zero == 3 and plan.num_prefetched != 1,
-                f"prefetch={plan.num_prefetched}: its FSDP gathers ahead by a size, not by layers",
-            ),
-            (
-                zero in _SHARDED and plan.pipeline_parallel > 1,
-                f"zero={zero} with pp={plan.pipeline_parallel}",
-            ),
             (
                 zero > 0 and plan.overlaps_weights and not plan.overlaps_gradients,
                 "weights gathered beside the compute while gradients are not reduced beside it",
@@ -100,7 +82,6 @@ def _sharding_obstacles(plan: Plan) -> tuple[str, ...]:
 def _offload_obstacles(plan: Plan, training: Training) -> tuple[str, ...]:
     return spoken(
         [
-            (plan.offload == "parameters", "offload=parameters: it moves optimizer states or activations"),
             (
                 plan.offload == "optimizer" and (plan.zero_stage != 1 or training.optimizer != "adamw"),
                 "offload=optimizer without zero=1 and AdamW",
@@ -150,7 +131,7 @@ def _plan_arguments(job: Job) -> Arguments:
         ("--micro-batch-size", str(plan.micro_batch_size)),
         ("--global-batch-size", str(plan.global_batch_size)),
         *_stage_arguments(job),
-        *_ORDERS[plan.order],
+        *_ORDERS.get(plan.order, ()),
         *_sharding_arguments(plan),
         *_recompute_arguments(plan),
     ]  # fmt: skip

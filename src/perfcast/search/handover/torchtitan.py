@@ -38,24 +38,10 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
             [
                 (flavor is None, f"the architecture of {job.name}: it has Llama 3, Qwen 3 and DeepSeek-V3"),
                 (
-                    plan.order != "tp-cp-dp-pp",
-                    f"order={plan.order}: its ranks lie tp, cp, dp, pp from the inside",
-                ),
-                (
                     plan.tensor_parallel > 1 and not plan.sequence_parallel,
                     f"tp={plan.tensor_parallel} without sp",
                 ),
-                (plan.recompute == "selective", "recompute=selective (of attention's core alone)"),
-                (
-                    plan.recompute_layers is not None,
-                    f"recompute_layers={plan.recompute_layers}: it checkpoints all layers, or every n-th",
-                ),
-                (plan.offload in ("optimizer", "activations"), f"offload={plan.offload}"),
                 (plan.offload == "parameters" and plan.zero_stage < 2, "offload=parameters without FSDP"),
-                (plan.bucket_bytes is not None, "a bucket of gradients: it sends a layer at once"),
-                (plan.num_prefetched != 1, f"prefetch={plan.num_prefetched}: FSDP2 gathers one layer ahead"),
-                (not (plan.overlaps_gradients and plan.overlaps_weights), "collectives that do not overlap"),
-                (plan.overlaps_experts or plan.capacity_factor is not None, "settings of experts"),
                 (
                     training.optimizer not in _OPTIMIZERS,
                     f"optimizer '{training.optimizer}'",
@@ -91,7 +77,6 @@ def _sharding_obstacles(plan: Plan, training: Training) -> tuple[str, ...]:
     is_cut = zero >= 2 and plan.shard_size > 1
     return spoken(
         [
-            (zero == 1, "zero=1: it shards gradients and weights too, or nothing"),
             (zero == 0 and replicas > 1 and not is_alone, "zero=0 beside another parallelism"),
             (
                 not is_cut and not is_alone and training.dtype != "fp32",
@@ -110,10 +95,6 @@ def _pipeline_obstacles(plan: Plan) -> tuple[str, ...]:
     rounds = max(micro_batches // stages, 1)
     return spoken(
         [
-            (
-                plan.schedule not in _SCHEDULES,
-                f"schedule={plan.schedule}: it has {', '.join(_SCHEDULES)} (its DualPipeV is another)",
-            ),
             (
                 plan.schedule in _IN_ROUNDS and stages > 1 and micro_batches % rounds != 0,
                 f"{plan.schedule} with {micro_batches} micro-batches: not {rounds} equal rounds",

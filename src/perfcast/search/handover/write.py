@@ -12,27 +12,30 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import PlanError, UnknownNameError
+from perfcast.frameworks.choice import default_framework
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.obstacles import plan_obstacles
 from perfcast.prediction.model import Model, read_model
-from perfcast.prediction.plan.memory import default_framework
 from perfcast.search.handover import deepspeed, fsdp2, megatron, torchtitan
-from perfcast.search.handover.job import Job, check_job, count_devices_per_node, spoken
+from perfcast.search.handover.job import Job, check_job, count_devices_per_node
 
 
 @dataclass(frozen=True)
 class Target:
-    """A framework: what of a job it cannot do, and the files that tell it the rest."""
+    """A framework by the name of its profile: what else of a job it cannot do, and the files that tell it."""
 
     title: str
+    framework: str
     find_obstacles: Callable[[Job], tuple[str, ...]]
     write_files: Callable[[Job], dict[str, str]]
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
-        "torchtitan": Target("torchtitan", torchtitan.find_obstacles, torchtitan.write_files),
-        "megatron": Target("Megatron-LM", megatron.find_obstacles, megatron.write_files),
-        "deepspeed": Target("DeepSpeed", deepspeed.find_obstacles, deepspeed.write_files),
-        "fsdp2": Target("FSDP2", fsdp2.find_obstacles, fsdp2.write_files),
+        "torchtitan": Target("torchtitan", "torchtitan", torchtitan.find_obstacles, torchtitan.write_files),
+        "megatron": Target("Megatron-LM", "megatron", megatron.find_obstacles, megatron.write_files),
+        "deepspeed": Target("DeepSpeed", "deepspeed", deepspeed.find_obstacles, deepspeed.write_files),
+        "fsdp2": Target("FSDP2", "fsdp", fsdp2.find_obstacles, fsdp2.write_files),
     }
 )
 
@@ -129,7 +132,6 @@ def _short_name(name: str) -> str:
 
 
 def find_obstacles(job: Job, target: str) -> tuple[str, ...]:
-    """What of a job a target cannot do: of all targets, then its own."""
-    inputs = job.plan.tensor_parallel_inputs
-    common = spoken([(inputs > 1, f"tp_inputs={inputs}: 2-D tensor parallelism")])
-    return (*common, *TARGETS[target].find_obstacles(job))
+    """What of a job a target cannot do: what its profile does not have, then what its files cannot say."""
+    support = load_training_profile(TARGETS[target].framework).support
+    return (*plan_obstacles(support, job.plan), *TARGETS[target].find_obstacles(job))

@@ -31,9 +31,9 @@ from perfcast.evidence.validate.suite import Row
 from perfcast.evidence.validate.summary import Scores
 from perfcast.evidence.validate.table_files import find_files
 from perfcast.figures import parse_toml
+from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.model import read_model
 from perfcast.prediction.plan.cluster import cluster_of_device
-from perfcast.prediction.plan.memory import default_framework
 from perfcast.prediction.plan.smallest import choose_smallest_plan
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.predict import RunForecast, count_checkpoint_bytes, forecast_run

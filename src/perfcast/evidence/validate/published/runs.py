@@ -81,7 +81,7 @@ def _read_run(line: Line) -> Run:
     model, assumed = published_model(line, setup.vocab_size)
     model = replace(model, has_dropout=setup.has_dropout, has_attention_dropout=setup.has_dropout)
     plan = _plan(line, setup, model)
-    vocabulary = padded(model.vocab_size, setup.vocabulary_multiple * plan.tensor_parallel)
+    vocabulary = padded(model.vocab_size, setup.profile.vocabulary_multiple * plan.tensor_parallel)
     dtype = next((label for label in DTYPES if label == line.text("precision")), None)
     if dtype is None:
         raise UnreadableError("incomplete: precision")
@@ -138,6 +138,7 @@ def _plan(line: Line, setup: Setup, model: Transformer) -> Plan:
     stage = setup.zero_stage if stage is None else int(stage)
     is_hybrid = "hsdp" in line.text("zero_or_fsdp").lower()
     shards = min(line.whole("gpus_per_node", 8), data * context) if is_hybrid else None
+    kernels = setup.profile.kernels
     keeps = "shard_grad_op" in line.text("zero_or_fsdp").lower() or "not resharded" in line.text(
         "zero_or_fsdp"
     )
@@ -159,8 +160,12 @@ def _plan(line: Line, setup: Setup, model: Transformer) -> Plan:
         recompute=_recompute(line, setup),
         order=setup.order,
         overlaps_tensor=setup.overlaps_tensor and tensor > 1,
-        overlaps_gradients=setup.overlaps_gradients,
-        overlaps_weights=setup.overlaps_weights,
+        overlaps_gradients=kernels.overlaps_gradients
+        if setup.overlaps_gradients is None
+        else setup.overlaps_gradients,
+        overlaps_weights=kernels.overlaps_weights
+        if setup.overlaps_weights is None
+        else setup.overlaps_weights,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the programs of published runs do where a table does not say: one setup for each source.
+"""What the programs of published runs do where a table does not say: a framework, and how a source departs.
 
 A line's own columns (recomputation, sharding, sequence parallelism, attention) come first; a setup fills in
 the defaults of the source's scripts, and says so. A source that is not listed is read by its words.
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from perfcast.core.plan import RankOrder, Recompute
 from perfcast.core.training import AttentionKernels, FlashVersion, TrainingFramework
 from perfcast.evidence.validate.runs.lines import Line
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.profile import TrainingProfile
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Defaults of one program.
+    """Defaults of one source: what its scripts set beside what its framework's profile says.
 
     Attributes:
         name: Of the source, as summaries group by it.
@@ -24,9 +26,9 @@ class Setup:
         attention: 'flash' or 'math' where the line does not say.
         zero_stage, recompute: Where the line does not say.
         is_sequence_parallel: With tensor parallelism, where the line does not say.
-        overlaps_tensor, overlaps_gradients, overlaps_weights: Of ``core.plan.Plan``.
+        overlaps_tensor: Of ``core.plan.Plan``.
+        overlaps_gradients, overlaps_weights: The same; None: where the framework can.
         has_dropout: Whether training drops.
-        vocabulary_multiple: What the vocabulary is padded to a multiple of, times the tensor parallelism.
         vocab_size: Where the line does not say; None: that of models of the family.
         order: Of the axes of ranks.
         interleaves: Whether a pipeline's chunks are single layers where the line does not say.
@@ -41,15 +43,19 @@ class Setup:
     recompute: Recompute = "none"
     is_sequence_parallel: bool = True
     overlaps_tensor: bool = False
-    overlaps_gradients: bool = True
-    overlaps_weights: bool = True
+    overlaps_gradients: bool | None = None
+    overlaps_weights: bool | None = None
     has_dropout: bool = False
-    vocabulary_multiple: int = 1
     vocab_size: int | None = None
     order: RankOrder = "tp-cp-dp-pp"
     flash_version: FlashVersion | None = None
     interleaves: bool = False
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def profile(self) -> TrainingProfile:
+        """Of the framework."""
+        return load_training_profile(self.framework)
 
     def virtual_stages(self, num_stages: int, num_layers: int) -> int:
         """Chunks of a rank where the line does not say."""
@@ -65,10 +71,7 @@ _MEGATRON_2021 = Setup(
     attention="math",
     recompute="full",
     is_sequence_parallel=False,
-    overlaps_gradients=False,
-    overlaps_weights=False,
     has_dropout=True,
-    vocabulary_multiple=128,
     assumptions=(
         "Megatron-LM of 2021: unfused attention with a fused softmax, dropout, gradients reduced behind the "
         "last backward",
@@ -81,7 +84,6 @@ _NEMO = Setup(
     framework="megatron",
     zero_stage=1,
     overlaps_tensor=True,
-    vocabulary_multiple=128,
     interleaves=True,
     assumptions=(
         "NeMo's performance recipes: distributed optimizer, gradients, weights and tensor-parallel "
@@ -104,10 +106,7 @@ SETUPS = {
         attention="math",
         recompute="full",
         is_sequence_parallel=False,
-        overlaps_gradients=False,
-        overlaps_weights=False,
         has_dropout=True,
-        vocabulary_multiple=128,
         vocab_size=50_257,
         assumptions=(
             "Megatron-DeepSpeed: unfused attention with a fused softmax, dropout, no gradient buckets "
@@ -121,9 +120,6 @@ SETUPS = {
         zero_stage=1,
         recompute="full",
         is_sequence_parallel=False,
-        overlaps_gradients=False,
-        overlaps_weights=False,
-        vocabulary_multiple=128,
         assumptions=("Megatron-DeepSpeed with ALiBi, unfused attention, no dropout (tr11-176B-ml.slurm)",),
     ),
     "sc21": _MEGATRON_2021,
@@ -151,7 +147,6 @@ SETUPS = {
         framework="megatron_local",
         zero_stage=1,
         overlaps_gradients=True,
-        vocabulary_multiple=128,
         assumptions=("a program in C and CUDA: gradients reduced beside the last backward",),
     ),
 }

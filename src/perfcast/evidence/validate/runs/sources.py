@@ -14,9 +14,8 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
 from perfcast.evidence.validate.runs.models import check_world, find_published, llama_of, padded
+from perfcast.frameworks.load import load_training_profile
 
-#: Megatron-LM pads the vocabulary to a multiple of this times the tensor-parallel degree.
-VOCABULARY_MULTIPLE = 128
 _ACCUMULATION = re.compile(r"\bgrad-acc (\d+)")
 _LARGEST_LLAMA = "405b"
 #: The playbook's script ties embeddings of models whose MLP is narrower than this.
@@ -41,7 +40,7 @@ def read_simumax(line: Line) -> Run:
         fuses_cross_entropy=bool(case and case[1].endswith("_cef")),
     )
     return Run(
-        model=replace(model, vocab_size=padded(model.vocab_size + 1, VOCABULARY_MULTIPLE * tensor)),
+        model=replace(model, vocab_size=_padded(model.vocab_size + 1, training, tensor)),
         plan=plan,
         training=training,
         sequence_length=line.whole("seq_len"),
@@ -90,15 +89,16 @@ def read_bloom(line: Line) -> Run:
     dtype = "fp16" if "fp16" in line.text("dtype") else line.text("precision") or line.text("dtype")
     if dtype not in ("bf16", "fp16"):
         raise UnreadableError("incomplete: dtype")
+    training = Training(
+        dtype=known_word("dtype", dtype, DTYPES),
+        optimizer="adam",
+        framework="deepspeed",
+        attention="math",
+    )
     return Run(
-        model=replace(model, vocab_size=padded(model.vocab_size, VOCABULARY_MULTIPLE * tensor)),
+        model=replace(model, vocab_size=_padded(model.vocab_size, training, tensor)),
         plan=_plan(line, zero_stage=int(zero[1]) if zero else 1, recompute="full"),
-        training=Training(
-            dtype=known_word("dtype", dtype, DTYPES),
-            optimizer="adam",
-            framework="deepspeed",
-            attention="math",
-        ),
+        training=training,
         sequence_length=line.whole("seq_len"),
         assumptions=("full recomputation and no dropout, as in the run's published script",),
     )
@@ -195,3 +195,8 @@ def _plan(
         recompute=recompute,
         schedule="interleaved" if chunks > 1 else "1f1b",
     )
+
+
+def _padded(vocabulary: int, training: Training, tensor_parallel: int) -> int:
+    """The vocabulary as the framework pads it."""
+    return padded(vocabulary, load_training_profile(training.framework).vocabulary_multiple * tensor_parallel)

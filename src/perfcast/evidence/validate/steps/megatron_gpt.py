@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import pad_vocabulary
+from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.step import Program
 
-_VOCABULARY_MULTIPLE = 128
 _DROPOUT = 0.1
 
 
@@ -106,7 +106,8 @@ def build_megatron_program(
     model: Transformer, batch_size: int, sequence_length: int, tensor_parallel: int
 ) -> Program:
     """The program of one replica; ``tensor_parallel`` pads its vocabulary."""
-    vocab_size = pad_vocabulary(model.vocab_size, tensor_parallel, _VOCABULARY_MULTIPLE)
+    multiple = load_training_profile("megatron_local").vocabulary_multiple
+    vocab_size = pad_vocabulary(model.vocab_size, tensor_parallel, multiple)
     tokens = torch.ones(batch_size, sequence_length, dtype=torch.int64)
     return Program(
         MegatronGPT(model, vocab_size),

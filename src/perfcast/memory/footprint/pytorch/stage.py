@@ -10,12 +10,13 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
+from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.obstacles import plan_obstacles
 from perfcast.memory.footprint.pytorch.optimizer import DENOMINATORS, OPTIMIZERS
 from perfcast.memory.footprint.pytorch.step import count_eager_parameters, estimate_eager
 
 _DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
 _ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"
-_WHOLE = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 
 
 def pytorch_stage(
@@ -49,22 +50,9 @@ def pytorch_stage(
 
 
 def _check(plan: Plan) -> None:
-    cut = [f"{name.replace('_', ' ')} {getattr(plan, name)}" for name in _WHOLE if getattr(plan, name) > 1]
-    if cut:
-        raise PlanError(
-            f"framework pytorch keeps the model whole ({', '.join(cut)}); take --framework megatron"
-        )
-    if plan.zero_stage > 1:
-        raise PlanError(
-            f"framework pytorch shards no gradients (zero={plan.zero_stage}); take --framework fsdp with "
-            "zero=3, or deepspeed"
-        )
-    if plan.offload != "none":
-        raise PlanError(f"framework pytorch does not offload ({plan.offload}); take --framework deepspeed")
-    if plan.recompute_layers is not None:
-        raise PlanError("framework pytorch computes every layer again, or none; leave out recompute_layers")
-    if plan.recompute == "selective":
-        raise PlanError("framework pytorch has no selective recomputation; take recompute=full")
+    obstacles = plan_obstacles(load_training_profile("pytorch").support, plan)
+    if obstacles:
+        raise PlanError(f"framework pytorch cannot run this plan: {'; '.join(obstacles)}")
 
 
 def _check_training(training: Training) -> None:
