@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.simulate.network.build import build_topology
-from perfcast.simulate.network.fat_tree import FatTree
-from perfcast.simulate.network.rail_optimised import RailOptimised
+from perfcast.simulate.network.fabrics.fat_tree import FatTree
+from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised
 from perfcast.simulate.network.simulate import simulate_groups
 from perfcast.simulate.network.topology import Topology, fail
 from perfcast.units import GIGA, MICRO

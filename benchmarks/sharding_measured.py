@@ -6,10 +6,10 @@ Prints for each task and each placement (six published rules and the search's ch
 measured step, then in how many tasks the predicted best is the measured best. Placements of several rules
 that are the same, up to the names of the two ranks, are one.
 
-A task is drawn as published (``search/sharding/tasks``), for two ranks, from a made-up pool whose tables are
-small enough for such a machine; half of the tasks are heavy. Indices are drawn uniform, Zipf, or with a
-published reuse histogram; the histograms that the prediction knows are counted in one batch, the batches that
-are run are others.
+A task is drawn as published (``search/sharding/inputs/tasks``), for two ranks, from a made-up pool whose
+tables are small enough for such a machine; half of the tasks are heavy. Indices are drawn uniform, Zipf, or
+with a published reuse histogram; the histograms that the prediction knows are counted in one batch, the
+batches that are run are others.
 
 A step: all-to-all of indices, lookups of ``torch.nn.EmbeddingBag``, all-to-all of sums, all-to-all of their
 gradients, backward with sparse SGD, packing and unpacking between them. Ranks are two processes with one
@@ -20,7 +20,7 @@ beside it). A makespan is the sharders' objective: the sum of collectives, slowe
 
 Placements take turns step by step, in a random order, and so do the processes in the place of the ranks. Of
 every table of a placement the median counts, of steps stated for one speed of the machine
-(``perfcast.measure.embedding_probes``), less what all placements of the task share in a turn. The spread is
+(``perfcast.measure.embedding.probes``), less what all placements of the task share in a turn. The spread is
 how far quartiles of the makespans of eight parts of the repeats are apart.
 
 Before the tasks the same processes measure the all-to-all of packed pieces of many sizes, and the steps of
@@ -53,11 +53,11 @@ from perfcast.core.embedding.reuse import count_reuse
 from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, LearnedEmbeddingPricer
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.evidence.train.embedding.fit import fit_nets, gather_cases
-from perfcast.measure.embedding_cases import DISTRIBUTIONS
+from perfcast.measure.embedding.cases import DISTRIBUTIONS
 from perfcast.search.sharding.choose import choose_sharding
 from perfcast.search.sharding.communication import CommunicationCurves, Curve
+from perfcast.search.sharding.inputs.tasks import ShardingTask, draw_tasks, with_drawn_widths
 from perfcast.search.sharding.problem import ShardingProblem
-from perfcast.search.sharding.tasks import ShardingTask, draw_tasks, with_drawn_widths
 from perfcast.units import GIB
 
 #: Seconds that the turns of a calibration task take.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.cost.embedding.model import PHASES
-from perfcast.measure.embedding_probes import probe_slopes
+from perfcast.measure.embedding.probes import probe_slopes
 
 OURS = "perfcast"
 #: Of the repeats, whose quartiles give the spread.

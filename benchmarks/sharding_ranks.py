@@ -18,8 +18,8 @@ import torch.multiprocessing as multiprocessing
 from torch import nn
 
 from perfcast.core.embedding.lookup import EmbeddingTable, TablePlacement
-from perfcast.measure.embedding_cases import draw_indices
-from perfcast.measure.embedding_probes import Probes
+from perfcast.measure.embedding.cases import draw_indices
+from perfcast.measure.embedding.probes import Probes
 from perfcast.units import GIB, MIB
 
 NUM_RANKS = 2

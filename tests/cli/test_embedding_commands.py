@@ -9,8 +9,8 @@ import pytest
 
 from perfcast.cli.main import run
 from perfcast.evidence.train.embedding import fit
-from perfcast.measure import embedding_store
-from perfcast.measure.embedding_cases import design_cases
+from perfcast.measure.embedding import store as embedding_store
+from perfcast.measure.embedding.cases import design_cases
 
 
 @pytest.fixture(autouse=True)

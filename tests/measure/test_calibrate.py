@@ -13,7 +13,7 @@ from perfcast.cost.families import family_of
 from perfcast.errors import CalibrationError
 from perfcast.measure import store
 from perfcast.measure.calibrate import calibrate, measurements_of
-from perfcast.measure.grid import design
+from perfcast.measure.grid.cases import design
 from perfcast.measure.kernels import KernelCase, operation_of_case
 from perfcast.measure.timer import Samples
 

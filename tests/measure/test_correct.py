@@ -8,7 +8,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.cost.learned.corrections import corrections_path, load_corrected
 from perfcast.errors import CalibrationError
 from perfcast.measure.correct import correct_learned, kernels_by_model
-from perfcast.measure.grid import design
+from perfcast.measure.grid.cases import design
 from perfcast.measure.kernels import operation_of_case
 
 DEVICE = load_device("l40s")

@@ -13,8 +13,7 @@ import torch
 
 from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.errors import CalibrationError, InputError, UnknownNameError
-from perfcast.measure.embedding import EmbeddingRun, EmbeddingRunner, bags_in_arena
-from perfcast.measure.embedding_cases import (
+from perfcast.measure.embedding.cases import (
     DISTRIBUTIONS,
     GROUPS,
     HELD_OUT_DISTRIBUTIONS,
@@ -23,9 +22,10 @@ from perfcast.measure.embedding_cases import (
     draw_cases,
     draw_indices,
 )
-from perfcast.measure.embedding_probes import PROBES, Probes, at_reference, probe_slopes
-from perfcast.measure.embedding_samples import join_runs, measure_repeatability, state_runs
-from perfcast.measure.embedding_store import load_repeatability, load_samples, measure_design
+from perfcast.measure.embedding.probes import PROBES, Probes, at_reference, probe_slopes
+from perfcast.measure.embedding.runner import EmbeddingRun, EmbeddingRunner, bags_in_arena
+from perfcast.measure.embedding.samples import join_runs, measure_repeatability, state_runs
+from perfcast.measure.embedding.store import load_repeatability, load_samples, measure_design
 from perfcast.units import MIB
 
 CASE = EmbeddingCase(
@@ -116,7 +116,7 @@ def test_passes_are_joined_by_their_geometric_mean_and_compared():
 
 @pytest.fixture
 def small_arena(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfcast.measure.embedding._ARENA_BYTES", MIB)
+    monkeypatch.setattr("perfcast.measure.embedding.runner._ARENA_BYTES", MIB)
 
 
 @pytest.mark.usefixtures("small_arena")

@@ -61,9 +61,9 @@ def shard(
     NAME.indices and NAME.offsets, a .parquet columns table, bag and index.
     """
     from perfcast.catalog.clusters import load_cluster
-    from perfcast.search.sharding.index_samples import apply_samples, load_samples
+    from perfcast.search.sharding.inputs.index_samples import apply_samples, load_samples
+    from perfcast.search.sharding.inputs.tables import load_tables
     from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
-    from perfcast.search.sharding.table_files import load_tables
 
     outputs = Outputs(json=json_path, html=html)
     outputs.check()

@@ -26,7 +26,7 @@ from perfcast.cost.linear import Measurement, fit_lines, line_seconds
 from perfcast.cost.profile import DeviceProfile
 from perfcast.errors import CalibrationError
 from perfcast.measure import store
-from perfcast.measure.grid import design
+from perfcast.measure.grid.cases import design
 from perfcast.measure.host import HostCase, fit_host, host_cases
 from perfcast.measure.kernels import KernelCase, operation_of_case, prepare
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda

@@ -17,7 +17,7 @@ from perfcast.cost.learned.corrections import corrections_path, fit_corrections,
 from perfcast.cost.learned.store import model_names_of
 from perfcast.cost.learned.translate import translate
 from perfcast.errors import CalibrationError
-from perfcast.measure.grid import design
+from perfcast.measure.grid.cases import design
 from perfcast.measure.kernels import operation_of_case
 
 

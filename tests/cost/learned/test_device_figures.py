@@ -8,8 +8,8 @@ import pytest
 from builders import made_up_device
 from perfcast.catalog.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
+from perfcast.cost.learned.families.products import ELEMENT_BYTES
 from perfcast.cost.learned.figures import ARITHMETIC, Figures, collect_figures, matrix_unit
-from perfcast.cost.learned.products import ELEMENT_BYTES
 from perfcast.cost.learned.sustained import sustained_share
 
 

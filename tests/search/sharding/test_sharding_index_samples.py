@@ -4,7 +4,7 @@ import pytest
 
 from made_up_sharding import table
 from perfcast.errors import InputError
-from perfcast.search.sharding.index_samples import apply_samples, load_samples
+from perfcast.search.sharding.inputs.index_samples import apply_samples, load_samples
 
 INDICES = np.array([5, 5, 7, 5, 2], dtype=np.int64)
 OFFSETS = np.array([0, 2, 2])  # bags of 2, 0 and 3

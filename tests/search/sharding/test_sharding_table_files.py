@@ -4,7 +4,7 @@ import pytest
 
 from perfcast.core.dtype import DType
 from perfcast.errors import InputError
-from perfcast.search.sharding.table_files import load_tables
+from perfcast.search.sharding.inputs.tables import load_tables
 
 CSV = "name,num_rows,dim,pooling,dtype\nuser,1000000,64,1,\nitem, 5000 ,128,20.5,fp16\n"
 ENTRIES = [

@@ -2,7 +2,7 @@ import pytest
 
 from made_up_sharding import random_tables, table
 from perfcast.errors import InputError
-from perfcast.search.sharding.tasks import HEAVY_POOLING, WIDTHS, draw_tasks, with_drawn_widths
+from perfcast.search.sharding.inputs.tasks import HEAVY_POOLING, WIDTHS, draw_tasks, with_drawn_widths
 
 
 def test_tasks_have_between_seven_and_thirteen_tenths_of_13_tables_a_device():

@@ -12,16 +12,16 @@ from perfcast.simulate.network import engine
 from perfcast.simulate.network.arrays import Incidence, ints
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.collectives import Group, collective_flows
-from perfcast.simulate.network.dragonfly import Dragonfly
+from perfcast.simulate.network.fabrics.dragonfly import Dragonfly
+from perfcast.simulate.network.fabrics.fat_tree import FatTree
+from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised
+from perfcast.simulate.network.fabrics.torus import Torus
 from perfcast.simulate.network.fair_share import Shares, fair_rates
-from perfcast.simulate.network.fat_tree import FatTree
 from perfcast.simulate.network.flows import FlowSet, make_flows, together
-from perfcast.simulate.network.rail_optimised import RailOptimised
-from perfcast.simulate.network.routing import Routes, route_flows
+from perfcast.simulate.network.routing.routes import Routes, route_flows
 from perfcast.simulate.network.simulate import simulate_flows, simulate_groups
 from perfcast.simulate.network.symmetry import fold
 from perfcast.simulate.network.topology import Topology, fail
-from perfcast.simulate.network.torus import Torus
 from simulate.network.small_networks import flat, nodes
 
 NETWORKS = (

@@ -10,15 +10,15 @@ import pytest
 from perfcast.core.cluster import Cluster, Level
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.simulate.network.build import build_topology
-from perfcast.simulate.network.dragonfly import Dragonfly
-from perfcast.simulate.network.fat_tree import FatTree
+from perfcast.simulate.network.fabrics.dragonfly import Dragonfly
+from perfcast.simulate.network.fabrics.fat_tree import FatTree
+from perfcast.simulate.network.fabrics.names import parse_fabric
+from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised
+from perfcast.simulate.network.fabrics.star import Star
+from perfcast.simulate.network.fabrics.torus import Torus
 from perfcast.simulate.network.flows import make_flows
-from perfcast.simulate.network.names import parse_fabric
-from perfcast.simulate.network.rail_optimised import RailOptimised
 from perfcast.simulate.network.simulate import FlowResult, simulate_collective, simulate_flows
-from perfcast.simulate.network.star import Star
 from perfcast.simulate.network.topology import Topology, fail
-from perfcast.simulate.network.torus import Torus
 from simulate.network.small_networks import LATENCY_SECONDS, RATE, flat, link, nodes
 
 S = 1000.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfcast.cost.collective.all_to_all import direct_all_to_all
-from perfcast.cost.collective.hierarchical import (
+from perfcast.cost.collective.algorithms.all_to_all import direct_all_to_all
+from perfcast.cost.collective.algorithms.hierarchical import (
     hierarchical_all_reduce,
     hierarchical_half,
     hierarchical_pipeline,
 )
-from perfcast.cost.collective.in_network import in_network_all_reduce
-from perfcast.cost.collective.point_to_point import rooted, send
-from perfcast.cost.collective.recursive import recursive_all_reduce, recursive_half
-from perfcast.cost.collective.ring import ring_all_reduce, ring_half, ring_pipeline
-from perfcast.cost.collective.tree import double_tree_all_reduce, tree_all_reduce, tree_pipeline
+from perfcast.cost.collective.algorithms.in_network import in_network_all_reduce
+from perfcast.cost.collective.algorithms.point_to_point import rooted, send
+from perfcast.cost.collective.algorithms.recursive import recursive_all_reduce, recursive_half
+from perfcast.cost.collective.algorithms.ring import ring_all_reduce, ring_half, ring_pipeline
+from perfcast.cost.collective.algorithms.tree import double_tree_all_reduce, tree_all_reduce, tree_pipeline
 from perfcast.cost.collective.work import Algorithm
 from perfcast.errors import UnknownNameError
 

@@ -28,7 +28,7 @@ _MODULES: Mapping[str, str] = {
     "product_wide": "products",
     "product_narrow": "products",
     "convolution": "convolution",
-    "attention": "attention",
+    "attention": "attention.physics",
     "experts": "experts",
     "rows": "rows",
     "scan": "scan",
@@ -40,14 +40,14 @@ def model_names_of(kernels: KernelTable) -> np.ndarray[Any, np.dtype[np.object_]
     """Which model prices each kernel, shape [n]."""
     if kernels.family is not KernelFamily.PRODUCT:
         return np.full(len(kernels), kernels.family.value, dtype=object)
-    from perfcast.cost.learned.products import is_wide
+    from perfcast.cost.learned.families.products import is_wide
 
     return np.where(is_wide(kernels), "product_wide", "product_narrow").astype(object)
 
 
 def family_of(model_name: str) -> Family:
     """The module with a model's physics."""
-    module: Family = import_module(f"perfcast.cost.learned.{_MODULES[model_name]}")
+    module: Family = import_module(f"perfcast.cost.learned.families.{_MODULES[model_name]}")
     return module
 
 

@@ -18,7 +18,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
-from perfcast.cost.learned.row_operations import MEASURED
+from perfcast.cost.learned.families.row_operations import MEASURED
 from perfcast.frameworks.load import load_inference_profiles
 
 Kind = OperationKind

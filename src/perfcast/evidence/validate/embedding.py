@@ -21,9 +21,9 @@ from perfcast.errors import UnknownNameError
 from perfcast.evidence.train.embedding.fit import NUM_MEMBERS
 from perfcast.evidence.train.embedding.train import fit_weights
 from perfcast.evidence.validate.suite import Row, SuiteResult
-from perfcast.measure.embedding_cases import GROUPS, HELD_OUT_DISTRIBUTIONS
-from perfcast.measure.embedding_samples import EmbeddingSample
-from perfcast.measure.embedding_store import (
+from perfcast.measure.embedding.cases import GROUPS, HELD_OUT_DISTRIBUTIONS
+from perfcast.measure.embedding.samples import EmbeddingSample
+from perfcast.measure.embedding.store import (
     load_repeatability,
     load_samples,
     machine_of,

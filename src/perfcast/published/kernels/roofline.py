@@ -14,7 +14,8 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
-from perfcast.cost.learned import attention, experts, scan
+from perfcast.cost.learned.families import experts, scan
+from perfcast.cost.learned.families.attention import physics as attention
 from perfcast.cost.learned.family import Family
 from perfcast.cost.learned.figures import ARITHMETIC, Figures, collect_figures
 from perfcast.published.kernels.work import KernelWork, convolution_work, product_work, row_kernel_work

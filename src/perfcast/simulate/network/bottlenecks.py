@@ -8,7 +8,7 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.simulate.network.arrays import Incidence, sums_by
-from perfcast.simulate.network.routing import Routes
+from perfcast.simulate.network.routing.routes import Routes
 
 #: A link may be asked for this part more than it has before it counts: less than rates are rounded by.
 SLACK = 1e-9

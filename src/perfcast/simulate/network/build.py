@@ -7,10 +7,10 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster, Level
 from perfcast.errors import PlanError
-from perfcast.simulate.network.fabric import Fabric, Site
-from perfcast.simulate.network.star import Star
+from perfcast.simulate.network.fabrics.interface import Fabric, Site
+from perfcast.simulate.network.fabrics.star import Star
+from perfcast.simulate.network.fabrics.torus import Torus
 from perfcast.simulate.network.topology import Topology, Wiring
-from perfcast.simulate.network.torus import Torus
 
 
 def build_topology(cluster: Cluster, fabric: Fabric | None = None, inner: Fabric | None = None) -> Topology:

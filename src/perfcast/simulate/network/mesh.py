@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.core.mesh import DeviceMesh
 from perfcast.simulate.network.build import build_topology
 from perfcast.simulate.network.collectives import algorithms
-from perfcast.simulate.network.names import parse_fabric
+from perfcast.simulate.network.fabrics.names import parse_fabric
 from perfcast.simulate.network.simulate import simulate_groups
 from perfcast.simulate.network.topology import fail
 

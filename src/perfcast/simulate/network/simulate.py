@@ -12,7 +12,7 @@ from perfcast.simulate.network.arrays import Incidence, ints, sums_by
 from perfcast.simulate.network.collectives import Group, collective_flows
 from perfcast.simulate.network.engine import play
 from perfcast.simulate.network.flows import FlowSet, together
-from perfcast.simulate.network.routing import Routes, route_flows
+from perfcast.simulate.network.routing.routes import Routes, route_flows
 from perfcast.simulate.network.symmetry import fold
 from perfcast.simulate.network.topology import Topology
 

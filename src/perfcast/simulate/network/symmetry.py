@@ -19,7 +19,7 @@ from perfcast.simulate.network.bottlenecks import Contention, find_contention
 from perfcast.simulate.network.fair_share import Shares
 from perfcast.simulate.network.flows import FlowSet
 from perfcast.simulate.network.order import stages_and_depths
-from perfcast.simulate.network.routing import Routes
+from perfcast.simulate.network.routing.routes import Routes
 
 #: Shares of traffic closer than one of so many steps are one.
 SHARE_STEPS = 1 << 36

@@ -26,8 +26,8 @@ from perfcast.errors import CalibrationError, PlanError, UnknownNameError
 from perfcast.evidence.train.embedding.train import fit_weights, train_embedding
 from perfcast.evidence.validate.embedding import score, validate_embedding
 from perfcast.evidence.validate.suite import Row
-from perfcast.measure.embedding_cases import GROUPS
-from perfcast.measure.embedding_samples import EmbeddingSample
+from perfcast.measure.embedding.cases import GROUPS
+from perfcast.measure.embedding.samples import EmbeddingSample
 
 CPU: Device = replace(load_device("t4"), name="cpu", vendor="cpu")
 

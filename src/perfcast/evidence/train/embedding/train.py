@@ -18,9 +18,9 @@ from perfcast.cost.embedding.learned import (
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import CalibrationError
 from perfcast.evidence.train.embedding.fit import NUM_MEMBERS, fit_nets, gather_cases
-from perfcast.measure.embedding_cases import GROUPS
-from perfcast.measure.embedding_samples import EmbeddingSample
-from perfcast.measure.embedding_store import load_samples, machine_of, measure_design, measurements_in
+from perfcast.measure.embedding.cases import GROUPS
+from perfcast.measure.embedding.samples import EmbeddingSample
+from perfcast.measure.embedding.store import load_samples, machine_of, measure_design, measurements_in
 
 #: Median of |x| of a normal distribution, in standard deviations.
 _MEDIAN_DEVIATION = 0.6745

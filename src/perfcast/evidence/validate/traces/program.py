@@ -132,7 +132,7 @@ def _times_in_turns(
     step: Callable[[], None], then: Callable[[], None], is_plain: Iterator[bool], name: str, usual: float
 ) -> _Times:
     """Take all turns; steps that are recorded come before the first plain one of a turn."""
-    from perfcast.measure.embedding_probes import Probes
+    from perfcast.measure.embedding.probes import Probes
 
     clock = time.thread_time if "RANK" not in os.environ else time.perf_counter
     probes, found, following = Probes(clock), _Times(), is_plain

@@ -18,7 +18,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.evidence.validate.traces.parts import StepTimes
-from perfcast.measure.embedding_probes import probe_slopes
+from perfcast.measure.embedding.probes import probe_slopes
 
 #: Of steps by the processor's clock, and by that on the wall.
 _USUAL, _UNDISTURBED = 0.5, 0.25

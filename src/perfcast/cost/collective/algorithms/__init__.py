@@ -1,0 +1,1 @@
+"""The algorithms of collectives, one file each: seconds of a group on its links."""

@@ -1,0 +1,1 @@
+"""What each family of kernels contributes: its physics, and the features of the rest."""

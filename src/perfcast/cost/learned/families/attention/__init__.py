@@ -1,0 +1,1 @@
+"""Attention kernels of every kind: what they have to do, and how long it takes on paper."""

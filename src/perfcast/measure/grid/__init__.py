@@ -1,0 +1,1 @@
+"""The designed grid: which operators are timed, on which shapes."""

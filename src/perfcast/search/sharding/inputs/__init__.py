@@ -1,0 +1,1 @@
+"""What is to be placed, read from files or drawn at random."""

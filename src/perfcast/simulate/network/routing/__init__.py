@@ -1,0 +1,1 @@
+"""Which links a flow crosses: shortest paths, and detours round crowded ones."""
