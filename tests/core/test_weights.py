@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, LatentAttention
 from perfcast.core.weights import (
     balance_layers,
     count_elements,
     count_parameters,
-    kv_heads_per_rank,
     layers_of_parts,
     layers_of_stages,
     pad_vocabulary,
@@ -106,7 +106,7 @@ def test_tensor_parallelism_cuts_matrices_and_copies_norms():
 
 
 def test_fewer_kv_heads_than_ranks_are_copied():
-    assert [kv_heads_per_rank(llama(), tensor_parallel) for tensor_parallel in (1, 2, 4, 8)] == [4, 2, 1, 1]
+    assert [heads_of_rank(llama(), tensor_parallel).keys for tensor_parallel in (1, 2, 4, 8)] == [4, 2, 1, 1]
     keys_of_a_head = 2 * 8 * H
     whole, cut = count_parameters(llama()), held(llama(), Plan(tensor_parallel=8))
     norms = 17 * H

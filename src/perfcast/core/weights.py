@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
@@ -251,11 +252,6 @@ def _check_expert_degrees(experts: Experts, plan: Plan) -> None:
         )
 
 
-def kv_heads_per_rank(model: Transformer, tensor_parallel: int) -> int:
-    """Key and value heads of a rank; fewer heads than ranks are copied."""
-    return max(1, model.num_kv_heads // tensor_parallel)
-
-
 def _vector(name: str, size: int, has_bias: bool, count: int = 1) -> Weight:
     return Weight(name, size, 1, count * (2 if has_bias else 1))
 
@@ -265,16 +261,15 @@ def _norm(model: Transformer, name: str, size: int) -> Weight:
 
 
 def _attention(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
-    hidden, heads = model.hidden_size, model.num_attention_heads // tensor_parallel
+    hidden, heads = model.hidden_size, heads_of_rank(model, tensor_parallel)
     latent = model.latent_attention
     if latent is not None:
-        query_size = latent.nope_head_size + latent.rope_head_size
-        queries: tuple[Weight, ...] = (Weight("queries", heads * query_size, hidden),)
+        queries: tuple[Weight, ...] = (Weight("queries", heads.query_width, hidden),)
         if latent.query_rank is not None:
             queries = (
                 Weight("query down-projection", latent.query_rank, hidden),
                 Weight("query norm", latent.query_rank, 1),
-                Weight("query up-projection", heads * query_size, latent.query_rank),
+                Weight("query up-projection", heads.query_width, latent.query_rank),
             )
         return (
             *queries,
@@ -282,15 +277,15 @@ def _attention(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
             Weight("key-value norm", latent.kv_rank, 1),
             Weight(
                 "key-value up-projection",
-                heads * (latent.nope_head_size + latent.value_head_size),
+                heads.queries * (latent.nope_head_size + latent.value_head_size),
                 latent.kv_rank,
             ),
-            Weight("attention output", hidden, heads * latent.value_head_size),
+            Weight("attention output", hidden, heads.output_width),
         )
-    qkv_rows = (heads + 2 * kv_heads_per_rank(model, tensor_parallel)) * model.head_size
+    qkv_rows = heads.joint_width
     weights = [
         Weight("queries, keys, values", qkv_rows, hidden),
-        Weight("attention output", hidden, heads * model.head_size),
+        Weight("attention output", hidden, heads.output_width),
     ]
     if model.has_qkv_bias:
         weights.append(Weight("bias of queries, keys, values", qkv_rows, 1))

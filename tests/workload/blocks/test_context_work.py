@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perfcast.core.collective import message_bytes
 from perfcast.core.dtype import DType
+from perfcast.core.heads import Heads
 from perfcast.core.plan import Plan
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError
@@ -23,9 +24,8 @@ def setting(cp: int, collective: str = "ring", sequence: int = 4096, **changes: 
     """A layer of Llama-3-8B on one of ``cp`` ranks."""
     plan = Plan(context_parallel=cp, context_communication=collective)
     sizes = ContextSetting(
-        plan=plan, batch=1, sequence=sequence // cp, heads=32, kv_heads=8, head_size=128,
-        value_head_size=128, element=DType.BF16,
-    )  # fmt: skip
+        plan=plan, batch=1, sequence=sequence // cp, heads=Heads(32, 8, 128, 128), element=DType.BF16
+    )
     return replace(sizes, **changes)  # type: ignore[arg-type]
 
 
@@ -106,7 +106,7 @@ def test_gathered_keys_come_once_forward_and_go_back_as_sums():
 
 
 def test_values_of_another_size_travel_as_such():
-    wide = setting(2, head_size=192, value_head_size=128, kv_heads=32)
+    wide = setting(2, heads=Heads(32, 32, 192, 128))
     assert sent(context_attention_forward(wide)) == [2048 * 32 * (192 + 128) * 2]
 
 

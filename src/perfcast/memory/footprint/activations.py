@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
-from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import PlanError
 from perfcast.frameworks.profile import MemoryProfile
 
@@ -127,18 +127,18 @@ def _attention(
     ]
     if model.latent_attention is not None:
         saved += _latent_projections(model, layout)
-    heads = model.num_attention_heads // layout.tensor_parallel
-    query_width, kv_width, value_width = head_widths(model, layout.tensor_parallel)
+    heads = heads_of_rank(model, layout.tensor_parallel)
     saved += [
-        Saved("queries", layout.rows(query_width)),
-        Saved("keys", layout.rows(kv_width)),
-        Saved("values", layout.rows(value_width)),
+        Saved("queries", layout.rows(heads.query_width)),
+        Saved("keys", layout.rows(heads.key_width)),
+        Saved("values", layout.rows(heads.value_width)),
     ]
     if profile.keeps_joint_qkv:
-        saved.append(Saved("the rest of the joint projection", layout.rows(kv_width + value_width)))
+        rest = layout.rows(heads.key_width + heads.value_width)
+        saved.append(Saved("the rest of the joint projection", rest))
     if plan.recompute != "selective":
         saved += attention_core(model, training, layout)
-    output_width = _output_width(model, heads)
+    output_width = heads.output_width
     saved.append(Saved("output of attention", layout.rows(output_width)))
     if layout.context_parallel > 1:
         saved.append(Saved("output of attention before its all-to-all", layout.rows(output_width)))
@@ -151,7 +151,7 @@ def _attention(
 
 def attention_core(model: Transformer, training: Training, layout: Layout) -> list[Saved]:
     """What attention keeps of its scores, and selective recomputation makes again."""
-    heads = model.num_attention_heads // layout.tensor_parallel
+    heads = heads_of_rank(model, layout.tensor_parallel).queries
     if training.attention == "flash":
         return [Saved("row statistics of attention", 4 * layout.tokens * heads)]
     pairs = layout.tokens * layout.sequence_length * heads
@@ -160,22 +160,6 @@ def attention_core(model: Transformer, training: Training, layout: Layout) -> li
         scores.append(Saved("dropout mask of the scores", pairs))
         scores.append(Saved("scores after dropout", layout.element_bytes * pairs))
     return scores
-
-
-def head_widths(model: Transformer, tensor_parallel: int) -> tuple[int, int, int]:
-    """Elements a token of queries, keys and values on a rank."""
-    heads = model.num_attention_heads // tensor_parallel
-    latent = model.latent_attention
-    if latent is not None:
-        query = latent.nope_head_size + latent.rope_head_size
-        return heads * query, heads * query, heads * latent.value_head_size
-    kv = kv_heads_per_rank(model, tensor_parallel) * model.head_size
-    return heads * model.head_size, kv, kv
-
-
-def _output_width(model: Transformer, heads: int) -> int:
-    latent = model.latent_attention
-    return heads * (latent.value_head_size if latent is not None else model.head_size)
 
 
 def _latent_projections(model: Transformer, layout: Layout) -> list[Saved]:

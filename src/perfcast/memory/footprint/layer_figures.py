@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.arrays import Floats
+from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import PlanTable
 from perfcast.core.weights import pad_vocabulary
@@ -12,7 +13,6 @@ from perfcast.memory.footprint.activations import (
     Layout,
     attention_core,
     expert_visits,
-    head_widths,
     lay_out,
     layer_activations,
     layer_bytes,
@@ -104,10 +104,9 @@ def _backward(setting: Setting, plan: Plan, layout: Layout) -> dict[str, float]:
         visits = expert_visits(model.experts, plan, layout)
         width = model.experts.ffn_hidden_size / plan.tensor_parallel_of_experts
         expert = round(layout.element_bytes * visits * ((gates + 1) * width + model.hidden_size)) + hidden
-    queries, keys, values = head_widths(model, layout.tensor_parallel)
-    attention = layout.rows(2 * queries + keys + values) + hidden + gathered
+    heads = heads_of_rank(model, layout.tensor_parallel)
+    attention = layout.rows(heads.query_width + heads.joint_width) + hidden + gathered
     if setting.training.attention == "math":
-        heads = model.num_attention_heads // layout.tensor_parallel
-        pairs = layout.tokens * layout.sequence_length * heads
+        pairs = layout.tokens * layout.sequence_length * heads.queries
         attention += 2 * layout.element_bytes * pairs
     return {"attention_backward": attention, "dense_backward": dense, "expert_backward": expert}

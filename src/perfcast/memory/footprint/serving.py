@@ -11,14 +11,13 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import StageFootprint
+from perfcast.core.heads import cached_width, heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.plan_table import to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import DTYPES
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import kv_heads_per_rank
 from perfcast.errors import UnknownNameError
-from perfcast.memory.footprint.activations import head_widths
 from perfcast.memory.footprint.ranks import Ranks, ranks_of_stages
 from perfcast.memory.footprint.stage_layers import deal_out_layers
 from perfcast.memory.footprint.terms import PeakCandidateColumn, TermColumn, TermGroup
@@ -115,12 +114,10 @@ def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     tensor-parallel rank.
     """
     model, length, each = setting.model, setting.sequence_length, setting.element_bytes
-    latent = model.latent_attention
-    if latent is not None:
-        width, words, source = latent.kv_rank + latent.rope_head_size, "(rank + rope)", _LATENT
-    else:
-        width = 2 * kv_heads_per_rank(model, plan.tensor_parallel) * model.head_size
-        words, source = "2 · kv heads · head size", _CACHE
+    width = cached_width(model, plan.tensor_parallel)
+    words, source = "2 · kv heads · head size", _CACHE
+    if model.latent_attention is not None:
+        words, source = "(rank + rope)", _LATENT
     sequences = plan.micro_batch_size * min(plan.num_micro_batches, plan.pipeline_parallel)
     windowed = np.rint(ranks.num_layers * model.num_window_layers / model.num_layers)
     seen = min(length, model.sliding_window or length)
@@ -142,8 +139,8 @@ def layer_term(setting: ServingSetting, plan: Plan, new_tokens: Floats) -> TermC
     if model.experts is not None:
         chosen = model.experts.experts_per_token * model.experts.ffn_hidden_size
         mlp = max(mlp, (gates + 1) * chosen / plan.tensor_parallel_of_experts)
-    queries, keys, values = head_widths(model, plan.tensor_parallel)
-    width = 2 * model.hidden_size + max(mlp, 2 * queries + keys + values)
+    heads = heads_of_rank(model, plan.tensor_parallel)
+    width = 2 * model.hidden_size + max(mlp, heads.query_width + heads.joint_width)
     return TermColumn(
         "one layer's activations",
         Category.ACTIVATION,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.core.dtype import DType
+from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import kv_heads_per_rank
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import KernelProfile, TrainingProfile
 
@@ -34,17 +34,6 @@ def gradient_type(training: Training) -> DType:
     profile = load_training_profile(training.framework).kernels
     stays_narrow = training.dtype == "fp16" and not profile.casts_weights
     return DType.FP32 if profile.keeps_wide_gradients and not stays_narrow else weight_type(training)
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """Sizes of the core of attention on one rank: queries and keys have ``head_size``."""
-
-    heads: int
-    kv_heads: int
-    head_size: int
-    value_head_size: int
-    window: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +95,14 @@ class Local:
         return self.model.hidden_size // self.plan.tensor_parallel_inputs
 
     @property
-    def heads(self) -> int:
-        """Of queries, on this rank."""
-        return self.model.num_attention_heads // self.plan.tensor_parallel
+    def heads(self) -> Heads:
+        """Heads of attention on this rank."""
+        return heads_of_rank(self.model, self.plan.tensor_parallel)
 
     @property
-    def kv_heads(self) -> int:
-        """Of keys and values, on this rank."""
-        return kv_heads_per_rank(self.model, self.plan.tensor_parallel)
-
-    @property
-    def core(self) -> Core:
-        """Latent attention expands keys and values for every head of queries."""
-        size, window = self.model.head_size, self.model.sliding_window if self.has_window else 0
-        latent = self.model.latent_attention
-        if latent is None:
-            return Core(self.heads, self.kv_heads, size, size, window)
-        size = latent.nope_head_size + latent.rope_head_size
-        return Core(self.heads, self.heads, size, latent.value_head_size, window)
-
-    @property
-    def qkv_size(self) -> int:
-        """Elements of queries, keys and values of a token on this rank."""
-        return (self.heads + 2 * self.kv_heads) * self.model.head_size
+    def window(self) -> int:
+        """Tokens that a query of this layer looks back; 0: all."""
+        return self.model.sliding_window if self.has_window else 0
 
     @property
     def element(self) -> DType:

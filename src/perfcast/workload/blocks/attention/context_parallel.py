@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.dtype import DType
+from perfcast.core.heads import Heads
 from perfcast.core.operation import Operation
 from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
@@ -33,17 +34,14 @@ class ContextSetting:
 
     Attributes:
         sequence: Tokens of one sequence on this rank.
-        heads, kv_heads: Of the rank, cut by tensor parallelism.
+        heads: Of the rank, cut by tensor parallelism.
         window: Tokens that a query looks back; 0: all.
     """
 
     plan: Plan
     batch: int
     sequence: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    value_head_size: int
+    heads: Heads
     element: DType
     is_causal: bool = True
     window: int = 0
@@ -56,7 +54,7 @@ class ContextSetting:
     @property
     def key_bytes(self) -> int:
         """Keys and values of this rank's tokens."""
-        width = self.kv_heads * (self.head_size + self.value_head_size)
+        width = self.heads.key_width + self.heads.value_width
         return self.element.bytes_of(self.batch * self.sequence * width)
 
 
@@ -136,14 +134,12 @@ def _block(setting: ContextSetting, step: int, *, is_backward: bool) -> Operatio
     """The own block, half of its pairs masked; another one: all its queries against half its keys."""
     is_own = step == 0 and setting.is_causal
     keys = setting.sequence // 2 if setting.is_causal and step else setting.sequence
-    return _attention(
-        setting, setting.heads, setting.kv_heads, setting.sequence, max(keys, 1), is_own, is_backward
-    )
+    return _attention(setting, setting.heads, setting.sequence, max(keys, 1), is_own, is_backward)
 
 
 def _join_outputs(setting: ContextSetting) -> Operation:
     """Weighs what has been summed so far, in fp32, and the new block's output, and adds them."""
-    width = setting.heads * setting.value_head_size
+    width = setting.heads.output_width
     rows = setting.batch * setting.sequence
     total, new = kernels.tensor(DType.FP32, rows, width), kernels.tensor(setting.element, rows, width)
     return kernels.elementwise("join_attention", (total, new), (total,), flops_per_element=4)
@@ -152,8 +148,8 @@ def _join_outputs(setting: ContextSetting) -> Operation:
 def _add_gradients(setting: ContextSetting) -> tuple[Operation, ...]:
     """Of queries, which stay, and of the keys and values that pass."""
     rows, found = setting.batch * setting.sequence, []
-    keys = setting.kv_heads * (setting.head_size + setting.value_head_size)
-    for width in (setting.heads * setting.head_size, keys):
+    heads = setting.heads
+    for width in (heads.query_width, heads.key_width + heads.value_width):
         x = kernels.tensor(setting.element, rows, width)
         found.append(kernels.elementwise("add_", (x, x), (x,)))
     return tuple(found)
@@ -167,21 +163,24 @@ def _ulysses(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None:
 
     The backward's way in is the output's gradient alone: queries, keys and values are kept as they were.
     """
-    parts = setting.parts
-    if setting.heads % parts:
-        raise PlanError(f"cp={parts} does not divide the {setting.heads} attention heads of a rank")
-    keys = max(setting.kv_heads, parts)
-    inner = setting.heads * setting.head_size + keys * (setting.head_size + setting.value_head_size)
-    outer = setting.heads * setting.value_head_size
+    parts, heads = setting.parts, setting.heads
+    if heads.queries % parts:
+        raise PlanError(f"cp={parts} does not divide the {heads.queries} attention heads of a rank")
+    heads = replace(heads, keys=max(heads.keys, parts))
+    inner, outer = heads.joint_width, heads.output_width
     into, back = (outer, inner) if is_backward else (inner, outer)
     _all_to_all_heads(tape, setting, into)
     tape.run(
         _attention(
-            setting, setting.heads // parts, keys // parts, setting.sequence * parts,
-            setting.sequence * parts, setting.is_causal, is_backward,
+            setting,
+            replace(heads, queries=heads.queries // parts, keys=heads.keys // parts),
+            setting.sequence * parts,
+            setting.sequence * parts,
+            setting.is_causal,
+            is_backward,
         ),
         CORE,
-    )  # fmt: skip
+    )
     _all_to_all_heads(tape, setting, back)
 
 
@@ -207,13 +206,11 @@ def _gathered(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None
     if setting.is_causal:
         for seen in _causal_pieces(setting):
             tape.run(
-                _attention(setting, setting.heads, setting.kv_heads, queries // 2, seen, False, is_backward),
+                _attention(setting, setting.heads, queries // 2, seen, False, is_backward),
                 CORE,
             )
     else:
-        tape.run(
-            _attention(setting, setting.heads, setting.kv_heads, queries, keys, False, is_backward), CORE
-        )
+        tape.run(_attention(setting, setting.heads, queries, keys, False, is_backward), CORE)
     if is_backward:
         _collect(tape, setting, "reduce_scatter", whole)
 
@@ -237,8 +234,7 @@ def _collect(tape: Tape, setting: ContextSetting, collective: str, message_bytes
 
 def _attention(
     setting: ContextSetting,
-    heads: int,
-    kv_heads: int,
+    heads: Heads,
     queries: int,
     keys: int,
     is_causal: bool,
@@ -247,7 +243,14 @@ def _attention(
     """One kernel; a window leaves its keys to each query."""
     is_windowed = 0 < setting.window < keys
     return kernels.attention(
-        setting.batch, heads, kv_heads, queries, setting.window if is_windowed else keys, setting.head_size,
-        setting.element, causal=is_causal and not is_windowed, is_backward=is_backward,
-        value_head_size=setting.value_head_size,
-    )  # fmt: skip
+        setting.batch,
+        heads.queries,
+        heads.keys,
+        queries,
+        setting.window if is_windowed else keys,
+        heads.size,
+        setting.element,
+        causal=is_causal and not is_windowed,
+        is_backward=is_backward,
+        value_head_size=heads.value_size,
+    )

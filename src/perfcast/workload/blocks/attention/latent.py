@@ -83,17 +83,17 @@ def _paths(local: Local, latent: LatentAttention) -> tuple[_Path, _Path]:
     return (
         _Path(
             "attention.queries", latent.query_rank or 0, 0,
-            local.heads * (latent.nope_head_size + latent.rope_head_size),
+            local.heads.query_width,
         ),
         _Path(
             "attention.keys_values", latent.kv_rank, latent.rope_head_size,
-            local.heads * (latent.nope_head_size + latent.value_head_size),
+            local.heads.queries * (latent.nope_head_size + latent.value_head_size),
         ),
     )  # fmt: skip
 
 
 def _output(local: Local, latent: LatentAttention) -> Linear:
-    return Linear("attention.output", (local.heads * latent.value_head_size,))
+    return Linear("attention.output", (local.heads.output_width,))
 
 
 # ---- projections -------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _over_tensor(
 
 def _rotate(tape: Tape, local: Local, latent: LatentAttention) -> None:
     """The rotated part of each query, and of the one key that all heads share."""
-    for heads in (local.heads, 1):
+    for heads in (local.heads.queries, 1):
         x = kernels.tensor(local.element, local.tokens, heads * latent.rope_head_size)
         tape.run(kernels.elementwise("rope", (x,), (x,), flops_per_element=6), "attention.rope")
 
@@ -155,8 +155,8 @@ def _rotate(tape: Tape, local: Local, latent: LatentAttention) -> None:
 def _assemble(tape: Tape, local: Local, latent: LatentAttention) -> None:
     """Keys of both parts side by side, values apart; the backward takes them apart again."""
     nope, value = latent.nope_head_size, latent.value_head_size
-    both = kernels.tensor(local.element, local.tokens, local.heads * (nope + value))
-    whole = local.heads * (nope + latent.rope_head_size + value)
+    both = kernels.tensor(local.element, local.tokens, local.heads.queries * (nope + value))
+    whole = local.heads.key_width + local.heads.value_width
     operation = kernels.rows_kernel(
         kernels.Kind.COPY, "cat", (both,), (kernels.tensor(local.element, local.tokens, whole),),
         flops_per_element=0,

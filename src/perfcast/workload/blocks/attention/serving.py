@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.dtype import DType
+from perfcast.core.heads import cached_width
 from perfcast.core.placement import group_of
 from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Calls, Stream
@@ -22,35 +23,26 @@ from perfcast.workload.blocks.tape import Tape
 def plain_attention(setting: Serving, window: int) -> Calls:
     """Queries, keys and values in one product, rotation, the cache, attention, the output's product."""
     tape, model = Tape(), setting.model
-    heads, kv_heads, size = setting.heads, setting.kv_heads, model.head_size
+    heads, width = setting.heads, cached_width(model, setting.plan.tensor_parallel)
     tokens, element = setting.tokens, setting.precision.element
-    linear(tape, setting, setting.tokens, (heads + 2 * kv_heads) * size, model.hidden_size, "attention.qkv")
+    linear(tape, setting, tokens, heads.joint_width, model.hidden_size, "attention.qkv")
     if model.has_head_norms:
-        for operation in fused_norm("rmsnorm", tokens * (heads + kv_heads), size, element, adds=False):
+        rows = tokens * (heads.queries + heads.keys)
+        for operation in fused_norm("rmsnorm", rows, heads.size, element, adds=False):
             tape.run(operation, "attention.head_norms")
     if model.positions == "rope":
-        rotated = (heads + kv_heads) * (model.rope_size or size)
+        rotated = (heads.queries + heads.keys) * (model.rope_size or heads.size)
         tape.run(rotation(tokens, rotated, element), "attention.rope")
-    tape.run(cache_write(tokens, 2 * kv_heads * size, setting.precision), "attention.cache")
-    _gather_keys(tape, setting, 2 * kv_heads * size)
+    tape.run(cache_write(tokens, width, setting.precision), "attention.cache")
+    _gather_keys(tape, setting, width)
+    sizes = (setting.batch_size, heads.queries, heads.keys, setting.num_queries, setting.num_keys, heads.size)
     if model.is_causal:
-        tape.run(
-            cached_attention(
-                setting.batch_size, heads, kv_heads, setting.num_queries, setting.num_keys, size,
-                setting.precision, window=window,
-            ),
-            "attention.core",
-        )  # fmt: skip
+        core = cached_attention(*sizes, setting.precision, window=window)
     else:
-        tape.run(
-            attention(
-                setting.batch_size, heads, kv_heads, setting.num_queries, setting.num_keys, size, element,
-                causal=False,
-            ),
-            "attention.core",
-        )  # fmt: skip
-    _merge_parts(tape, setting, heads * size)
-    linear(tape, setting, setting.tokens, model.hidden_size, heads * size, "attention.output")
+        core = attention(*sizes, element, causal=False)
+    tape.run(core, "attention.core")
+    _merge_parts(tape, setting, heads.output_width)
+    linear(tape, setting, tokens, model.hidden_size, heads.output_width, "attention.output")
     return tape.calls()
 
 
@@ -67,22 +59,16 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     tape, heads = Tape(), setting.heads
     _compress(tape, setting, latent)
     _queries(tape, setting, latent)
-    width = latent.kv_rank + latent.rope_head_size
+    width = cached_width(setting.model)
     tape.run(
-        rotation(setting.tokens, (heads + 1) * latent.rope_head_size, setting.precision.element),
+        rotation(setting.tokens, (heads.queries + 1) * latent.rope_head_size, setting.precision.element),
         "attention.rope",
     )
     tape.run(cache_write(setting.tokens, width, setting.precision), "attention.cache")
     _gather_keys(tape, setting, width)
     (_absorbed if setting.is_decode else _expanded)(tape, setting, latent, window)
-    linear(
-        tape,
-        setting,
-        setting.tokens,
-        setting.model.hidden_size,
-        heads * latent.value_head_size,
-        "attention.output",
-    )
+    hidden = setting.model.hidden_size
+    linear(tape, setting, setting.tokens, hidden, heads.output_width, "attention.output")
     return tape.calls()
 
 
@@ -97,30 +83,29 @@ def _compress(tape: Tape, setting: Serving, latent: LatentAttention) -> None:
 
 
 def _queries(tape: Tape, setting: Serving, latent: LatentAttention) -> None:
-    width = setting.heads * (latent.nope_head_size + latent.rope_head_size)
     depth = latent.query_rank or setting.model.hidden_size
-    linear(tape, setting, setting.tokens, width, depth, "attention.queries")
+    linear(tape, setting, setting.tokens, setting.heads.query_width, depth, "attention.queries")
 
 
 def _expanded(tape: Tape, setting: Serving, latent: LatentAttention, window: int) -> None:
     heads, element = setting.heads, setting.precision.element
-    size = latent.nope_head_size + latent.rope_head_size
     keys = setting.batch_size * setting.num_keys
-    expanded = heads * (latent.nope_head_size + latent.value_head_size)
+    expanded = heads.queries * (latent.nope_head_size + latent.value_head_size)
     linear(tape, setting, keys, expanded, latent.kv_rank, "attention.expand")
-    part, whole = tensor(element, keys, heads * latent.nope_head_size), tensor(element, keys, heads * size)
+    part = tensor(element, keys, heads.queries * latent.nope_head_size)
+    whole = tensor(element, keys, heads.key_width)
     tape.run(elementwise("cat", (part,), (whole,), flops_per_element=0), "attention.keys")
     tape.run(
         cached_attention(
-            setting.batch_size, heads, heads, setting.num_queries, setting.num_keys, size,
-            setting.precision, value_head_size=latent.value_head_size, window=window, is_latent=True,
+            setting.batch_size, heads.queries, heads.keys, setting.num_queries, setting.num_keys, heads.size,
+            setting.precision, value_head_size=heads.value_size, window=window, is_latent=True,
         ),
         "attention.core",
     )  # fmt: skip
 
 
 def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int) -> None:
-    heads, element, tokens = setting.heads, setting.precision.element, setting.tokens
+    heads, element, tokens = setting.heads.queries, setting.precision.element, setting.tokens
     into = batched_product(heads, tokens, latent.kv_rank, latent.nope_head_size, "nn", element, element)
     out = batched_product(heads, tokens, latent.value_head_size, latent.kv_rank, "nn", element, element)
     tape.run(into, "attention.absorb")
@@ -153,7 +138,9 @@ def _merge_parts(tape: Tape, setting: Serving, width: int) -> None:
     plan, element, parts = setting.plan, setting.precision.element, setting.plan.context_parallel
     if not setting.is_decode or parts == 1:
         return
-    each = element.bytes_of(setting.tokens * width) + DType.FP32.bytes_of(setting.tokens * setting.heads)
+    each = element.bytes_of(setting.tokens * width) + DType.FP32.bytes_of(
+        setting.tokens * setting.heads.queries
+    )
     tape.collective(
         "all_gather", parts * each, group_of(plan, "context"), Stream.CONTEXT, "attention.merge",
         world_size=plan.world_size, dtype=element,

@@ -29,17 +29,16 @@ CORE = "attention.core"
 
 def qkv_linear(local: Local) -> Linear:
     """Queries, keys and values: one product, or three."""
-    model, size = local.model, local.model.head_size
-    widths: tuple[int, ...] = (local.qkv_size,)
+    model, heads = local.model, local.heads
+    widths: tuple[int, ...] = (heads.joint_width,)
     if not (local.profile.joins_projections or model.has_fused_qkv):
-        widths = (local.heads * size, local.kv_heads * size, local.kv_heads * size)
+        widths = (heads.query_width, heads.key_width, heads.value_width)
     return Linear("attention.qkv", widths, has_bias=model.has_qkv_bias)
 
 
 def output_linear(local: Local) -> Linear:
     """From the heads back to the hidden size."""
-    width = local.heads * local.model.head_size
-    return Linear("attention.output", (width,), has_bias=local.model.has_linear_bias)
+    return Linear("attention.output", (local.heads.output_width,), has_bias=local.model.has_linear_bias)
 
 
 def attention_forward(tape: Tape, local: Local) -> None:
@@ -60,7 +59,7 @@ def attention_backward(tape: Tape, local: Local) -> None:
     _head_norms(tape, local, is_backward=True)
     linear = qkv_linear(local)
     if len(linear.widths) == 1:
-        tape.run(kernels.copy(local.tokens, local.qkv_size, local.element), linear.module)
+        tape.run(kernels.copy(local.tokens, local.heads.joint_width, local.element), linear.module)
     _copy_heads(tape, local)
     column_backward(tape, local, linear)
 
@@ -95,56 +94,59 @@ def core_backward(tape: Tape, local: Local) -> None:
 
 
 def _context(local: Local) -> ContextSetting:
-    core = local.core
     return ContextSetting(
-        plan=local.plan, batch=local.plan.micro_batch_size, sequence=local.sequence, heads=core.heads,
-        kv_heads=core.kv_heads, head_size=core.head_size, value_head_size=core.value_head_size,
-        element=local.element, is_causal=local.model.is_causal, window=core.window,
-    )  # fmt: skip
+        plan=local.plan,
+        batch=local.plan.micro_batch_size,
+        sequence=local.sequence,
+        heads=local.heads,
+        element=local.element,
+        is_causal=local.model.is_causal,
+        window=local.window,
+    )
 
 
 def _fused(local: Local, *, is_backward: bool) -> Operation:
     """One kernel; a window shorter than the sequence leaves its keys to each query."""
-    core, sequence = local.core, local.sequence
-    is_windowed = 0 < core.window < sequence
+    heads, sequence = local.heads, local.sequence
+    is_windowed = 0 < local.window < sequence
     return kernels.attention(
-        local.plan.micro_batch_size, core.heads, core.kv_heads, sequence,
-        core.window if is_windowed else sequence, core.head_size, local.element,
+        local.plan.micro_batch_size, heads.queries, heads.keys, sequence,
+        local.window if is_windowed else sequence, heads.size, local.element,
         causal=local.model.is_causal and not is_windowed, is_backward=is_backward,
-        value_head_size=core.value_head_size,
+        value_head_size=heads.value_size,
     )  # fmt: skip
 
 
 def _scores_forward(tape: Tape, local: Local) -> None:
     _repeat_keys(tape, local)
-    core = local.core
-    _batched(tape, local, core.head_size, scores=True, layout="nt")
+    heads = local.heads
+    _batched(tape, local, heads.size, scores=True, layout="nt")
     _softmax_forward(tape, local)
     if local.model.has_attention_dropout:
         tape.run(kernels.dropout(*_score_shape(local), local.element), CORE)
-    _batched(tape, local, core.value_head_size, scores=False, layout="nn")
-    tape.run(kernels.copy(local.tokens, core.heads * core.value_head_size, local.element), CORE)
+    _batched(tape, local, heads.value_size, scores=False, layout="nn")
+    tape.run(kernels.copy(local.tokens, heads.output_width, local.element), CORE)
 
 
 def _scores_backward(tape: Tape, local: Local) -> None:
-    core = local.core
-    tape.run(kernels.copy(local.tokens, core.heads * core.value_head_size, local.element), CORE)
-    _batched(tape, local, core.value_head_size, scores=True, layout="nt")
-    _batched(tape, local, core.value_head_size, scores=False, layout="tn")
+    heads = local.heads
+    tape.run(kernels.copy(local.tokens, heads.output_width, local.element), CORE)
+    _batched(tape, local, heads.value_size, scores=True, layout="nt")
+    _batched(tape, local, heads.value_size, scores=False, layout="tn")
     if local.model.has_attention_dropout:
         tape.run(kernels.dropout_backward(*_score_shape(local), local.element), CORE)
     _softmax_backward(tape, local)
-    _batched(tape, local, core.head_size, scores=False, layout="nn")
-    _batched(tape, local, core.head_size, scores=False, layout="tn")
+    _batched(tape, local, heads.size, scores=False, layout="nn")
+    _batched(tape, local, heads.size, scores=False, layout="tn")
 
 
 def _score_shape(local: Local) -> tuple[int, int]:
-    return local.plan.micro_batch_size * local.heads * local.sequence, local.sequence
+    return local.plan.micro_batch_size * local.heads.queries * local.sequence, local.sequence
 
 
 def _batched(tape: Tape, local: Local, size: int, *, scores: bool, layout: str) -> None:
     """s × s from heads of a size, or s × size from scores."""
-    batch, s = local.plan.micro_batch_size * local.heads, local.sequence
+    batch, s = local.plan.micro_batch_size * local.heads.queries, local.sequence
     n, k = (s, size) if scores else (size, s)
     precision = local.precision if local.precision is not DType.FP8 else local.element
     tape.run(kernels.batched_product(batch, s, n, k, layout, local.element, precision), CORE)
@@ -180,12 +182,12 @@ def _softmax_backward(tape: Tape, local: Local) -> None:
 
 def _repeat_keys(tape: Tape, local: Local) -> None:
     """Batched products want as many key heads as query heads."""
-    core = local.core
-    if core.kv_heads == core.heads:
+    heads = local.heads
+    if heads.keys == heads.queries:
         return
-    size = core.head_size + core.value_head_size
-    read = kernels.tensor(local.element, local.tokens, core.kv_heads * size)
-    written = kernels.tensor(local.element, local.tokens, core.heads * size)
+    size = heads.size + heads.value_size
+    read = kernels.tensor(local.element, local.tokens, heads.keys * size)
+    written = kernels.tensor(local.element, local.tokens, heads.queries * size)
     tape.run(
         kernels.rows_kernel(kernels.Kind.COPY, "repeat_interleave", (read,), (written,), flops_per_element=0),
         CORE,
@@ -198,8 +200,8 @@ def _repeat_keys(tape: Tape, local: Local) -> None:
 def _copy_heads(tape: Tape, local: Local) -> None:
     """Out of the projection; keys beside values; and those token by token."""
     if local.profile.copies_heads:
-        keys_values = 2 * local.kv_heads * local.model.head_size
-        for size in (local.qkv_size, keys_values, keys_values):
+        keys_values = local.heads.key_width + local.heads.value_width
+        for size in (local.heads.joint_width, keys_values, keys_values):
             tape.run(kernels.copy(local.tokens, size, local.element), "attention.qkv")
 
 
@@ -207,7 +209,7 @@ def _rotate(tape: Tape, local: Local) -> None:
     """Queries, then keys; the backward turns the other way with the same kernels."""
     if local.model.positions != "rope":
         return
-    for heads in (local.heads, local.kv_heads):
+    for heads in (local.heads.queries, local.heads.keys):
         size = heads * (local.model.rope_size or local.model.head_size)
         for operation in _rotation(local, local.tokens, size):
             tape.run(operation, "attention.rope")
@@ -236,7 +238,7 @@ def _rotation(local: Local, rows: int, size: int) -> tuple[Operation, ...]:
 def _head_norms(tape: Tape, local: Local, *, is_backward: bool) -> None:
     if not local.model.has_head_norms:
         return
-    for heads in (local.heads, local.kv_heads):
+    for heads in (local.heads.queries, local.heads.keys):
         rows, size = local.tokens * heads, local.model.head_size
         tape.run(
             kernels.norm("_fused_rms_norm", rows, size, local.element, is_backward=is_backward),

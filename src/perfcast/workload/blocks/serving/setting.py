@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import kv_heads_per_rank
 from perfcast.workload.blocks.serving.kernels import Precision
 
 
@@ -47,11 +47,6 @@ class Serving:
         return self.batch_size * self.num_queries
 
     @property
-    def heads(self) -> int:
-        """Of queries, on this rank."""
-        return self.model.num_attention_heads // self.plan.tensor_parallel
-
-    @property
-    def kv_heads(self) -> int:
-        """Of keys and values, on this rank."""
-        return kv_heads_per_rank(self.model, self.plan.tensor_parallel)
+    def heads(self) -> Heads:
+        """Heads of attention on this rank."""
+        return heads_of_rank(self.model, self.plan.tensor_parallel)

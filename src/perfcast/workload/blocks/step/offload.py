@@ -48,8 +48,7 @@ def kept_elements(local: Local) -> int:
     own = local.own_tokens * local.own_hidden
     if local.plan.recompute == "full":
         return own
-    core, model = local.core, local.model
-    attention = core.heads * (core.head_size + core.value_head_size)
-    attention += core.kv_heads * (core.head_size + core.value_head_size)
+    heads, model = local.heads, local.model
+    attention = heads.joint_width + heads.output_width
     mlp = (3 if model.is_gated else 2) * model.ffn_hidden_size // local.plan.tensor_parallel
     return 4 * own + local.tokens * (attention + mlp)
