@@ -1,14 +1,16 @@
 """Model flops of a step, and what is computed twice.
 
-Of a token: 2 flops a weight of the products that it meets in the forward, twice as many in the backward; of
-attention 2·s·a·(d + e) for its s keys with a heads of sizes d and e, masked or not, in the forward, twice as
-many in the backward (Chowdhery et al.: PaLM, 2022, appendix B; Narayanan et al.: SC 2021, section 5.1).
+Training and serving are counted alike. Of a token: 2 flops a weight of the products that it meets in the
+forward, twice as many in the backward; of attention 2·s·a·(d + e) for its s keys with a heads of sizes d and
+e, masked or not, in the forward, twice as many in the backward (Chowdhery et al.: PaLM, 2022, appendix B;
+Narayanan et al.: SC 2021, section 5.1).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import Weight, kinds_of_layer
@@ -17,43 +19,58 @@ from perfcast.core.work import Layer, LayerRun, StageWork
 
 @lru_cache(maxsize=1024)
 def flops_per_sequence(model: Transformer, sequence_length: int) -> int:
-    """Forward and backward of one sequence."""
+    """Forward and backward of one sequence in training, with the layers that predict further tokens."""
+    forward = forward_flops(model, sequence_length, sequence_length, sequence_length)
+    transform = model.hidden_size**2 if model.has_head_transform else 0
+    matrices = transform + model.num_prediction_layers * _prediction_matrices(model)
+    further = model.num_prediction_layers * _attention(model, sequence_length, sequence_length)
+    return 3 * (forward + 2 * sequence_length * matrices + further)
+
+
+def forward_flops(model: Transformer, num_new: int, num_keys: int, num_logits: int) -> int:
+    """Forward of one sequence.
+
+    Args:
+        num_new: Tokens that are computed.
+        num_keys: Tokens that each of them attends to; in layers with a window no more than that.
+        num_logits: Tokens whose logits are computed.
+    """
     dense, expert = kinds_of_layer(model, Plan())
     num_dense = model.num_layers - model.num_expert_layers
-    num_expert = model.num_expert_layers
-    extra = model.num_prediction_layers
-    if model.experts is None:
-        num_dense += extra
-    else:
-        num_expert += extra
-    weights = num_dense * _active(model, dense) + num_expert * _active(model, expert)
-    table = model.vocab_size * (model.embedding_size or model.hidden_size)
-    weights += (1 + extra) * table + extra * 2 * model.hidden_size**2
-    weights += 2 * model.embedding_size * model.hidden_size
-    weights += model.hidden_size**2 if model.has_head_transform else 0
-    return 6 * sequence_length * weights + 3 * _attention(model, sequence_length, extra)
+    matrices = num_dense * _active(model, dense) + model.num_expert_layers * _active(model, expert)
+    seen = min(model.sliding_window or num_keys, num_keys)
+    attention = (model.num_layers - model.num_window_layers) * _attention(model, num_new, num_keys)
+    attention += model.num_window_layers * _attention(model, num_new, seen)
+    projections = (num_new + num_logits) * model.embedding_size * model.hidden_size
+    return 2 * (num_new * matrices + projections + num_logits * _table(model)) + attention
+
+
+def _prediction_matrices(model: Transformer) -> int:
+    """Elements that a token meets in a layer that predicts one token further, its join and its head."""
+    dense, expert = kinds_of_layer(model, Plan())
+    layer = dense if model.experts is None else expert
+    return _active(model, layer) + _table(model) + 2 * model.hidden_size**2
 
 
 def _active(model: Transformer, layer: tuple[Weight, ...]) -> int:
-    """Weights of products that one token meets."""
-    share = model.experts.experts_per_token / model.experts.num_experts if model.experts else 1
-    return round(sum(w.num_elements * (share if w.is_expert else 1) for w in layer if _is_product(w)))
+    """Elements of a layer's matrices that one token is multiplied with."""
+    products = [w for w in layer if w.columns > 1 or w.name == "gate of shared experts"]
+    total = sum(w.num_elements for w in products if not w.is_expert)
+    if model.experts is None:
+        return total
+    of_one = sum(w.num_elements for w in products if w.is_expert) // model.experts.num_experts
+    return total + of_one * model.experts.experts_per_token
 
 
-def _is_product(weight: Weight) -> bool:
-    return weight.columns > 1 or weight.name == "gate of shared experts"
+def _table(model: Transformer) -> int:
+    """Elements of the head's matrix; that of the embedding is looked up, not multiplied."""
+    return model.vocab_size * (model.embedding_size or model.hidden_size)
 
 
-def _attention(model: Transformer, sequence_length: int, extra: int) -> int:
-    """Forward of all layers."""
-    latent = model.latent_attention
-    sizes = 2 * model.head_size
-    if latent is not None:
-        sizes = latent.nope_head_size + latent.rope_head_size + latent.value_head_size
-    window = min(model.sliding_window or sequence_length, sequence_length)
-    keys = (model.num_layers + extra - model.num_window_layers) * sequence_length
-    keys += model.num_window_layers * window
-    return 2 * sequence_length * keys * model.num_attention_heads * sizes
+def _attention(model: Transformer, num_new: int, num_keys: int) -> int:
+    """Forward of one layer, masked pairs included."""
+    heads = heads_of_rank(model)
+    return 2 * num_new * num_keys * heads.queries * (heads.size + heads.value_size)
 
 
 def recomputed_flops(layers: tuple[Layer, ...], stages: tuple[StageWork, ...], plan: Plan) -> int:

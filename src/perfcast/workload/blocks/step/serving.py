@@ -16,13 +16,14 @@ from perfcast.core.operation import Operation
 from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import Weight, check_degrees, kinds_of_layer, split_layers
+from perfcast.core.weights import check_degrees, split_layers
 from perfcast.core.work import Calls, Layer, LayerRun, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.experts.routing import routing_assumptions
 from perfcast.workload.blocks.layer import serving as serving_layers
 from perfcast.workload.blocks.serving.kernels import precision_of
 from perfcast.workload.blocks.serving.setting import Serving
+from perfcast.workload.blocks.step.flops import forward_flops
 
 
 def build_serving_work(
@@ -154,38 +155,9 @@ def _boundary(setting: Serving) -> Operation | None:
 
 
 def serving_flops(model: Transformer, sequences: int, sequence_length: int, *, is_decode: bool) -> int:
-    """Flops of a forward of all sequences: 2 for each weight and token, 2·(d + v) for each pair and head.
-
-    All pairs of a new token and a token of its sequence count, masked or not; the head sees one token of
-    each sequence. Embedding tables are looked up, not multiplied.
-    """
-    new = 1 if is_decode else sequence_length
-    latent = model.latent_attention
-    query = latent.nope_head_size + latent.rope_head_size if latent else model.head_size
-    value = latent.value_head_size if latent else model.head_size
-    pairs = sequences * new * sequence_length * model.num_attention_heads
-    layers = 2 * sequences * new * active_elements(model) + model.num_layers * 2 * pairs * (query + value)
-    narrow = model.embedding_size
-    projections = 2 * sequences * (new + 1) * narrow * model.hidden_size
-    return layers + projections + 2 * sequences * model.vocab_size * (narrow or model.hidden_size)
-
-
-def active_elements(model: Transformer) -> int:
-    """Elements of all layers' matrices that one token is multiplied with."""
-    dense, expert = kinds_of_layer(model, Plan())
-    total = sum(w.num_elements for w in dense if _is_product(w)) * (
-        model.num_layers - model.num_expert_layers
-    )
-    experts = model.experts
-    if experts is None:
-        return total
-    each = sum(w.num_elements for w in expert if _is_product(w) and not w.is_expert)
-    chosen = sum(w.num_elements for w in expert if w.is_expert) // experts.num_experts
-    return total + model.num_expert_layers * (each + chosen * experts.experts_per_token)
-
-
-def _is_product(weight: Weight) -> bool:
-    return weight.columns > 1 or weight.name == "gate of shared experts"
+    """Flops of a forward of all sequences; the head sees one token of each."""
+    num_new = 1 if is_decode else sequence_length
+    return sequences * forward_flops(model, num_new, sequence_length, 1)
 
 
 def _assumptions(setting: Serving) -> tuple[str, ...]:
