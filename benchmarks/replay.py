@@ -101,19 +101,14 @@ def record_model(name: str, folder: Path) -> None:
 
 def prepare_model(recording: Path, programs: Path, generated: Path) -> None:
     """Programs with their gaps, and the stand-alone benchmark that has the same ones."""
-    from perfcast.replay.build.sources import read_sources
     from perfcast.replay.generate.generate import generate
-    from perfcast.replay.play.session import PlayOptions
-    from perfcast.replay.ranks.play import SCALED, RankOptions
-    from perfcast.replay.replay import prepare_source, replay, replay_ranks, with_gaps
+    from perfcast.replay.prepare import prepare
+    from perfcast.replay.replay import replay, with_gaps
+    from perfcast.replay.request import PlayOptions, ReplayRequest
 
-    prepared = [prepare_source(source) for source in read_sources(recording)]
-    options = PlayOptions(repeats=5, threads=1)
-    if len(prepared) == 1:
-        found = [replay(prepared[0], options, host_gaps=SCALED)]
-    else:
-        ranks = RankOptions(host_gaps=SCALED)
-        found = [*replay_ranks(prepared, options, num_ranks=len(prepared), ranks=ranks)]
+    play = PlayOptions(repeats=5, threads=1)
+    request = ReplayRequest(traces=(str(recording),), play=play, host_gaps="scaled")
+    found = replay(request, prepare(request))
     made = [(one.program, one.played.gaps_seconds) for one in found]
     generate([with_gaps(program, gaps) for program, gaps in made], generated)
     with programs.open("wb") as file:

@@ -1,6 +1,10 @@
 """``perfcast replay`` from a recording of a small training step to its reports."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +91,36 @@ def test_bad_input_is_one_line_and_exit_code_2(
     filled = [word.format(et=recorded / "et.json") for word in arguments]
     assert run(["replay", *filled]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_ranks_of_a_launcher_play_together_and_the_first_one_reports(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    sent = (tensor(10, 110, [8]), "Tensor(float)", [8])
+    words: list[tuple[object, str, list[object]]] = [
+        (7, "Int", []),
+        (["0", "default_pg"], "Tuple[String,String]", [[], []]),
+        (0, "Int", []),
+        ("allreduce", "String", []),
+    ]
+    described = {"collective_name": "allreduce", "pg_name": "0", "pg_size": 2, "dtype": "Float"}
+    sizes = {"in_msg_nelems": 8, "out_msg_nelems": 8}
+    record = node(
+        3, "record_param_comms", inputs=[sent, *words], outputs=[sent], schema="", **described, **sizes
+    )
+    trace = write(tmp_path / "reduce.json", execution_document([record]))
+    command = [sys.executable, "-m", "perfcast", "replay", str(trace), "--repeat", "2", "--warm-up", "0"]
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    processes = [
+        subprocess.Popen(
+            [*command, "--json", str(tmp_path / f"{rank}.json")],
+            env=os.environ | meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    ranks = json.loads((tmp_path / "0.json").read_text())["ranks"]
+    assert [(one["rank"], one["world_size"]) for one in ranks] == [(0, 2), (1, 2)]
+    assert [one["collectives"][0]["is_emulated"] for one in ranks] == [False, False]
+    assert not (tmp_path / "1.json").exists()

@@ -11,6 +11,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import TraceError
 from perfcast.replay.communication.play import CollectiveRunner
 from perfcast.replay.program.program import ReplayProgram
+from perfcast.replay.request import RankOptions
 from perfcast.replay.scale.emulate import count_untimed, emulated, recorded_seconds, with_fastest
 from perfcast.replay.scale.fit_ranks import fit_to_ranks
 from perfcast.traces.events import ProcessGroup
@@ -50,7 +51,9 @@ def test_the_shortest_time_of_all_ranks_is_the_collectives_own():
 def test_a_cluster_prices_what_was_not_recorded_and_more_ranks_take_longer():
     cluster = load_cluster("dgx-h100:16")
     four = emulated(reducing(float("nan")), 1, cluster).calls[0].emulated_seconds
-    sixteen = fit_to_ranks(reducing(), None, world_size=16, cluster=cluster).calls[0].emulated_seconds
+    sixteen = (
+        fit_to_ranks(reducing(), None, RankOptions(world_size=16, cluster=cluster)).calls[0].emulated_seconds
+    )
     assert 0 < four < sixteen < 1e-3
 
 
@@ -60,19 +63,19 @@ def test_a_time_that_nobody_knows_is_told():
 
 
 def test_one_that_is_alone_takes_no_time_for_what_nobody_timed_and_counts_it():
-    program = fit_to_ranks(reducing(float("nan"), times=2), None)
+    program = fit_to_ranks(reducing(float("nan"), times=2), None, RankOptions())
     assert [call.emulated_seconds for call in program.calls] == [0.0, 0.0]
     assert count_untimed(program) == 2
-    assert count_untimed(fit_to_ranks(reducing(0.02), None)) == 0
+    assert count_untimed(fit_to_ranks(reducing(0.02), None, RankOptions())) == 0
     collective_runner = CollectiveRunner(program, None)
     collective_runner.prepare(0)([], [])
     assert isnan(collective_runner.latencies()[0].bus_bytes_per_second)
     with pytest.raises(TraceError, match="does not say how long it took"):
-        fit_to_ranks(reducing(float("nan")), None, is_emulated=True)
+        fit_to_ranks(reducing(float("nan")), None, RankOptions(is_emulated=True))
 
 
 def test_one_alone_waits_as_long_as_it_is_told():
-    collective_runner = CollectiveRunner(fit_to_ranks(reducing(0.02), None), None)
+    collective_runner = CollectiveRunner(fit_to_ranks(reducing(0.02), None, RankOptions()), None)
     play = collective_runner.prepare(0)
     start = time.perf_counter()
     play([], [])
@@ -84,7 +87,7 @@ def test_one_alone_waits_as_long_as_it_is_told():
 
 
 def test_what_is_done_meanwhile_shortens_the_wait_and_a_group_does_one_thing_at_a_time():
-    program = fit_to_ranks(reducing(0.02, is_asynchronous=True, times=2), None)
+    program = fit_to_ranks(reducing(0.02, is_asynchronous=True, times=2), None, RankOptions())
     collective_runner = CollectiveRunner(program, None)
     first, second = collective_runner.prepare(0), collective_runner.prepare(2)
     start = time.perf_counter()

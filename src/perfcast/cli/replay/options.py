@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from perfcast.cli.options.shared import output_options
+from perfcast.cli.options.pack import Command, packed
 from perfcast.cli.options.steps import STEP_RANGE
 from perfcast.cli.trace.options import bytes_of, limit_option
 from perfcast.core.embedding.lookup import NUM_REUSE_BINS
 
-Command = Callable[..., Any]
+if TYPE_CHECKING:
+    from perfcast.measure.collectives.plan import Backend
+    from perfcast.replay.judge.host_gaps import HostGaps
 
 
 def _batches(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -42,11 +45,51 @@ def _shares(_: click.Context, __: click.Parameter, value: str) -> tuple[float, .
     return (*(float(word) / total for word in words), *missing) if words else ()
 
 
-def replay_options(function: Command) -> Command:
-    """TRACE and everything that says how it is replayed."""
-    for option in reversed((*_selection(), *_playing(), *_ranks(), *_outputs())):
-        function = option(function)
-    return output_options(html=True, timeline=False)(function)
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """What is replayed and how, as the options give it."""
+
+    traces: tuple[str, ...]
+    timeline: str | None
+    steps: tuple[int, int] | None
+    subtree: str
+    only: Literal["compute", "communication"] | None
+    allow: tuple[str, ...]
+    skip: tuple[str, ...]
+    batch: tuple[int, int] | None
+    values: str | None
+    reuse: tuple[float, ...]
+    module: str
+    max_bytes: int
+    max_tensor_bytes: int
+    device: str | None
+    repeat: int | None
+    warm_up: int
+    host_gaps: HostGaps
+    prepare: Literal["auto", "ahead", "lazily"]
+    threads: int
+    num_ranks: int | None
+    backend: Backend
+    blocking: bool
+    world_size: int | None
+    rebalance: bool
+    emulate: str | None
+    profile_path: str | None
+    generate_folder: str | None
+    anonymise: bool
+
+    def check(self) -> None:
+        """See that these go together.
+
+        Raises:
+            UsageError: They do not.
+        """
+        if self.repeat == 0 and not self.generate_folder:
+            raise click.UsageError("--repeat 0 measures nothing; it goes with --generate")
+        if self.values and not Path(self.values).is_dir():
+            raise click.UsageError(f"--values: '{self.values}' is no folder")
+        if self.timeline and len(self.traces) > 1:
+            raise click.UsageError("--timeline is of one TRACE, not of several")
 
 
 def _selection() -> tuple[Callable[[Command], Command], ...]:
@@ -106,7 +149,12 @@ def _playing() -> tuple[Callable[[Command], Command], ...]:
 def _ranks() -> tuple[Callable[[Command], Command], ...]:
     option = click.option
     return (
-        option("--ranks", "num_ranks", type=click.IntRange(1), help="Processes; default: one a trace."),
+        option(
+            "--ranks",
+            "num_ranks",
+            type=click.IntRange(1),
+            help="Processes here; default: one a trace.",
+        ),
         option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True),
         option("--blocking", is_flag=True, help="Wait for every collective at once."),
         option("--world-size", type=click.IntRange(1), help="Recompute splits and sizes for so many ranks."),
@@ -124,11 +172,5 @@ def _outputs() -> tuple[Callable[[Command], Command], ...]:
     )
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """What does not go together."""
-    if options["repeat"] == 0 and not options["generate_folder"]:
-        raise click.UsageError("--repeat 0 measures nothing; it goes with --generate")
-    if options["values"] and not Path(options["values"]).is_dir():
-        raise click.UsageError(f"--values: '{options['values']}' is no folder")
-    if options["timeline"] and len(options["traces"]) > 1:
-        raise click.UsageError("--timeline is of one TRACE, not of several")
+#: TRACE and everything that says how it is replayed.
+replay_options = packed(ReplayOptions, "options", *_selection(), *_playing(), *_ranks(), *_outputs())

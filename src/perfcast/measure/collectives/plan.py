@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from perfcast.units import KIB, MIB
 #: Measured unless the caller names others; ``send`` goes from the even to the odd ranks of an axis and back.
 PROFILED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
 LEAST_BYTES, MOST_BYTES = KIB, 64 * MIB
-BACKENDS = ("gloo", "nccl")
+#: Ways for collectives to go: between processors, or between NVIDIA's GPUs.
+Backend = Literal["gloo", "nccl"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
 _CHUNK = 6
 
 

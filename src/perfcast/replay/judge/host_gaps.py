@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from perfcast.replay.build.call_times import CallTimes, Timeline, host_rows, median_times
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram
@@ -11,6 +12,10 @@ from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.link.partners import partners
 from perfcast.traces.link.traces import BY_NUMBER, link
+
+#: Whether a replay keeps the host busy between calls: not at all, as long as recorded, or in proportion to
+#: how fast calls are here.
+HostGaps = Literal["off", "recorded", "scaled"]
 
 
 @dataclass(frozen=True)

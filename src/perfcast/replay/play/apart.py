@@ -15,24 +15,26 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from perfcast.errors import PerfcastError, TraceError
 from perfcast.replay.play.memory_bound import bound_memory
 from perfcast.replay.play.modules import load_module
 from perfcast.replay.program.program import ReplayProgram
 
+Result = TypeVar("Result")
+
 _PROGRESS = "repetition "
 _SECONDS_TO_END = 60.0
 
 
 def run_apart(
-    function: Callable[..., Any],
-    *arguments: Any,
-    options: Mapping[str, Any] | None = None,
+    function: Callable[..., Result],
+    *arguments: object,
+    options: Mapping[str, object] | None = None,
     module: str = "",
     on_repetition: Callable[[int], None] | None = None,
-) -> Any:
+) -> Result:
     """Call a function of this package in a fresh process, and return what it returns.
 
     Args:
@@ -60,7 +62,8 @@ def run_apart(
             is_error, value = pickle.load(file)  # written by the process above, in a folder of our own
     if is_error:
         raise value
-    return value
+    found: Result = value
+    return found
 
 
 def _search_path() -> str:

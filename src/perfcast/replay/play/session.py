@@ -18,6 +18,7 @@ from perfcast.replay.judge.utilisation import Utilisation, Watch
 from perfcast.replay.play.player import PlayedSteps, Player, Preparation, Rehearsal, RunsCollectives
 from perfcast.replay.play.prepare import given_bytes
 from perfcast.replay.program.program import CallKind, ReplayProgram
+from perfcast.replay.request import PlayOptions
 
 if TYPE_CHECKING:
     from perfcast.traces.events import Trace
@@ -26,26 +27,6 @@ if TYPE_CHECKING:
 _WATCHED = 3
 #: Longer repetitions are watched once only.
 _SLOW_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class PlayOptions:
-    """How a program is played.
-
-    ``gaps_seconds``: how long the host is kept busy before each call, beside the replay's own time.
-    ``max_seconds``: no repetition begins later, but for a few; ranks of one program have to leave it out.
-    ``threads``: of operators; 0 leaves it to PyTorch. ``profile_path``: where the timeline of the replay
-    is kept; '' nowhere.
-    """
-
-    repeats: int = 30
-    warm_up: int = 5
-    preparation: Preparation = Preparation.AUTO
-    gaps_seconds: tuple[float, ...] = ()
-    max_seconds: float = float("inf")
-    threads: int = 0
-    seed: int = 0
-    profile_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,18 +60,23 @@ def play_program(
     program: ReplayProgram,
     options: PlayOptions,
     *,
+    gaps_seconds: tuple[float, ...] = (),
     collective_runner: RunsCollectives | None = None,
     on_repetition: Callable[[int], None] | None = None,
     label_seconds: float = 0.0,
 ) -> Played:
     """Rehearse a program, play it under the clock, then watch it.
 
+    Args:
+        gaps_seconds: How long the host is kept busy before each call, beside the replay's own time.
+        label_seconds: What the profiler costs for each event.
+
     Raises:
         TraceError: Nothing of it can run here.
     """
     player = _player(program, options, collective_runner)
     rehearsal = player.rehearse()
-    player.set_gaps(options.gaps_seconds)
+    player.set_gaps(gaps_seconds)
     watch = Watch(_device_index(program))
     watch.start()
     steps = player.run(
@@ -110,7 +96,7 @@ def play_program(
     player.set_gaps(())
     return Played(
         steps, rehearsal, player.preparation, timed_calls(player, trace, label_seconds), kernels, launches,
-        _peak_bytes(player), options.gaps_seconds, utilisation, latencies,
+        _peak_bytes(player), gaps_seconds, utilisation, latencies,
     )  # fmt: skip
 
 
@@ -164,9 +150,7 @@ def _player(
         torch.set_num_threads(options.threads)
     if collective_runner is None and any(call.kind is CallKind.COLLECTIVE for call in program.calls):
         collective_runner = CollectiveRunner(program, None)
-    return Player(
-        program, preparation=options.preparation, collective_runner=collective_runner, seed=options.seed
-    )
+    return Player(program, preparation=options.preparation, collective_runner=collective_runner)
 
 
 def _device_index(program: ReplayProgram) -> int | None:

@@ -10,10 +10,9 @@ from typing import Any
 from perfcast.errors import TraceError
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence
+from perfcast.measure.collectives.plan import BACKENDS
 from perfcast.replay.communication.groups import GroupKey
 
-#: Ways for collectives to go: between processors, or between NVIDIA's GPUs.
-BACKENDS = ("gloo", "nccl")
 #: How long a rank waits for another before it gives up.
 STALL_SECONDS = 120.0
 

@@ -2,74 +2,76 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
-from typing import Any
 
-from perfcast.core.cluster import Cluster
 from perfcast.replay.communication.play import CollectiveRunner
+from perfcast.replay.judge.host_gaps import GapSource
 from perfcast.replay.play.memory_bound import bound_memory
 from perfcast.replay.play.modules import load_module
-from perfcast.replay.play.session import find_gaps, play_program
+from perfcast.replay.play.session import Played, find_gaps, play_program
+from perfcast.replay.program.program import ReplayProgram
 from perfcast.replay.ranks.context import RankContext
+from perfcast.replay.request import PlayOptions, ReplayRequest
 from perfcast.replay.scale.fit_ranks import fit_to_ranks
 
-#: What is done with the host's own time between calls.
-OFF, RECORDED, SCALED = "off", "recorded", "scaled"
-HOST_GAPS = (OFF, RECORDED, SCALED)
+
+@dataclass(frozen=True, kw_only=True)
+class RankTask:
+    """What a rank plays.
+
+    Attributes:
+        gaps: Where the program's gaps are from; ``None`` where the host is not kept busy in between.
+        label_seconds: What the profiler costs for each event, without and with an execution trace.
+        is_replicated: Several ranks play one trace.
+    """
+
+    request: ReplayRequest
+    program: ReplayProgram
+    gaps: GapSource | None
+    label_seconds: Mapping[bool, float]
+    is_replicated: bool
 
 
-@dataclass(frozen=True)
-class RankOptions:
-    """How ranks play together; the fields are those of ``fit_to_ranks`` and ``CollectiveRunner``."""
+def play_rank(task: RankTask, context: RankContext) -> tuple[ReplayProgram, Played]:
+    """Play a rank's program with the others; the program as it fits these ranks, and what came of it.
 
-    backend: str = "gloo"
-    is_blocking: bool = False
-    world_size: int | None = None
-    cluster: Cluster | None = None
-    is_emulated: bool = False
-    is_rebalanced: bool = False
-    host_gaps: str = OFF
-
-
-def play_rank(job: Mapping[str, Any], context: RankContext) -> dict[str, int]:
-    """Play a rank's program with the others; the result is written beside the task."""
-    task = Path(job["task"])
-    with task.open("rb") as file:
-        program, gaps, label_seconds, options, ranks, module = pickle.load(file)
-    if module:
-        load_module(module)
-    program = fit_to_ranks(
-        program,
-        context,
-        world_size=ranks.world_size,
-        cluster=ranks.cluster,
-        is_emulated=ranks.is_emulated,
-        is_replicated=job["is_replicated"],
-        is_rebalanced=ranks.is_rebalanced,
-    )
+    Raises:
+        TraceError: It cannot run here, or does not fit the other ranks' programs.
+    """
+    request = task.request
+    if request.module:
+        load_module(request.module)
+    program = fit_to_ranks(task.program, context, request.ranks, is_replicated=task.is_replicated)
     bound_memory(program)
-    if options.profile_path:
-        path = Path(options.profile_path)
-        options = replace(options, profile_path=str(path.with_name(f"rank{context.rank}.{path.name}")))
-    collective_runner = CollectiveRunner(program, context, is_blocking=ranks.is_blocking)
-    if ranks.host_gaps != OFF:
-        spins = find_gaps(
+    options = _options(request.play, context.rank)
+    collective_runner = CollectiveRunner(program, context, is_blocking=request.ranks.is_blocking)
+    gaps_seconds: tuple[float, ...] = ()
+    if task.gaps is not None:
+        gaps_seconds = find_gaps(
             program,
             options,
-            source=gaps,
-            label_seconds=label_seconds[gaps.is_observed],
-            is_scaled=ranks.host_gaps == SCALED,
+            source=task.gaps,
+            label_seconds=task.label_seconds[task.gaps.is_observed],
+            is_scaled=request.host_gaps == "scaled",
             collective_runner=collective_runner,
         )
-        options = replace(options, gaps_seconds=spins)
     collective_runner.forget()
     context.barrier()
     played = play_program(
-        program, options, collective_runner=collective_runner, label_seconds=label_seconds.get(False, 0.0)
+        program,
+        options,
+        gaps_seconds=gaps_seconds,
+        collective_runner=collective_runner,
+        label_seconds=task.label_seconds.get(False, 0.0),
     )
-    with task.with_name(f"{task.name}.done").open("wb") as file:
-        pickle.dump((program, played), file)
-    return {"rank": context.rank}
+    return program, played
+
+
+def _options(options: PlayOptions, rank: int) -> PlayOptions:
+    """All ranks play equally often; each writes a timeline of its own."""
+    path = Path(options.profile_path)
+    own = str(path.with_name(f"rank{rank}.{path.name}")) if options.profile_path else ""
+    return replace(options, max_seconds=inf, profile_path=own)
