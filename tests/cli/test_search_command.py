@@ -12,9 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perfcast.cli.main import run
-from perfcast.cli.search.options import parse_counts, parse_fixed, parse_time, split_names
+from perfcast.cli.options.values import parse_counts, parse_time, split_names
 from perfcast.errors import InputError
 from perfcast.report.answers import schema_of
+from perfcast.search.space.fixed import read_fixed
 
 FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
 COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW, "--processes", "1")
@@ -262,7 +263,7 @@ def test_times_counts_and_names_are_read_from_their_texts():
     ]  # fmt: skip
     assert parse_counts("--x", "8, 64") == (8, 64)
     assert split_names("--cluster", ("a:8, b:8", "c", "a:8")) == ("a:8", "b:8", "c")
-    assert parse_fixed(["tp=8,zero=0", "recompute=full"]) == {"tp": 8, "zero": 0, "recompute": "full"}
+    assert read_fixed("tp=8,zero=0", "recompute=full") == {"tp": 8, "zero": 0, "recompute": "full"}
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "a", "8,", "1.5"])

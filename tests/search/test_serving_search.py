@@ -44,8 +44,17 @@ def free(model: str, few_batches: None):
 
 
 def searched(model: str, **options):
-    request = ServingSearchRequest(**{"model": model, "mode": "decode", "context_length": 32, **options})
-    return search_serving(request, CLUSTER, cost_model="roofline")
+    request = ServingSearchRequest(
+        **{
+            "model": model,
+            "mode": "decode",
+            "clusters": (CLUSTER.name,),
+            "context_length": 32,
+            "cost_models": {CLUSTER.device: "roofline"},
+            **options,
+        }
+    )
+    return search_serving(request, CLUSTER)
 
 
 def test_every_cut_of_the_devices_is_tried_once():
@@ -113,7 +122,7 @@ def test_what_excludes_every_plan_is_named(model: str, options: dict[str, object
 )
 def test_requests_that_mean_nothing_are_refused(options: dict[str, object], message: str):
     with pytest.raises(PlanError, match=message):
-        ServingSearchRequest(**{"model": "gpt2", "mode": "decode", **options})
+        ServingSearchRequest(**{"model": "gpt2", "mode": "decode", "clusters": ("dgx-h100:8",), **options})
 
 
 def test_clusters_are_ordered_by_rate_of_a_device_or_by_dollars(model: str):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
+from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
@@ -24,6 +26,8 @@ from perfcast.prediction.model import Model, NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
+from perfcast.search.prices_file import PriceList
+from perfcast.search.resolve import Progress, ignore_progress
 from perfcast.search.space.definition import Space, list_cores, map_plans
 from perfcast.search.space.fixed import write_fixed
 from perfcast.search.space.impossible import Job, explain_none
@@ -43,11 +47,17 @@ _OF_INFERENCE: Mapping[str, PlanValue] = {
 }  # fmt: skip
 
 
+#: What clusters and plans of inference are ordered by: the rate of a device, or what a token costs.
+ServingObjective = Literal["tokens-per-second", "dollars-per-token"]
+SERVING_OBJECTIVES: tuple[ServingObjective, ...] = get_args(ServingObjective)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServingSearchRequest:
-    """What is served, and within which limits.
+    """Inference that is served within limits, on one or several clusters.
 
     Attributes:
+        clusters: Names with ``:N``, or files; several are compared.
         mode: 'prefill' (tokens of prompts a second count) or 'decode' (tokens of answers).
         context_length: Tokens of a prompt, and of the cache when a token is written.
         max_first_seconds: Until the first token of all sequences of a batch; None: no limit.
@@ -55,10 +65,14 @@ class ServingSearchRequest:
         fixed: Degrees that the user has decided, by ``space.KEYS``.
         max_memory_fraction: Of the device's memory that a plan may take.
         batch_size: Sequences that are answered at once; None tries all.
+        cost_models: By device; a name or an object. Devices that are not there take the default.
+        prices: Of a device and hour; None: nothing costs.
+        top: Plans that a result ranks.
     """
 
     model: Model
     mode: Mode
+    clusters: tuple[str, ...]
     context_length: int | None = None
     dtype: str = "bf16"
     max_first_seconds: float | None = None
@@ -66,6 +80,10 @@ class ServingSearchRequest:
     fixed: Mapping[str, PlanValue] = field(default_factory=dict)
     max_memory_fraction: float = 1.0
     batch_size: int | None = None
+    cost_models: Mapping[str, str | CostModel | None] = field(default_factory=dict)
+    objective: ServingObjective = "tokens-per-second"
+    prices: PriceList | None = None
+    top: int = 10
 
     def __post_init__(self) -> None:
         if self.mode not in PHASES:
@@ -127,14 +145,13 @@ def search_serving(
     request: ServingSearchRequest,
     cluster: Cluster,
     *,
-    cost_model: str | CostModel | None = None,
-    top: int = 10,
-    dollars_per_device_hour: float | None = None,
+    asked: str = "",
     on_plan: Callable[[int, int], None] = lambda done, total: None,
 ) -> ServingResult:
-    """The best plans and batches.
+    """The best plans and batches on one cluster.
 
     Args:
+        asked: What the request calls the cluster, by which its price is found.
         on_plan: Told how many plans of how many are done.
 
     Raises:
@@ -142,7 +159,8 @@ def search_serving(
         InputError: Unknown names.
     """
     device = resolve_device(cluster.device)
-    cost_model = resolve_cost_model(cost_model, device)
+    cost_model = resolve_cost_model(request.cost_models.get(cluster.device), device)
+    price = None if request.prices is None else request.prices.of_cluster(cluster, asked)
     model = read_model(request.model)
     context = model.sequence_length(request.context_length)
     plans = list_serving_plans(model.sizes, cluster.num_devices, context, request.fixed)
@@ -162,8 +180,8 @@ def search_serving(
     kept.sort(key=lambda choice: -choice.tokens_per_second)
     return ServingResult(
         request, model.name, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
-        context, cost_model.name, tuple(kept[:top]), tuple(tried), len(plans),
-        dollars_per_device_hour, _assumptions(kept[0]),
+        context, cost_model.name, tuple(kept[: request.top]), tuple(tried), len(plans),
+        price, _assumptions(kept[0]),
     )  # fmt: skip
 
 
@@ -182,8 +200,34 @@ class ServingReport:
     failed: tuple[tuple[str, str], ...] = ()
 
 
+def report_serving(request: ServingSearchRequest, on_progress: Progress = ignore_progress) -> ServingReport:
+    """Search every cluster of a request and order them.
+
+    Raises:
+        PlanError: No cluster has a plan; says why, of each.
+        InputError: Unknown names, no price of a cluster.
+    """
+    request = replace(request, model=read_model(request.model))
+    targets = {name: load_cluster(name) for name in request.clusters}
+    if request.prices is not None:
+        for name, target in targets.items():
+            request.prices.of_cluster(target, name)  # what has no price is said before the search
+
+    def search(name: str) -> ServingResult:
+        return search_serving(
+            request,
+            targets[name],
+            asked=name,
+            on_plan=lambda done, total: on_progress(f"{name}: plans", done, total),
+        )
+
+    return compare_serving(request.clusters, search, request.objective)
+
+
 def compare_serving(
-    clusters: Sequence[str], search: Callable[[str], ServingResult], objective: str = "tokens-per-second"
+    clusters: Sequence[str],
+    search: Callable[[str], ServingResult],
+    objective: ServingObjective = "tokens-per-second",
 ) -> ServingReport:
     """Search every cluster and order them.
 
@@ -207,7 +251,7 @@ def compare_serving(
     return ServingReport(objective, tuple(results), tuple(failed))
 
 
-def _cost(result: ServingResult, objective: str) -> float:
+def _cost(result: ServingResult, objective: ServingObjective) -> float:
     rate = result.ranked[0].tokens_per_second / result.num_devices
     if objective == "tokens-per-second":
         return -rate

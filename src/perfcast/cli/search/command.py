@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from perfcast.cli.options.shared import output_options
 from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.search.baseline import find_baseline
-from perfcast.cli.search.options import (
-    build_request,
-    build_serving_request,
-    choose_cost_models,
-    parse_counts,
-    search_options,
-    split_names,
-)
+from perfcast.cli.search.options import SearchOptions, search_options
+from perfcast.cli.search.request import build_request, build_serving_request
 from perfcast.core.plan_text import format_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
@@ -29,8 +23,6 @@ if TYPE_CHECKING:
     from perfcast.search.resolve import Progress
     from perfcast.search.serving import ServingReport
 
-_MODES = ("train", "prefill", "decode")
-_BACKENDS = ("local", "ray")
 #: By the names of the parameters: what only some searches have a use for.
 _OF_TRAINING = {
     "min_mfu": "--min-mfu", "tokens": "--tokens", "deadline": "--deadline", "compared": "--compare",
@@ -50,7 +42,7 @@ _MOST_ASKED = 2000
 @click.command()
 @search_options
 @output_options(html=True, timeline=False)
-def search(models: tuple[str, ...], json_path: str | None, html: str | None, **options: Any) -> None:
+def search(own: SearchOptions, json_path: str | None, html: str | None) -> None:
     """Find the best plan of MODEL on a cluster, and say why it wins.
 
     \b
@@ -63,42 +55,34 @@ def search(models: tuple[str, ...], json_path: str | None, html: str | None, **o
     """
     outputs = Outputs(json=json_path, html=html)
     outputs.check()
-    for kind, value, known in (("mode", options["mode"], _MODES), ("backend", options["backend"], _BACKENDS)):
-        if value not in known:
-            raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
-    if _is_sweep(models, options):
+    if own.is_sweep:
+        _check_sweep(own, outputs)
         from perfcast.cli.search.sweep import run_search_sweep
 
-        _refuse(options, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
-        if find_baseline(options["cost_model"]) is not None:
-            raise click.UsageError(f"--cost-model {options['cost_model']} is of a single search")
-        if html or options["mode"] != "train":
-            raise click.UsageError("a sweep is of training, and written as a table or with --json")
-        run_search_sweep(models, options, outputs)
+        run_search_sweep(own, outputs)
         return
-    if options["address"]:
+    if own.address:
         raise click.UsageError("--address is of --backend ray")
-    if options["mode"] == "train":
-        _refuse(options, _OF_INFERENCE, "of inference (--mode decode)")
-        _search_training(models[0], options, outputs)
+    if own.mode == "train":
+        _refuse(own, _OF_INFERENCE, "of inference (--mode decode)")
+        _search_training(own, outputs)
     else:
-        _refuse(options, _OF_TRAINING, "of training")
-        if find_baseline(options["cost_model"]) is not None:
-            raise click.UsageError(f"--cost-model {options['cost_model']} is of training")
-        _search_serving(models[0], options, outputs)
+        _refuse(own, _OF_TRAINING, "of training")
+        if find_baseline(own.cost_model) is not None:
+            raise click.UsageError(f"--cost-model {own.cost_model} is of training")
+        _search_serving(own, outputs)
 
 
-def _is_sweep(models: Sequence[str], options: dict[str, Any]) -> bool:
-    counts = [
-        parse_counts("--global-batch-size", options["global_batch_size"]),
-        parse_counts("--sequence-length", options["sequence_length"]),
-    ]
-    several = len(models) > 1 or any(len(numbers) > 1 for numbers in counts)
-    return several or options["backend"] != "local" or options["store"] is not None
+def _check_sweep(own: SearchOptions, outputs: Outputs) -> None:
+    _refuse(own, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
+    if find_baseline(own.cost_model) is not None:
+        raise click.UsageError(f"--cost-model {own.cost_model} is of a single search")
+    if outputs.html or own.mode != "train":
+        raise click.UsageError("a sweep is of training, and written as a table or with --json")
 
 
-def _refuse(options: dict[str, Any], names: dict[str, str], reason: str) -> None:
-    given = [option for name, option in names.items() if options[name] not in (None, False, ())]
+def _refuse(own: SearchOptions, names: dict[str, str], reason: str) -> None:
+    given = [option for name, option in names.items() if getattr(own, name) not in (None, False, ())]
     if given:
         raise click.UsageError(f"{', '.join(given)}: {reason}")
 
@@ -125,23 +109,22 @@ def show_progress() -> Iterator[Progress]:
         yield watch
 
 
-def _search_training(model: str, options: dict[str, Any], outputs: Outputs) -> None:
+def _search_training(own: SearchOptions, outputs: Outputs) -> None:
     from perfcast.search.report.compose import compose_report
 
-    _check_hand_over(options)
-    request = build_request(model, options)
+    _check_hand_over(own.target, own.output)
+    request = build_request(own)
     with show_progress() as watch:
         found = compose_report(request, watch)
-    said = _hand_over(found, options["target"], options["output"]) if options["target"] else ()
+    said = _hand_over(found, own.target, own.output) if own.target and own.output else ()
     _write_training(found, said, outputs)
 
 
-def _check_hand_over(options: dict[str, Any]) -> None:
+def _check_hand_over(target: str | None, output: str | None) -> None:
     """Say before the search what its end could not do."""
-    target, output = options["target"], options["output"]
     if (target is None) != (output is None):
         raise click.UsageError("--hand-over NAME and --output DIR go together")
-    if target is None:
+    if target is None or output is None:
         return
     from perfcast.search.handover import TARGETS
 
@@ -212,33 +195,13 @@ def _write_training(found: SearchReport, said: Sequence[str], outputs: Outputs) 
     write_answer(outputs, lambda: document_of(found), lambda: data_of(found), said=said)
 
 
-def _search_serving(model: str, options: dict[str, Any], outputs: Outputs) -> None:
+def _search_serving(own: SearchOptions, outputs: Outputs) -> None:
     """Inference on each cluster, the best first."""
-    from perfcast.catalog.clusters import load_cluster
-    from perfcast.search.prices_file import read_prices
-    from perfcast.search.serving import ServingResult, compare_serving, search_serving
+    from perfcast.search.serving import report_serving
 
-    objective = options["objective"] or "tokens-per-second"
-    if objective not in ("tokens-per-second", "dollars-per-token"):
-        raise click.UsageError("inference has --objective tokens-per-second or dollars-per-token")
-    request = build_serving_request(model, options)
-    clusters = split_names("--cluster", options["clusters"])
-    cost_models = choose_cost_models(options["cost_model"], clusters)
-    targets = {name: load_cluster(name) for name in clusters}
-    prices = read_prices(options["prices"]) if options["prices"] else None
-    if prices is None and objective == "dollars-per-token":
-        raise click.UsageError("--objective dollars-per-token needs --prices")
-    dollars = {name: prices.of_cluster(target, name) for name, target in targets.items()} if prices else {}
+    request = build_serving_request(own)
     with show_progress() as watch:
-
-        def search_one(name: str) -> ServingResult:
-            return search_serving(
-                request, targets[name], cost_model=cost_models.get(targets[name].device), top=options["top"],
-                dollars_per_device_hour=dollars.get(name),
-                on_plan=lambda done, total: watch(f"{name}: plans", done, total),
-            )  # fmt: skip
-
-        found = compare_serving(clusters, search_one, objective)
+        found = report_serving(request, watch)
     _write_serving(found, outputs)
 
 
