@@ -278,7 +278,7 @@ def our_seconds(case: Case, mode: str, framework: str, dtype: str) -> float:
     training = Training(framework=framework, attention="math", dtype=dtype)
     forecast = predict_plan(
         case.ours, f"dgx-a100:{plan.world_size}", plan, training=training, method="closed_form",
-        reliefs=False, memory=False,
+        recommendations=False, memory=False,
     )  # fmt: skip
     return forecast.time.step_seconds
 

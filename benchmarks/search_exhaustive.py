@@ -252,7 +252,7 @@ def simulate_fitting(
         try:
             forecast = predict_plan(
                 model, cluster, plan, training=training, sequence_length=length, cost_model=cost_model,
-                reliefs=False, memory=False,
+                recommendations=False, memory=False,
             )  # fmt: skip
         except PlanError:
             continue  # a group that fills a level of the cluster unevenly

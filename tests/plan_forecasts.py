@@ -7,7 +7,8 @@ from typing import Any
 
 from builders import made_up_device
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.forecast.plan import PlanForecast, RankTime, Relief, Span, StepTime, StragglerEffect
+from perfcast.core.forecast.plan import PlanForecast, RankTime, Span, StepTime, StragglerEffect
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.memory.footprint import estimate_footprint
@@ -37,8 +38,9 @@ def plan_forecast(**changes: Any) -> PlanForecast:
         time=step_time(), step_seconds_low=8 * MILLI, step_seconds_high=13 * MILLI, num_tokens=512,
         flops=4 * 10**12, recompute_flops=10**12, peak_flops_per_second=1e14, parameter_count=1_000_000,
         memory=memory, stragglers=EFFECT,
-        reliefs=(
-            Relief("the bubble is gone", 8 * MILLI, 2 * MILLI), Relief("links are free", 9 * MILLI, MILLI)
+        recommendations=(
+            BoundRecommendation("the bubble is gone", 8 * MILLI, 2 * MILLI),
+            BoundRecommendation("links are free", 9 * MILLI, MILLI),
         ),
         seconds_by_provenance={"measured": 6 * MILLI, "extrapolated": MILLI},
         assumptions=("ranks fill the cluster from inside",),

@@ -64,11 +64,13 @@ def test_the_numbers_of_text_and_json_are_one_forecast(tiny: str, capsys: pytest
             assert moment["memory_bytes"] == sum(term["num_bytes"] for term in moment["terms"])
 
 
-def test_fit_lists_remedies_even_on_one_device(tiny: str, capsys: pytest.CaptureFixture[str]):
+def test_fit_lists_recommendations_even_on_one_device(tiny: str, capsys: pytest.CaptureFixture[str]):
     data = written(capsys, tiny, "--fit", "--batch-size", "4")
     assert data["world_size"] == 1
     assert data["step_seconds"] > 0
-    assert all(remedy["device_bytes"] < data["device_bytes"] for remedy in data["remedies"])
+    assert all(
+        recommendation["device_bytes"] < data["device_bytes"] for recommendation in data["recommendations"]
+    )
     assert called(capsys, tiny, "--fit", "--batch-size", "4")[1].count("What would lower it") == 1
 
 
@@ -148,7 +150,10 @@ def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_
             "--plan tp=2 --mode prefill --attention eager",
             "--mode prefill under a plan has fused attention only",
         ),
-        ("--plan tp=2 --framework pytorch", "framework pytorch keeps the model whole (tensor parallel 2)"),
+        (
+            "--plan tp=2 --framework pytorch",
+            "framework pytorch cannot run this plan: tp=2: it keeps the model whole",
+        ),
         ("--plan pp=2,schedule=interleaved", "schedule=interleaved with vp=1"),
         ("--plan cp=3,cp_type=ulysses --sequence-length 33", "cp=3 does not divide the 4 attention heads"),
     ],

@@ -23,7 +23,7 @@ def pick(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 def plan_forecast(data: Any) -> dict[str, Any]:
     """Time by cause and memory of a step under a plan, and how a run over its tokens goes."""
     kept = pick(data, *_PLAN_TIMES, "recompute_flops", "num_events")
-    kept["reliefs"] = {relief["name"]: relief["step_seconds"] for relief in data["reliefs"]}
+    kept["recommendations"] = {each["name"]: each["step_seconds"] for each in data["recommendations"]}
     if data["memory"]:
         kept |= pick(data["memory"], *_MEMORY)
     return kept | ({"run": numbers(data["run"])} if data["run"] else {})

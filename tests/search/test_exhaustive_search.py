@@ -63,7 +63,7 @@ def simulate_fitting(model, cluster, plans, most_bytes):
         try:
             forecast = predict_plan(
                 model, cluster, plan, training=training, sequence_length=LENGTH, cost_model=Roofline(),
-                reliefs=False, memory=False,
+                recommendations=False, memory=False,
             )  # fmt: skip
         except PlanError:  # a group that fills a level of the cluster unevenly
             continue

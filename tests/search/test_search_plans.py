@@ -57,7 +57,7 @@ def test_the_winner_is_the_fastest_of_all_valid_plans_played_one_by_one():
     steps = [
         predict_plan(
             MODEL, "dgx-h100:8", plans.plan(at), training=Training(framework="megatron"),
-            sequence_length=LENGTH, cost_model="roofline", reliefs=False, memory=False,
+            sequence_length=LENGTH, cost_model="roofline", recommendations=False, memory=False,
         ).step_seconds
         for at in range(len(plans))
     ]  # fmt: skip

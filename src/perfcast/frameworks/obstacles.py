@@ -59,7 +59,7 @@ def _of_sharding(support: SupportProfile, plan: Plan) -> Iterator[tuple[str, str
         yield f"zero={zero}", f"zero={zero}"
     if zero >= 2 and pp > 1 and not support.sharded_pipelines:
         yield "zero with pp", f"zero={zero} with pp={pp}"
-    if plan.num_shards not in (None, replicas) and zero not in support.hybrid_zero_stages:
+    if zero and plan.num_shards not in (None, replicas) and zero not in support.hybrid_zero_stages:
         yield "shards", f"shards={plan.num_shards} of {replicas} with zero={zero}"
     if zero == 3 and not plan.reshard_after_forward and not support.keeps_gathered_weights:
         yield "reshard", "weights that are kept between forward and backward (reshard=0)"

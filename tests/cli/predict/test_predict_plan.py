@@ -144,7 +144,7 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
     effect = data["stragglers"]
     assert data["step_seconds"] < effect["p50_seconds"] < effect["p95_seconds"] <= effect["p99_seconds"]
     assert "sigma 0.05" in effect["distribution"]
-    assert any("equally fast" in relief["name"] for relief in data["reliefs"])
+    assert any("equally fast" in recommendation["name"] for recommendation in data["recommendations"])
 
 
 @pytest.mark.parametrize(

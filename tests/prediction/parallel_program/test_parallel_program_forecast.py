@@ -339,9 +339,12 @@ def test_its_time_goes_to_both_kinds_of_collective(on_two_axes: PlanForecast):
 
 
 def test_what_would_help_is_never_slower(on_two_axes: PlanForecast):
-    assert on_two_axes.reliefs
-    assert all(0 < relief.saved_seconds < on_two_axes.step_seconds for relief in on_two_axes.reliefs)
-    assert "the host is never late" in {relief.name for relief in on_two_axes.reliefs}
+    assert on_two_axes.recommendations
+    assert all(
+        0 < recommendation.saved_seconds < on_two_axes.step_seconds
+        for recommendation in on_two_axes.recommendations
+    )
+    assert "the host is never late" in {recommendation.name for recommendation in on_two_axes.recommendations}
 
 
 def test_a_pipeline_has_a_bubble_and_its_stages_differ(tmp_path: Path):
@@ -349,7 +352,7 @@ def test_a_pipeline_has_a_bubble_and_its_stages_differ(tmp_path: Path):
         "pipeline_transformer.py", tmp_path, WIDTH=128, HEADS=4, LAYERS=2, WORDS=256, LENGTH=64,
         STAGES=2, MICRO_BATCHES=4,
     )  # fmt: skip
-    forecast = predict_parallel_program(file, "dgx-h100:4", cost_model="roofline", reliefs=False)
+    forecast = predict_parallel_program(file, "dgx-h100:4", cost_model="roofline", recommendations=False)
     ranks = sorted((rank.rank, rank.stage, rank.num_equal) for rank in forecast.time.ranks)
     assert ranks == [(0, 0, 2), (2, 1, 2)]
     assert forecast.num_tokens == 2 * 4 * 64

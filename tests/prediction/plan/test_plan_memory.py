@@ -32,7 +32,7 @@ def test_a_config_is_enough(tiny: str):
     assert result.parameter_count == 4 * layer + 512 * 64 + 32 * 64 + 2 * 64
     assert (result.sequence_length, result.capacity_bytes) == (32, 8 * GIB)
     assert result.fits
-    assert (result.step_seconds, result.remedies) == (None, ())
+    assert (result.step_seconds, result.recommendations) == (None, ())
 
 
 def test_its_folder_will_do(tiny: str):
@@ -122,24 +122,24 @@ def test_what_would_make_it_fit_comes_on_request(tiny: str):
     result = predict_plan_memory(tiny, "h100-sxm", Plan(data_parallel=2), fit=True)
     assert result.step_seconds is not None
     assert result.step_seconds > 0
-    assert result.remedies
+    assert result.recommendations
     assert result.timed_on == "timed by the closed form on dgx-h100:2"
 
 
-def test_links_that_are_not_known_leave_remedies_without_a_time(tiny: str):
+def test_links_that_are_not_known_leave_recommendations_without_a_time(tiny: str):
     result = predict_plan_memory(tiny, DEVICE, Plan(data_parallel=2), fit=True)
     assert result.step_seconds is None
     assert result.timed_on == "not timed: no cluster of made-up is known; name one with --cluster"
-    assert {remedy.extra_seconds for remedy in result.remedies} == {None}
+    assert {recommendation.extra_seconds for recommendation in result.recommendations} == {None}
 
 
 def test_one_device_needs_no_cluster(tiny: str):
     result = predict_plan_memory(tiny, "h100-sxm", Plan(micro_batch_size=2), fit=True)
     assert result.timed_on == "timed by the closed form on h100-sxm:1"
-    assert all(remedy.extra_seconds is not None for remedy in result.remedies)
+    assert all(recommendation.extra_seconds is not None for recommendation in result.recommendations)
 
 
-def test_a_cluster_of_ones_own_is_what_remedies_are_timed_on(tiny: str):
+def test_a_cluster_of_ones_own_is_what_recommendations_are_timed_on(tiny: str):
     asked = {"plan": Plan(data_parallel=2), "fit": True}
     result = predict_plan_memory(tiny, "h100-sxm", **asked, cluster="hgx-h100-ethernet")
     assert result.timed_on == "timed by the closed form on hgx-h100-ethernet:2"

@@ -10,7 +10,7 @@ from perfcast.core.forecast.plan import RankTime
 from perfcast.core.plan import Plan
 from perfcast.core.work import Call, Layer, LayerRun, StageWork, StepWork, Stream
 from perfcast.cost.prices import Prices
-from perfcast.prediction.step.reliefs import (
+from perfcast.prediction.recommendations.bounds import (
     balancing_slowdowns,
     busy_seconds,
     operations_by_stream,

@@ -23,13 +23,18 @@ BIG = llama(hidden_size=2048, head_size=256, ffn_hidden_size=6144, vocab_size=32
 
 
 def predicted(plan: Plan = PLAN, cluster: str = "dgx-h100:8", **options: Any) -> PlanForecast:
-    options = {"sequence_length": 1024, "cost_model": Roofline(), "memory": False, "reliefs": False} | options
+    options = {
+        "sequence_length": 1024,
+        "cost_model": Roofline(),
+        "memory": False,
+        "recommendations": False,
+    } | options
     return predict_plan(BIG, cluster, plan, **options)
 
 
 @pytest.fixture(scope="module")
 def whole() -> PlanForecast:
-    return predicted(memory=True, reliefs=True, notes=("chosen before",))
+    return predicted(memory=True, recommendations=True, notes=("chosen before",))
 
 
 def test_what_every_rank_spends_adds_up_to_the_step(whole: PlanForecast):
@@ -58,22 +63,22 @@ def test_tokens_and_utilization_are_those_of_the_whole_step(whole: PlanForecast)
     assert 0 < whole.mfu == whole.hfu < 1
 
 
-def test_reliefs_save_time_the_most_first(whole: PlanForecast):
-    saved = [relief.saved_seconds for relief in whole.reliefs]
+def test_recommendations_save_time_the_most_first(whole: PlanForecast):
+    saved = [recommendation.saved_seconds for recommendation in whole.recommendations]
     assert saved == sorted(saved, reverse=True)
     assert all(seconds > 0 for seconds in saved)
-    for relief in whole.reliefs:
-        assert relief.step_seconds + relief.saved_seconds == pytest.approx(whole.step_seconds)
-    names = {relief.name for relief in whole.reliefs}
+    for recommendation in whole.recommendations:
+        assert recommendation.step_seconds + recommendation.saved_seconds == pytest.approx(whole.step_seconds)
+    names = {recommendation.name for recommendation in whole.recommendations}
     assert {"tensor-parallel communication takes no time", "no stage waits for another (no bubble)"} <= names
     assert "nothing is computed twice" not in names
 
 
 def test_recomputation_is_relieved_where_there_is_some():
-    forecast = predicted(replace(PLAN, recompute="full"), reliefs=True)
+    forecast = predicted(replace(PLAN, recompute="full"), recommendations=True)
     plain = predicted()
-    (relief,) = [r for r in forecast.reliefs if r.name == "nothing is computed twice"]
-    assert relief.step_seconds == pytest.approx(plain.step_seconds, rel=0.02)
+    (recommendation,) = [r for r in forecast.recommendations if r.name == "nothing is computed twice"]
+    assert recommendation.step_seconds == pytest.approx(plain.step_seconds, rel=0.02)
     assert forecast.hfu > forecast.mfu
 
 
@@ -82,9 +87,9 @@ def test_a_host_that_is_late_is_relieved():
         load_step_constants(),
         launch_seconds=dict.fromkeys(load_step_constants().launch_seconds, 1e-3),
     )
-    forecast = predicted(constants=slow, reliefs=True)
+    forecast = predicted(constants=slow, recommendations=True)
     assert forecast.time.seconds_by_cause["host"] > 0.1 * forecast.step_seconds
-    assert forecast.reliefs[0].name == "the host is never late"
+    assert forecast.recommendations[0].name == "the host is never late"
 
 
 def test_what_every_step_takes_is_other_time_on_all_ranks():
@@ -132,7 +137,7 @@ def test_a_sequence_beyond_the_learned_positions_is_said():
     model = replace(BIG, positions="learned", max_positions=1000)
     for length, count in ((1024, 1), (512, 0)):
         notes = predict_plan(
-            model, "dgx-h100:8", PLAN, sequence_length=length, cost_model=Roofline(), reliefs=False
+            model, "dgx-h100:8", PLAN, sequence_length=length, cost_model=Roofline(), recommendations=False
         ).assumptions
         assert sum("more than the model's table of 1,000 positions" in note for note in notes) == count
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
-from perfcast.core.forecast.footprint import PlanMemory, Remedy
+from perfcast.core.forecast.footprint import PlanMemory
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
@@ -16,7 +17,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.prediction.plan.remedies import find_remedies
+from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.report.data.plan_memory import data_of
 from perfcast.report.documents.plan_memory import describe_plan, document_of, sorted_terms, stages_figure
 from perfcast.report.page import render_page
@@ -47,15 +48,19 @@ def result(plan: Plan = PLAN, capacity_bytes: int = 8 * GIB, layers: int = 16, *
         footprint=estimate_footprint(model, plan, training, 128, device=device),
         step_seconds=0.25,
         timed_on="timed by the closed form on server:2",
-        remedies=tuple(timed_remedies(model, plan, training, device)),
+        recommendations=tuple(timed_recommendations(model, plan, training, device)),
     )
     return replace(whole, **changes)
 
 
-def timed_remedies(model: Transformer, plan: Plan, training: Training, device: Device) -> list[Remedy]:
+def timed_recommendations(
+    model: Transformer, plan: Plan, training: Training, device: Device
+) -> list[PlanRecommendation]:
     """What lowers the need, each a millisecond longer than the one before."""
-    found = find_remedies(model, plan, training, 128, device, cluster=None, cost_model=Roofline())[1]
-    return [replace(remedy, extra_seconds=at / 1000) for at, remedy in enumerate(found)]
+    found = find_plan_recommendations(
+        model, plan, training, 128, device, cluster=None, cost_model=Roofline()
+    )[1]
+    return [replace(recommendation, extra_seconds=at / 1000) for at, recommendation in enumerate(found)]
 
 
 def printed(shown: PlanMemory, width: int = 140) -> str:
@@ -67,13 +72,13 @@ def test_the_verdict_is_a_sentence():
     assert ": does not fit" in printed(result(capacity_bytes=1024))
 
 
-def test_the_text_has_verdict_terms_formulas_stages_and_remedies():
+def test_the_text_has_verdict_terms_formulas_stages_and_recommendations():
     text = printed(result())
     assert ": fits" in text
     for part in ("layer activations", "micro-batch", "Stages", "What would lower it", "recompute=full"):
         assert part.lower() in text.lower()
     assert "What would make it fit" in printed(result(capacity_bytes=1024))
-    assert "What would" not in printed(result(step_seconds=None, remedies=()))
+    assert "What would" not in printed(result(step_seconds=None, recommendations=()))
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -100,7 +105,8 @@ def test_terms_come_largest_first():
 
 
 @pytest.mark.parametrize(
-    "shown", [result(), result(step_seconds=None, remedies=()), result(Plan(), mode="decode", training=None)]
+    "shown",
+    [result(), result(step_seconds=None, recommendations=()), result(Plan(), mode="decode", training=None)],
 )
 def test_json_follows_the_schema(shown: PlanMemory):
     data = json_of(data_of(shown))

@@ -52,7 +52,7 @@ def test_every_cause_has_a_word_and_a_colour():
     assert len(set(palette.CAUSES.values())) == len(CAUSES)
 
 
-def test_the_text_has_headline_causes_stages_reliefs_path_and_assumptions():
+def test_the_text_has_headline_causes_stages_recommendations_path_and_assumptions():
     text = printed(plan_forecast())
     for part in (
         "gpt on 8 × made-up", "10.0 ms  (8.00 ms – 13.0 ms with 90 %)", "51.2 k tokens/s", "50.0 %",
@@ -109,7 +109,9 @@ def test_the_page_needs_nothing_else_and_has_all_sections():
 
 
 def test_sections_without_content_are_left_out():
-    bare = plan_forecast(memory=None, reliefs=(), time=replace(step_time(), spans=(), critical_path=()))
+    bare = plan_forecast(
+        memory=None, recommendations=(), time=replace(step_time(), spans=(), critical_path=())
+    )
     text = render_page(document_of(bare))
     for heading in ("Timeline", "What would help", "Critical path", "Memory"):
         assert f"<h2>{heading}" not in text

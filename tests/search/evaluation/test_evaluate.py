@@ -100,7 +100,7 @@ def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, see
         plan = plans.plan(at)
         one = predict_plan(
             model, cluster, plan, training=training, sequence_length=LENGTH, cost_model=cost_model,
-            method="closed_form", reliefs=False, memory=False,
+            method="closed_form", recommendations=False, memory=False,
         )  # fmt: skip
         assert found.step_seconds[at] == pytest.approx(one.step_seconds, rel=1e-9), plan
         assert found.tokens_per_second[at] == pytest.approx(one.tokens_per_second, rel=1e-9)

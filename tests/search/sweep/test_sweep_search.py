@@ -37,7 +37,7 @@ def test_a_cell_gives_its_fastest_plans_with_the_closed_forms_time():
     plan = Plan(**best, num_micro_batches=8 // int(rows[0]["dp"]))
     forecast = predict_plan(
         "llama3-8b", load_cluster("dgx-h100:8"), plan, training=Training(framework="megatron"),
-        sequence_length=1024, cost_model="roofline", method="closed_form", reliefs=False,
+        sequence_length=1024, cost_model="roofline", method="closed_form", recommendations=False,
     )  # fmt: skip
     assert rows[0]["step_seconds"] == pytest.approx(forecast.step_seconds, rel=1e-9)
 

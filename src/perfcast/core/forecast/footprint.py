@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -93,32 +94,15 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change of plan that lowers the peak, and what it costs.
-
-    Attributes:
-        changes: Keys and values of the plan that differ, for example 'recompute=full'.
-        extra_seconds: Of a step, beyond the plan as asked for; may be below 0. None: not known.
-        reasons: Where the extra time comes from, or why it is not known, in words.
-    """
-
-    changes: tuple[str, ...]
-    plan: Plan
-    device_bytes: int
-    fits: bool
-    extra_seconds: float | None
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PlanMemory:
     """Memory of a model under a plan on one kind of device.
 
     Attributes:
         training: None for inference.
-        step_seconds: That remedies are compared with; None where none was asked for, or is known.
-        timed_on: How remedies were timed, or why they were not, in a sentence; '' where none was asked for.
-        remedies: Cheapest first; those of one change come first among those that fit.
+        step_seconds: That recommendations are compared with; None where none was asked for, or is known.
+        timed_on: How recommendations were timed, or why they were not, in a sentence; '' where none was
+            asked for.
+        recommendations: Cheapest first; those of one change come first among those that fit.
     """
 
     model: str
@@ -134,7 +118,7 @@ class PlanMemory:
     footprint: Footprint
     step_seconds: float | None = None
     timed_on: str = ""
-    remedies: tuple[Remedy, ...] = ()
+    recommendations: tuple[PlanRecommendation, ...] = ()
 
     @property
     def fits(self) -> bool:

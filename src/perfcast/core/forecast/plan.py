@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfcast.core.forecast.footprint import PlanMemory
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -53,15 +54,6 @@ class RankTime:
     stage: int
     num_equal: int
     seconds_by_cause: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Relief:
-    """What one bound costs: the step if it were relaxed, everything else unchanged."""
-
-    name: str
-    step_seconds: float
-    saved_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +117,7 @@ class PlanForecast:
         flops, recompute_flops: Of the step, over all devices.
         peak_flops_per_second: Of one device in the forecast's precision.
         memory: None where no closed form of it is known.
-        reliefs: What would help, most first.
+        recommendations: What would help, most first.
         seconds_by_provenance: Of the compute, by what its prices rest on.
     """
 
@@ -150,7 +142,7 @@ class PlanForecast:
     parameter_count: int
     memory: PlanMemory | None = None
     stragglers: StragglerEffect | None = None
-    reliefs: tuple[Relief, ...] = ()
+    recommendations: tuple[BoundRecommendation, ...] = ()
     seconds_by_provenance: Mapping[str, float] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.forecast.plan import PlanForecast, Relief, StepTime
+from perfcast.core.forecast.plan import PlanForecast, StepTime
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from perfcast.workload.parallel_program.capture import ParallelProgram
 
 #: Programs of more calls than this, over all simulated ranks, are not simulated again for what would help.
-_MOST_CALLS_FOR_RELIEFS = 200_000
-_RELIEFS = {
+_MOST_CALLS_TO_RELAX = 200_000
+_RELAXED = {
     Stream.TENSOR: "tensor-parallel communication takes no time",
     Stream.CONTEXT: "context-parallel communication takes no time",
     Stream.EXPERT: "expert-parallel communication takes no time",
@@ -57,7 +58,7 @@ def predict_parallel_program(
     cost_model: str | CostModel | None = None,
     captures_all: bool = False,
     with_spans: bool = False,
-    reliefs: bool = True,
+    recommendations: bool = True,
     constants: StepConstants | None = None,
     **options: Any,
 ) -> PlanForecast:
@@ -68,7 +69,7 @@ def predict_parallel_program(
         cluster: Catalog name with ``:N`` for its devices, or the cluster itself.
         world_size: Ranks of the program; the cluster's devices by default, and no other number.
         options: Of ``Request``: mode, batch_size (of a rank), sequence_length, dtype, optimizer …
-        cost_model, captures_all, with_spans, reliefs, constants: See ``ParallelProgramRequest``.
+        cost_model, captures_all, with_spans, recommendations, constants: See ``ParallelProgramRequest``.
 
     Raises:
         InputError: Unknown names, a program that cannot be captured, ranks that do not fit the cluster.
@@ -82,7 +83,7 @@ def predict_parallel_program(
             cost_model=cost_model,
             captures_all=captures_all,
             with_spans=with_spans,
-            reliefs=reliefs,
+            recommendations=recommendations,
             constants=constants,
         )
     )
@@ -156,7 +157,7 @@ class _Scene:
             flops=self.program.flops, recompute_flops=self.program.recompute_flops,
             peak_flops_per_second=peak,
             parameter_count=sum(self.program.ranks[stage].graph.parameter_count for stage in stages),
-            reliefs=self._reliefs(prices, time) if self.request.reliefs else (),
+            recommendations=self._recommendations(prices, time) if self.request.recommendations else (),
             seconds_by_provenance=seconds_by_provenance(runs, prices),
             assumptions=(*self._assumptions(len(stages)), *self.request.notes),
         )  # fmt: skip
@@ -227,11 +228,11 @@ class _Scene:
 
     # ---- what would help, and what is assumed -----------------------------------------------
 
-    def _reliefs(self, prices: Prices, base: StepTime) -> tuple[Relief, ...]:
-        if base.num_events > _MOST_CALLS_FOR_RELIEFS:
+    def _recommendations(self, prices: Prices, base: StepTime) -> tuple[BoundRecommendation, ...]:
+        if base.num_events > _MOST_CALLS_TO_RELAX:
             return ()
         found = []
-        for stream, name in _RELIEFS.items():
+        for stream, name in _RELAXED.items():
             operations = {call.operation for one in self.calls for call in one.calls if call.stream is stream}
             if operations:
                 seconds = {**prices.seconds, **dict.fromkeys(operations, 0.0)}
@@ -239,8 +240,8 @@ class _Scene:
         if self._launch_seconds:
             found.append(("the host is never late", self._time(prices.seconds, 0.0)[0].step_seconds))
         before = base.step_seconds
-        kept = [Relief(n, s, before - s) for n, s in found if before - s > _LEAST_SHARE * before]
-        return tuple(sorted(kept, key=lambda relief: -relief.saved_seconds))
+        kept = [BoundRecommendation(n, s, before - s) for n, s in found if before - s > _LEAST_SHARE * before]
+        return tuple(sorted(kept, key=lambda recommendation: -recommendation.saved_seconds))
 
     def _assumptions(self, num_stages: int) -> tuple[str, ...]:
         notes = [*self.program.ranks[0].graph.notes, self._about_captures(), self._about_replicas(num_stages)]

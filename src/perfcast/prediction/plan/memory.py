@@ -19,8 +19,8 @@ from perfcast.memory.footprint import estimate_footprint, estimate_serving_footp
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.cluster import has_cluster
-from perfcast.prediction.plan.remedies import find_remedies
-from perfcast.prediction.plan.remedy_times import cluster_of_plan
+from perfcast.prediction.recommendations.plan_times import cluster_of_plan
+from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.request.memory import PlanMemoryRequest
 
 
@@ -80,12 +80,12 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
     if not request.fit:
         return result
     if training is None:
-        raise PlanError("--fit weighs remedies of training; inference has none to weigh")
-    return _with_remedies(result, sizes, device, training, request.cluster)
+        raise PlanError("--fit weighs changes of training; inference has none to weigh")
+    return _with_recommendations(result, sizes, device, training, request.cluster)
 
 
 def _cluster_of(plan: Plan, device: Device, asked: str | Cluster | None) -> tuple[Cluster | None, str]:
-    """What remedies are timed on, and a sentence that says so; None where the catalog has nothing for them.
+    """What changes are timed on, and a sentence that says so; None where the catalog has nothing for them.
 
     Raises:
         PlanError, UnknownNameError: A cluster that was asked for and is none of the plan's.
@@ -101,7 +101,7 @@ def _cluster_of(plan: Plan, device: Device, asked: str | Cluster | None) -> tupl
     return cluster, f"timed by the closed form on {cluster.name}:{cluster.num_devices}"
 
 
-def _with_remedies(
+def _with_recommendations(
     result: PlanMemory, sizes: Transformer, device: Device, training: Training, asked: str | Cluster | None
 ) -> PlanMemory:
     """With what would lower the need, timed on the cluster asked for or that of the device.
@@ -110,7 +110,7 @@ def _with_remedies(
         PlanError, UnknownNameError: A cluster that was asked for and is none of the plan's.
     """
     cluster, note = _cluster_of(result.plan, device, asked)
-    seconds, remedies = find_remedies(
+    seconds, recommendations = find_plan_recommendations(
         sizes,
         result.plan,
         training,
@@ -119,7 +119,7 @@ def _with_remedies(
         cluster=cluster,
         cost_model=resolve_cost_model(None, device),
     )
-    return replace(result, step_seconds=seconds, timed_on=note, remedies=remedies)
+    return replace(result, step_seconds=seconds, timed_on=note, recommendations=recommendations)
 
 
 def estimate_plan_memory(

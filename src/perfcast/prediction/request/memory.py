@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMemoryRequest:
-    """The memory of one step of a transformer under a plan, on devices whose links matter for remedies alone.
+    """The memory of one step of a transformer under a plan, on devices whose links only time what would help.
 
     Attributes:
         model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.

@@ -23,7 +23,7 @@ class ParallelProgramRequest:
         cost_model: 'learned' (default), 'roofline', or an object that prices operations.
         captures_all: Capture every rank, instead of those that ``parallel_program_classes`` chooses.
         with_spans: Whether to keep the timeline.
-        reliefs: Whether to ask what would help.
+        recommendations: Whether to ask what would help.
         constants: Of the step as a whole; None: the shipped ones.
         notes: What was chosen before, for the assumptions.
     """
@@ -33,7 +33,7 @@ class ParallelProgramRequest:
     cost_model: str | CostModel | None = None
     captures_all: bool = False
     with_spans: bool = False
-    reliefs: bool = True
+    recommendations: bool = True
     constants: StepConstants | None = None
     notes: tuple[str, ...] = ()
 

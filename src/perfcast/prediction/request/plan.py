@@ -37,7 +37,7 @@ class PlanRequest:
         method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
         stragglers: How ranks differ in speed; None: not at all.
         with_spans: Whether to keep the timeline (simulated only).
-        reliefs: Whether to ask what would help.
+        recommendations: Whether to ask what would help.
         memory: Whether to forecast memory too.
         constants: Of the step as a whole; None: the shipped ones.
         notes: What was chosen before, for the assumptions.
@@ -54,7 +54,7 @@ class PlanRequest:
     method: Method = "simulated"
     stragglers: Slowdowns | None = None
     with_spans: bool = False
-    reliefs: bool = True
+    recommendations: bool = True
     memory: bool = True
     constants: StepConstants | None = None
     notes: tuple[str, ...] = ()

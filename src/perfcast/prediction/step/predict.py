@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.core.forecast.plan import PlanForecast, Relief
+from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.plan.memory import estimate_plan_memory
+from perfcast.prediction.recommendations.bounds import find_bound_recommendations
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.assumptions import list_beyond_positions, list_plan_assumptions
 from perfcast.prediction.step.constants import StepConstants
 from perfcast.prediction.step.priced import PricedStep, price_request
-from perfcast.prediction.step.reliefs import find_reliefs
 from perfcast.prediction.step.runs import count_runs, relative_interval, seconds_by_provenance
 from perfcast.prediction.step.work import PlannedStep
 
@@ -39,7 +40,7 @@ def predict_plan(
     method: Method = "simulated",
     stragglers: Slowdowns | None = None,
     with_spans: bool = False,
-    reliefs: bool = True,
+    recommendations: bool = True,
     memory: bool = True,
     constants: StepConstants | None = None,
     notes: tuple[str, ...] = (),
@@ -66,7 +67,7 @@ def predict_plan(
             method=method,
             stragglers=stragglers,
             with_spans=with_spans,
-            reliefs=reliefs,
+            recommendations=recommendations,
             memory=memory,
             constants=constants,
             notes=notes,
@@ -101,7 +102,9 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
     effect = None
     if request.stragglers is not None:
         effect = timer.stragglers(work, prices.seconds, request.stragglers, time.step_seconds)
-    found: tuple[Relief, ...] = find_reliefs(priced, time, effect) if request.reliefs else ()
+    found: tuple[BoundRecommendation, ...] = (
+        find_bound_recommendations(priced, time, effect) if request.recommendations else ()
+    )
     memory = _memory(planned) if request.memory else None
     return PlanForecast(
         model=step.model.name,
@@ -125,7 +128,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         parameter_count=planned.parameter_count,
         memory=memory,
         stragglers=effect,
-        reliefs=found,
+        recommendations=found,
         seconds_by_provenance=seconds_by_provenance(runs, prices),
         assumptions=(
             *list_plan_assumptions(planned, memory),

@@ -152,7 +152,7 @@ def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count
                 sequence_length=request.sequence_length,
                 cost_model=request.cost_model,
                 method=request.method,
-                reliefs=False,
+                recommendations=False,
             )
         )
     except PlanError as error:

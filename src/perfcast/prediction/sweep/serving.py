@@ -182,7 +182,7 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
             sequence_length=context,
             cost_model=setting.cost_model,
             method="closed_form",
-            reliefs=False,
+            recommendations=False,
             memory=False,
         )
     )

@@ -121,7 +121,7 @@ def forecast_multi_node(
         plan = study_plan(count)
         forecast = predict_plan(
             MODEL, study_cluster(count), plan, training=training, sequence_length=SEQUENCE_LENGTH,
-            cost_model=cost_model, reliefs=False, memory=False,
+            cost_model=cost_model, recommendations=False, memory=False,
         )  # fmt: skip
         causes = forecast.time.seconds_by_cause
         rows.append(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.forecast.footprint import PlanMemory, Remedy, StageFootprint, Term
+from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.report.answers import Answer, view
@@ -69,11 +70,11 @@ class PlanMemoryData(Answer):
         memory_capacity_bytes: Of the device.
         fits: Whether device_bytes are there.
         peak_stage: The worst stage.
-        step_seconds: That remedies are compared with; null where none was asked for, or is known.
-        timed_on: How remedies were timed, or why they were not; empty where none was asked for.
+        step_seconds: That recommendations are compared with; null where none was asked for, or is known.
+        timed_on: How recommendations were timed, or why they were not; empty where none was asked for.
         layer_terms: What one layer keeps for its backward; empty for inference.
         stages: Every stage's rank.
-        remedies: What would make it fit, or lower it; the cheapest first.
+        recommendations: What would make it fit, or lower it; the cheapest first.
         assumptions: What was taken for granted.
     """
 
@@ -102,13 +103,13 @@ class PlanMemoryData(Answer):
     stages: tuple[StageData, ...]
     step_seconds: float | None
     timed_on: str
-    remedies: tuple[Remedy, ...]
+    recommendations: tuple[PlanRecommendation, ...]
     assumptions: tuple[str, ...]
     layer_terms: tuple[Term, ...]
 
 
 def data_of(result: PlanMemory) -> PlanMemoryData:
-    """All moments of all stages, and the remedies."""
+    """All moments of all stages, and the recommendations."""
     footprint = result.footprint
     return view(
         PlanMemoryData,

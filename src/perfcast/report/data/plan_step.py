@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, Relief, StragglerEffect
+from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.prediction.run.predict import RunForecast
@@ -85,7 +86,7 @@ class PlanStepData(Answer):
             (waiting for launches); straggler (waiting for a slower rank); other.
         ranks: Every differing rank; the first has the most work of its own.
         critical_path: What decides the step, longest first.
-        reliefs: What would help: the step with one bound relaxed, most saved first.
+        recommendations: What would help: the step with one bound relaxed, most saved first.
         stragglers: The step when ranks differ in speed; null where none was asked for.
         seconds_by_provenance: Compute of the busiest rank by what its prices rest on: measured,
             interpolated, extrapolated or bounded.
@@ -122,7 +123,7 @@ class PlanStepData(Answer):
     seconds_by_cause: dict[str, float]
     ranks: tuple[RankData, ...]
     critical_path: tuple[PathData, ...]
-    reliefs: tuple[Relief, ...]
+    recommendations: tuple[BoundRecommendation, ...]
     stragglers: StragglerEffect | None
     seconds_by_provenance: dict[str, float]
     num_events: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfcast.core.forecast.footprint import PlanMemory, Remedy, StageFootprint, Term
+from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.plan_text import format_plan
 from perfcast.core.tensor import Category
@@ -21,7 +22,7 @@ def document_of(result: PlanMemory) -> Document:
     if result.footprint.layer_terms:
         blocks.append(_layer(result))
     if result.timed_on:
-        blocks.append(_remedies(result))
+        blocks.append(_recommendations(result))
     return Document(
         title=f"Memory of {result.model} on {result.plan.world_size} × {result.device_title}",
         lead=_describe(result),
@@ -158,7 +159,7 @@ def _layer(result: PlanMemory) -> Section:
     return Section(title="What one layer keeps for its backward", blocks=(table,), only="page")
 
 
-def _remedies(result: PlanMemory) -> Section:
+def _recommendations(result: PlanMemory) -> Section:
     step_seconds = result.step_seconds
     table = Table(
         columns=(
@@ -170,15 +171,15 @@ def _remedies(result: PlanMemory) -> Section:
         ),
         rows=tuple(
             (
-                describe_change(remedy),
-                remedy.device_bytes,
-                "fits" if remedy.fits else "does not fit",
+                describe_change(recommendation),
+                recommendation.device_bytes,
+                "fits" if recommendation.fits else "does not fit",
                 None
-                if remedy.extra_seconds is None or not step_seconds
-                else share_of(remedy.extra_seconds, step_seconds),
-                "; ".join(remedy.reasons),
+                if recommendation.extra_seconds is None or not step_seconds
+                else share_of(recommendation.extra_seconds, step_seconds),
+                "; ".join(recommendation.reasons),
             )
-            for remedy in result.remedies
+            for recommendation in result.recommendations
         ),
     )
     note = f"Steps {result.timed_on}."
@@ -188,6 +189,6 @@ def _remedies(result: PlanMemory) -> Section:
     return Section(title=title, blocks=(table, Note(note)))
 
 
-def describe_change(remedy: Remedy) -> str:
+def describe_change(recommendation: PlanRecommendation) -> str:
     """What is changed, in words."""
-    return ", ".join(remedy.changes)
+    return ", ".join(recommendation.changes)

@@ -47,8 +47,8 @@ def document_of(forecast: PlanForecast, run: RunForecast | None = None) -> Docum
     blocks: list[Block] = [_causes(forecast), _ranks(forecast)]
     if forecast.time.spans:
         blocks.append(_timeline(forecast))
-    if forecast.reliefs:
-        blocks.append(_reliefs(forecast))
+    if forecast.recommendations:
+        blocks.append(_recommendations(forecast))
     if forecast.time.critical_path:
         blocks.append(_path(forecast))
     if forecast.memory is not None:
@@ -213,14 +213,18 @@ def _timeline(forecast: PlanForecast) -> Section:
     return Section(title="Timeline", blocks=(pipeline_figure(forecast, CAUSE_WORDS), Note(note)), only="page")
 
 
-def _reliefs(forecast: PlanForecast) -> Section:
-    saved = [(relief.name, relief.saved_seconds) for relief in forecast.reliefs]
+def _recommendations(forecast: PlanForecast) -> Section:
+    saved = [
+        (recommendation.name, recommendation.saved_seconds) for recommendation in forecast.recommendations
+    ]
     step = forecast.step_seconds
     note = "Each bound relaxed alone, everything else unchanged, and the step timed again."
     return Section(
         title="What would help",
         blocks=(
-            amount_bars("reliefs", saved, total=step, colours=palette.GREEN, title="saved of the step"),
+            amount_bars(
+                "recommendations", saved, total=step, colours=palette.GREEN, title="saved of the step"
+            ),
             share_table("", "If", saved, amount="Saves", total=step, folds=True),
             Note(note, only="page"),
         ),

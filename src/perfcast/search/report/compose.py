@@ -179,7 +179,7 @@ def explain_plans(
                     training=request.training,
                     sequence_length=request.sequence_length,
                     method=winner.method,
-                    reliefs=False,
+                    recommendations=False,
                     cost_model=request.cost_models.get(cluster.device),
                 )
             )

@@ -187,7 +187,8 @@ def forecast_line(
     plan, training = _plan(setup, count, device, entry.levels[0].size or count)
     step = predict_plan(
         setup.model, cluster, plan, training=training, sequence_length=setup.sequence_length,
-        cost_model=cost_model, method=known_word("method", method, METHODS), reliefs=False, memory=False,
+        cost_model=cost_model, method=known_word("method", method, METHODS), recommendations=False,
+        memory=False,
     )  # fmt: skip
     request = RunRequest(tokens=parse_tokens(line.text("tokens")))
     run = forecast_run(step, request, target, count_checkpoint_bytes(setup.model, training))

@@ -147,7 +147,7 @@ class _Pricer:
             sequence_length=asked.context,
             cost_model=self._model_of(_KERNELS[case.framework]),
             method=asked.method,
-            reliefs=False,
+            recommendations=False,
             memory=False,
         )
         host = eager_host_seconds() if asked.issues_kernels else 0.0

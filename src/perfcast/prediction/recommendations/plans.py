@@ -8,7 +8,7 @@ from itertools import product
 from math import inf
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.forecast.footprint import Remedy
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.hardware import Device
 from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
 from perfcast.core.training import Training
@@ -18,7 +18,7 @@ from perfcast.errors import PlanError
 from perfcast.frameworks.choice import framework_instead
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.prediction.plan.remedy_times import PlanTime, time_plans
+from perfcast.prediction.recommendations.plan_times import PlanTime, time_plans
 
 _LARGEST_TENSOR_PARALLEL = 8
 _MOST_CHANGES = 3
@@ -35,7 +35,7 @@ class _Candidate:
     device_bytes: int
 
 
-def find_remedies(
+def find_plan_recommendations(
     model: Transformer,
     plan: Plan,
     training: Training,
@@ -44,7 +44,7 @@ def find_remedies(
     *,
     cluster: Cluster | None,
     cost_model: CostModel,
-) -> tuple[float | None, tuple[Remedy, ...]]:
+) -> tuple[float | None, tuple[PlanRecommendation, ...]]:
     """Seconds of a step, every single change that lowers what a device needs, and combinations that fit.
 
     The batch of a step and the number of devices stay as they are. Single changes come first, those that
@@ -62,7 +62,7 @@ def find_remedies(
         times = time_plans(model, plans, sequence_length, device, cluster, cost_model)
     before = times[0]
     found = [
-        Remedy(
+        PlanRecommendation(
             changes=one.changes,
             plan=one.plan,
             device_bytes=one.device_bytes,
@@ -75,20 +75,22 @@ def find_remedies(
     return before.step_seconds if isinstance(before, PlanTime) else None, tuple(_best(found))
 
 
-def _best(remedies: Sequence[Remedy]) -> list[Remedy]:
+def _best(recommendations: Sequence[PlanRecommendation]) -> list[PlanRecommendation]:
     """Single changes, and the cheapest combinations that are worth more than one."""
-    singles = sorted((r for r in remedies if len(r.changes) == 1), key=lambda r: (not r.fits, _cost(r)))
-    combined = [r for r in remedies if len(r.changes) > 1 and r.fits]
+    singles = sorted(
+        (r for r in recommendations if len(r.changes) == 1), key=lambda r: (not r.fits, _cost(r))
+    )
+    combined = [r for r in recommendations if len(r.changes) > 1 and r.fits]
     combined.sort(key=lambda r: (_cost(r), len(r.changes)))
-    if any(remedy.fits for remedy in singles):
+    if any(recommendation.fits for recommendation in singles):
         cheapest = min(_cost(r) for r in singles if r.fits)
         combined = [r for r in combined if _cost(r) < cheapest]
     return [*singles, *combined[:_MOST_COMBINED]]
 
 
-def _cost(remedy: Remedy) -> float:
+def _cost(recommendation: PlanRecommendation) -> float:
     """What it is ranked by; one whose time is not known stands behind those whose is."""
-    return inf if remedy.extra_seconds is None else remedy.extra_seconds
+    return inf if recommendation.extra_seconds is None else recommendation.extra_seconds
 
 
 def _candidates(

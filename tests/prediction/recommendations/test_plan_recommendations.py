@@ -10,13 +10,13 @@ from builders import made_up_device
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.core.forecast.footprint import Remedy
+from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
 from perfcast.memory.footprint import estimate_footprint
-from perfcast.prediction.plan.remedies import find_remedies
+from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import MIB
 from small_transformers import gpt
@@ -29,26 +29,30 @@ SERVER = Cluster("server", "four devices", "made-up", (Level("node", 4, Link("nv
 
 
 @cache
-def remedies(
+def recommendations(
     capacity_mib: int, plan: Plan = PLAN, training: Training = TRAINING, model: Transformer = LITTLE
-) -> tuple[Remedy, ...]:
-    return timed_remedies(capacity_mib, plan, training, model)[1]
+) -> tuple[PlanRecommendation, ...]:
+    return timed_recommendations(capacity_mib, plan, training, model)[1]
 
 
-def timed_remedies(
+def timed_recommendations(
     capacity_mib: int,
     plan: Plan = PLAN,
     training: Training = TRAINING,
     model: Transformer = LITTLE,
     cluster: Cluster | None = SERVER,
-) -> tuple[float | None, tuple[Remedy, ...]]:
+) -> tuple[float | None, tuple[PlanRecommendation, ...]]:
     device = made_up_device(memory_bytes=capacity_mib * MIB)
-    return find_remedies(model, plan, training, S, device, cluster=cluster, cost_model=Roofline())
+    return find_plan_recommendations(model, plan, training, S, device, cluster=cluster, cost_model=Roofline())
 
 
 def alone(**asked: Any) -> set[str]:
     """Changes that lower the need by themselves; nothing fits."""
-    return {remedy.changes[0] for remedy in remedies(10, **asked) if len(remedy.changes) == 1}
+    return {
+        recommendation.changes[0]
+        for recommendation in recommendations(10, **asked)
+        if len(recommendation.changes) == 1
+    }
 
 
 def need_mib(plan: Plan = PLAN) -> int:
@@ -58,28 +62,28 @@ def need_mib(plan: Plan = PLAN) -> int:
 
 @pytest.mark.parametrize("capacity_mib", [10, 500, 100_000])
 def test_devices_and_batch_stay_as_they_are(capacity_mib: int):
-    for remedy in remedies(capacity_mib):
-        assert remedy.plan.world_size == PLAN.world_size
-        assert remedy.plan.global_batch_size == PLAN.global_batch_size
+    for recommendation in recommendations(capacity_mib):
+        assert recommendation.plan.world_size == PLAN.world_size
+        assert recommendation.plan.global_batch_size == PLAN.global_batch_size
 
 
 @pytest.mark.parametrize("capacity_mib", [10, 500, 100_000])
 def test_each_says_truly_what_it_needs_and_whether_that_fits(capacity_mib: int):
     device = made_up_device(memory_bytes=capacity_mib * MIB)
-    for remedy in remedies(capacity_mib):
-        footprint = estimate_footprint(gpt(), remedy.plan, TRAINING, S, device=device)
-        assert remedy.device_bytes == footprint.device_bytes
-        assert remedy.fits is (remedy.device_bytes <= device.memory_bytes)
-        assert 1 <= len(remedy.changes) <= 3
+    for recommendation in recommendations(capacity_mib):
+        footprint = estimate_footprint(gpt(), recommendation.plan, TRAINING, S, device=device)
+        assert recommendation.device_bytes == footprint.device_bytes
+        assert recommendation.fits is (recommendation.device_bytes <= device.memory_bytes)
+        assert 1 <= len(recommendation.changes) <= 3
 
 
-def test_every_remedy_lowers_what_is_needed():
+def test_every_recommendation_lowers_what_is_needed():
     before = estimate_footprint(gpt(), PLAN, TRAINING, S, device=made_up_device()).device_bytes
-    assert all(remedy.device_bytes < before for remedy in remedies(10))
+    assert all(recommendation.device_bytes < before for recommendation in recommendations(10))
 
 
 def test_what_fits_comes_first_and_cheaper_before_dearer():
-    found = remedies(need_mib() - 1)
+    found = recommendations(need_mib() - 1)
     singles = [r for r in found if len(r.changes) == 1]
     assert list(found[: len(singles)]) == singles
     assert [(not r.fits, r.extra_seconds) for r in singles] == sorted(
@@ -90,8 +94,12 @@ def test_what_fits_comes_first_and_cheaper_before_dearer():
 
 
 def test_combinations_are_offered_only_where_they_fit():
-    assert all(remedy.fits for remedy in remedies(need_mib() - 20) if len(remedy.changes) > 1)
-    assert all(len(remedy.changes) == 1 for remedy in remedies(10))
+    assert all(
+        recommendation.fits
+        for recommendation in recommendations(need_mib() - 20)
+        if len(recommendation.changes) > 1
+    )
+    assert all(len(recommendation.changes) == 1 for recommendation in recommendations(10))
 
 
 def test_every_lever_that_helps_is_tried_alone():
@@ -107,8 +115,12 @@ def test_every_lever_that_helps_is_tried_alone():
 
 
 def test_tensor_parallelism_comes_with_sequence_parallelism():
-    found = remedies(10, model=gpt(hidden=1024))
-    wider = {remedy.changes: remedy.plan for remedy in found if remedy.changes[0].startswith("tp=")}
+    found = recommendations(10, model=gpt(hidden=1024))
+    wider = {
+        recommendation.changes: recommendation.plan
+        for recommendation in found
+        if recommendation.changes[0].startswith("tp=")
+    }
     assert [changes for changes in wider if len(changes) == 1] == [("tp=2, sp=1",), ("tp=4, sp=1",)]
     assert all(plan.sequence_parallel for plan in wider.values())
 
@@ -138,23 +150,27 @@ def test_selective_recomputation_is_offered_where_scores_are_kept():
     assert "recompute=selective" in alone(training=replace(TRAINING, attention="math"))
 
 
-def test_a_plan_that_uses_every_lever_has_no_remedy_left():
+def test_a_plan_that_uses_every_lever_has_no_recommendation_left():
     plan = Plan(recompute="full", offload="optimizer")
-    assert remedies(10, plan) == ()
+    assert recommendations(10, plan) == ()
 
 
 def test_reasons_name_what_moved_most_first():
-    found = remedies(10, model=gpt(hidden=4096))
-    full = next(remedy for remedy in found if remedy.changes == ("recompute=full",))
+    found = recommendations(10, model=gpt(hidden=4096))
+    full = next(recommendation for recommendation in found if recommendation.changes == ("recompute=full",))
     assert full.extra_seconds > 0
     assert full.reasons[0].startswith("recompute +")
 
 
-def test_a_device_without_a_cluster_has_remedies_without_a_time():
-    step, found = timed_remedies(10, cluster=None)
+def test_a_device_without_a_cluster_has_recommendations_without_a_time():
+    step, found = timed_recommendations(10, cluster=None)
     assert step is None
-    assert {remedy.changes for remedy in found} == {remedy.changes for remedy in remedies(10)}
-    assert all(remedy.extra_seconds is None and not remedy.reasons for remedy in found)
+    assert {recommendation.changes for recommendation in found} == {
+        recommendation.changes for recommendation in recommendations(10)
+    }
+    assert all(
+        recommendation.extra_seconds is None and not recommendation.reasons for recommendation in found
+    )
 
 
 def test_extra_seconds_are_those_of_the_closed_form_of_either_plan():
@@ -170,11 +186,15 @@ def test_extra_seconds_are_those_of_the_closed_form_of_either_plan():
             sequence_length=S,
             cost_model=Roofline(),
             method="closed_form",
-            reliefs=False,
+            recommendations=False,
             memory=False,
         ).step_seconds
 
-    step, found = find_remedies(LITTLE, plan, TRAINING, S, device, cluster=cluster, cost_model=Roofline())
+    step, found = find_plan_recommendations(
+        LITTLE, plan, TRAINING, S, device, cluster=cluster, cost_model=Roofline()
+    )
     assert step == pytest.approx(seconds(plan), rel=1e-9)
-    for remedy in found:
-        assert remedy.extra_seconds == pytest.approx(seconds(remedy.plan) - seconds(plan), abs=1e-9 * step)
+    for recommendation in found:
+        assert recommendation.extra_seconds == pytest.approx(
+            seconds(recommendation.plan) - seconds(plan), abs=1e-9 * step
+        )

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from perfcast.core.forecast.plan import RankTime, Relief, StepTime, StragglerEffect
+from perfcast.core.forecast.plan import RankTime, StepTime, StragglerEffect
+from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.work import Calls, Layer, StepWork, Stream
@@ -42,14 +43,14 @@ _LEAST_SHARE = 1e-4
 _MOST_EVENTS = 10_000
 
 
-def find_reliefs(
+def find_bound_recommendations(
     priced: PricedStep, base: StepTime, stragglers: StragglerEffect | None = None
-) -> tuple[Relief, ...]:
+) -> tuple[BoundRecommendation, ...]:
     """Every bound that costs time, the most first.
 
     Args:
         base: The step as it is.
-        stragglers: What differing ranks make of it; their relief is that of the mean step.
+        stragglers: What differing ranks make of it; their recommendation is that of the mean step.
     """
     timer, whole = priced.planned.step.timer, base
     if base.num_events > _MOST_EVENTS:
@@ -59,12 +60,16 @@ def find_reliefs(
     found = []
     if stragglers is not None:
         saved = stragglers.mean_seconds - before
-        found.append(Relief("all ranks are equally fast (of the mean step with stragglers)", before, saved))
+        found.append(
+            BoundRecommendation(
+                "all ranks are equally fast (of the mean step with stragglers)", before, saved
+            )
+        )
     for name, seconds in _relaxed(priced, timer, whole):
         relaxed = before * seconds / whole.step_seconds
         if before - relaxed > _LEAST_SHARE * before:
-            found.append(Relief(name, relaxed, before - relaxed))
-    return tuple(sorted(found, key=lambda relief: -relief.saved_seconds))
+            found.append(BoundRecommendation(name, relaxed, before - relaxed))
+    return tuple(sorted(found, key=lambda recommendation: -recommendation.saved_seconds))
 
 
 def _relaxed(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple[str, float]]:

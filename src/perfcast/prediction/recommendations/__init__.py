@@ -1,0 +1,1 @@
+"""What would help: plans that fit, and bounds of a step that cost time."""
