@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -22,25 +24,18 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
     """
     from rich.console import Console
 
-    from perfcast.files import check_writable, write_text_atomically
     from perfcast.measure.calibrate import calibrate as run_calibration
     from perfcast.measure.calibrate import load_measurements
     from perfcast.measure.store import profile_path
-    from perfcast.report.calibration import print_calibration
+    from perfcast.report.documents.calibration import document_of
 
-    check_writable(html)
-    console = Console(highlight=False)
+    outputs = Outputs(html=html)
+    outputs.check()
     profile = run_calibration(device, progress=Console(stderr=True), quick=quick, restart=restart)
-    print_calibration(profile, console)
-    console.print(f"wrote {profile_path(device)}", markup=False, soft_wrap=True)
+    said = [f"wrote {profile_path(device)}"]
     if device != "cpu":
-        path = _correct(device)
-        console.print(f"wrote {path}: the learned forecaster on this device", markup=False, soft_wrap=True)
-    if html:
-        from perfcast.report.calibration import render_calibration_html
-
-        write_text_atomically(html, render_calibration_html(profile, load_measurements(device)))
-        console.print(f"wrote {html}", markup=False)
+        said.append(f"wrote {_correct(device)}: the learned forecaster on this device")
+    write_answer(outputs, lambda: document_of(profile, load_measurements(device)), said=said)
 
 
 def _correct(kind: str) -> Path:

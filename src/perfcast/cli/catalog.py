@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_device_entry
 from perfcast.catalog.models import ModelEntry, load_model, load_models
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer, write_json
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.figures import Figure
+
+if TYPE_CHECKING:
+    from perfcast.catalog.clusters import ClusterEntry
+    from perfcast.report.document import Document
 
 
 @click.group()
@@ -25,23 +30,20 @@ def catalog() -> None:
 @output_options(html=False, timeline=False)
 def devices(name: str | None, json_path: str | None) -> None:
     """List all devices, or show one."""
+    from perfcast.report.documents.catalog import device_document, devices_document
+
     entries = [load_device_entry(name)] if name else list(load_device_entries().values())
-    if json_path:
-        from perfcast.report.json_format import write_json
 
+    def data() -> dict[str, Any]:
         rows = [_device_row(entry, with_figures=True) for entry in entries]
-        write_json({"devices": rows + ([] if name else [_cpu_row(with_figures=True)])}, json_path)
-    if json_path == "-":
-        return
-    from rich.console import Console
+        return {"devices": rows + ([] if name else [_cpu_row(with_figures=True)])}
 
-    from perfcast.report.text import print_device, print_devices
+    def document() -> Document:
+        if name:
+            return device_document(_device_row(entries[0]), _figure_rows(entries[0].figures))
+        return devices_document([*(_device_row(entry) for entry in entries), _cpu_row()])
 
-    console = Console(highlight=False)
-    if name:
-        print_device(_device_row(entries[0]), console, _figure_rows(entries[0].figures))
-    else:
-        print_devices([*(_device_row(entry) for entry in entries), _cpu_row()], console)
+    write_answer(Outputs(json=json_path), document, data)
 
 
 @catalog.command()
@@ -50,28 +52,15 @@ def devices(name: str | None, json_path: str | None) -> None:
 def clusters(name: str | None, json_path: str | None) -> None:
     """List all clusters, or show one (a name, or a file of your own)."""
     from perfcast.catalog.clusters import load_cluster_entries, load_cluster_entry
-    from perfcast.report.collectives import cluster_to_dict, print_cluster, print_clusters
+    from perfcast.report.documents.catalog import cluster_document, clusters_document
 
     entries = [load_cluster_entry(name)] if name else list(load_cluster_entries().values())
-    rows = []
-    for entry in entries:
-        row = cluster_to_dict(entry.of_size()) | {"aliases": list(entry.aliases), "is_even": entry.is_even}
-        for level, stated in zip(row["levels"], entry.levels, strict=True):
-            level["size"] = stated.size or None
-        rows.append(row | {"figures": _figure_rows(entry.figures)})
-    if json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json({"clusters": rows}, json_path)
-    if json_path == "-":
-        return
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if name:
-        print_cluster(rows[0], console)
-    else:
-        print_clusters(rows, console)
+    rows = [_cluster_row(entry) for entry in entries]
+    write_answer(
+        Outputs(json=json_path),
+        lambda: cluster_document(rows[0]) if name else clusters_document(rows),
+        lambda: {"clusters": rows},
+    )
 
 
 @catalog.command()
@@ -79,23 +68,16 @@ def clusters(name: str | None, json_path: str | None) -> None:
 @output_options(html=False, timeline=False)
 def predictors(name: str | None, json_path: str | None) -> None:
     """List all predictors, or show the model card of one (learned)."""
-    from rich.console import Console
-
-    from perfcast.report.predictors import print_card, print_predictors
+    from perfcast.report.documents.catalog import predictors_document
 
     card = _learned_card() if name in (None, "learned") else {}
     rows = _predictor_rows(name)
-    if json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json({"predictors": rows, **({"learned": card} if card else {})}, json_path)
-    if json_path == "-":
-        return
-    console = Console(highlight=False)
-    if name != "learned":
-        print_predictors(rows, console)
-    if card:
-        print_card(card, console)
+    listed = [] if name == "learned" else rows
+    write_answer(
+        Outputs(json=json_path),
+        lambda: predictors_document(listed, card),
+        lambda: {"predictors": rows, **({"learned": card} if card else {})},
+    )
 
 
 @catalog.command()
@@ -103,31 +85,26 @@ def predictors(name: str | None, json_path: str | None) -> None:
 @output_options(html=False, timeline=False)
 def models(name: str | None, json_path: str | None) -> None:
     """List all models, or show one."""
+    from perfcast.report.documents.catalog import model_document, models_document
+
     entries = [load_model(name)] if name else list(load_models().values())
-    if json_path:
-        from perfcast.report.json_format import write_json
 
-        write_json({"models": [_model_row(entry, with_figures=True) for entry in entries]}, json_path)
-    if json_path == "-":
-        return
-    from rich.console import Console
+    def document() -> Document:
+        if name:
+            return model_document(_model_row(entries[0]), _figure_rows(_model_figures(entries[0])))
+        return models_document([_model_row(entry) for entry in entries])
 
-    from perfcast.report.text import print_model, print_models
-
-    console = Console(highlight=False)
-    if name:
-        row = _model_row(entries[0], with_figures=True)
-        figures = _figure_rows(_model_figures(entries[0]))
-        print_model(row | row.pop("config"), console, figures)
-    else:
-        print_models([_model_row(entry) for entry in entries], console)
+    write_answer(
+        Outputs(json=json_path),
+        document,
+        lambda: {"models": [_model_row(entry, with_figures=True) for entry in entries]},
+    )
 
 
 @catalog.command()
 @click.argument("answer", required=False)
 def schemas(answer: str | None) -> None:
     """List the answers that are written as JSON, or print the JSON schema of one."""
-    from perfcast.cli.output import write_json
     from perfcast.report.answers import SUBJECTS, schema_of
 
     if answer is None:
@@ -142,6 +119,17 @@ def _device_row(entry: DeviceEntry, with_figures: bool = False) -> dict[str, Any
         row["figures"] = _figure_rows(entry.figures)
         row["study_figures"] = _figure_rows(entry.study_figures)
     return row
+
+
+def _cluster_row(entry: ClusterEntry) -> dict[str, Any]:
+    from perfcast.report.answers import to_plain
+    from perfcast.report.data.collectives import cluster_data
+
+    row: dict[str, Any] = to_plain(cluster_data(entry.of_size()))
+    for level, stated in zip(row["levels"], entry.levels, strict=True):
+        level["size"] = stated.size or None
+    named = {"aliases": list(entry.aliases), "is_even": entry.is_even}
+    return row | named | {"figures": _figure_rows(entry.figures)}
 
 
 def _rates(table: Mapping[DType, float]) -> dict[str, float]:

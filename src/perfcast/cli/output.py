@@ -52,6 +52,7 @@ def write_answer(
     *,
     written: Sequence[str] = (),
     said: Sequence[str] = (),
+    is_exact: bool = False,
 ) -> None:
     """Write what was asked for; on the terminal the document, unless JSON goes there.
 
@@ -60,13 +61,14 @@ def write_answer(
             needed is made.
         written: Other files that hold a part of the answer.
         said: Lines that follow on the terminal.
+        is_exact: Whether the JSON keeps every digit, since a program reads it back.
 
     Raises:
         InputError: A file cannot be written.
         ValueError: A number is not finite; the file it belongs to is not written.
     """
     if outputs.json is not None and data is not None:
-        write_json(data(), outputs.json)
+        write_json(data(), outputs.json, is_exact=is_exact)
     is_shown = outputs.html is not None or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
     if outputs.html is not None and shown is not None:

@@ -45,6 +45,10 @@ SUBJECTS = {
     "trace-explain": ("traces.explained", "ExplanationData"),
     "trace-forecast": ("traces.forecast", "TraceForecastData"),
     "trace-chakra": ("traces.chakra", "ChakraData"),
+    "scale": ("scale", "ScaleData"),
+    "scale-serve": ("serving", "ServingData"),
+    "mesh-cost": ("collectives", "CollectiveSweepData"),
+    "replay": ("replay", "ReplayData"),
     "shard": ("shard", "ShardData"),
 }
 
@@ -74,7 +78,7 @@ def view(kind: type[Answer_], source: object, /, **given: Any) -> Answer_:
     return kind(**{name: given[name] if name in given else getattr(source, name) for name in names})
 
 
-def to_plain(answer: object) -> object:
+def to_plain(answer: object) -> Any:
     """An answer in the types that JSON has; what has them already stays as it is."""
     if not is_dataclass(answer):
         return answer

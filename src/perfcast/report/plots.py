@@ -101,7 +101,7 @@ def _axis(axis: Axis, scale: float) -> dict[str, Any]:
         "visible": axis.is_visible,
     }
     title = axis.title
-    if axis.unit == "B":
+    if axis.unit == "B" and axis.scale != "log":
         unit = "GiB" if scale == GIB else "MiB"
         title = f"{title} ({unit})" if title else unit
     elif axis.unit == "share":
@@ -140,7 +140,7 @@ def _range(axis: Axis, scale: float) -> dict[str, Any]:
 def _scale(figure: Figure, which: str) -> float:
     """What values on an axis are divided by, so that bytes have a unit that can be read."""
     axis = figure.x if which == "x" else figure.y
-    if axis.unit != "B":
+    if axis.unit != "B" or axis.scale == "log":
         return 1.0
     found = [axis.high or 0.0]
     for series in figure.series:

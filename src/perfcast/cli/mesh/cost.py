@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.errors import InputError
 from perfcast.units import GIB, GIGA, KIB, KILO, MEGA, MIB, TERA, TIB
 
 if TYPE_CHECKING:
     from perfcast.core.mesh import DeviceMesh
     from perfcast.cost.collective.sweep import CollectiveSweep
-    from perfcast.report.collectives import Points
+    from perfcast.report.documents.collectives import Points
     from perfcast.simulate.network.mesh import FabricTime
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
@@ -74,20 +75,12 @@ def cost(
     With --network, every group of the axes is also simulated flow by flow on a fabric (ring, unless
     --algorithm names one): what shares a link, shares its rate.
     """
-    from rich.console import Console
-
     from perfcast.cost.collective.sweep import sweep_sizes
-    from perfcast.files import check_writable, write_text_atomically
-    from perfcast.report.collectives import (
-        print_simulated,
-        print_sweep,
-        render_sweep_html,
-        sweep_to_dict,
-    )
-    from perfcast.report.json_format import write_json
+    from perfcast.report.data.collectives import data_of
+    from perfcast.report.documents.collectives import document_of
 
-    for path in (json_path, html):
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     mesh = parse_mesh(cluster_name, shape)
     names = tuple(name.strip() for name in axes.split(",") if name.strip()) or mesh.names
     sweep = sweep_sizes(
@@ -95,15 +88,11 @@ def cost(
     )
     measured = _measured(sweep, mesh, profile_path, data)
     simulated = _simulate(mesh, names, collective, sizes, algorithm, network, failed)
-    if json_path:
-        write_json(sweep_to_dict(sweep, mesh, measured, simulated), json_path)
-    if html:
-        write_text_atomically(html, render_sweep_html(sweep, mesh, measured))
-    if json_path != "-":
-        console = Console(highlight=False)
-        print_sweep(sweep, mesh, console)
-        if network is not None:
-            print_simulated(network, simulated, console)
+    write_answer(
+        outputs,
+        lambda: document_of(sweep, mesh, measured, simulated, network or ""),
+        lambda: data_of(sweep, mesh, measured, simulated),
+    )
 
 
 def _simulate(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,20 +39,19 @@ def discover(
     (slow links, dead devices, groups of unequal size) and how sure it is. Under torchrun or Slurm every
     rank runs this command and rank 0 reports.
     """
-    from perfcast.files import check_writable
 
     if sum(option is not None for option in (ranks, source, topology, synthetic)) > 1:
         raise InputError("--ranks, --from, --topology and --synthetic exclude each other; give one")
-    check_writable(json_path)
-    check_writable(html)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     if topology is not None:
         from perfcast.measure.topology_matrix import load_topology, mesh_of_topology
 
-        _report(mesh_of_topology(load_topology(topology)), None, json_path, html)
+        _report(mesh_of_topology(load_topology(topology)), None, outputs)
         return
     found = _found(ranks, source, synthetic, seed, stall_seconds)
     if found is not None:
-        _report(*found, json_path, html)
+        _report(*found, outputs)
 
 
 def _found(
@@ -98,31 +98,8 @@ def _synthetic(num_ranks: int, seed: int) -> tuple[DiscoveredMesh, PairSamples]:
     return discover_with_samples(lambda pairs: cluster.measure(draw, pairs), num_ranks, seed=seed)
 
 
-def _report(
-    mesh: DiscoveredMesh, samples: PairSamples | None, json_path: str | None, html: str | None
-) -> None:
-    import json
+def _report(mesh: DiscoveredMesh, samples: PairSamples | None, outputs: Outputs) -> None:
+    from perfcast.report.documents.mesh import document_of
 
-    from rich.console import Console
-
-    from perfcast.files import write_text_atomically
-    from perfcast.report.mesh_text import print_mesh
-
-    if json_path is not None:
-        record = mesh.to_json() | ({} if samples is None else {"samples": samples.to_json()})
-        text = json.dumps(record, allow_nan=False) + "\n"
-        if json_path == "-":
-            click.echo(text, nl=False)
-        else:
-            write_text_atomically(json_path, text)
-    if html is not None:
-        from perfcast.report.mesh_matrix import render_mesh_html
-
-        write_text_atomically(html, render_mesh_html(mesh, samples))
-    if json_path != "-":
-        console = Console(highlight=False, soft_wrap=True)
-        print_mesh(mesh, console)
-        if samples is not None:
-            from perfcast.report.mesh_matrix import print_matrix
-
-            print_matrix(mesh, samples, console)
+    record = mesh.to_json() | ({} if samples is None else {"samples": samples.to_json()})
+    write_answer(outputs, lambda: document_of(mesh, samples), lambda: record, is_exact=True)

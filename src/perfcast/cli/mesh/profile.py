@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.units import KIB, MIB
 
 if TYPE_CHECKING:
@@ -178,18 +179,12 @@ def _output_path(output: str | None, name: str) -> Path:
 
 
 def _show(profile: ClusterProfile, path: Path, json_path: str | None) -> None:
-    import json
+    from perfcast.report.documents.calibration import profile_document
 
-    from rich.console import Console
-
-    from perfcast.cost.cluster_profile import save_cluster_profile
-    from perfcast.report.cluster_profile import print_cluster_profile
-
-    if json_path == "-":
-        click.echo(json.dumps(profile.to_json(), indent=1, allow_nan=False))
-        return
-    if json_path is not None:
-        save_cluster_profile(profile, json_path)
-    console = Console(highlight=False)
-    print_cluster_profile(profile, console)
-    console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    write_answer(
+        Outputs(json=json_path),
+        lambda: profile_document(profile),
+        profile.to_json,
+        written=[str(path)],
+        is_exact=True,
+    )

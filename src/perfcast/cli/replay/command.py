@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.replay.options import ReplayOptions, replay_options
 from perfcast.cli.replay.request import build_request
 
@@ -98,9 +98,10 @@ def _generate(
 ) -> None:
     from perfcast.replay.generate.generate import generate
     from perfcast.replay.replay import with_gaps
-    from perfcast.report.replay_json import fidelity_to_dict
+    from perfcast.report.answers import to_plain
+    from perfcast.report.data.replay import rank_data
 
-    fidelity = fidelity_to_dict(found[0]) if found else None
+    fidelity = to_plain(rank_data(found[0])) if found else None
     programs = [one.program for one in prepared]
     if len(found) == len(programs):
         programs = [
@@ -111,22 +112,8 @@ def _generate(
 
 
 def _report(found: tuple[Fidelity, ...], outputs: Outputs, profile_path: str | None) -> None:
-    from rich.console import Console
+    from perfcast.report.data.replay import data_of
+    from perfcast.report.documents.replay import document_of
 
-    from perfcast.files import write_text_atomically
-    from perfcast.report.json_format import write_json
-    from perfcast.report.replay_html import render_replay_html
-    from perfcast.report.replay_json import replay_to_dict
-    from perfcast.report.replay_text import print_fidelity
-
-    if outputs.json:
-        write_json(replay_to_dict(found), outputs.json)
-    if outputs.html:
-        write_text_atomically(outputs.html, render_replay_html(found))
-    if outputs.json == "-":
-        return
-    console = Console(highlight=False)
-    for fidelity in found:
-        print_fidelity(fidelity, console)
-    for path in filter(None, (outputs.json, outputs.html, profile_path)):
-        console.print(f"wrote {path}", markup=False)
+    written = [profile_path] if profile_path else []
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), written=written)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.shared import output_options
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.core.plan_choice import complete_plan
 from perfcast.core.plan_text import parse_plan
 
@@ -65,10 +66,8 @@ def scale(
 
     MODEL is a catalog name, or a Hugging Face config.json or its folder.
     """
-    from perfcast.files import check_writable
-
-    for path in (json_path, html):
-        check_writable(path)
+    outputs = Outputs(json=json_path, html=html)
+    outputs.check()
     options["is_weak"] = not is_strong
     options["clusters"] = split_names(options["clusters"])
     if limits:
@@ -83,11 +82,11 @@ def scale(
         raise click.UsageError("give MODEL and --cluster with --devices, or --limits")
     if options["mode"] == "train":
         _refuse(options, _OF_INFERENCE, "of inference (--mode serve)")
-        _write_scaling(_scaling(model, options), json_path, html)
+        _write_scaling(_scaling(model, options), outputs)
     else:
         _refuse(options, (*_OF_TRAINING, "batch_size", "sequence_length"), "of training; inference has "
                 "--batch-sizes and --contexts")  # fmt: skip
-        _write_serving(_serving(model, options), json_path, html)
+        _write_serving(_serving(model, options), outputs)
 
 
 def _refuse(options: dict[str, Any], names: tuple[str, ...], reason: str) -> None:
@@ -252,48 +251,15 @@ def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _write_scaling(found: ScaleForecast, json_path: str | None, html: str | None) -> None:
-    from rich.console import Console
+def _write_scaling(found: ScaleForecast, outputs: Outputs) -> None:
+    from perfcast.report.data.scale import data_of
+    from perfcast.report.documents.scale import document_of
 
-    from perfcast.report.json_format import write_json
-    from perfcast.report.scale_json import scaling_to_dict
-
-    if json_path:
-        write_json(scaling_to_dict(found), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.scale_html import render_scaling_html
-
-        write_text_atomically(html, render_scaling_html(found))
-    if json_path != "-":
-        from perfcast.report.scale_text import print_scaling
-
-        console = Console(highlight=False)
-        print_scaling(found, console)
-        _say_written(console, json_path, html)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))
 
 
-def _write_serving(found: ServingForecast, json_path: str | None, html: str | None) -> None:
-    from rich.console import Console
+def _write_serving(found: ServingForecast, outputs: Outputs) -> None:
+    from perfcast.report.data.serving import data_of
+    from perfcast.report.documents.serving import document_of
 
-    from perfcast.report.json_format import write_json
-    from perfcast.report.serving_json import serving_to_dict
-
-    if json_path:
-        write_json(serving_to_dict(found), json_path)
-    if html:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.serving_html import render_serving_html
-
-        write_text_atomically(html, render_serving_html(found))
-    if json_path != "-":
-        from perfcast.report.serving_text import print_serving
-
-        console = Console(highlight=False)
-        print_serving(found, console)
-        _say_written(console, json_path, html)
-
-
-def _say_written(console: Any, *paths: str | None) -> None:
-    for path in filter(None, paths):
-        console.print(f"wrote {path}", markup=False)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))

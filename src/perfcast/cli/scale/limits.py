@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from perfcast.cli.output import Outputs, write_answer
 from perfcast.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from perfcast.published.data_movement.curve import ScalingLimits
     from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions
 
@@ -25,11 +24,9 @@ def show_limits(assumed: tuple[str, ...], data: str | None, json_path: str | Non
     Raises:
         InputError: An assumption that is none.
     """
-    from rich.console import Console
-
     from perfcast.published.data_movement.curve import draw_curve, find_limits, read_published_curve
     from perfcast.published.data_movement.layer import H100_SXM5
-    from perfcast.report.json_format import write_json
+    from perfcast.report.documents.limits import document_of
 
     assumptions = parse_assumptions(assumed)
     published = read_published_curve(data) if data else []
@@ -37,10 +34,11 @@ def show_limits(assumed: tuple[str, ...], data: str | None, json_path: str | Non
     found = find_limits(H100_SXM5, assumptions)
     theirs: list[float | None] = [value for _, value in published] or [None] * len(flops)
     rows = list(zip(draw_curve(flops, H100_SXM5, assumptions), theirs, strict=True))
-    if json_path:
-        write_json(_to_dict(found, assumptions, rows), json_path)
-    if json_path != "-":
-        _print_limits(found, assumptions, rows, Console(highlight=False))
+    write_answer(
+        Outputs(json=json_path),
+        lambda: document_of(found, assumptions, rows),
+        lambda: _to_dict(found, assumptions, rows),
+    )
 
 
 def parse_assumptions(texts: tuple[str, ...]) -> ScalingAssumptions:
@@ -98,49 +96,3 @@ def _row_to_dict(scaled: ScaledRun, published: float | None) -> dict[str, Any]:
         "step_seconds": scaled.time and float(scaled.time.seconds),
         "largest_loss": largest_loss(scaled),
     }
-
-
-def _print_limits(
-    found: ScalingLimits, assumptions: ScalingAssumptions, rows: list[Row], console: Console
-) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("FLOP", "Ours", "Published", "Points", "Devices", "Tensor·pipe·data·expert"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Loss", no_wrap=True)
-    console.print("utilization of a training run on H100s, and what its steps wait for most")
-    for scaled, published in rows:
-        table.add_row(*_describe_row(scaled, published))
-    console.print(table)
-    differences = [abs(ours.utilization - theirs) for ours, theirs in rows if theirs is not None]
-    if differences:
-        mean = sum(differences) / len(differences)
-        farthest = max(differences)
-        console.print(
-            f"published curve: {100 * farthest:.1f} points off at most, {100 * mean:.1f} on average"
-        )
-    for share, flops in found.kept_flops:
-        console.print(f"largest run that keeps {share:.0%} of {found.base_utilization:.1%}: {flops:.1e} FLOP")
-    console.print(f"latency wall: no plan ends a run beyond {found.last_flops:.1e} FLOP in time;")
-    console.print(f"  launches alone take all of it at {found.latency_wall_flops:.1e} FLOP")
-    free = ", ".join(f"{name}={value:.4g}" for name, value in vars(assumptions).items())
-    console.print(
-        f"free variables (--assume NAME=VALUE; defaults chosen to lie near the published curve): {free}"
-    )
-
-
-def _describe_row(scaled: ScaledRun, published: float | None) -> list[str]:
-    from perfcast.published.data_movement.curve import largest_loss
-
-    plan = scaled.plan
-    degrees = (plan.tensor, plan.pipeline, plan.data, plan.expert) if plan else ()
-    return [
-        f"{scaled.run.flops:.1e}",
-        f"{scaled.utilization:.1%}",
-        "" if published is None else f"{published:.1%}",
-        "" if published is None else f"{100 * (scaled.utilization - published):+.1f}",
-        f"{plan.num_devices:.1e}" if plan else "no plan",
-        "·".join(f"{degree:.0f}" for degree in degrees),
-        largest_loss(scaled),
-    ]

@@ -1,14 +1,10 @@
-import io
-import json
-
-from rich.console import Console
-
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.scale import ScaleCurve, ScaleForecast, ScalePoint
-from perfcast.report.scale_html import plot_parts, plot_throughput, render_scaling_html
-from perfcast.report.scale_json import scaling_to_dict
-from perfcast.report.scale_text import describe_degrees, print_scaling
+from perfcast.report.data.scale import data_of
+from perfcast.report.documents.scale import describe_degrees, document_of, parts_figure, throughput_figure
+from perfcast.report.page import render_page
+from rendered import json_of, text_of
 
 
 def made_up_scaling(is_weak: bool = False) -> ScaleForecast:
@@ -28,15 +24,8 @@ def made_up_scaling(is_weak: bool = False) -> ScaleForecast:
     return ScaleForecast("a-model", None, 128, is_weak, 64, curves, ("as always",))
 
 
-def text_of(found: ScaleForecast) -> str:
-    console = Console(file=io.StringIO(), width=80, highlight=False)
-    print_scaling(found, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 def test_the_table_has_a_row_for_each_number_of_devices_within_80_columns() -> None:
-    text = text_of(made_up_scaling())
+    text = text_of(document_of(made_up_scaling()))
     assert "strong scaling: 64 sequences of 128 tokens" in text
     for words in ("10.0 s", "50.0 %", "20.0 %", "no multiple of 24", "as always", "<First>"):
         assert words in text
@@ -44,12 +33,12 @@ def test_the_table_has_a_row_for_each_number_of_devices_within_80_columns() -> N
 
 
 def test_a_growing_batch_is_shown() -> None:
-    assert "Batch" in text_of(made_up_scaling(is_weak=True))
-    assert "Batch" not in text_of(made_up_scaling())
+    assert "Batch" in text_of(document_of(made_up_scaling(is_weak=True)))
+    assert "Batch" not in text_of(document_of(made_up_scaling()))
 
 
 def test_json_says_why_a_point_is_missing() -> None:
-    data = json.loads(json.dumps(scaling_to_dict(made_up_scaling()), allow_nan=False))
+    data = json_of(data_of(made_up_scaling()))
     first, _, missing = data["curves"][0]["points"]
     assert (first["efficiency"], first["bubble_share"]) == (1.0, 0.2)
     assert first["plan"]["data_parallel"] == 8
@@ -58,16 +47,16 @@ def test_json_says_why_a_point_is_missing() -> None:
 
 
 def test_the_page_has_all_clusters_on_one_chart_and_nothing_from_outside() -> None:
-    html = render_scaling_html(made_up_scaling())
+    html = render_page(document_of(made_up_scaling()))
     assert "&lt;First&gt;" in html
     assert "src=" not in html.partition("<body>")[2].split("<script")[0]
-    names = {trace.name for trace in plot_throughput(made_up_scaling()).data if trace.name}
-    assert names == {"&lt;First&gt;", "Second"}
+    names = {one.name for one in throughput_figure(made_up_scaling()).series if one.name}
+    assert names == {"<First>", "Second"}
 
 
 def test_parts_of_a_step_add_up_to_it() -> None:
-    figure = plot_parts(made_up_scaling().curves[0])
-    assert [sum(values) for values in zip(*(bar.y for bar in figure.data), strict=True)] == [100.0, 100.0]
+    figure = parts_figure(made_up_scaling().curves[0])
+    assert [sum(values) for values in zip(*(bar.values for bar in figure.series), strict=True)] == [1.0, 1.0]
 
 
 def test_a_plan_is_named_by_what_is_more_than_one() -> None:

@@ -11,7 +11,7 @@ from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
 from perfcast.report import text
 from perfcast.report.document import Document
-from perfcast.report.documents import memory, step
+from perfcast.report.documents import catalog, memory, step
 from perfcast.report.terminal import print_document
 from perfcast.units import format_bytes, format_seconds
 from rendered import text_of
@@ -100,7 +100,7 @@ def test_a_device_prints_each_source_once_and_refers_to_it() -> None:
         {"name": "num_sms", "value": 132, "unit": "1", "source": "Whitepaper"},
     ]
     device = {"name": "h100_sxm", "title": "NVIDIA H100 SXM", "note": "Nominal."}
-    output = printed(lambda console: text.print_device(device, console, figures))
+    output = text_of(catalog.device_document(device, figures))
     assert "3350 GB/s" in output
     assert output.count("Datasheet (2023)") == 1
     assert output.count("[1]") == 3
@@ -116,12 +116,12 @@ def test_lists_never_cut_a_name_short() -> None:
         "memory_bytes_per_second": 1.597e12,
         "matrix_flops_per_second": None,
     }
-    output = printed(lambda console: text.print_devices([device], console))
+    output = text_of(catalog.devices_document([device]))
     assert "rtx_pro_6000_blackwell_server" in output
     assert "1.60 TB/s" in output
     model = {"name": "gpt2-large", "title": "GPT-2 large", "family": "gpt2", "parameter_count": 774e6}
-    assert "774 M" in printed(lambda console: text.print_models([model], console))
-    assert "GPT-2 large" in printed(lambda console: text.print_model(model, console))
+    assert "774 M" in text_of(catalog.models_document([model]))
+    assert "GPT-2 large" in text_of(catalog.model_document(model, []))
 
 
 def test_a_validation_table_shows_percent_and_marks_what_is_missing() -> None:

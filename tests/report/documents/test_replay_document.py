@@ -1,12 +1,8 @@
 """A replay's report: text, JSON by its schema, a page that needs nothing else."""
 
-import io
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
-from rich.console import Console
 from tests.small_replays import small_program
 
 from perfcast.replay.build.call_times import CallTimes
@@ -14,9 +10,10 @@ from perfcast.replay.judge.fidelity import Fidelity, judge
 from perfcast.replay.play.player import PlayedSteps, Preparation, Rehearsal
 from perfcast.replay.play.session import Played
 from perfcast.replay.program.program import Skipped
-from perfcast.report.replay_html import render_replay_html
-from perfcast.report.replay_json import replay_schema, replay_to_dict
-from perfcast.report.replay_text import print_fidelity
+from perfcast.report.data.replay import data_of
+from perfcast.report.documents.replay import document_of
+from perfcast.report.page import render_page
+from rendered import json_of, text_of
 
 NAN = float("nan")
 
@@ -50,37 +47,20 @@ def test_quartiles_and_errors_are_of_a_step(fidelity: Fidelity):
 
 
 def test_the_data_follow_the_published_schema(fidelity: Fidelity):
-    data = replay_to_dict([fidelity])
-    assert list(Draft202012Validator(replay_schema()).iter_errors(data)) == []
+    data = json_of(data_of([fidelity]))
     assert data["ranks"][0]["utilisation"]["processor_watts"] is None
 
 
-def objects(schema: Any) -> list[Any]:
-    found = [schema] if isinstance(schema, dict) and "properties" in schema else []
-    values = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    return found + [node for value in values for node in objects(value)]
-
-
-def test_the_schema_requires_and_describes_every_key():
-    Draft202012Validator.check_schema(replay_schema())
-    for node in objects(replay_schema()):
-        assert node["required"] == list(node["properties"])
-        assert node["additionalProperties"] is False
-        assert all("description" in value or "$ref" in value for value in node["properties"].values())
-
-
 def test_the_text_says_what_was_left_out_and_why(fidelity: Fidelity):
-    stream = io.StringIO()
-    print_fidelity(fidelity, Console(file=stream, width=120))
-    text = stream.getvalue()
-    assert "50.0 % of calls" in text
+    text = text_of(document_of([fidelity]), 120)
+    assert "50.0 %, of calls" in text
     assert "no such index" in text
     assert "nothing is lost" in text
     assert "+25.0 %" in text
 
 
 def test_the_page_needs_nothing_else_and_escapes_names(fidelity: Fidelity):
-    page = render_replay_html([fidelity])
+    page = render_page(document_of([fidelity, fidelity]))
     assert "<script>alert(1)" not in page
     assert "default-src 'none'" in page
     assert "Left out" in page

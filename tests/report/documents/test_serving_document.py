@@ -1,15 +1,11 @@
-import io
-import json
-
-from rich.console import Console
-
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
-from perfcast.report.serving_html import plot_seconds, render_serving_html
-from perfcast.report.serving_json import serving_to_dict
-from perfcast.report.serving_text import print_serving
+from perfcast.report.data.serving import data_of
+from perfcast.report.documents.serving import document_of, seconds_figure
+from perfcast.report.page import render_page
 from perfcast.units import GIB
+from rendered import json_of, text_of
 
 
 def made_up_serving() -> ServingForecast:
@@ -27,10 +23,7 @@ def made_up_serving() -> ServingForecast:
 
 
 def test_the_table_has_times_rates_and_what_the_memory_holds_within_80_columns() -> None:
-    console = Console(file=io.StringIO(), width=80, highlight=False)
-    print_serving(made_up_serving(), console)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = text_of(document_of(made_up_serving()))
     for words in ("500 ms", "20.0 ms", "50.0", "1.00 k", "20.0 GiB", "does not fit", "no multiple of dp=2",
                   "holds 40 sequences", "holds no sequence of 1,000,000", "as always"):  # fmt: skip
         assert words in text
@@ -38,7 +31,7 @@ def test_the_table_has_times_rates_and_what_the_memory_holds_within_80_columns()
 
 
 def test_json_has_seconds_with_their_interval_and_rates_of_a_device() -> None:
-    data = json.loads(json.dumps(serving_to_dict(made_up_serving()), allow_nan=False))
+    data = json_of(data_of(made_up_serving()))
     first, _, missing = data["points"]
     assert first["time_per_output_token"]["tokens_per_second_per_device"] == 50.0
     assert first["time_to_first_token"]["seconds_high"] == 0.6
@@ -47,9 +40,9 @@ def test_json_has_seconds_with_their_interval_and_rates_of_a_device() -> None:
 
 
 def test_the_page_plots_what_was_forecast() -> None:
-    html = render_serving_html(made_up_serving())
+    html = render_page(document_of(made_up_serving()))
     for name in ("figure-trade", "figure-decode", "figure-prefill"):
         assert name in html
-    (line,) = plot_seconds(made_up_serving(), "decode").data
-    assert list(line.x) == [8, 64]
-    assert list(line.marker.symbol) == ["circle", "circle-open"]
+    (line,) = seconds_figure(made_up_serving(), "decode").series
+    assert line.x == (8, 64)
+    assert line.symbols == ("circle", "circle-open")

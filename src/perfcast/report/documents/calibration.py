@@ -1,0 +1,149 @@
+"""How well the fitted lines of a calibration fit: of a machine, and of a cluster's collectives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfcast.cost.cluster_profile import ClusterProfile
+from perfcast.cost.families import PRODUCT_FAMILIES
+from perfcast.cost.linear import Measurement, line_seconds
+from perfcast.cost.profile import DeviceProfile, Line
+from perfcast.report import palette
+from perfcast.report.document import Column, Document, Fact, Note, Section, Table
+from perfcast.report.figure import Axis, Curve, Figure
+from perfcast.units import format_bytes, format_count, format_seconds
+
+
+def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> Document:
+    """What a machine is, how well each line fits, and every family's points and line."""
+    peaks = ", ".join(
+        f"{label} {format_count(rate, 'FLOP/s')}" for label, rate in profile.peak_flops_per_second.items()
+    )
+    points: defaultdict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        points[measurement.features.family, measurement.features.dtype.label].append(measurement)
+    sections = tuple(
+        Section(
+            title=f"{line.family} ({line.dtype})",
+            blocks=(
+                Note(describe_line(line)),
+                line_figure(f"line{index}", line, points[line.family, line.dtype]),
+            ),
+            only="page",
+        )
+        for index, line in enumerate(profile.lines)
+    )
+    note = Note("R² and mean absolute error on measurements held out from the fit.")
+    return Document(
+        title=f"Calibration of {profile.processor}",
+        lead=f"{profile.num_threads} threads, PyTorch {profile.torch_version}, {profile.measured_at}",
+        facts=(
+            Fact("Peak", peaks),
+            Fact("Copies beyond the cache", format_count(profile.dram_bytes_per_second, "B/s")),
+        ),
+        blocks=(_lines(profile), note, *sections),
+    )
+
+
+def _lines(profile: DeviceProfile) -> Table:
+    return Table(
+        columns=(
+            Column("Family"),
+            Column("Type"),
+            Column("Points"),
+            Column("R²"),
+            Column("Error", "share"),
+            Column("Latency", "s"),
+        ),
+        rows=tuple(
+            (line.family, line.dtype, line.count, round(line.r_squared, 3), line.mape, line.latency_seconds)
+            for line in profile.lines
+        ),
+    )
+
+
+def describe_line(line: Line) -> str:
+    """The parameters in words."""
+    parts = [f"{line.count} measurements", f"latency {format_seconds(line.latency_seconds)}"]
+    if line.most_flops > 0 and np.isfinite(line.flops_per_second):
+        parts.append(format_count(line.flops_per_second, "FLOP/s"))
+    parts.append(f"{format_count(line.bytes_per_second, 'B/s')} up to {format_bytes(line.cache_bytes)}")
+    parts.append(f"{format_count(line.bytes_per_second_beyond, 'B/s')} beyond")
+    return ", ".join(parts)
+
+
+def line_figure(name: str, line: Line, measurements: Sequence[Measurement]) -> Figure:
+    """Time over work, both logarithmic: points measured, the fitted values joined, the names on hover.
+
+    Work is flops for products and bytes for everything else. The fitted values of products lie on no one
+    curve, since the same flops in another shape take another time.
+    """
+    is_product = line.family in PRODUCT_FAMILIES
+    ordered = sorted(measurements, key=lambda m: _work(m, is_product))
+    work = tuple(_work(m, is_product) for m in ordered)
+    measured = Curve(
+        name="measured",
+        mode="markers",
+        colour=palette.BLUE,
+        x=work,
+        y=tuple(m.seconds for m in ordered),
+        hovers=tuple(f"{m.key}\n{format_seconds(m.seconds)}" for m in ordered),
+    )
+    fitted = Curve(
+        name="fitted",
+        mode="markers" if is_product else "lines",
+        colour=palette.ORANGE,
+        symbols="x-thin-open",
+        x=work,
+        y=tuple(float(line_seconds(line, m.features)[0]) for m in ordered),
+    )
+    return Figure(
+        name=name,
+        series=(measured, fitted),
+        height=360,
+        legend="above",
+        x=Axis(title="work", scale="log", unit="FLOP" if is_product else "B"),
+        y=Axis(title="time", scale="log", unit="s"),
+    )
+
+
+def _work(measurement: Measurement, is_product: bool) -> float:
+    features = measurement.features
+    return float(max(features.executed_flops if is_product else features.memory_traffic_bytes, 1))
+
+
+def profile_document(profile: ClusterProfile) -> Document:
+    """What each axis costs at its smallest and largest message, and how well the curves fit."""
+    rows = []
+    for axis in profile.axes:
+        for collective, curve in axis.curves.items():
+            least, most = map(float, curve.seconds([curve.least_bytes, curve.most_bytes]))
+            rate = curve.most_bytes / most
+            name = f"{axis.name}={axis.size}"
+            rows.append((name, collective, curve.form_name, least, rate, curve.mape, curve.held_out_mape))
+    table = Table(
+        columns=(
+            Column("axis", folds=False),
+            Column("collective", folds=False),
+            Column("curve", folds=False),
+            Column("smallest", "s"),
+            Column("largest", "B/s"),
+            Column("MAPE", "share"),
+            Column("held out", "share"),
+        ),
+        rows=tuple(rows),
+    )
+    sizes = [size for a in profile.axes for c in a.curves.values() for size in (c.least_bytes, c.most_bytes)]
+    facts = []
+    if sizes:
+        facts.append(Fact("Messages", f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"))
+    if profile.source:
+        facts.append(Fact("Source", profile.source))
+    return Document(
+        title=f"{profile.name}: {profile.world_size} ranks, {profile.backend}",
+        facts=tuple(facts),
+        blocks=(table,),
+    )

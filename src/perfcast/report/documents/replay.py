@@ -1,0 +1,193 @@
+"""A replay beside its recording, rank by rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfcast.replay.judge.fidelity import Fidelity, Pair
+from perfcast.replay.program.program import ReplayProgram
+from perfcast.report.document import Block, Card, Cell, Column, Document, Fact, Items, Section, Table, words
+from perfcast.report.values import Unit, Value, format_value, percent
+from perfcast.units import format_seconds
+
+MAX_ROWS = 15
+UNKNOWN = "not told"
+
+
+def document_of(ranks: Sequence[Fidelity]) -> Document:
+    """Everything that was found."""
+    if len(ranks) == 1:
+        (only,) = ranks
+        return Document(
+            title=f"Replay of {describe_program(only.program)}",
+            cards=_cards(only),
+            facts=_facts(only),
+            blocks=_blocks(only),
+        )
+    sections = tuple(
+        Section(
+            title=f"Rank {one.program.rank}: {describe_program(one.program)}",
+            cards=_cards(one),
+            facts=_facts(one),
+            blocks=_blocks(one),
+        )
+        for one in ranks
+    )
+    return Document(title=f"Replay of {len(ranks)} ranks", blocks=sections)
+
+
+def describe_program(program: ReplayProgram) -> str:
+    """One line: what is played."""
+    steps = f"{program.num_steps} step{'s' if program.num_steps > 1 else ''}"
+    chosen = ", ".join(f"{key} {value}" for key, value in program.selection.items())
+    rank = f", rank {program.rank} of {program.world_size}" if program.world_size > 1 else ""
+    return f"{Path(program.source).name}{rank}: {len(program.calls)} calls of {steps} ({chosen})"
+
+
+def _cards(fidelity: Fidelity) -> tuple[Card, ...]:
+    processor, steps = fidelity.processor, fidelity.played.steps
+    repetitions = f"a step, {len(steps.processor_seconds)} repetitions"
+    covered = fidelity.time_coverage
+    recorded = "" if math.isnan(covered) else f", {percent(covered)} of their recorded time"
+    return (
+        Card(
+            label="Coverage",
+            value=fidelity.operation_coverage,
+            unit="share",
+            detail=f"of calls{recorded}",
+        ),
+        Card(
+            label="Processor time",
+            value=_known(processor.median),
+            unit="s",
+            low=_known(processor.low),
+            high=_known(processor.high),
+            detail=repetitions + (", interrupted" if steps.is_interrupted else ""),
+        ),
+    )
+
+
+def _facts(fidelity: Fidelity) -> tuple[Fact, ...]:
+    used = fidelity.utilisation
+    watts = f"processors {_watts(used.processor_watts)}, device {_watts(used.device_watts)}"
+    device = f"computing {_told(used.device, 'share')}, memory {_told(used.device_memory, 'share')}"
+    busy = UNKNOWN if math.isnan(used.process) else f"{used.process:.2f}"
+    found = [
+        Fact("Host gaps", _gaps(fidelity)),
+        Fact("Memory", f"prepared {fidelity.played.preparation.value}"),
+        Fact("Processors", f"{busy} busy by the replay"),
+        Fact("Power", watts),
+        Fact("Device", device),
+    ]
+    if fidelity.num_replaced:
+        found.append(Fact("Stand-ins", f"{fidelity.num_replaced} tensors do not come out as recorded"))
+    return tuple(found)
+
+
+def _gaps(fidelity: Fidelity) -> str:
+    added = fidelity.played.added_gap_seconds / fidelity.program.num_steps
+    kept = f", {format_seconds(added)} a step beside the replay's own" if fidelity.host_gaps != "off" else ""
+    return fidelity.host_gaps + kept
+
+
+def _watts(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else f"{value:.0f} W"
+
+
+def _known(value: float) -> float | None:
+    """A figure, or None where the machine does not tell it."""
+    return None if math.isnan(value) else value
+
+
+def _told(value: float, unit: Unit) -> str:
+    return format_value(_known(value), unit, UNKNOWN)
+
+
+def _blocks(fidelity: Fidelity) -> tuple[Block, ...]:
+    step: tuple[tuple[Pair, Unit], ...] = (
+        *((pair, "s") for pair in fidelity.step),
+        (fidelity.launches, "number"),
+        (fidelity.memory, "B"),
+    )
+    kinds: tuple[tuple[Pair, Unit], ...] = tuple((pair, "s") for pair in fidelity.kinds)
+    return (
+        _pairs("A step", step),
+        _pairs("Time by kind of work (watched)", kinds),
+        _collectives(fidelity),
+        _left_out(fidelity),
+        Items(tuple(("·", note) for note in fidelity.notes)),
+    )
+
+
+def _pairs(title: str, pairs: Sequence[tuple[Pair, Unit]]) -> Section:
+    table = Table(
+        columns=(
+            Column("", folds=False),
+            Column("Recorded"),
+            Column("Replayed"),
+            Column("Difference", "+share", missing=""),
+        ),
+        rows=tuple(
+            (
+                words(pair.label),
+                _cell(pair.recorded, unit),
+                _cell(pair.replayed, unit),
+                _known(pair.relative_error),
+            )
+            for pair, unit in pairs
+        ),
+        things="kinds of work",
+        most_rows=MAX_ROWS,
+    )
+    return Section(title=title, blocks=(table,))
+
+
+def _cell(value: float, unit: Unit) -> Cell:
+    """Rows have units of their own."""
+    if math.isnan(value):
+        return Cell(UNKNOWN)
+    return Cell(format_value(round(value) if unit == "number" else value, unit), value)
+
+
+def _collectives(fidelity: Fidelity) -> Section:
+    table = Table(
+        columns=(
+            Column("Collective", folds=False),
+            Column("Time", "s", missing=UNKNOWN),
+            Column("Bus bandwidth", "B/s", missing=UNKNOWN),
+            Column("", folds=False),
+        ),
+        rows=tuple(
+            (
+                one.name,
+                _known(one.median_seconds),
+                _known(one.bus_bytes_per_second),
+                "emulated" if one.is_emulated else "asynchronous" if one.is_asynchronous else "",
+            )
+            for one in fidelity.collectives
+        ),
+        things="collectives",
+        most_rows=MAX_ROWS,
+    )
+    return Section(title="Collectives", blocks=(table,))
+
+
+def _left_out(fidelity: Fidelity) -> Section:
+    rows: list[tuple[Value, ...]] = []
+    for one in fidelity.left_out:
+        reason = one.reason + (" (nothing is lost)" if one.is_harmless else "")
+        rows.append((one.operator, one.count, _known(one.seconds), reason))
+    table = Table(
+        columns=(
+            Column("Operator", folds=False, most_width=40),
+            Column("Calls", "number"),
+            Column("Recorded time", "s", only="page", missing=UNKNOWN),
+            Column("Why"),
+        ),
+        rows=tuple(rows),
+        things="reasons",
+        most_rows=MAX_ROWS,
+    )
+    return Section(title="Left out", blocks=(table,))
