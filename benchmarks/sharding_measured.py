@@ -95,19 +95,8 @@ def as_json(value: Any) -> Any:
 def main() -> int:
     options = parsed_options()
     store = Store(options.store)
-    until = time.monotonic() + options.seconds
-    cases, tasks = make_cases(options), make_tasks(options)
-    with Ranks() as ranks:
-        if "communication" not in store.kept:
-            store.put("communication", np.max(ranks.ask("communication", None), axis=0))
-        for case in cases:
-            if case.name not in store.kept and time.monotonic() < until:
-                store.put(case.name, ranks.ask("job", case))
-        if all(case.name in store.kept for case in cases) and "plans" not in store.kept:
-            store.put("plans", plan_tasks(store, cases, tasks, options))
-        for index, task in enumerate(tasks):
-            if "plans" in store.kept and task.name not in store.kept and time.monotonic() < until:
-                store.put(task.name, measure_task(ranks, task, store.kept["plans"], options, index))
+    tasks = make_tasks(options)
+    measure_all(store, make_cases(options), tasks, options)
     done = [task.name for task in tasks if task.name in store.kept]
     outcomes = [read_task(name, store.kept[name], store.kept["plans"][name]) for name in done]
     for some in outcomes:
@@ -121,6 +110,24 @@ def main() -> int:
     if len(done) < len(tasks):
         print(f"{len(done)} of {len(tasks)} tasks are measured; the same command goes on")
     return 0
+
+
+def measure_all(
+    store: Store, cases: Sequence[Job], tasks: Sequence[ShardingTask], options: argparse.Namespace
+) -> None:
+    """What the store lacks, as far as the time goes."""
+    until = time.monotonic() + options.seconds
+    with Ranks() as ranks:
+        if "communication" not in store.kept:
+            store.put("communication", np.max(ranks.ask("communication", None), axis=0))
+        for case in cases:
+            if case.name not in store.kept and time.monotonic() < until:
+                store.put(case.name, ranks.ask("job", case))
+        if all(case.name in store.kept for case in cases) and "plans" not in store.kept:
+            store.put("plans", plan_tasks(store, cases, tasks, options))
+        for index, task in enumerate(tasks):
+            if "plans" in store.kept and task.name not in store.kept and time.monotonic() < until:
+                store.put(task.name, measure_task(ranks, task, store.kept["plans"], options, index))
 
 
 def parsed_options() -> argparse.Namespace:

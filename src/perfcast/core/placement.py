@@ -21,6 +21,12 @@ GROUPS = (
     "expert_replica", "embedding", "model", "stage", "world",
 )  # fmt: skip
 
+#: Groups along several axes → the axes.
+_PRODUCTS = {
+    "model": ("tensor", "pipeline"),
+    "stage": ("tensor", "context", "data"),
+    "replica": ("context", "data"),
+}
 _AXES = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline"}
 
 
@@ -36,22 +42,22 @@ def group_of(plan: Plan, name: str) -> Sequence[int]:
     strides, sizes = _strides(plan), _sizes(plan)
     if name in strides:
         return _even(strides[name], sizes[name])
+    if name in _PRODUCTS:
+        return _product(plan, _PRODUCTS[name])
     match name:
         case "embedding":
             last = sizes["pipeline"] - 1
             return _even(strides["pipeline"] * max(last, 1), 2 if last else 1)
         case "world":
             return range(plan.world_size)
-        case "model":
-            return _product(plan, ("tensor", "pipeline"))
-        case "stage":
-            return _product(plan, ("tensor", "context", "data"))
-        case "replica":
-            return _product(plan, ("context", "data"))
         case "shard":
             return group_of(plan, "replica")[: plan.shard_size]
         case "copy":
             return group_of(plan, "replica")[:: plan.shard_size]
+    return _group_of_experts(plan, name)
+
+
+def _group_of_experts(plan: Plan, name: str) -> Sequence[int]:
     stage = group_of(plan, "stage")
     inner, experts = plan.tensor_parallel_of_experts, plan.expert_parallel
     if name == "expert_tensor":
@@ -68,9 +74,11 @@ def next_stage(plan: Plan) -> Sequence[int]:
 
 def _sizes(plan: Plan) -> dict[str, int]:
     return {
-        "tensor": plan.tensor_parallel, "context": plan.context_parallel,
-        "data": plan.data_parallel, "pipeline": plan.pipeline_parallel,
-    }  # fmt: skip
+        "tensor": plan.tensor_parallel,
+        "context": plan.context_parallel,
+        "data": plan.data_parallel,
+        "pipeline": plan.pipeline_parallel,
+    }
 
 
 def _strides(plan: Plan) -> dict[str, int]:

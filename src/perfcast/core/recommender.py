@@ -45,11 +45,6 @@ class Recommender:
         """Width of every table."""
         return self.bottom_mlp[-1]
 
-    @property
-    def table_parameters(self) -> int:
-        """Weights of all tables."""
-        return sum(table.num_elements for table in self.tables)
-
     def config(self) -> dict[str, Any]:
         """As the catalog has it."""
         return {

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.evidence.dataset.draft import LARGEST_SIZE
-from perfcast.evidence.dataset.measurements import READERS, join_measurements, tidy
+from perfcast.evidence.dataset.measurements import READERS, tidy
 
 every_kind = pytest.mark.parametrize("stem", KINDS)
 
@@ -109,18 +109,15 @@ def test_a_table_without_rows_is_empty():
     assert len(rejected) == 0
 
 
-def test_taking_and_joining_keep_the_columns_together():
-    (first,), _ = read("matmul_train", made.MATMUL, made.MATMUL | {"M": 7, "device": "Tesla P4"})
-    (second,), _ = read("linear_test", made.MATMUL | {"M": 9})
-    joined = join_measurements([first, second])
-    assert joined.table == "matmul_train + linear_test"
-    assert joined.source == "neusight"
-    assert len(joined) == 3
-    taken = joined.take(np.array([2, 1]))
+def test_taking_keeps_the_columns_together():
+    rows = [made.MATMUL, made.MATMUL | {"M": 7, "device": "Tesla P4"}, made.MATMUL | {"M": 9}]
+    (measured,), _ = read("matmul_train", *rows)
+    assert len(measured) == 3
+    taken = measured.take(np.array([2, 1]))
     assert taken.kernels.size("m").tolist() == [9, 7]
     assert taken.catalog_device.tolist() == ["t4", "p4"]
-    assert taken.row.tolist() == [0, 1]
-    assert len(joined.take(joined.kernels.size("m") > 8)) == 2
+    assert taken.row.tolist() == [2, 1]
+    assert len(measured.take(measured.kernels.size("m") > 8)) == 2
 
 
 def test_equal_words_are_one_object():

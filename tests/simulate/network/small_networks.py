@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfcast.core.cluster import Cluster, Level, Link
+from perfcast.simulate.network.simulate import simulate_groups
+from perfcast.simulate.network.topology import Topology
 
 RATE = 100.0
 LATENCY_SECONDS = 0.25
@@ -21,3 +25,16 @@ def nodes(count: int, size: int = 4, inner_rate: float = 800.0, **given: object)
     """``count`` nodes of ``size`` devices."""
     inner = Level("node", size, link(inner_rate, 0.0))
     return Cluster("nodes", "nodes", "made up", (inner, Level("network", count, link(**given))))
+
+
+def simulate_collective(
+    topology: Topology,
+    collective: str,
+    message_bytes: float,
+    ranks: Sequence[int],
+    algorithm: str = "ring",
+    **given: int,
+) -> float:
+    """Seconds of one collective that has the network for itself."""
+    seconds, _ = simulate_groups(topology, collective, message_bytes, [ranks], algorithm, **given)
+    return float(seconds[0])

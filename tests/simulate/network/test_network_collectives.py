@@ -10,9 +10,9 @@ import pytest
 from perfcast.core.collective import COLLECTIVES
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.simulate.network.build import build_topology
-from perfcast.simulate.network.collectives import RULES, algorithms, binary_parents, uneven_all_to_all
-from perfcast.simulate.network.simulate import simulate_collective, simulate_flows, simulate_groups
-from simulate.network.small_networks import LATENCY_SECONDS, RATE, flat, nodes
+from perfcast.simulate.network.collectives import RULES, algorithms, binary_parents
+from perfcast.simulate.network.simulate import simulate_groups
+from simulate.network.small_networks import LATENCY_SECONDS, RATE, flat, nodes, simulate_collective
 
 S = 1200.0
 
@@ -140,16 +140,6 @@ def test_groups_at_once_share_what_they_have_in_common_and_nothing_else():
     assert apart == pytest.approx([6 * (step + LATENCY_SECONDS)])
     assert both == pytest.approx([apart[0], apart[0]])
     assert twice == pytest.approx([6 * (2 * step + LATENCY_SECONDS)] * 2)
-
-
-def test_an_uneven_collective_takes_as_long_as_its_busiest_port():
-    topology = build_topology(flat(3, latency_seconds=0.0))
-    table = np.array([[999.0, 100.0, 200.0], [0.0, 999.0, 50.0], [10.0, 0.0, 999.0]])
-    result = simulate_flows(topology, uneven_all_to_all(np.arange(3), table))
-    assert len(result.finish_seconds) == 4
-    assert result.makespan_seconds == pytest.approx(300 / RATE)
-    with pytest.raises(PlanError, match="square table"):
-        uneven_all_to_all(np.arange(2), table)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

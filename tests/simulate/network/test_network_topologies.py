@@ -17,9 +17,9 @@ from perfcast.simulate.network.fabrics.rail_optimised import RailOptimised
 from perfcast.simulate.network.fabrics.star import Star
 from perfcast.simulate.network.fabrics.torus import Torus
 from perfcast.simulate.network.flows import make_flows
-from perfcast.simulate.network.simulate import FlowResult, simulate_collective, simulate_flows
+from perfcast.simulate.network.simulate import FlowResult, simulate_flows
 from perfcast.simulate.network.topology import Topology, fail
-from simulate.network.small_networks import LATENCY_SECONDS, RATE, flat, link, nodes
+from simulate.network.small_networks import LATENCY_SECONDS, RATE, flat, link, nodes, simulate_collective
 
 S = 1000.0
 

@@ -25,17 +25,3 @@ def all_to_all_operation(sent_bytes: Floats, ranks: tuple[int, ...], dtype: DTyp
     if len(ranks) != len(sent_bytes):
         raise ValueError(f"{len(ranks)} ranks, but a matrix of {np.shape(sent_bytes)}")
     return collective_operation("all_to_all", round(uneven_bytes(sent_bytes)), ranks, dtype)
-
-
-def busiest_bytes(sent: Floats, received: Floats) -> Floats:
-    """Message of the even all-to-all that takes as long, of many plans at once; shape [m].
-
-    Args:
-        sent, received: Bytes that each rank exchanges with others, without what it keeps; shape [m, ranks].
-    """
-    ranks = sent.shape[1]
-    if ranks == 1:
-        return np.zeros(len(sent))
-    busiest: Floats = np.maximum(sent, received).max(axis=1)
-    scaled: Floats = busiest * (ranks / (ranks - 1))
-    return scaled

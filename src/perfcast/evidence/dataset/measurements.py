@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from perfcast.core.arrays import Floats, Integers, Objects
-from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_kernel_tables
+from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.evidence.dataset.draft import UNSUPPORTED, Draft, Reader, find_faults, prepare
 from perfcast.evidence.dataset.readers import efficiency, neusight, rocm, scan, serving, vidur
 from perfcast.evidence.dataset.table import RawTable
@@ -109,23 +109,6 @@ def tidy(raw: RawTable, resolve: Resolver) -> tuple[list[Measurements], Rejected
             measurements.append(_measurements(raw.stem, reader.source, draft.family, kept, resolve))
     bad = pl.concat(refused).unique().sort("row", "reason")
     return measurements, Rejected(raw.stem, bad["row"].to_numpy(), decode(bad["reason"]))
-
-
-def join_measurements(parts: Sequence[Measurements]) -> Measurements:
-    """Measurements of one family, one after the other.
-
-    Raises:
-        ValueError: No part, or several families.
-    """
-    return Measurements(
-        kernels=join_kernel_tables([part.kernels for part in parts]),
-        seconds=np.concatenate([part.seconds for part in parts]),
-        device=np.concatenate([part.device for part in parts]),
-        catalog_device=np.concatenate([part.catalog_device for part in parts]),
-        table=" + ".join(dict.fromkeys(part.table for part in parts)),
-        row=np.concatenate([part.row for part in parts]),
-        source=" + ".join(dict.fromkeys(part.source for part in parts)),
-    )
 
 
 def _without_reader(complete: pl.DataFrame, drafts: Sequence[Draft]) -> pl.DataFrame:

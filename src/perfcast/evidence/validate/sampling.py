@@ -36,7 +36,7 @@ def draw_evenly(strata: Integers, keys: Keys, most: int) -> Integers:
     counts = np.bincount(codes, minlength=len(different))
     order = np.lexsort((keys, codes))
     first = np.cumsum(counts) - counts
-    taken = shares(counts, most, np.argsort(keys[order[first]]))
+    taken = shares(counts, most, np.argsort(keys[order[first]], kind="stable"))
     rank = np.arange(len(order)) - np.repeat(first, counts)
     return np.sort(order[rank < taken[codes[order]]])
 

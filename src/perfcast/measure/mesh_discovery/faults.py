@@ -232,7 +232,7 @@ def _nearest(children: list[np.ndarray], near: tuple[Floats, Floats]) -> np.ndar
     if not len(children) or (totals == 0).any():
         return None
     values = np.array([np.nansum(means[child] * weights[child]) for child in children]) / totals
-    best, second = np.argsort(values)[:2]
+    best, second = np.argsort(values, kind="stable")[:2]
     distance = (values[second] - values[best]) / math.sqrt(1 / totals[best] + 1 / totals[second])
     return children[int(best)] if distance > _DISTINCT else None
 

@@ -119,14 +119,14 @@ class _Mixture:
 
     def grown(self, costs: Floats, noise: Floats) -> _Mixture:
         """The best mixture with one centre more: tried at the worst explained pairs and within components."""
-        worst = np.argsort(self.likelihood)
+        worst = np.argsort(self.likelihood, kind="stable")
         tries = [*worst[:: max(1, len(worst) // (4 * _SEEDS))][: _SEEDS // 2]]
         owner = ((costs[:, None] - self.centres) ** 2).sum(axis=2).argmin(axis=1)
         for component in range(len(self.centres)):
             members = np.flatnonzero(owner == component)
             for axis in range(2):
                 if len(members):
-                    ordered = members[np.argsort(costs[members, axis])]
+                    ordered = members[np.argsort(costs[members, axis], kind="stable")]
                     tries += [ordered[len(ordered) // 10], ordered[len(ordered) * 9 // 10]]
         starts = [np.vstack((self.centres, costs[at])) for at in sorted(set(tries))]
         looks = [_expectation_maximization(costs, noise, start, _FIRST_ROUNDS) for start in starts]
@@ -170,7 +170,7 @@ def _expectation_maximization(
 
 def _distinct(centres: Floats) -> Floats:
     """Inner first, those less than a tenth apart joined."""
-    ordered = centres[np.argsort(centres.sum(axis=1))]
+    ordered = centres[np.argsort(centres.sum(axis=1), kind="stable")]
     kept = [ordered[0]]
     for centre in ordered[1:]:
         if np.abs(centre - kept[-1]).max() >= math.log(LEAST_RATIO):

@@ -69,7 +69,7 @@ def _median_by_end(ends: np.ndarray, residuals: np.ndarray, variance: np.ndarray
     for axis in range(2):
         values = np.repeat(residuals[:, axis], 2)
         precision = np.bincount(flat, np.repeat(1 / variance[:, axis], 2))
-        found, starts, counts = np.unique(flat[np.argsort(flat)], return_index=True, return_counts=True)
+        found, starts, counts = np.unique(np.sort(flat), return_index=True, return_counts=True)
         ordered = values[np.lexsort((values, flat))]
         medians = ordered[starts + (counts - 1) // 2]
         clear = (medians > math.log(_LEAST_PAIR_SLOWDOWN)) & (counts > 1)
@@ -89,7 +89,7 @@ def _slow_pairs(found: Hierarchy, links: tuple[tuple[int, ...], ...]) -> list[Mi
     deviations = residuals / np.sqrt(found.levels.variance(known.counts))
     slow = (residuals > math.log(_LEAST_PAIR_SLOWDOWN)) & (deviations > _LEAST_PAIR_DEVIATIONS)
     at = np.flatnonzero(slow.any(axis=1))
-    at = at[np.argsort(-residuals[at].max(axis=1))][:_MOST_NAMED]
+    at = at[np.argsort(-residuals[at].max(axis=1), kind="stable")][:_MOST_NAMED]
     return [
         Misfit(
             "slow_pair",

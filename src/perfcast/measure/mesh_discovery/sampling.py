@@ -152,7 +152,7 @@ def _calibrate(sampler: Sampler, alive: np.ndarray, draw: np.random.Generator) -
         pairs = _paired(pivot, alive)
         costs = sampler.ask(pairs)
         answered = np.flatnonzero(~np.isnan(costs[:, 0]))
-        order = answered[costs[answered].sum(axis=1).argsort()]
+        order = answered[costs[answered].sum(axis=1).argsort(kind="stable")]
         picks = [order[:_FASTEST]]
         start = _FASTEST
         while start < len(order):

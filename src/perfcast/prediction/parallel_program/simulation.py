@@ -180,14 +180,19 @@ def _find_meetings(places: Places, calls: Sequence[RankCalls]) -> list[Meeting]:
     _check_messages(places, sent, received)
     found: list[Meeting] = [pair for key in sent for pair in zip(sent[key], received[key], strict=True)]
     for (name, shape, occurrence), all_members in groups.items():
-        parts: dict[int, list[tuple[int, int]]] = {}
-        for member in all_members:
-            parts.setdefault(roots.root(member[0]), []).append(member)
-        for part in parts.values():
+        for part in _parts_that_meet(all_members, roots):
             _check_meeting(places, calls, name, occurrence, part, shape)
             if len(part) > 1:
                 found.append(tuple(part))
     return found
+
+
+def _parts_that_meet(members: Sequence[tuple[int, int]], roots: _Roots) -> list[list[tuple[int, int]]]:
+    """Members of groups of one shape, by the group that they are in."""
+    parts: dict[int, list[tuple[int, int]]] = {}
+    for member in members:
+        parts.setdefault(roots.root(member[0]), []).append(member)
+    return list(parts.values())
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,14 +41,6 @@ def step_time_of(ranks: RanksPlayed, *, with_spans: bool = False) -> StepTime:
 
 def _own_seconds(time: RankTime) -> float:
     return sum(time.seconds_by_cause.get(cause, 0.0) for cause in ("compute", "recompute", "optimizer"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reason:
-    """What a task waited for last: a task, and whether it is another rank's."""
-
-    task: int
-    is_remote: bool
 
 
 class _Walker:

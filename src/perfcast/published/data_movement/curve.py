@@ -143,8 +143,3 @@ def read_published_curve(folder: str | Path) -> list[tuple[float, float]]:
     if not rows or not all(math.isfinite(power) and math.isfinite(percent) for power, percent in rows):
         raise InputError(f"{place} has no rows, or figures that are not finite")
     return [(10**power, percent / 100) for power, percent in rows]
-
-
-def largest_difference(curve: Sequence[ScaledRun], published: Sequence[tuple[float, float]]) -> float:
-    """The largest distance of utilizations at the published points, of which ``curve`` holds the runs."""
-    return max(abs(ours.utilization - theirs) for ours, (_, theirs) in zip(curve, published, strict=True))

@@ -276,7 +276,7 @@ def scale_run(flops: float, device: TrainingDevice, assumptions: ScalingAssumpti
     value = _rate_grid(run, axes, device, assumptions)
     by_pipeline = value.max(axis=(0, 2, 3, 4))
     starts = []
-    for index in np.argsort(-by_pipeline)[:_NUM_STARTS]:
+    for index in np.argsort(-by_pipeline, kind="stable")[:_NUM_STARTS]:
         here = [*axes[:1], axes[1][index : index + 1], *axes[2:]]
         starts.append(_peak(here, value[:, index : index + 1]))
     found = [_refine(run, axes, start, device, assumptions) for start in starts]

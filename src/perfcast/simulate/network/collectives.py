@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.core.arrays import Floats, Integers
+from perfcast.core.arrays import Integers
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.simulate.network.arrays import ints
 from perfcast.simulate.network.flows import ALL, FlowSet, in_turn, make_flows, together
@@ -196,20 +196,6 @@ def double_tree_all_reduce(group: Group, message_bytes: float) -> FlowSet:
     other = Group(turned, group.unit_size, group.num_chunks)
     half = tree("both")
     return together([half(group, message_bytes / 2), half(other, message_bytes / 2)])
-
-
-def uneven_all_to_all(ranks: Integers, pair_bytes: Floats) -> FlowSet:
-    """All-to-all at once: ``pair_bytes[i, j]`` from rank i to rank j; what stays at home is no flow.
-
-    Raises:
-        PlanError: A table of another shape than (n, n).
-    """
-    table = np.array(pair_bytes, dtype=np.float64)
-    if table.shape != (len(ranks), len(ranks)):
-        raise PlanError(f"{len(ranks)} ranks need a square table of bytes, not one of {table.shape}")
-    np.fill_diagonal(table, 0.0)
-    senders, receivers = np.nonzero(table)
-    return make_flows(ranks[senders], ranks[receivers], table[senders, receivers])
 
 
 def direct_all(group: Group, message_bytes: float) -> FlowSet:

@@ -135,17 +135,3 @@ def latest(owners: Integers, seconds: Floats, count: int) -> Floats:
     ends = np.zeros(count)
     np.maximum.at(ends, owners, seconds)
     return ends
-
-
-def simulate_collective(
-    topology: Topology,
-    collective: str,
-    message_bytes: float,
-    ranks: Sequence[int],
-    algorithm: str = "ring",
-    policy: str = "even",
-    num_chunks: int = NUM_CHUNKS,
-) -> float:
-    """Seconds of one collective that has the network for itself; see ``simulate_groups``."""
-    seconds, _ = simulate_groups(topology, collective, message_bytes, [ranks], algorithm, policy, num_chunks)
-    return float(seconds[0])

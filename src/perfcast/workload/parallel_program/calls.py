@@ -186,8 +186,3 @@ def _kind_by_name(program: ParallelProgram, ranks: Sequence[int]) -> Stream | No
                 if word in _WORDS:
                     return _WORDS[word]
     return None
-
-
-def is_point_to_point(operation: Operation) -> bool:
-    """Whether it is between two ranks."""
-    return operation.name in _POINT_TO_POINT

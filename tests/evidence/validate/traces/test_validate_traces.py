@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +21,6 @@ from perfcast.evidence.validate.traces.parts import (
     parts_of,
     read_times,
     turn_steps,
-    write_times,
 )
 from perfcast.evidence.validate.traces.program import plain_steps
 from perfcast.evidence.validate.traces.speeds import stated_steps
@@ -62,10 +63,11 @@ def test_what_is_done_is_not_done_again(tmp_path: Path):
     assert said == []
 
 
-def test_times_are_read_as_they_were_written(tmp_path: Path):
+def test_times_are_read_as_a_program_writes_them(tmp_path: Path):
     part = parts_of(MODEL, tmp_path)[0]
     wanted = times([0.1, 0.2], [[1.0, 2.0, 3.0]] * 2)
-    write_times(part, wanted)
+    part.times.parent.mkdir(parents=True, exist_ok=True)
+    part.times.write_text(json.dumps(asdict(wanted)), encoding="utf-8")
     assert read_times(part) == wanted
 
 

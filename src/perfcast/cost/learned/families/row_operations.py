@@ -1,7 +1,6 @@
 """What sets one kernel over rows apart from another: arithmetic, how often a row is read, how it starts.
 
-An operation that is not listed streams: it reads and writes its bytes once. That is a choice made here in the
-open; ``is_listed`` lets a caller mark such a price as extrapolated.
+An operation that is not listed streams: it reads and writes its bytes once.
 """
 
 from __future__ import annotations
@@ -142,16 +141,6 @@ def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
         scattered_share=column([b.scattered_share for b in found]),
         code=column([codes.get(name, -1.0) for name, _ in names]),
     )
-
-
-def is_listed(operation: str) -> bool:
-    """Whether the operation has a behaviour of its own."""
-    return operation in _LISTED
-
-
-def is_measured(operation: str) -> bool:
-    """Whether the operation's behaviour was fitted to measurements."""
-    return operation in MEASURED
 
 
 def _behaviour(operation: str, framework: str) -> Behaviour:

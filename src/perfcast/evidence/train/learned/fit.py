@@ -260,7 +260,7 @@ def _quantiles(
 def _balanced_quantiles(errors: Floats, fold: Integers) -> tuple[float, float]:
     counts = np.bincount(fold)
     weight = 1.0 / counts[fold]
-    order = np.argsort(errors)
+    order = np.argsort(errors, kind="stable")
     position = np.cumsum(weight[order]) / weight.sum()
     low, high = (
         float(errors[order][np.searchsorted(position, q).clip(0, len(errors) - 1)]) for q in _QUANTILES

@@ -19,7 +19,6 @@ from perfcast.evidence.train.learned.train import collect_rows, model_order, tra
 from perfcast.evidence.validate.kernels.cases import Cases
 
 EACH = "each"
-BY = ("die", "architecture")
 
 Say = Callable[[str], None]
 Demand = Mapping[str, set[str]]  #: Device of the catalog → models that its rows ask for.

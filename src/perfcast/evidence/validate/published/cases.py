@@ -18,8 +18,6 @@ from perfcast.evidence.validate.table_files import find_files
 TABLE = "training"
 #: Sources whose throughput is the label; their step time was derived from it.
 _BY_THROUGHPUT = ("usp",)
-#: Of the configuration: what says where a line stands, not what was run.
-_LOCATORS = ("id", "source", "source_locator")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +45,6 @@ class PublishedCase:
     def is_complete(self) -> bool:
         """Whether the line states all that a forecast needs, forecast or not."""
         return all(self.configuration.get(column) not in (None, "") for column in NEEDED)
-
-    @property
-    def repeat_key(self) -> tuple[Any, ...]:
-        """Equal for repeats of one configuration."""
-        return tuple((k, v) for k, v in self.configuration.items() if k not in _LOCATORS)
 
 
 def read_published_cases(places: Sequence[Path]) -> list[PublishedCase]:

@@ -53,7 +53,7 @@ def fit_spread(
 
 
 def _weighted(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    order = np.argsort(values)
+    order = np.argsort(values, kind="stable")
     share = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
     low, high = np.interp(_TAILS, share, values[order])
     return float(low), float(high)

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import TraceError
@@ -180,9 +180,3 @@ class StepTimes:
 def read_times(part: Part) -> StepTimes:
     """Of a part that is done."""
     return StepTimes(**json.loads(part.times.read_text(encoding="utf-8")))
-
-
-def write_times(part: Part, times: StepTimes) -> None:
-    """As a program does."""
-    part.times.parent.mkdir(parents=True, exist_ok=True)
-    part.times.write_text(json.dumps(asdict(times)), encoding="utf-8")
