@@ -34,8 +34,8 @@ from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePl
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.search.sharding.choose import choose_sharding, judge_placements
 from perfcast.search.sharding.communication import cluster_communication
-from perfcast.search.sharding.on_cluster import MEMORY_SHARE
 from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.search.sharding.request import MEMORY_SHARE
 
 CLUSTER = "dgx-h100"
 RANKS_PER_NODE = 8

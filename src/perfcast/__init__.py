@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
+    from perfcast.prediction.request.plan import PlanRequest
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
 
@@ -26,6 +27,7 @@ _HOME = {
     "PerfcastError": "perfcast.errors",
     "Plan": "perfcast.core.plan",
     "PlanForecast": "perfcast.core.forecast.plan",
+    "PlanRequest": "perfcast.prediction.request.plan",
     "Request": "perfcast.prediction",
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
@@ -39,6 +41,7 @@ __all__ = [
     "PerfcastError",
     "Plan",
     "PlanForecast",
+    "PlanRequest",
     "Request",
     "__version__",
     "predict",

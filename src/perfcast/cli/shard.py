@@ -64,15 +64,16 @@ def shard(
     from perfcast.search.sharding.inputs.index_samples import apply_samples, load_samples
     from perfcast.search.sharding.inputs.tables import load_tables
     from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
+    from perfcast.search.sharding.request import ShardingRequest
 
     outputs = Outputs(json=json_path, html=html)
     outputs.check()
     loaded = load_tables(tables)
     if indices is not None:
         loaded = apply_samples(loaded, load_samples(indices))
-    found = find_sharding(
-        loaded,
-        load_cluster(cluster_name),
+    request = ShardingRequest(
+        tables=tuple(loaded),
+        cluster=load_cluster(cluster_name),
         global_batch_size=batch_size,
         optimizer=optimizer,
         memory_share=memory_share,
@@ -80,7 +81,7 @@ def shard(
         cost_model=cost_model,
         seed=seed,
     )
-    _write(found, outputs)
+    _write(find_sharding(request), outputs)
 
 
 def _write(found: ShardingReport, outputs: Outputs) -> None:

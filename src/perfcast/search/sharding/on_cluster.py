@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfcast.core.cluster import Cluster
-from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
+from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.cost.embedding.select import embedding_pricer
-from perfcast.errors import InputError, UnknownNameError
+from perfcast.errors import UnknownNameError
 from perfcast.prediction.names import resolve_device
 from perfcast.search.sharding.choose import choose_sharding
 from perfcast.search.sharding.communication import cluster_communication
-from perfcast.search.sharding.problem import ALL_KINDS, ShardingProblem
+from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.search.sharding.request import ShardingRequest
 from perfcast.search.sharding.result import ShardingChoice
-
-#: Part of a device's memory that tables may fill; the same as in published tasks.
-MEMORY_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -31,45 +27,32 @@ class ShardingReport:
     assumptions: tuple[str, ...]
 
 
-def find_sharding(
-    tables: Sequence[EmbeddingTable],
-    cluster: Cluster,
-    *,
-    global_batch_size: int,
-    optimizer: str = "rowwise_adagrad",
-    memory_share: float = MEMORY_SHARE,
-    kinds: Sequence[ShardingKind] = ALL_KINDS,
-    cost_model: str | None = None,
-    seed: int = 0,
-) -> ShardingReport:
+def find_sharding(request: ShardingRequest) -> ShardingReport:
     """Place tables on all devices of a cluster.
-
-    Args:
-        global_batch_size: Samples of a step, over all devices.
-        memory_share: Part of a device's memory that tables may fill.
-        cost_model: Of lookups, ``cost.embedding.select``; by default the one that suits the device.
 
     Raises:
         PlanError: The tables do not fit; says what is missing where.
-        InputError: A batch that the devices cannot share, or a share of memory that is none.
+        InputError: A batch that the devices cannot share.
     """
-    if not 0 < memory_share <= 1:
-        raise InputError(f"a memory share of {memory_share:g}; it lies above 0 and is at most 1")
-    device = resolve_device(cluster.device)
-    pricer = embedding_pricer(device, optimizer=optimizer, name=cost_model)
+    cluster, device = request.cluster, resolve_device(request.cluster.device)
+    pricer = embedding_pricer(device, optimizer=request.optimizer, name=request.cost_model)
     problem = ShardingProblem(
-        tables=tuple(tables),
+        tables=request.tables,
         num_ranks=cluster.num_devices,
-        global_batch_size=global_batch_size,
-        memory_bytes=memory_share * device.memory_bytes,
+        global_batch_size=request.global_batch_size,
+        memory_bytes=request.memory_share * device.memory_bytes,
         cost=pricer,
         communication=cluster_communication(cluster),
-        optimizer=optimizer,
-        kinds=tuple(kinds),
+        optimizer=request.optimizer,
+        kinds=request.kinds,
     )
-    choice = choose_sharding(problem, seed=seed)
     return ShardingReport(
-        cluster.name, device.name, optimizer, pricer.name, choice, _assumptions(problem, memory_share)
+        cluster.name,
+        device.name,
+        request.optimizer,
+        pricer.name,
+        choose_sharding(problem, seed=request.seed),
+        _assumptions(problem, request.memory_share),
     )
 
 
