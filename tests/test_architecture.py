@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -178,6 +179,21 @@ def is_power_literal(node: ast.AST) -> bool:
 def test_a_file_is_short_enough_to_read_at_once(module: str):
     lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
     assert lines <= MAX_LINES, f"{MODULES[module].name} has {lines} lines; split it by concern"
+
+
+def named_paths(text: str) -> list[str]:
+    """Paths below the package that a document names: 'room/…', without a name inside a file or a pattern."""
+    rooms = "|".join(sorted({room_of(module) for module in MODULES} - {"", "__main__"}))
+    return re.findall(rf"(?<![\w./-])((?:{rooms})/[\w/]+)(?![\w*/])", text)
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/published.md"])
+def test_what_a_document_names_is_there(document: str):
+    text = (Path(__file__).parents[1] / document).read_text(encoding="utf-8")
+    paths = named_paths(text)
+    missing = [p for p in paths if not (ROOT / p).is_dir() and not (ROOT / p).with_suffix(".py").is_file()]
+    assert paths
+    assert not missing
 
 
 def test_importing_the_package_and_the_command_line_loads_nothing_heavy():
