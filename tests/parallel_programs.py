@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from perfcast.core.graph import Phase
+from perfcast.torch_internals.eager import active_fake_mode
 from perfcast.workload.step import OptimizerChoice, Program, build_optimizer, run_training_step
 
 SECONDS_AT_MOST = 300
@@ -193,16 +194,17 @@ REDUCE_SCATTER = next(
 
 
 class TrackerOutsideOfCollectives(MemTracker):
-    """PyTorch's tracker, blind to what a collective does inside.
+    """PyTorch's tracker, blind to what a collective does inside and to fake tensors.
 
     Gloo reduce-scatters a copy of its input that it makes for itself; NCCL has no such copy, and neither
-    is part of the program.
+    is part of the program. Distributed tensors find shapes by whole tensors that hold nothing, which a mode
+    sees in torch 2.10 and 2.11.
     """
 
     is_inside = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_inside and func.namespace == "aten":
+        if (self.is_inside and func.namespace == "aten") or active_fake_mode() is not None:
             return func(*args, **(kwargs or {}))
         return super().__torch_dispatch__(func, types, args, kwargs)
 
