@@ -69,8 +69,8 @@ def test_every_shipped_figure_has_a_source_in_full():
         ({"value": -1, "unit": "MiB", "source": "s"}, "not a positive number"),
         ({"value": float("nan"), "unit": "MiB", "source": "s"}, "not a positive number"),
         ({"value": 1, "unit": "furlong", "source": "s"}, "unknown unit 'furlong'"),
-        ({"value": 1, "unit": "MiB", "source": "t"}, "source 't' is not among"),
-        ({"value": 1, "unit": "MiB"}, "source None"),
+        ({"value": 1, "unit": "MiB", "source": "t"}, "source 't' is not in the file"),
+        ({"value": 1, "unit": "MiB"}, "source missing"),
     ],
 )
 def test_a_figure_without_value_unit_or_source_is_refused(figure: dict[str, Any], part: str):

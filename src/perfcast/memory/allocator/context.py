@@ -7,7 +7,6 @@ context is given with the range of all that was measured.
 
 from __future__ import annotations
 
-import math
 import statistics
 import tomllib
 from collections.abc import Mapping
@@ -20,8 +19,8 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
-from perfcast.errors import CatalogError, InputError
-from perfcast.units import UNIT_FACTORS
+from perfcast.errors import InputError
+from perfcast.figures import parse_figure
 
 _FILE = "process.toml"
 
@@ -118,22 +117,15 @@ def parse_process_figures(text: str) -> ProcessFigures:
     content = tomllib.loads(text)
     sources = content.get("sources", {})
     groups = [
-        tuple(_parse_figure(row, sources, f"{_FILE}: {name}[{i}]") for i, row in enumerate(content[name]))
+        tuple(_parse_row(row, sources, f"{_FILE}: {name}[{i}]") for i, row in enumerate(content[name]))
         for name in ("workspaces", "contexts", "communicators")
     ]
     return ProcessFigures(*groups)
 
 
-def _parse_figure(row: Mapping[str, Any], sources: Mapping[str, str], where: str) -> ProcessFigure:
-    figure = row.get("bytes", {})
-    value, unit, source = (figure.get(key) for key in ("value", "unit", "source"))
-    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise CatalogError(f"{where}: {value!r} is not a positive number")
-    if unit not in UNIT_FACTORS:
-        raise CatalogError(f"{where}: unknown unit {unit!r}; known are {', '.join(UNIT_FACTORS)}")
-    if source not in sources:
-        raise CatalogError(f"{where}: source {source!r} is not among [sources]")
-    return ProcessFigure(row["vendor"], row["capability"], round(value * UNIT_FACTORS[unit]), sources[source])
+def _parse_row(row: Mapping[str, Any], sources: Mapping[str, str], where: str) -> ProcessFigure:
+    figure = parse_figure(row.get("bytes"), sources, where)
+    return ProcessFigure(row["vendor"], row["capability"], round(figure.si_value), figure.source)
 
 
 def _holds_for(figure: ProcessFigure, device: Device) -> bool:
