@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from perfcast.core.heads import heads_of_rank
+from perfcast.core.layer import layer_parts
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
@@ -311,11 +312,8 @@ def _mlp(model: Transformer, ffn_rows: int, has_bias: bool) -> tuple[Weight, ...
 
 
 def _norms(model: Transformer) -> tuple[Weight, ...]:
-    names = {
-        "shared": ("norm of attention and MLP",),
-        "both": ("norm of attention", "norm behind attention", "norm of MLP", "norm behind the MLP"),
-    }.get(model.norm_placement, ("norm of attention", "norm of MLP"))
-    return tuple(_norm(model, name, model.hidden_size) for name in names)
+    norms = [part for part in layer_parts(model) if part.is_norm]
+    return tuple(_norm(model, part.value, model.hidden_size) for part in norms)
 
 
 def _dense_layer(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:

@@ -9,7 +9,7 @@ from perfcast.core.weights import pad_vocabulary
 from perfcast.core.work import Calls
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.ends.loss import loss_backward, loss_forward
-from perfcast.workload.blocks.layer.training import norm_backward, norm_forward
+from perfcast.workload.blocks.layer.norm import norm_backward, norm_forward
 from perfcast.workload.blocks.linear import (
     Linear,
     accumulate,

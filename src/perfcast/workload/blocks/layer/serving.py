@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from perfcast.core.dtype import DType
+from perfcast.core.layer import LayerPart, layer_parts
 from perfcast.core.operation import OperationKind
 from perfcast.core.placement import group_of
 from perfcast.core.work import Calls, Stream
@@ -18,24 +19,21 @@ from perfcast.workload.blocks.tape import Tape
 
 
 def layer(setting: Serving, *, has_experts: bool, window: int) -> Calls:
-    """Norm, attention, norm, MLP or experts; the sums with the residual are part of the norms."""
-    tape, placement = Tape(), setting.model.norm_placement
-    if placement != "after":
-        add_norm(tape, setting, "attention.norm")
-    attend = latent_attention if setting.model.latent_attention else plain_attention
-    tape.add(attend(setting, window))
-    reduce_over_tensor(tape, setting, "attention.output")
-    if placement in ("after", "both"):
-        add_norm(tape, setting, "attention.norm_behind")
-    if placement not in ("after", "shared"):
-        add_norm(tape, setting, "mlp.norm")
-    if has_experts:
-        tape.add(mixture(setting))
-    else:
-        mlp(tape, setting, setting.model.ffn_hidden_size // setting.plan.tensor_parallel)
-        reduce_over_tensor(tape, setting, "mlp.down")
-    if placement in ("after", "both"):
-        add_norm(tape, setting, "mlp.norm_behind")
+    """The parts of the layer in the model's order; the sums with the residual are part of the norms."""
+    tape = Tape()
+    for part in layer_parts(setting.model):
+        match part:
+            case LayerPart.ATTENTION:
+                attend = latent_attention if setting.model.latent_attention else plain_attention
+                tape.add(attend(setting, window))
+                reduce_over_tensor(tape, setting, "attention.output")
+            case LayerPart.MLP if has_experts:
+                tape.add(mixture(setting))
+            case LayerPart.MLP:
+                mlp(tape, setting, setting.model.ffn_hidden_size // setting.plan.tensor_parallel)
+                reduce_over_tensor(tape, setting, "mlp.down")
+            case _ if part.is_norm:
+                add_norm(tape, setting, part.value)
     return tape.calls()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from perfcast.core.dtype import DType
-from perfcast.core.operation import Operation
+from perfcast.core.layer import LayerPart, layer_parts
 from perfcast.core.tensor import TensorType
-from perfcast.core.work import Calls, Stream
+from perfcast.core.work import Calls
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.attention.latent import (
     latent_attention_backward,
@@ -16,11 +16,12 @@ from perfcast.workload.blocks.attention.latent import (
 from perfcast.workload.blocks.attention.standard import attention_backward, attention_forward
 from perfcast.workload.blocks.experts.training import experts_backward, experts_forward
 from perfcast.workload.blocks.layer.mlp import mlp_backward, mlp_forward
-from perfcast.workload.blocks.linear import add, input_ranks
+from perfcast.workload.blocks.layer.norm import norm_backward, norm_forward
+from perfcast.workload.blocks.linear import add
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.tape import Tape
 
-NORM, RESIDUAL = "norm", "residual"
+RESIDUAL = "residual"
 
 
 @lru_cache(maxsize=1024)
@@ -43,142 +44,38 @@ def layer_backward(local: Local, has_experts: bool) -> Calls:
 
 
 def record_forward(tape: Tape, local: Local, *, has_experts: bool) -> None:
-    """Norm, attention, sum; norm, MLP, sum: in the order that the model puts them."""
-    placement = local.model.norm_placement
-    is_parallel = placement in ("shared", "parallel")
-    if placement != "after":
-        norm_forward(tape, local)
-    _attention(tape, local, is_backward=False)
-    if placement == "both":
-        norm_forward(tape, local)
-    if not is_parallel:
-        _sum_forward(tape, local)
-        norm_forward(tape, local)
-    elif placement == "parallel":
-        norm_forward(tape, local)
-    _mlp(tape, local, has_experts=has_experts, is_backward=False)
-    if placement == "both":
-        norm_forward(tape, local)
-    if is_parallel:
-        add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
-    _sum_forward(tape, local)
-    if placement == "after":
-        norm_forward(tape, local)
+    """The parts of the layer in the order that the model puts them."""
+    for part in layer_parts(local.model):
+        match part:
+            case LayerPart.ATTENTION:
+                _attention(tape, local, is_backward=False)
+            case LayerPart.MLP:
+                _mlp(tape, local, has_experts=has_experts, is_backward=False)
+            case LayerPart.JOIN:
+                add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
+            case LayerPart.ADD:
+                _sum_forward(tape, local)
+            case _ if part.is_norm:
+                norm_forward(tape, local)
 
 
 def record_backward(tape: Tape, local: Local, *, has_experts: bool) -> None:
-    """The mirror image; where a branch meets the residual stream, two gradients are added."""
-    placement = local.model.norm_placement
-    is_parallel = placement in ("shared", "parallel")
-    if placement in ("after", "both"):
-        norm_backward(tape, local)
-    _sum_backward(tape, local)
-    _mlp(tape, local, has_experts=has_experts, is_backward=True)
-    if is_parallel:
-        if placement == "parallel":
-            norm_backward(tape, local)
-        add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
-    else:
-        if placement != "after":
-            norm_backward(tape, local)
-        add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
-        if placement in ("after", "both"):
-            norm_backward(tape, local)
-        _sum_backward(tape, local)
-    _attention(tape, local, is_backward=True)
-    if placement != "after":
-        norm_backward(tape, local)
-    add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
+    """The mirror image; where a branch was taken, two gradients are added."""
+    for part in reversed(layer_parts(local.model)):
+        match part:
+            case LayerPart.ATTENTION:
+                _attention(tape, local, is_backward=True)
+            case LayerPart.MLP:
+                _mlp(tape, local, has_experts=has_experts, is_backward=True)
+            case LayerPart.BRANCH:
+                add(tape, local.own_tokens, local.own_hidden, local.residual, RESIDUAL)
+            case LayerPart.ADD:
+                _sum_backward(tape, local)
+            case _ if part.is_norm:
+                norm_backward(tape, local)
 
 
-# ---- norms and the residual stream ---------------------------------------------------------------------
-
-
-def norm_forward(tape: Tape, local: Local) -> None:
-    """One kernel, or the steps of the formula; with autocast its input is wide and its output is cast."""
-    rows, size = local.own_tokens, local.own_hidden
-    has_bias = local.model.norm == "layernorm"
-    if local.plan.tensor_parallel_inputs > 1:
-        _share_statistics(tape, local)
-    if has_bias or local.profile.fuses_norm:
-        tape.run(kernels.norm(_norm_name(local), rows, size, local.residual, has_bias=has_bias), NORM)
-    else:
-        for operation in _rms_steps(rows, size, local.residual):
-            tape.run(operation, NORM)
-    if local.residual is not local.element:
-        tape.run(kernels.copy(rows, size, local.residual, local.element), NORM)
-
-
-def norm_backward(tape: Tape, local: Local) -> None:
-    """Gradients of the input and of the weight."""
-    rows, size = local.own_tokens, local.own_hidden
-    has_bias = local.model.norm == "layernorm"
-    if local.residual is not local.element:
-        tape.run(kernels.copy(rows, size, local.element, local.residual), NORM)
-    if local.plan.tensor_parallel_inputs > 1:
-        _share_statistics(tape, local)
-    if has_bias or local.profile.fuses_norm:
-        tape.run(
-            kernels.norm(_norm_name(local), rows, size, local.residual, is_backward=True, has_bias=has_bias),
-            NORM,
-        )
-    else:
-        for operation in _rms_backward_steps(rows, size, local.residual):
-            tape.run(operation, NORM)
-
-
-def _norm_name(local: Local) -> str:
-    return "native_layer_norm" if local.model.norm == "layernorm" else "_fused_rms_norm"
-
-
-def _rms_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
-    """Cast to fp32, square, mean, product with the root's inverse, cast back, product with the weight
-    (transformers: models/llama/modeling_llama.py, LlamaRMSNorm)."""
-    x, wide = kernels.tensor(dtype, rows, size), kernels.tensor(DType.FP32, rows, size)
-    row, weight = kernels.tensor(DType.FP32, rows, 1), kernels.tensor(dtype, size)
-    casts = dtype is not DType.FP32
-    return (
-        *((kernels.copy(rows, size, dtype, DType.FP32),) if casts else ()),
-        kernels.elementwise("pow", (wide,), (wide,), flops_per_element=2),
-        kernels.rows_kernel(kernels.Kind.REDUCTION, "mean", (wide,), (row,), row=size),
-        kernels.elementwise("rsqrt", (row,), (row,)),
-        kernels.elementwise("mul", (wide, row), (wide,)),
-        *((kernels.copy(rows, size, DType.FP32, dtype),) if casts else ()),
-        kernels.elementwise("mul", (x, weight), (x,)),
-    )
-
-
-def _rms_backward_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
-    """What autograd makes of those steps: of each product two, or one and a sum over rows."""
-    x, wide = kernels.tensor(dtype, rows, size), kernels.tensor(DType.FP32, rows, size)
-    row, column = kernels.tensor(DType.FP32, rows, 1), kernels.tensor(dtype, 1, size)
-    casts = dtype is not DType.FP32
-    once = kernels.elementwise("mul", (wide, row), (wide,))
-    both = kernels.elementwise("mul", (wide, wide), (wide,))
-    joined = kernels.elementwise("add", (wide, wide), (wide,))
-    return (
-        kernels.elementwise("mul", (x, column), (x,)),
-        kernels.elementwise("mul", (x, x), (x,)),
-        kernels.rows_kernel(kernels.Kind.REDUCTION, "sum", (x,), (column,), row=rows),
-        *((kernels.copy(rows, size, dtype, DType.FP32),) if casts else ()),
-        both,
-        once,
-        kernels.rows_kernel(kernels.Kind.REDUCTION, "sum", (wide,), (row,), row=size),
-        kernels.elementwise("div", (row,), (wide,)),
-        kernels.elementwise("pow", (wide,), (wide,), flops_per_element=2),
-        once,
-        both,
-        joined,
-        *((kernels.copy(rows, size, DType.FP32, dtype),) if casts else ()),
-    )
-
-
-def _share_statistics(tape: Tape, local: Local) -> None:
-    """Two sums for each token, over the ranks that cut the hidden size."""
-    tape.collective(
-        "all_reduce", DType.FP32.bytes_of(2 * local.own_tokens), input_ranks(local), Stream.TENSOR, NORM,
-        world_size=local.plan.world_size, dtype=DType.FP32,
-    )  # fmt: skip
+# ---- the residual stream ------------------------------------------------------------------------------
 
 
 def _sum_forward(tape: Tape, local: Local) -> None:
