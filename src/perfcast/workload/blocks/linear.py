@@ -19,6 +19,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.work import Stream
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.products import multiply, precision_of, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
 
 
@@ -170,7 +171,7 @@ def _gather_operand(
 
 
 def _operand_type(local: Local, linear: Linear) -> DType:
-    return DType.FP8 if _precision(local, linear) is DType.FP8 else local.element
+    return DType.FP8 if precision_of(local, in_fp8=linear.in_fp8) is DType.FP8 else local.element
 
 
 def output_ranks(local: Local) -> Sequence[int]:
@@ -203,56 +204,18 @@ def _communicate_inputs(
 # ---- products ----------------------------------------------------------------------------------------
 
 
-def _product(tape: Tape, local: Local, linear: Linear, shape: tuple[int, int, int], layout: str) -> int:
+def _product(tape: Tape, local: Local, linear: Linear, shape: tuple[int, int, int], layout: str) -> None:
     """One product of (m, n, k); the bias of a forward is added in its store, where it is not left over."""
-    m, n, k = shape
     has_bias = linear.has_bias and layout == "nt" and not local.profile.fuses_residual
-    operation = kernels.product(m, n, k, layout, local.element, _precision(local, linear), has_bias=has_bias)
-    return tape.run(operation, linear.module)
+    multiply(tape, local, shape, layout, linear.module, in_fp8=linear.in_fp8, has_bias=has_bias)
 
 
 def _weight_gradient(tape: Tape, local: Local, linear: Linear, outputs: int, inputs: int) -> None:
-    """outputs × inputs, summed over the tokens and added to what earlier micro-batches left."""
-    fuses, element = local.fuses_accumulation, local.element
-    operation = kernels.product(
-        outputs, inputs, local.tokens, "tn", element, _precision(local, linear),
-        out=local.gradient if fuses else element, accumulates=fuses,
-    )  # fmt: skip
-    tape.run(operation, linear.module, is_weight_gradient=True)
-    if not fuses:
-        accumulate(tape, local, outputs * inputs, linear.module)
-
-
-def accumulate(tape: Tape, local: Local, num_elements: int, module: str) -> None:
-    """A gradient joins those of earlier micro-batches in a kernel of its own, where the program has one.
-
-    Autocast casts it to the weight's type first.
-    """
-    profile = local.profile
-    mine = kernels.tensor(local.element, num_elements)
-    summed = kernels.tensor(local.gradient, num_elements)
-    if profile.casts_weights and local.element is not local.gradient:
-        cast = kernels.rows_kernel(kernels.Kind.COPY, "_to_copy", (mine,), (summed,), flops_per_element=0)
-        tape.run(cast, module, is_weight_gradient=True)
-        mine = summed
-    joins = local.plan.num_micro_batches > 1 and not profile.shards_gradients
-    if profile.has_gradient_buffer or joins:
-        add_to = kernels.elementwise("add_", (summed, mine), (summed,))
-        tape.run(add_to, module, is_weight_gradient=True)
-
-
-def _precision(local: Local, linear: Linear) -> DType:
-    return local.precision if linear.in_fp8 or local.precision is not DType.FP8 else local.element
+    weight_gradient(tape, local, local.tokens, outputs, inputs, linear.module, in_fp8=linear.in_fp8)
 
 
 def _quantise(tape: Tape, local: Local, linear: Linear, rows: int, size: int) -> None:
-    """An operand of fp8 products: as it lies, and transposed for the weight's gradient."""
-    if _precision(local, linear) is DType.FP8:
-        x, narrow = kernels.tensor(local.element, rows, size), kernels.tensor(DType.FP8, 2 * rows, size)
-        tape.run(
-            kernels.rows_kernel(kernels.Kind.COPY, "quantise", (x,), (narrow,), flops_per_element=1),
-            linear.module,
-        )
+    quantise(tape, local, rows, size, linear.module, in_fp8=linear.in_fp8)
 
 
 def _cast_weight(tape: Tape, local: Local, linear: Linear, num_elements: int) -> None:

@@ -24,8 +24,8 @@ from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.attention.standard import core_backward, core_forward
 from perfcast.workload.blocks.linear import Linear, add, row_backward, row_forward
 from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.products import input_gradient, product_forward, weight_gradient
 from perfcast.workload.blocks.tape import Tape
-from perfcast.workload.blocks.whole_linear import input_gradient, product_forward, weight_gradient
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from perfcast.workload.blocks.ends.loss import loss_backward, loss_forward
 from perfcast.workload.blocks.layer.norm import norm_backward, norm_forward
 from perfcast.workload.blocks.linear import (
     Linear,
-    accumulate,
     add,
     column_backward,
     column_forward,
     reduce_hidden,
 )
 from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.products import accumulate, input_gradient, product_forward, weight_gradient
 from perfcast.workload.blocks.tape import Tape
 
 EMBEDDING, HEAD, PREDICTION = "embedding", "head", "prediction"
@@ -44,7 +44,7 @@ def embedding_forward(local: Local) -> Calls:
         collective = "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"
         reduce_hidden(tape, local, collective, EMBEDDING, width=size)
     if model.embedding_size:
-        whole_product(tape, local, model.embedding_size, local.hidden, EMBEDDING)
+        _whole_forward(tape, local, model.embedding_size, local.hidden, EMBEDDING)
     size = local.own_hidden
     for table in _further_tables(local):
         tape.run(kernels.lookup(local.own_tokens, size, table, dtype), EMBEDDING)
@@ -68,7 +68,7 @@ def embedding_backward(local: Local) -> Calls:
     for table in _further_tables(local):
         _table_gradient(tape, local, local.own_tokens, size, table)
     if model.embedding_size:
-        whole_product_backward(tape, local, model.embedding_size, local.hidden, EMBEDDING)
+        _whole_backward(tape, local, model.embedding_size, local.hidden, EMBEDDING)
     if local.plan.sequence_parallel:
         reduce_hidden(tape, local, "all_gather", EMBEDDING, width=table_width(local))
     _table_gradient(tape, local, local.tokens, table_width(local), table_rows(local))
@@ -82,12 +82,12 @@ def head_forward(local: Local) -> Calls:
     if model.has_final_norm:
         norm_forward(tape, local)
     if model.has_head_transform:
-        whole_product(tape, local, local.hidden, local.hidden, HEAD, has_bias=True)
+        _whole_forward(tape, local, local.hidden, local.hidden, HEAD, has_bias=True)
         x = kernels.tensor(local.element, local.own_tokens, local.hidden)
         tape.run(kernels.elementwise(model.activation, (x,), (x,), flops_per_element=6), HEAD)
         norm_forward(tape, local)
     if model.embedding_size:
-        whole_product(tape, local, local.hidden, model.embedding_size, HEAD)
+        _whole_forward(tape, local, local.hidden, model.embedding_size, HEAD)
     column_forward(tape, local, _head_linear(local))
     if model.caps_logits:
         _cap(tape, local)
@@ -105,7 +105,7 @@ def head_backward(local: Local) -> Calls:
         _cap(tape, local)
     column_backward(tape, local, _head_linear(local))
     if model.embedding_size:
-        whole_product_backward(tape, local, local.hidden, model.embedding_size, HEAD)
+        _whole_backward(tape, local, local.hidden, model.embedding_size, HEAD)
     if model.has_head_transform:
         norm_backward(tape, local)
         x, name = (
@@ -113,7 +113,7 @@ def head_backward(local: Local) -> Calls:
             f"{model.activation}_backward",
         )
         tape.run(kernels.elementwise(name, (x, x), (x,), flops_per_element=14), HEAD)
-        whole_product_backward(tape, local, local.hidden, local.hidden, HEAD)
+        _whole_backward(tape, local, local.hidden, local.hidden, HEAD)
     if model.has_final_norm:
         norm_backward(tape, local)
     tape.finish()
@@ -183,22 +183,18 @@ def _table_gradient(tape: Tape, local: Local, rows: int, size: int, count: int) 
     accumulate(tape, local, count * size, EMBEDDING)
 
 
-def whole_product(
+def _whole_forward(
     tape: Tape, local: Local, inputs: int, outputs: int, module: str, *, has_bias: bool = False
 ) -> None:
-    """A linear layer that no rank cuts."""
-    element = local.element
-    operation = kernels.product(local.own_tokens, outputs, inputs, "nt", element, element, has_bias=has_bias)
-    tape.run(operation, module)
+    """A linear layer that no rank cuts, never in fp8."""
+    product_forward(tape, local, local.own_tokens, outputs, inputs, module, in_fp8=False, has_bias=has_bias)
 
 
-def whole_product_backward(tape: Tape, local: Local, inputs: int, outputs: int, module: str) -> None:
-    """Gradients of its input and of its weight."""
-    rows, element = local.own_tokens, local.element
-    tape.run(kernels.product(rows, inputs, outputs, "nn", element, element), module)
-    operation = kernels.product(outputs, inputs, rows, "tn", element, element)
-    tape.run(operation, module, is_weight_gradient=True)
-    accumulate(tape, local, outputs * inputs, module)
+def _whole_backward(tape: Tape, local: Local, inputs: int, outputs: int, module: str) -> None:
+    """Gradients of its input and of its weight, which a plain linear layer adds in a kernel of its own."""
+    rows = local.own_tokens
+    input_gradient(tape, local, rows, outputs, inputs, module, in_fp8=False)
+    weight_gradient(tape, local, rows, outputs, inputs, module, in_fp8=False, fuses=False)
 
 
 def _cap(tape: Tape, local: Local) -> None:

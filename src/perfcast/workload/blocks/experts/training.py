@@ -21,10 +21,10 @@ from perfcast.workload.blocks.experts.kernels import (
 from perfcast.workload.blocks.experts.routing import ExpertLoad, expert_load, experts_of
 from perfcast.workload.blocks.experts.shared import shared_backward, shared_forward
 from perfcast.workload.blocks.layer.mlp import activation_backward, activation_forward
-from perfcast.workload.blocks.linear import accumulate, add
+from perfcast.workload.blocks.linear import add
 from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.products import accumulate, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
-from perfcast.workload.blocks.whole_linear import gradient_type, quantise, weight_gradient
 
 #: Small kernels over tokens × experts beside the named ones: casts, normalised weights, maps of the chosen
 #: experts filled and scattered, their sums, the loss that balances; and their gradients (Megatron-LM:
@@ -136,7 +136,7 @@ def _route_backward(tape: Tape, local: Local) -> None:
         tape.run(kernels.elementwise("mul", (logits,), (logits,)), module)
     tape.run(kernels.softmax(tokens, count, DType.FP32, element, is_backward=True), module)
     tape.run(kernels.product(tokens, hidden, count, "nn", element, element), module)
-    weight_gradient(tape, local, tokens, count, hidden, module, precision=element)
+    weight_gradient(tape, local, tokens, count, hidden, module, in_fp8=False)
     add(tape, tokens, hidden, element, module)
 
 
@@ -227,7 +227,7 @@ def _weight_gradient(tape: Tape, local: Local, outputs: int, inputs: int, module
     load, fuses = load_of(local), local.fuses_accumulation
     operation = grouped_weight_gradient(
         load.num_local_experts, load.rows, outputs, inputs, local.element, local.precision,
-        out=gradient_type(local), accumulates=fuses,
+        out=local.gradient if fuses else local.element, accumulates=fuses,
     )  # fmt: skip
     tape.run(operation, module, num_launches=load.num_local_experts, is_weight_gradient=True)
     if not fuses:
