@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perfcast.evidence.validate.kernels.leave_out import LeaveOut
-    from perfcast.evidence.validate.memory.result import MemoryResult
-    from perfcast.evidence.validate.result import TableResult
+    from perfcast.evidence.validate.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +102,7 @@ def _local(options: Options) -> None:
         on_row=lambda row: print_row(row.to_json(), console),
     )
     print_summary(result.summary, console)
-    if options.json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json(result.to_json(), options.json_path)
+    _write(result, options, console)
     if options.write_spread:
         machine = local.describe_machine(load_local_profile())
         local.write_spread(Path(options.write_spread), result, machine)
@@ -226,12 +222,7 @@ def _embedding(options: Options) -> None:
     result, scores = validate_embedding(place, options.predictors, _say)
     console = Console(highlight=False, stderr=options.json_path == "-")
     print_embedding_scores(scores, console)
-    if options.json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json(result.to_json(), options.json_path)
-        if options.json_path != "-":
-            console.print(f"wrote {options.json_path}", markup=False)
+    _write(result, options, console)
 
 
 def _traces(options: Options) -> None:
@@ -251,10 +242,7 @@ def _traces(options: Options) -> None:
     )
     console = Console(highlight=False, stderr=options.json_path == "-")
     print_trace_scores(result.rows, scores, console)
-    if options.json_path:
-        from perfcast.report.json_format import write_json
-
-        write_json(result.to_json(), options.json_path)
+    _write(result, options, console)
 
 
 #: Suites that fit several files.
@@ -299,7 +287,7 @@ def _say_written(paths: Sequence[Path]) -> None:
         click.echo(f"wrote {path}")
 
 
-def _finish(result: TableResult, options: Options) -> None:
+def _finish(result: Result, options: Options) -> None:
     """Tables to the terminal, JSON to where it is wanted, row by row."""
     from rich.console import Console
 
@@ -310,10 +298,12 @@ def _finish(result: TableResult, options: Options) -> None:
     _write(result, options, console)
 
 
-def _write(result: TableResult | MemoryResult, options: Options, console: Console) -> None:
+def _write(result: Result, options: Options, console: Console) -> None:
+    from perfcast.evidence.validate.result import write_result
+
     if options.json_path == "-":
-        result.write(sys.stdout)
+        write_result(result, sys.stdout)
     elif options.json_path:
         with Path(options.json_path).open("w", encoding="utf-8") as file:
-            result.write(file)
+            write_result(result, file)
         console.print(f"wrote {options.json_path}", markup=False)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import overload
 
+from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
 from perfcast.errors import UnknownNameError
@@ -109,8 +111,12 @@ def collective_operation(
     )
 
 
-def bus_factor(collective: str, group_size: int) -> float:
-    """Bus bandwidth over algorithm bandwidth (nccl-tests, PERFORMANCE.md)."""
+@overload
+def bus_factor(collective: str, group_size: int) -> float: ...
+@overload
+def bus_factor(collective: str, group_size: Floats) -> Floats | float: ...
+def bus_factor(collective: str, group_size: int | Floats) -> Floats | float:
+    """Bus over algorithm bandwidth (nccl-tests, PERFORMANCE.md) of one group, or of many, shape [n]."""
     part = (group_size - 1) / group_size
     if collective == "all_reduce":
         return 2 * part

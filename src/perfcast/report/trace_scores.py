@@ -10,7 +10,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.evidence.validate.suite import Row
+    from perfcast.evidence.validate.row import Row
     from perfcast.evidence.validate.traces.suite import TraceScore
 
 

@@ -7,7 +7,10 @@ import json
 
 import pytest
 
-from perfcast.evidence.validate.suite import Row, SuiteResult, error_summary, sample
+from perfcast.evidence.validate.result import SuiteResult, write_result
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.sampling import sample
+from perfcast.evidence.validate.summary import score_rows, summarize
 
 
 def row(predicted: float | None, measured: float, skipped: str | None = None, number: int = 0) -> Row:
@@ -22,7 +25,7 @@ def row(predicted: float | None, measured: float, skipped: str | None = None, nu
 
 def test_the_summary_is_that_of_a_calculation_by_hand() -> None:
     rows = [row(1.1, 1.0), row(0.8, 1.0), row(3.0, 2.0), row(None, 1.0, "unknown device")]
-    summary = error_summary(rows)
+    (summary,) = summarize(score_rows(rows), ["all"])
     assert (summary["n"], summary["skipped"]) == (3, 1)
     assert summary["mean_absolute_relative_error"] == pytest.approx(0.8 / 3)
     assert summary["median_absolute_relative_error"] == pytest.approx(0.2)
@@ -32,7 +35,7 @@ def test_the_summary_is_that_of_a_calculation_by_hand() -> None:
 
 
 def test_a_summary_of_skipped_rows_alone_has_no_errors() -> None:
-    summary = error_summary([row(None, 1.0, "incomplete: tp")])
+    (summary,) = summarize(score_rows([row(None, 1.0, "incomplete: tp")]), ["all"])
     assert summary["n"] == 0
     assert summary["coverage"] is None
 
@@ -45,9 +48,10 @@ def test_only_reasons_of_the_list_skip_a_row() -> None:
 def test_the_stream_is_the_json_of_the_contract() -> None:
     result = SuiteResult("s", {"machine": "m"}, (row(1.1, 1.0), row(None, 1.0, "unknown device")))
     file = io.StringIO()
-    result.write(file)
+    write_result(result, file)
     data = json.loads(file.getvalue())
-    assert data == json.loads(json.dumps(result.to_json()))
+    assert data["rows"] == json.loads(json.dumps(list(result.to_json_rows())))
+    assert data["summary"] == json.loads(json.dumps(result.summary))
     assert list(data) == ["suite", "protocol", "rows", "summary"]
     assert data["rows"][0]["width"] == 3
     assert data["rows"][0]["device"] == "d"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,8 @@ KINDS = (
 #: Tables of kernels that are recognised, and not read.
 UNSUPPORTED_KINDS = ("trace_kernel_times", "moe_dispatch_combine_alltoall")
 
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
+#: Of files that are read.
+SUFFIXES = (".parquet", ".csv.gz", ".csv")
 _ROWS_TO_INFER_TYPES = 10_000
 
 
@@ -62,6 +63,26 @@ def kind_of(stem: str) -> str | None:
     return max(found, key=len, default=None)
 
 
+def stem_of(path: Path) -> str:
+    """A table's name: that of its file without suffixes."""
+    return path.name.split(".")[0]
+
+
+def find_tables(places: Sequence[Path], stems: Collection[str]) -> list[Path]:
+    """Files of some tables in folders, and single files of them; each once, by name.
+
+    Raises:
+        InputError: A place does not exist.
+    """
+    found: set[Path] = set()
+    for place in places:
+        if not place.exists():
+            raise InputError(f"{place}: no such file or folder")
+        paths = place.iterdir() if place.is_dir() else [place]
+        found |= {path for path in paths if stem_of(path) in stems and path.name.endswith(SUFFIXES)}
+    return sorted(found)
+
+
 def known_files(folder: Path) -> dict[str, Path]:
     """Stem → file of the known tables directly in a folder, by name.
 
@@ -72,7 +93,7 @@ def known_files(folder: Path) -> dict[str, Path]:
         raise InputError(f"{folder} is not a folder; --data names one with measured tables")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        suffix = next((s for s in _SUFFIXES if path.name.endswith(s)), None)
+        suffix = next((s for s in SUFFIXES if path.name.endswith(s)), None)
         stem = path.name.removesuffix(suffix or "")
         if suffix is None or kind_of(stem) is None or not path.is_file():
             continue

@@ -1,20 +1,73 @@
-"""What a suite over measured tables found: columns inside, rows of the contract where they are written."""
+"""What a suite found: columns or rows inside, the JSON of the contract where it is written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 
 from perfcast.core.arrays import Objects
 from perfcast.evidence.validate.kernels.cases import Cases
 from perfcast.evidence.validate.kernels.pricers import Prices
-from perfcast.evidence.validate.suite import Row
-from perfcast.evidence.validate.summary import Scores, summarize
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.summary import Scores, score_rows, summarize
+
+_ROW_GROUPS = ("all", "device", "operation", "source", "mode", "size")
+
+
+class Result(Protocol):
+    """What every suite returns: rows, a protocol in words, and error tables."""
+
+    @property
+    def suite(self) -> str:
+        """As asked for on the command line."""
+        ...
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """What predictors were fitted on, what was left out, and the sampling, in words."""
+        ...
+
+    @property
+    def summary(self) -> Sequence[Mapping[str, Any]]:
+        """Errors by predictor and group."""
+        ...
+
+    def to_json_rows(self) -> Iterator[dict[str, Any]]:
+        """Rows as the JSON has them, made one by one."""
+        ...
+
+
+def write_result(result: Result, file: TextIO) -> None:
+    """Stream the JSON, a row a line."""
+    file.write(f'{{"suite": {json.dumps(result.suite)},\n"protocol": {json.dumps(dict(result.protocol))},\n')
+    file.write('"rows": [')
+    for index, row in enumerate(result.to_json_rows()):
+        file.write(",\n" if index else "\n")
+        file.write(json.dumps(row, allow_nan=False))
+    file.write(f'\n],\n"summary": {json.dumps(result.summary, allow_nan=False)}}}\n')
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """Rows of a suite whose cases are run one by one."""
+
+    suite: str
+    protocol: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def summary(self) -> list[dict[str, Any]]:
+        """Errors over all rows, by device, by operation, by mode and by size, for each predictor."""
+        return summarize(score_rows(self.rows), _ROW_GROUPS)
+
+    def to_json_rows(self) -> Iterator[dict[str, Any]]:
+        """Rows as the JSON has them."""
+        return (row.to_json() for row in self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,18 +183,13 @@ class TableResult:
             yield from part.rows(self.suite)
         yield from self.more_rows
 
+    def to_json_rows(self) -> Iterator[dict[str, Any]]:
+        """Rows as the JSON has them, made one by one."""
+        return (row.to_json() for row in self.rows())
+
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
         """Errors by predictor and group."""
         scores = [score for part in self.priced for score in part.scores()]
         entries = summarize([*scores, *self.more_scores], self.groups)
         return [*entries, *map(dict, self.more_summary)]
-
-    def write(self, file: TextIO) -> None:
-        """Stream the JSON, a row a line."""
-        protocol = json.dumps(dict(self.protocol))
-        file.write(f'{{"suite": {json.dumps(self.suite)},\n"protocol": {protocol},\n"rows": [')
-        for index, row in enumerate(self.rows()):
-            file.write(",\n" if index else "\n")
-            file.write(json.dumps(row.to_json(), allow_nan=False))
-        file.write(f'\n],\n"summary": {json.dumps(self.summary, allow_nan=False)}}}\n')

@@ -1,8 +1,10 @@
-"""Even samples of millions of rows by a fixed hash, in columns."""
+"""Even samples by a fixed hash: of millions of rows in columns, or of items one by one."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Hashable, Iterable
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,23 @@ from perfcast.core.arrays import Integers, Objects
 from perfcast.evidence.dataset.words import encode
 
 Keys = NDArray[np.uint64]
+Item = TypeVar("Item")
+
+DEFAULT_MAX_ROWS = 100_000
+
+
+def sample(
+    items: Iterable[Item],
+    max_rows: int,
+    name_of: Callable[[Item], str],
+    stratum_of: Callable[[Item], Hashable] = lambda item: None,
+) -> list[Item]:
+    """At most ``max_rows`` items, as ``draw_evenly`` draws them by a hash of their names; order is kept."""
+    everything = list(items)
+    codes: dict[Hashable, int] = {}
+    strata = np.array([codes.setdefault(stratum_of(item), len(codes)) for item in everything], dtype=np.int64)
+    keys = np.array([_first_bytes(name_of(item), "big") for item in everything], dtype=np.uint64)
+    return [everything[i] for i in draw_evenly(strata, keys, max_rows).tolist()]
 
 
 def hash_rows(table: str, rows: Integers, words: Objects) -> Keys:
@@ -20,7 +39,7 @@ def hash_rows(table: str, rows: Integers, words: Objects) -> Keys:
     number, started from SHA-256 of the table's name and of the word.
     """
     different, codes = encode(words)
-    starts = np.array([_start(f"{table} {word}") for word in different], dtype=np.uint64)
+    starts = np.array([_first_bytes(f"{table} {word}", "little") for word in different], dtype=np.uint64)
     return _mix(starts[codes] + rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -57,8 +76,8 @@ def shares(counts: Integers, most: int, order: Integers) -> Integers:
     return taken
 
 
-def _start(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+def _first_bytes(text: str, order: Literal["big", "little"]) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], order)
 
 
 def _mix(state: Keys) -> Keys:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.evidence.dataset.words import encode
+from perfcast.evidence.validate.row import Row
 
-_FIGURES = (
-    "mean_absolute_relative_error", "median_absolute_relative_error", "p90_absolute_relative_error",
-    "mean_relative_error", "coverage",
-)  # fmt: skip
+#: Predicted, low and high end of its interval, measured; None where there is no value.
+Figures = tuple[float | None, float | None, float | None, float | None]
+
+
+class _Predicted(Protocol):
+    @property
+    def predictor(self) -> str: ...
+
+
+Predicted = TypeVar("Predicted", bound=_Predicted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +57,73 @@ class Scores:
         return np.where(np.isfinite(self.low) & np.isfinite(self.errors), inside.astype(np.float64), np.nan)
 
 
+def by_predictor(rows: Iterable[Predicted]) -> dict[str, list[Predicted]]:
+    """Rows of each predictor, in the order in which predictors first appear."""
+    found: dict[str, list[Predicted]] = {}
+    for row in rows:
+        found.setdefault(row.predictor, []).append(row)
+    return found
+
+
+def score_figures(
+    predictor: str, figures: Sequence[Figures], labels: Mapping[str, Iterable[str]], skipped: Iterable[bool]
+) -> Scores:
+    """One predictor's figures in columns; labels and ``skipped`` are aligned with them."""
+    values = [[np.nan if value is None else value for value in row] for row in figures]
+    predicted, low, high, measured = np.array(values, dtype=np.float64).reshape(-1, 4).T
+    return Scores(
+        predictor=predictor,
+        labels={name: np.array(list(words), dtype=object) for name, words in labels.items()},
+        predicted=predicted,
+        low=low,
+        high=high,
+        measured=measured,
+        skipped=np.array(list(skipped), dtype=np.bool_),
+    )
+
+
+def score_rows(
+    rows: Iterable[Row], more_labels: Callable[[Sequence[Row]], Mapping[str, Iterable[str]]] | None = None
+) -> list[Scores]:
+    """Rows of the contract in columns, by predictor, with what they state themselves as labels.
+
+    Args:
+        more_labels: Further labels of one predictor's rows, aligned with them.
+    """
+    return [
+        score_figures(
+            predictor,
+            [
+                (r.predicted_seconds, r.predicted_seconds_low, r.predicted_seconds_high, r.measured_seconds)
+                for r in mine
+            ],
+            {**_own_labels(mine), **(more_labels(mine) if more_labels else {})},
+            (row.skipped is not None for row in mine),
+        )
+        for predictor, mine in by_predictor(rows).items()
+    ]
+
+
+def _own_labels(rows: Sequence[Row]) -> dict[str, list[str]]:
+    return {
+        "device": [row.device for row in rows],
+        "operation": [row.operation or "" for row in rows],
+        "source": [row.table for row in rows],
+        "dtype": [row.dtype or "" for row in rows],
+        "framework": [row.framework or "" for row in rows],
+        "mode": [row.mode or "" for row in rows],
+        "provenance": [row.provenance or "" for row in rows],
+        "skipped": [row.skipped or "" for row in rows],
+    }
+
+
 def summarize(scores: Sequence[Scores], groups: Sequence[str]) -> list[dict[str, Any]]:
     """One entry per predictor and value of a group.
 
     Args:
         groups: 'all', a label, 'size' (decade of the measured time), or several by ', '.
     """
-    by_predictor: defaultdict[str, list[Scores]] = defaultdict(list)
-    for part in scores:
-        by_predictor[part.predictor].append(part)
-    joined = {name: _Joined(parts) for name, parts in by_predictor.items()}
+    joined = {name: _Joined(parts) for name, parts in by_predictor(scores).items()}
     return [
         {"predictor": name, "group": group, "value": value, **figures}
         for group in groups
@@ -90,15 +153,30 @@ class _Joined:
         ]
 
     def _figures(self, rows: Integers) -> dict[str, Any]:
-        errors, covered = self._errors[rows], self._covered[rows]
-        errors, covered = errors[np.isfinite(errors)], covered[np.isfinite(covered)]
-        counts = {"n": len(errors), "skipped": int(self._skipped[rows].sum())}
-        if not len(errors):
-            return {**counts, **dict.fromkeys(_FIGURES)}
-        size = np.abs(errors)
-        figures = [size.mean(), np.median(size), np.quantile(size, 0.9), errors.mean()]
-        coverage = float(covered.mean()) if len(covered) else None
-        return {**counts, **dict(zip(_FIGURES, [*map(float, figures), coverage], strict=True))}
+        return {
+            "n": int(np.isfinite(self._errors[rows]).sum()),
+            "skipped": int(self._skipped[rows].sum()),
+            **describe_errors(self._errors[rows], self._covered[rows]),
+        }
+
+
+def describe_errors(errors: Floats, covered: Floats | None = None) -> dict[str, float | None]:
+    """Mean, median and 90th percentile of the absolute errors, signed mean, and coverage of the interval.
+
+    Args:
+        errors: Relative, shape [n]; NaN for rows that are not judged.
+        covered: 1 where the measurement lies in the interval, 0 where not, NaN without one; shape [n].
+    """
+    judged = errors[np.isfinite(errors)]
+    size = np.abs(judged)
+    known = None if covered is None else covered[np.isfinite(covered)]
+    return {
+        "mean_absolute_relative_error": float(size.mean()) if len(size) else None,
+        "median_absolute_relative_error": float(np.median(size)) if len(size) else None,
+        "p90_absolute_relative_error": float(np.quantile(size, 0.9)) if len(size) else None,
+        "mean_relative_error": float(judged.mean()) if len(size) else None,
+        "coverage": None if known is None or not len(known) else float(known.mean()),
+    }
 
 
 def _values(part: Scores, group: str) -> Objects:

@@ -25,7 +25,7 @@ from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
 from perfcast.evidence.train.embedding.train import fit_weights, train_embedding
 from perfcast.evidence.validate.embedding import score, validate_embedding
-from perfcast.evidence.validate.suite import Row
+from perfcast.evidence.validate.row import Row
 from perfcast.measure.embedding.cases import GROUPS
 from perfcast.measure.embedding.samples import EmbeddingSample
 

@@ -10,7 +10,7 @@ from small_tables import gemm_table, kernel_folder
 
 from perfcast.errors import InputError
 from perfcast.evidence.validate.kernels.cases import Cases, collect_cases, configuration_columns
-from perfcast.evidence.validate.suite import is_skip_reason
+from perfcast.evidence.validate.row import is_skip_reason
 
 
 @pytest.fixture

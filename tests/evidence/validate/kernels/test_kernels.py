@@ -13,8 +13,9 @@ from small_tables import gemm_table, kernel_folder, permute_measured
 
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.kernels.suite import validate_kernels
-from perfcast.evidence.validate.result import TableResult
-from perfcast.evidence.validate.suite import error_summary, is_skip_reason
+from perfcast.evidence.validate.result import TableResult, write_result
+from perfcast.evidence.validate.row import is_skip_reason
+from perfcast.evidence.validate.summary import score_rows, summarize
 
 FIXED = {
     "suite", "table", "row", "device", "catalog_device", "operation", "predictor", "predicted_seconds",
@@ -81,13 +82,14 @@ def test_without_the_framework_there_is_one_forecast_for_all_three(folder: Path,
 def test_the_stream_is_json_and_its_summary_that_of_its_rows(folder: Path, weights: Path) -> None:
     result = validate_kernels([folder], weights=weights)
     file = io.StringIO()
-    result.write(file)
+    write_result(result, file)
     data = json.loads(file.getvalue())
     assert list(data) == ["suite", "protocol", "rows", "summary"]
     assert "all 139 cases" in data["protocol"]["sampling"]
     assert "240 rows" in " ".join(data["protocol"]["fitted_on"]["all rows"]["learned"])
     whole = next(e for e in data["summary"] if (e["predictor"], e["group"]) == ("learned", "all"))
-    expected = error_summary([row for row in result.rows() if row.predictor == "learned"])
+    rows = [row for row in result.rows() if row.predictor == "learned"]
+    (expected,) = summarize(score_rows(rows), ["all"])
     assert {key: whole[key] for key in expected} == pytest.approx(expected)
 
 

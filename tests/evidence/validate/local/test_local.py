@@ -14,7 +14,7 @@ from perfcast.cost.profile import DeviceProfile
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.local.models import LOCAL_MODELS, LocalModel
 from perfcast.evidence.validate.local.suite import MODES, validate_local, write_spread
-from perfcast.evidence.validate.suite import SuiteResult
+from perfcast.evidence.validate.result import SuiteResult
 from perfcast.measure.steps import StepTime, measure_step, step_of
 from perfcast.workload.step import Program
 

@@ -26,7 +26,8 @@ from perfcast.errors import InputError, PlanError, UncoveredOperationError
 from perfcast.evidence.validate.memory import suite as memory_suite
 from perfcast.evidence.validate.memory.result import MemoryResult
 from perfcast.evidence.validate.memory.suite import validate_memory
-from perfcast.evidence.validate.suite import is_skip_reason
+from perfcast.evidence.validate.result import write_result
+from perfcast.evidence.validate.row import is_skip_reason
 from perfcast.report.validation import print_memory
 
 MEASURED = {
@@ -224,7 +225,7 @@ def test_max_rows_samples_by_a_fixed_hash_and_says_so(tmp_path):
 def test_the_json_is_streamed_and_holds_protocol_rows_and_summary(tmp_path):
     result = result_of(memory_folder(tmp_path))
     text = io.StringIO()
-    result.write(text)
+    write_result(result, text)
     data = json.loads(text.getvalue())
     assert (data["suite"], len(data["rows"])) == ("memory", len(result.rows))
     assert {"fitted_on", "forecast", "measured", "outcome", "sampling"} <= data["protocol"].keys()

@@ -7,8 +7,8 @@ import pytest
 from perfcast.core.weights import count_parameters
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.validate.published.hours import hours_rows, load_setups, parse_tokens, read_hours_cases
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.runs.lines import UnreadableError
-from perfcast.evidence.validate.suite import Row
 from perfcast.units import GIGA
 
 RUN: dict[str, Any] = {

@@ -13,7 +13,7 @@ from perfcast.evidence.validate.published.inference.cases import (
     read_inference_cases,
 )
 from perfcast.evidence.validate.published.inference.forecast import WITHOUT_HOST, inference_rows, protocol
-from perfcast.evidence.validate.suite import Row
+from perfcast.evidence.validate.row import Row
 
 SPLITWISE = {
     "model": "llama2-70b", "hardware": "h100-80gb", "prompt_size": 512, "batch_size": 2, "token_size": 128,

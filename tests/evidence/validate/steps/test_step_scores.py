@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.steps.scores import cluster_bootstrap, compare, score_parts, score_steps
-from perfcast.evidence.validate.suite import Row
 
 
 def row(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from perfcast.errors import TraceError, UnknownNameError
-from perfcast.evidence.validate.suite import Row
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.traces.models import TRACE_MODELS
 from perfcast.evidence.validate.traces.parts import (
     NUM_TURNS,

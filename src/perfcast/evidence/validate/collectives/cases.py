@@ -13,17 +13,17 @@ import polars as pl
 from perfcast.catalog.devices import load_device_entries
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.cluster import Link
-from perfcast.core.collective import COLLECTIVES
+from perfcast.core.collective import COLLECTIVES, bus_factor
 from perfcast.errors import InputError
-from perfcast.evidence.dataset.table import read_frame
-from perfcast.evidence.dataset.words import decode, encode
+from perfcast.evidence.dataset.table import find_tables, read_frame, stem_of
+from perfcast.evidence.dataset.words import decode, encode, join_words, word_column
 from perfcast.evidence.validate.collectives.systems import Placed, cluster_name, place
 from perfcast.evidence.validate.kernels.cases import Cases
 from perfcast.evidence.validate.sampling import hash_rows
 from perfcast.units import GIB, GIGA, KILO, MEGA, MICRO
 
 TABLES = ("collectives", "published_sweeps")
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
+_WORDS = ("collective", "dtype", "library_version", "interconnect", "notes")
 _MEASURED = ("time_us", "busbw_GBps", "algbw_GBps", "stat")
 _NAMES = {"alltoall": "all_to_all", "send_recv": "send", "sendrecv": "send", "gather": "gather_to_root",
           "scatter": "scatter_from_root"}  # fmt: skip
@@ -84,7 +84,8 @@ class CollectiveCases:
             rates = [_most(level.link) for level, members in links if members > 1]
             if len(rows) and rates:
                 sizes = np.full(len(rows), float(np.prod(placed.span)))
-                sent = self.message_bytes[rows] * np.minimum(bus_factors(self.collectives[rows], sizes), 1.0)
+                factors = bus_factors(self.cases.operation[rows], sizes)
+                sent = self.message_bytes[rows] * np.minimum(factors, 1.0)
                 fastest = sent / max(rates)
                 verdict[rows[self.cases.seconds[rows] < fastest]] = "above peak"
         return verdict
@@ -104,8 +105,8 @@ class CollectiveCases:
             "system": look(names),
             "group": look(systems),
             "sizes": np.where(inside & known, "1 KB to 8 GB", "").astype(object),
-            "collection": _words(
-                self.cases.columns, "source_repo" if self.cases.table == TABLES[0] else "source"
+            "collection": word_column(
+                self.cases.columns, ("source_repo" if self.cases.table == TABLES[0] else "source",)
             ),
             "message": _size_words(self.message_bytes, known),
         }
@@ -125,12 +126,7 @@ def read_collectives(places: Sequence[Path]) -> list[CollectiveCases]:
 
 
 def _files(place: Path) -> dict[str, Path]:
-    found = {}
-    candidates = [place] if place.is_file() else sorted(place.iterdir()) if place.is_dir() else []
-    for path in candidates:
-        stem = path.name.split(".")[0]
-        if stem in TABLES and path.name.endswith(_SUFFIXES) and path.is_file():
-            found[stem] = path
+    found = {stem_of(path): path for path in find_tables([place], TABLES)}
     if not found:
         raise InputError(
             f"{place} holds no table of collectives; expected collectives.parquet or {TABLES[1]}.csv"
@@ -145,18 +141,18 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
         if column not in frame.columns:
             raise InputError(f"{path}: no column '{column}'")
     columns = frame.select([name for name in frame.columns if name not in _MEASURED])
-    words = {name: _words(frame, name) for name in ("dtype", "library_version", "interconnect", "notes")}
-    device, operation = _words(frame, device_column), _operations(_words(frame, "collective"))
+    words = {name: word_column(frame, (name,)) for name in _WORDS}
+    device, operation = word_column(frame, (device_column,)), _operations(words["collective"])
     numbers = {name: _numbers(frame, name) for name in ("num_gpus", "num_nodes", "size_bytes")}
     codes = _codes(operation)
     found, placed = _places(device, words["interconnect"], words["notes"], numbers)
     reason = _reasons(codes, placed, numbers, _custom(words["notes"]))
-    flat = [" ".join(row) for row in zip(device, _words(frame, "collective"), words["dtype"], strict=True)]
+    flat = [" ".join(row) for row in zip(device, words["collective"], words["dtype"], strict=True)]
     reducible = np.array(
         [not any(mark in text.lower() for mark in _NOT_REDUCIBLE) for text in flat], dtype=np.bool_
     )
     device = np.array([text.replace(" ", "_") for text in device.tolist()], dtype=object)
-    seconds = _seconds(frame, codes, numbers)
+    seconds = _seconds(frame, operation, numbers)
     rows = np.arange(frame.height, dtype=np.int64)
     cases = Cases(
         table=stem,
@@ -173,7 +169,7 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
         reason=reason,
         columns=columns,
         source=stem,
-        strata=_join(device, operation, words["dtype"], words["library_version"]),
+        strata=join_words(stem, device, operation, words["dtype"], words["library_version"]),
         keys=hash_rows(stem, rows, words["library_version"]),
     )
     usable = reason == ""
@@ -181,12 +177,6 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
         cases, found, np.where(usable, placed, -1), np.where(usable, codes, -1), numbers["size_bytes"],
         reducible, _curves(frame, columns),
     )  # fmt: skip
-
-
-def _words(frame: pl.DataFrame, name: str) -> Objects:
-    if name not in frame.columns:
-        return np.full(frame.height, "", dtype=object)
-    return decode(frame[name].cast(pl.String).fill_null(""))
 
 
 def _numbers(frame: pl.DataFrame, name: str) -> Floats:
@@ -245,25 +235,23 @@ def _reasons(
     return reason
 
 
-def _seconds(frame: pl.DataFrame, codes: Integers, numbers: dict[str, Floats]) -> Floats:
+def _seconds(frame: pl.DataFrame, operations: Objects, numbers: dict[str, Floats]) -> Floats:
     """Measured; from the bus bandwidth where no time is given; NaN without either."""
     seconds = _numbers(frame, "time_us") * MICRO
     if "busbw_GBps" not in frame.columns:
         return seconds
-    factor = bus_factors(codes, numbers["num_gpus"])
+    factor = bus_factors(operations, numbers["num_gpus"])
     with np.errstate(divide="ignore", invalid="ignore"):
         derived = numbers["size_bytes"] * factor / (_numbers(frame, "busbw_GBps") * GIGA)
     return np.where(seconds > 0, seconds, np.where(np.isfinite(derived), derived, np.nan))
 
 
-def bus_factors(codes: Integers, group_sizes: Floats) -> Floats:
-    """Bus bandwidth times seconds over message bytes (nccl-tests, PERFORMANCE.md), shape [n]."""
-    part = (group_sizes - 1) / group_sizes
-    twice, once = (
-        np.isin(codes, [COLLECTIVES.index(name) for name in names])
-        for names in (("all_reduce",), ("all_gather", "reduce_scatter", "all_to_all"))
-    )
-    factors: Floats = np.where(twice, 2 * part, np.where(once, part, 1.0))
+def bus_factors(operations: Objects, group_sizes: Floats) -> Floats:
+    """Bus bandwidth times seconds over message bytes of each case, shape [n]."""
+    factors = np.ones(len(operations))
+    for name in set(operations.tolist()):
+        rows = operations == name
+        factors[rows] = bus_factor(name, group_sizes[rows])
     return factors
 
 
@@ -279,11 +267,6 @@ def _curves(frame: pl.DataFrame, columns: pl.DataFrame) -> Integers:
         pl.concat_str([pl.col(n).cast(pl.String).fill_null("") for n in keep], separator="|")
     )
     return encode(decode(joined.to_series()))[1]
-
-
-def _join(*columns: Objects) -> Objects:
-    frame = pl.DataFrame({str(i): pl.Series(c.tolist(), dtype=pl.String) for i, c in enumerate(columns)})
-    return decode(frame.select(pl.concat_str(pl.all(), separator=" | ").alias("s"))["s"])
 
 
 def _size_words(sizes: Floats, known: Flags) -> Objects:
@@ -316,6 +299,6 @@ def measured_points(
             rows = np.flatnonzero(chosen & (collection == name))
             sizes, seconds = part.message_bytes[rows], part.cases.seconds[rows]
             group = np.full(len(rows), float(np.prod(span)))
-            rates = sizes * bus_factors(part.collectives[rows], group) / seconds
+            rates = sizes * bus_factor(collective, group) / seconds
             series.append((str(name), sizes.tolist(), rates.tolist()))
     return series

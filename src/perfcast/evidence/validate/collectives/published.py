@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.evidence.validate.result import PricedCases
+from perfcast.evidence.validate.summary import describe_errors
 from perfcast.units import GIB, MIB
 
 #: Number of GPUs → mean absolute relative error of ASTRA-sim on all-reduce in one HGX H100.
@@ -29,18 +30,13 @@ def compare_published(priced: Sequence[PricedCases]) -> Iterator[dict[str, Any]]
             errors = np.concatenate([np.zeros(0), *(_errors(part, name, gpus) for part in priced)])
             if not len(errors):
                 continue
-            size = np.abs(errors)
             yield {
                 "predictor": name,
                 "group": GROUP,
                 "value": f"{gpus} GPUs",
                 "n": len(errors),
                 "skipped": 0,
-                "mean_absolute_relative_error": float(size.mean()),
-                "median_absolute_relative_error": float(np.median(size)),
-                "p90_absolute_relative_error": float(np.quantile(size, 0.9)),
-                "mean_relative_error": float(errors.mean()),
-                "coverage": None,
+                **describe_errors(errors),
                 "published_mean_absolute_relative_error": published,
             }
 

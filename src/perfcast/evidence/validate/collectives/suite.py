@@ -18,8 +18,7 @@ from perfcast.evidence.validate.collectives.published import PUBLISHED, compare_
 from perfcast.evidence.validate.kernels.pricers import Prices
 from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.result import PricedCases, TableResult
-from perfcast.evidence.validate.sampling import draw_evenly
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, draw_evenly
 
 PREDICTORS = ("datasheet", "fitted")
 GROUPS = (

@@ -21,8 +21,9 @@ from perfcast.core.kernel import KernelTable
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.measurements import Measurements, Rejected, tidy
 from perfcast.evidence.dataset.quality import judge
-from perfcast.evidence.dataset.table import RawTable, kind_of, read_frame, read_tables
-from perfcast.evidence.dataset.words import decode, encode
+from perfcast.evidence.dataset.table import RawTable, kind_of, read_frame, read_tables, stem_of
+from perfcast.evidence.dataset.words import encode, join_words, word_column
+from perfcast.evidence.validate.runs.lines import spelled
 from perfcast.evidence.validate.sampling import draw_evenly, hash_rows
 
 #: Columns that a measurement fills: times and rates, spreads, what a profiler saw, what a tuner chose.
@@ -159,7 +160,7 @@ def _read(places: Sequence[Path], use: Callable[[str], bool]) -> Iterator[RawTab
         if not place.is_file():
             yield from read_tables(place, use)
             continue
-        stem = place.name.split(".")[0]
+        stem = stem_of(place)
         if kind_of(stem) is None:
             raise InputError(f"{place}: '{stem}' is no known table")
         if use(stem):
@@ -202,15 +203,9 @@ def _measured_cases(raw: RawTable, part: Measurements, frame: pl.DataFrame) -> C
         reason=np.where(known, "", "unknown device").astype(object),
         columns=frame[part.row],
         source=part.source,
-        strata=_join_words(raw.stem, part.device, dtype, framework),
+        strata=join_words(raw.stem, part.device, dtype, framework),
         keys=hash_rows(raw.stem, part.row, framework),
     )
-
-
-def _join_words(table: str, *columns: Objects) -> Objects:
-    """'gemm_h100_sxm | h100_sxm | bf16 | vllm' of each row, shape [n]."""
-    frame = pl.DataFrame({str(i): pl.Series(c.tolist(), dtype=pl.String) for i, c in enumerate(columns)})
-    return decode(frame.select(pl.concat_str(pl.lit(table), pl.all(), separator=" | ").alias("s"))["s"])
 
 
 def _rejected_cases(raw: RawTable, rejected: Rejected, frame: pl.DataFrame) -> Cases:
@@ -219,8 +214,8 @@ def _rejected_cases(raw: RawTable, rejected: Rejected, frame: pl.DataFrame) -> C
     reason = rejected.reason[first]
     reason = np.where(reason == "unsupported table", _UNSUPPORTED, reason).astype(object)
     columns = frame[rows]
-    device = _word_column(columns, ("gpu", "device"), raw.named_device or "unknown")
-    device = np.array([name.strip().replace(" ", "_") for name in device.tolist()], dtype=object)
+    device = word_column(columns, ("gpu", "device"), raw.named_device or "unknown")
+    device = np.array([spelled(name) for name in device.tolist()], dtype=object)
     spellings, codes = encode(device)
     names = np.array([find_device_name(name) or "" for name in spellings], dtype=object)
     return Cases(
@@ -231,9 +226,9 @@ def _rejected_cases(raw: RawTable, rejected: Rejected, frame: pl.DataFrame) -> C
         expands=False,
         device=device,
         catalog_device=names[codes],
-        operation=_word_column(columns, ("op", "op_name"), raw.kind),
+        operation=word_column(columns, ("op", "op_name"), raw.kind),
         dtype=np.full(len(rows), "", dtype=object),
-        framework=_word_column(columns, ("framework",), ""),
+        framework=word_column(columns, ("framework",)),
         seconds=np.full(len(rows), np.nan),
         reason=reason,
         columns=columns,
@@ -241,11 +236,3 @@ def _rejected_cases(raw: RawTable, rejected: Rejected, frame: pl.DataFrame) -> C
         strata=np.array([f"{raw.stem} | {text}" for text in reason.tolist()], dtype=object),
         keys=hash_rows(raw.stem, rows, np.full(len(rows), "", dtype=object)),
     )
-
-
-def _word_column(frame: pl.DataFrame, names: Sequence[str], otherwise: str) -> Objects:
-    """The first of the named columns that exists, as words; ``otherwise`` in its gaps."""
-    for name in names:
-        if name in frame.columns:
-            return decode(frame[name].cast(pl.String).fill_null(otherwise))
-    return np.full(frame.height, otherwise, dtype=object)

@@ -12,7 +12,7 @@ from perfcast.evidence.validate.kernels.pricers import build_pricers
 from perfcast.evidence.validate.kernels.rows import price_cases
 from perfcast.evidence.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.evidence.validate.result import PricedCases, TableResult
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS
 
 PREDICTORS = ("learned", "roofline")
 GROUPS = (

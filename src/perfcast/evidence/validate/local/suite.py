@@ -20,7 +20,9 @@ from perfcast.cost.profile import DeviceProfile, load_local_profile, local_devic
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.local.models import LOCAL_MODELS, LocalModel
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, Row, SuiteResult, sample
+from perfcast.evidence.validate.result import SuiteResult
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 from perfcast.files import write_text_atomically
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
 from perfcast.memory.first_touch import with_first_touch

@@ -18,7 +18,8 @@ from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.words import known_word
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
-from perfcast.evidence.validate.runs.models import check_world, padded
+from perfcast.evidence.validate.runs.models import padded, transformer_of
+from perfcast.evidence.validate.runs.plans import read_degrees
 
 _MULTIPLE = 128
 #: Vocabulary and the multiple (times tensor-parallel degree) that it is padded to, by test case, first match;
@@ -75,21 +76,15 @@ def read_golden(line: Line) -> Run:
 
 
 def _read_model(line: Line, name: str) -> Transformer:
-    hidden, heads, length = line.whole("hidden"), line.whole("heads"), line.whole("seq_len")
-    size, multiple = next((size, each) for key, size, each in _VOCABULARIES if re.match(key, name) or
-                          (key and re.search(key, name)))  # fmt: skip
-    model = Transformer(
-        num_layers=line.whole("layers"),
-        hidden_size=hidden,
-        num_attention_heads=heads,
-        num_kv_heads=line.whole("kv_heads", heads),
-        head_size=line.whole("kv_channels", hidden // heads),
-        ffn_hidden_size=line.whole("ffn_hidden"),
+    size, multiple = next((size, each) for key, size, each in _VOCABULARIES if re.search(key, name))
+    model = transformer_of(
+        line,
+        head_size=line.whole("kv_channels", 0) or None,
         vocab_size=padded(size, multiple * line.whole("tp")),
         is_gated=line.flag("swiglu"),
         activation="silu" if line.flag("swiglu") else "gelu",
         positions="learned",
-        max_positions=length,
+        max_positions=line.whole("seq_len"),
         ties_embeddings=not line.flag("untie_embeddings"),
         has_dropout=True,
         has_attention_dropout=True,
@@ -97,7 +92,7 @@ def _read_model(line: Line, name: str) -> Transformer:
     if line.find("num_experts") is not None:
         model = replace(model, experts=_read_experts(line), has_linear_bias=False, has_qkv_bias=False)
     if line.flag("mla"):
-        model = replace(model, latent_attention=_SMALL_LATENT if hidden == 512 else _LATENT)
+        model = replace(model, latent_attention=_SMALL_LATENT if model.hidden_size == 512 else _LATENT)
     changes: dict[str, Any] = {}
     for pattern, change in _CHANGES.items():
         if re.search(pattern, name):
@@ -147,24 +142,14 @@ _CHANGES: Mapping[str, _Change] = {
 
 
 def _read_plan(line: Line) -> Plan:
-    tensor, pipeline, context = line.whole("tp"), line.whole("pp"), line.whole("cp", 1)
-    data, chunks, micro = line.whole("dp"), line.whole("vpp", 1), line.whole("micro_batch")
-    check_world(line, tensor, pipeline, context, data)
-    experts = line.find("num_experts") is not None
-    return Plan(
-        data_parallel=data,
-        tensor_parallel=tensor,
-        pipeline_parallel=pipeline,
-        context_parallel=context,
+    plan, experts = read_degrees(line), line.find("num_experts") is not None
+    return replace(
+        plan,
         expert_parallel=line.whole("ep", 1) if experts else 1,
-        expert_tensor_parallel=line.whole("etp", tensor) if experts else None,
-        virtual_stages_per_rank=chunks,
-        micro_batch_size=micro,
-        num_micro_batches=max(1, line.whole("global_batch") // (micro * data)),
+        expert_tensor_parallel=line.whole("etp", plan.tensor_parallel) if experts else None,
         zero_stage=_zero_stage(line.text("sharding")),
         sequence_parallel=line.flag("sequence_parallel"),
         recompute="full" if line.text("recompute").startswith("full") else "none",
-        schedule="interleaved" if chunks > 1 else "1f1b",
     )
 
 

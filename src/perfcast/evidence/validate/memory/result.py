@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.memory.forecast import MemoryForecast
-from perfcast.evidence.validate.summary import Scores, summarize
+from perfcast.evidence.validate.summary import Scores, by_predictor, score_figures, summarize
 from perfcast.units import GIB
 
 SUITE = "memory"
@@ -81,6 +80,7 @@ class MemoryResult:
 
     protocol: Mapping[str, Any]
     rows: tuple[MemoryRow, ...]
+    suite: str = SUITE
 
     def to_json_rows(self) -> Iterator[dict[str, Any]]:
         """Rows as the JSON has them, made one by one."""
@@ -98,52 +98,33 @@ class MemoryResult:
         entries += summarize(_scores(self.rows), ("skipped",))
         return entries + _outcomes(counted)
 
-    def write(self, file: TextIO) -> None:
-        """Stream the JSON, a row a line."""
-        file.write(
-            f'{{"suite": {json.dumps(SUITE)},\n"protocol": {json.dumps(dict(self.protocol))},\n"rows": ['
-        )
-        for index, row in enumerate(self.to_json_rows()):
-            file.write(",\n" if index else "\n")
-            file.write(json.dumps(row, allow_nan=False))
-        file.write(f'\n],\n"summary": {json.dumps(self.summary, allow_nan=False)}}}\n')
-
 
 # ---- error tables ------------------------------------------------------------------------------------
 
 
 def _scores(rows: Sequence[MemoryRow]) -> list[Scores]:
     """Columns for the summary, by predictor."""
-    found = []
-    for name in dict.fromkeys(row.predictor for row in rows):
-        mine = [row for row in rows if row.predictor == name]
-        labels: dict[str, Callable[[MemoryRow], str]] = {
-            "device": lambda row: row.case.device,
-            "operation": lambda row: "peak",
-            "source": lambda row: row.case.source,
-            "table": lambda row: row.case.table,
-            "metric": lambda row: row.case.metric,
-            "devices": _devices,
-            "gib": _size,
-            "skipped": lambda row: row.skipped or "",
-        }
-        found.append(
-            Scores(
-                predictor=name,
-                labels={key: np.array([of(r) for r in mine], dtype=object) for key, of in labels.items()},
-                predicted=_column(mine, lambda row: row.forecast.num_bytes),
-                low=_column(mine, lambda row: row.forecast.low),
-                high=_column(mine, lambda row: row.forecast.high),
-                measured=_column(mine, lambda row: row.case.measured_bytes),
-                skipped=np.array([row.skipped is not None for row in mine], dtype=bool),
-            )
+    return [
+        score_figures(
+            name,
+            [
+                (row.forecast.num_bytes, row.forecast.low, row.forecast.high, row.case.measured_bytes)
+                for row in mine
+            ],
+            {
+                "device": [row.case.device for row in mine],
+                "operation": ["peak"] * len(mine),
+                "source": [row.case.source for row in mine],
+                "table": [row.case.table for row in mine],
+                "metric": [row.case.metric for row in mine],
+                "devices": [_devices(row) for row in mine],
+                "gib": [_size(row) for row in mine],
+                "skipped": [row.skipped or "" for row in mine],
+            },
+            (row.skipped is not None for row in mine),
         )
-    return found
-
-
-def _column(rows: Sequence[MemoryRow], of: Callable[[MemoryRow], int | None]) -> np.ndarray[Any, Any]:
-    values = [of(row) for row in rows]
-    return np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
+        for name, mine in by_predictor(rows).items()
+    ]
 
 
 def _devices(row: MemoryRow) -> str:

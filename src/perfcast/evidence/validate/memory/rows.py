@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import InputError
-from perfcast.evidence.dataset.table import read_frame
+from perfcast.evidence.dataset.table import find_tables, read_frame, stem_of
 from perfcast.evidence.validate.memory.case import METRICS, MemoryCase
 from perfcast.evidence.validate.memory.megatron import read_golden
 from perfcast.evidence.validate.memory.outcomes import mark_contradicted
-from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError, find_catalog_device, spelled
+from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError, read_or_reason, spelled
 from perfcast.evidence.validate.runs.sources import read_bloom, read_galvatron, read_playbook, read_simumax
 from perfcast.units import GIB, MIB
 
 #: In the order in which they are read: a measurement that two hold counts as the earlier one's.
 TABLES = ("megatron_golden_values", "peak_memory", "training", "out_of_memory", "galvatron_llama2_7b_bf16")
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
 #: Columns that a measurement fills. 'notes' mixes both; what is read there is configuration alone.
 _MEASURED = re.compile(
     r"metric_value|step_time_s|tflops_per_gpu|tokens_per_s_per_gpu|mfu|hfu|peak_mem_gb|notes|derived_fields|"
@@ -56,35 +55,24 @@ def read_memory_cases(places: Sequence[Path]) -> list[MemoryCase]:
     Raises:
         InputError: None of ``TABLES`` is there, or a file cannot be read.
     """
-    files = [path for place in places for path in _files(Path(place))]
+    for place in places:
+        if place.is_file() and stem_of(place) not in TABLES:
+            raise InputError(f"{place}: '{stem_of(place)}' is no known table; known: {', '.join(TABLES)}")
+    files = find_tables(places, TABLES)
     if not files:
         raise InputError(
             f"no table of measured memory in {', '.join(map(str, places))}; known: {', '.join(TABLES)}"
         )
-    cases = [case for path in sorted(set(files), key=_order) for case in _read_table(path)]
+    cases = [case for path in sorted(files, key=_order) for case in _read_table(path)]
     return mark_contradicted(_mark_duplicates(cases))
 
 
-def _files(place: Path) -> Iterator[Path]:
-    if not place.exists():
-        raise InputError(f"{place}: no such file or folder")
-    if place.is_file() and _stem(place) not in TABLES:
-        raise InputError(f"{place}: '{_stem(place)}' is no known table; known: {', '.join(TABLES)}")
-    for path in sorted(place.iterdir()) if place.is_dir() else [place]:
-        if _stem(path) in TABLES and path.name.endswith(_SUFFIXES):
-            yield path
-
-
-def _stem(path: Path) -> str:
-    return path.name.split(".")[0]
-
-
 def _order(path: Path) -> tuple[int, str]:
-    return TABLES.index(_stem(path)), str(path)
+    return TABLES.index(stem_of(path)), str(path)
 
 
 def _read_table(path: Path) -> Iterator[MemoryCase]:
-    table = _stem(path)
+    table = stem_of(path)
     for row, cells in enumerate(read_frame(path).to_dicts()):
         line = Line(cells)
         yield from _cases_of(table, row, line, _source_of(table, line))
@@ -92,15 +80,10 @@ def _read_table(path: Path) -> Iterator[MemoryCase]:
 
 def _cases_of(table: str, row: int, line: Line, source: _Source) -> Iterator[MemoryCase]:
     spelling = line.text("gpu")
-    device = find_catalog_device(line.text("device")) or find_catalog_device(spelling)
-    run, reason = None, None
-    try:
-        run = source.read(line)
-        reason = None if device or not source.needs_device else "unknown device"
-    except UnreadableError as error:
-        reason = error.reason
-    except InputError:  # the plan or the model contradicts itself
-        reason = "impossible value"
+    device = line.catalog_device
+    run, reason = read_or_reason(lambda: source.read(line))
+    if reason is None and device is None and source.needs_device:
+        reason = "unknown device"
     for measured in source.measure(line):
         is_number = measured.num_bytes is None or measured.num_bytes > 0
         yield MemoryCase(

@@ -11,7 +11,7 @@ from perfcast.evidence.validate.memory.forecast import Predictor, forecast_cases
 from perfcast.evidence.validate.memory.protocol import describe_memory
 from perfcast.evidence.validate.memory.result import MemoryResult, MemoryRow
 from perfcast.evidence.validate.memory.rows import read_memory_cases
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, sample
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 
 PREDICTORS = ("footprint",)
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.errors import InputError
-from perfcast.evidence.dataset.table import read_frame
+from perfcast.evidence.dataset.table import find_tables, read_frame
 from perfcast.evidence.validate.memory.rows import configuration_of
 from perfcast.evidence.validate.published.runs import NEEDED, PublishedRun, read_published_run
 from perfcast.evidence.validate.published.setups import source_of
-from perfcast.evidence.validate.runs.lines import Line, UnreadableError, find_catalog_device, spelled
-from perfcast.evidence.validate.table_files import find_files
+from perfcast.evidence.validate.runs.lines import Line, read_or_reason, spelled
 
 TABLE = "training"
 #: Sources whose throughput is the label; their step time was derived from it.
@@ -53,24 +51,19 @@ def read_published_cases(places: Sequence[Path]) -> list[PublishedCase]:
     Raises:
         InputError: A place does not exist, or a file cannot be read.
     """
-    files = find_files(places, TABLE)
+    files = find_tables(places, (TABLE,))
     return [_case(row, cells) for path in files for row, cells in enumerate(read_frame(path).to_dicts())]
 
 
 def _case(row: int, cells: Mapping[str, Any]) -> PublishedCase:
     line = Line(cells)
     spelling = line.text("device") or line.text("gpu")
-    device = find_catalog_device(line.text("device")) or find_catalog_device(line.text("gpu"))
+    device = line.catalog_device
     run, reason = None, _missing(line)
     if reason is None and device is None:
         reason = "unknown device"
     if reason is None and device is not None:
-        try:
-            run = read_published_run(cells, device)
-        except UnreadableError as error:
-            reason = error.reason
-        except InputError:  # the plan or the model contradicts itself
-            reason = "impossible value"
+        run, reason = read_or_reason(lambda: read_published_run(cells, device))
     return PublishedCase(
         row=row,
         source=source_of(line),
@@ -90,18 +83,11 @@ def _missing(line: Line) -> str | None:
 
 def _measured(line: Line) -> float | None:
     """The stated step time, or the tokens of a step over their rate."""
-    seconds = _number(line, "step_time_s")
-    rate = _number(line, "tokens_per_s_per_gpu")
+    seconds = line.positive("step_time_s")
+    rate = line.positive("tokens_per_s_per_gpu")
     if rate and (source_of(line) in _BY_THROUGHPUT or not seconds):
-        counts = [_number(line, name) for name in ("global_batch", "seq_len", "num_gpus")]
+        counts = [line.positive(name) for name in ("global_batch", "seq_len", "num_gpus")]
         if all(counts):
             batch, length, devices = (c or 0.0 for c in counts)
             return batch * length / (rate * devices)
-    return seconds or None
-
-
-def _number(line: Line, column: str) -> float | None:
-    try:
-        return line.number(column)
-    except UnreadableError:
-        return None
+    return seconds

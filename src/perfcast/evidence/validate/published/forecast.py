@@ -1,9 +1,10 @@
-"""The time of one published step from its scaled prices, by formula or by simulation."""
+"""The time of a published step from its scaled prices, by formula or by simulation; what it rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.cost.collective.constants import load_constants
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.step_constants.scales import Scalable
@@ -29,3 +30,9 @@ def forecast_seconds(run: Scalable, values: Mapping[str, float], predictor: str 
     else:
         raise UnknownNameError("predictor", predictor, PREDICTORS, f"Known: {', '.join(PREDICTORS)}.")
     return time.step_seconds + run.fixed_seconds(values)
+
+
+def main_provenance(step: PlanForecast) -> str | None:
+    """What most of the step's compute rests on."""
+    seconds = step.seconds_by_provenance
+    return max(seconds, key=lambda name: seconds[name]) if seconds else None

@@ -24,12 +24,11 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.evidence.dataset.table import read_frame
-from perfcast.evidence.validate.published.scores import main_provenance, scores_of
+from perfcast.evidence.dataset.table import find_tables, read_frame
+from perfcast.evidence.validate.published.forecast import main_provenance
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError, spelled
-from perfcast.evidence.validate.suite import Row
-from perfcast.evidence.validate.summary import Scores
-from perfcast.evidence.validate.table_files import find_files
+from perfcast.evidence.validate.summary import Scores, score_rows
 from perfcast.figures import parse_toml
 from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.model import read_model
@@ -109,7 +108,7 @@ def read_hours_cases(places: Sequence[Path]) -> list[HoursCase]:
     """All lines of the table in folders, or of single files; none where it is not there."""
     return [
         HoursCase(TABLE, row, cells)
-        for path in find_files(places, TABLE)
+        for path in find_tables(places, (TABLE,))
         for row, cells in enumerate(read_frame(path).to_dicts())
     ]
 
@@ -127,7 +126,7 @@ def hours_rows(
         for method in methods:
             found[method].append(_row(case, cost_model, method))
     rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
-    return rows, tuple(scores_of(method, mine, _labels(mine)) for method, mine in found.items())
+    return rows, tuple(score_rows(rows, _labels))
 
 
 def _labels(rows: Sequence[Row]) -> dict[str, list[str]]:

@@ -13,12 +13,8 @@ from typing import Any
 from perfcast.catalog.models import load_models
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
-from perfcast.evidence.validate.runs.models import find_published
+from perfcast.evidence.validate.runs.models import GATED, find_published, transformer_of
 
-_GATED: dict[str, Any] = {
-    "is_gated": True, "activation": "silu", "norm": "rmsnorm", "has_linear_bias": False,
-    "has_qkv_bias": False, "positions": "rope", "ties_embeddings": False,
-}  # fmt: skip
 _GPT: dict[str, Any] = {"activation": "gelu", "positions": "learned", "ties_embeddings": True}
 
 
@@ -35,12 +31,12 @@ class _Family:
 #: The first pattern that is found in the model's name counts. Vocabularies: those of the models' own
 #: configurations; GPT-2's, padded, for Megatron's GPT (51,200 in Narayanan et al., SC 2021, table 1).
 _FAMILIES = (
-    _Family(r"grok", _GATED | {"activation": "gelu"}, 131_072, Experts(8, 2, 32_768)),
-    _Family(r"llama.?-?2|llama2", _GATED, 32_000),
-    _Family(r"llama", _GATED, 128_256),
-    _Family(r"mistral|yi-|internlm|baichuan|olmo", _GATED, 32_000),
-    _Family(r"qwen", _GATED | {"has_qkv_bias": True}, 152_064),
-    _Family(r"gemma", _GATED | {"activation": "gelu", "ties_embeddings": True}, 256_000),
+    _Family(r"grok", GATED | {"activation": "gelu"}, 131_072, Experts(8, 2, 32_768)),
+    _Family(r"llama.?-?2|llama2", GATED, 32_000),
+    _Family(r"llama", GATED, 128_256),
+    _Family(r"mistral|yi-|internlm|baichuan|olmo", GATED, 32_000),
+    _Family(r"qwen", GATED | {"has_qkv_bias": True}, 152_064),
+    _Family(r"gemma", GATED | {"activation": "gelu", "ties_embeddings": True}, 256_000),
     _Family(
         r"nemotron",
         {"activation": "relu", "has_linear_bias": False, "positions": "rope", "ties_embeddings": False},
@@ -70,25 +66,18 @@ def published_model(line: Line, vocab_size: int | None = None) -> tuple[Transfor
     family = next(f for f in _FAMILIES if re.search(f.pattern, name.lower()))
     if family.experts is None and (line.whole("ep", 1) > 1 or re.search(r"\bmoe\b|\d+x\d+b", name.lower())):
         raise UnreadableError("incomplete: num_experts")
-    hidden, heads = line.whole("hidden"), line.whole("heads")
-    if hidden % heads:
-        raise UnreadableError("impossible value")
     facts, assumed = dict(family.facts), []
     ffn = int(line.number("ffn_hidden") or 0)
     if not ffn:
-        ffn = 4 * hidden
+        ffn = 4 * line.whole("hidden")
         facts = facts | {"is_gated": False, "activation": "gelu"} if facts.get("is_gated") else facts
         assumed.append("an MLP of four times the hidden size, without a gate")
     vocab = int(line.number("vocab") or 0)
     if not vocab:
         vocab = vocab_size or family.vocab_size or 51_200
         assumed.append(f"a vocabulary of {vocab} words, as such models have")
-    model = Transformer(
-        num_layers=num_layers,
-        hidden_size=hidden,
-        num_attention_heads=heads,
-        num_kv_heads=line.whole("kv_heads", heads),
-        head_size=hidden // heads,
+    model = transformer_of(
+        line,
         ffn_hidden_size=ffn,
         vocab_size=vocab,
         experts=family.experts,

@@ -19,6 +19,7 @@ from perfcast.evidence.validate.published.setups import Setup, setup_of, source_
 from perfcast.evidence.validate.published.systems import published_cluster
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
 from perfcast.evidence.validate.runs.models import padded
+from perfcast.evidence.validate.runs.plans import read_degrees
 from perfcast.evidence.validate.runs.sources import read_bloom, read_playbook, read_simumax
 
 #: Without these a run is not described ('complete' rows have all).
@@ -128,38 +129,35 @@ def _recompute(line: Line, setup: Setup) -> Recompute:
 
 
 def _plan(line: Line, setup: Setup, model: Transformer) -> Plan:
-    tensor, pipeline, context = line.whole("tp"), line.whole("pp"), line.whole("cp", 1)
-    data, micro = line.whole("dp"), line.whole("micro_batch")
-    if tensor * pipeline * context * data != line.whole("num_gpus"):
-        raise UnreadableError("impossible value")
+    pipeline, sequences = line.whole("pp"), line.whole("micro_batch") * line.whole("dp")
     stated = line.whole("vpp", setup.virtual_stages(pipeline, model.num_layers))
     chunks, layers = _chunks(stated, pipeline, model.num_layers)
+    plan = read_degrees(
+        line,
+        num_micro_batches=max(1, round(line.whole("global_batch") / sequences)),
+        virtual_stages_per_rank=chunks,
+    )
+    cuts_layers = plan.tensor_parallel > 1
     stage = line.number("zero_stage")
     stage = setup.zero_stage if stage is None else int(stage)
     is_hybrid = "hsdp" in line.text("zero_or_fsdp").lower()
-    shards = min(line.whole("gpus_per_node", 8), data * context) if is_hybrid else None
+    replicas = plan.data_parallel * plan.context_parallel
+    shards = min(line.whole("gpus_per_node", 8), replicas) if is_hybrid else None
     kernels = setup.profile.kernels
     keeps = "shard_grad_op" in line.text("zero_or_fsdp").lower() or "not resharded" in line.text(
         "zero_or_fsdp"
     )
-    return Plan(
-        data_parallel=data,
-        tensor_parallel=tensor,
-        pipeline_parallel=pipeline,
-        context_parallel=context,
+    return replace(
+        plan,
         expert_parallel=line.whole("ep", 1),
-        virtual_stages_per_rank=chunks,
-        schedule="interleaved" if chunks > 1 else "1f1b",
         stage_layers=layers,
-        micro_batch_size=micro,
-        num_micro_batches=max(1, round(line.whole("global_batch") / (micro * data))),
         zero_stage=3 if keeps and setup.framework == "fsdp" else stage,
         reshard_after_forward=not keeps,
         num_shards=shards,
-        sequence_parallel=tensor > 1 and _is_sequence_parallel(line, setup),
+        sequence_parallel=cuts_layers and _is_sequence_parallel(line, setup),
         recompute=_recompute(line, setup),
         order=setup.order,
-        overlaps_tensor=setup.overlaps_tensor and tensor > 1,
+        overlaps_tensor=setup.overlaps_tensor and cuts_layers,
         overlaps_gradients=kernels.overlaps_gradients
         if setup.overlaps_gradients is None
         else setup.overlaps_gradients,

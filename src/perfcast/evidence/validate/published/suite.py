@@ -21,8 +21,9 @@ from perfcast.evidence.validate.published.inference.cases import InferenceCase, 
 from perfcast.evidence.validate.published.priced import Say, choose_on_all, price_suite
 from perfcast.evidence.validate.published.training import Track, TrainingResult, forecast_training
 from perfcast.evidence.validate.result import TableResult
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 from perfcast.evidence.validate.step_constants.write import write_step_constants
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, Row, sample
 from perfcast.evidence.validate.summary import Scores, summarize
 
 #: Of all tables; inference knows one more, which is asked for by name.

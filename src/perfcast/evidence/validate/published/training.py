@@ -19,7 +19,6 @@ from perfcast.evidence.validate.published.priced import (
     price_suite,
     shipped_choice,
 )
-from perfcast.evidence.validate.published.scores import scores_of
 from perfcast.evidence.validate.published.summary import (
     devices_label,
     kind_of,
@@ -28,10 +27,10 @@ from perfcast.evidence.validate.published.summary import (
     rank_correlations,
     target_of,
 )
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.step_constants.scales import Scalable
 from perfcast.evidence.validate.step_constants.spread import Spread, spread_class, spread_of
-from perfcast.evidence.validate.suite import Row
-from perfcast.evidence.validate.summary import Scores
+from perfcast.evidence.validate.summary import Scores, score_rows
 
 Track = Callable[[Sequence[Any], str], Iterable[Any]]
 
@@ -90,7 +89,7 @@ def forecast_training(
     predicted = {name: [row.predicted_seconds for row in column] for name, column in rows.items()}
     return TrainingResult(
         tuple(row for side_by_side in zip(*rows.values(), strict=True) for row in side_by_side),
-        tuple(_scores(mine, column, name) for name, column in rows.items()),
+        tuple(score_rows((row for column in rows.values() for row in column), lambda same: _labels(mine))),
         (*rank_correlations(mine, predicted), *choice_entries(mine, predicted), *noise_floor(mine)),
     )
 
@@ -148,8 +147,8 @@ def _columns(case: PublishedCase) -> dict[str, Any]:
     return columns
 
 
-def _scores(cases: Sequence[PublishedCase], rows: Sequence[Row], predictor: str) -> Scores:
-    labels = {
+def _labels(cases: Sequence[PublishedCase]) -> dict[str, list[str]]:
+    return {
         "source": [case.source for case in cases],
         "device": [case.catalog_device or "" for case in cases],
         "devices": list(map(devices_label, cases)),
@@ -159,4 +158,3 @@ def _scores(cases: Sequence[PublishedCase], rows: Sequence[Row], predictor: str)
         "usp": ["" if case.source == "usp" else "without usp" for case in cases],
         "interval": list(map(spread_class, cases)),
     }
-    return scores_of(predictor, rows, labels)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from perfcast.catalog.devices import find_device_name
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.errors import InputError
+
+Reading = TypeVar("Reading")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,7 @@ class UnreadableError(Exception):
     """A line that is no run that can be forecast.
 
     Attributes:
-        reason: Of ``suite.SKIP_REASONS``, or 'incomplete: <column>'.
+        reason: One of ``row.SKIP_REASONS``, or 'incomplete: <column>'.
     """
 
     def __init__(self, reason: str) -> None:
@@ -87,12 +90,30 @@ class Line:
             raise UnreadableError("impossible value")
         return number
 
+    def positive(self, column: str) -> float | None:
+        """A measured number above zero; None where the cell says something else ('OOM')."""
+        try:
+            number = self.number(column)
+        except UnreadableError:
+            return None
+        return number if number is not None and number > 0 else None
+
+    @property
+    def catalog_device(self) -> str | None:
+        """The catalog's name of the device that the columns 'device' or 'gpu' name; None for others."""
+        return find_device_name(self.text("device")) or find_device_name(self.text("gpu"))
+
+
+def read_or_reason(read: Callable[[], Reading]) -> tuple[Reading | None, str | None]:
+    """What ``read`` makes of a line, or why there is no forecast of it."""
+    try:
+        return read(), None
+    except UnreadableError as error:
+        return None, error.reason
+    except InputError:  # the plan or the model contradicts itself
+        return None, "impossible value"
+
 
 def spelled(device: str) -> str:
     """A device's name as rows carry it."""
     return device.strip().replace(" ", "_") or "unknown"
-
-
-def find_catalog_device(spelling: str) -> str | None:
-    """The catalog's name of a device as a table spells it; None for a device that it does not know."""
-    return find_device_name(spelling) if spelling else None

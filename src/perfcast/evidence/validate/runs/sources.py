@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from perfcast.core.plan import Plan, Recompute
+from perfcast.core.plan import Plan
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError
-from perfcast.evidence.validate.runs.models import check_world, find_published, llama_of, padded
+from perfcast.evidence.validate.runs.models import GATED, find_published, padded, transformer_of
+from perfcast.evidence.validate.runs.plans import read_degrees
 from perfcast.frameworks.load import load_training_profile
 
 _ACCUMULATION = re.compile(r"\bgrad-acc (\d+)")
@@ -31,7 +32,12 @@ def read_simumax(line: Line) -> Run:
     """
     tensor, name = line.whole("tp"), line.text("model")
     model = _read_simumax_model(line, name)
-    plan = _plan(line, zero_stage=1, sequence_parallel=tensor > 1, expert_parallel=line.whole("ep", 1))
+    plan = replace(
+        read_degrees(line),
+        zero_stage=1,
+        sequence_parallel=tensor > 1,
+        expert_parallel=line.whole("ep", 1),
+    )
     case = re.search(r"case=(\S+?)(;|$)", f"{line.text('source_locator')};{line.text('notes')}")
     training = Training(
         dtype="bf16",
@@ -58,7 +64,7 @@ def _read_simumax_model(line: Line, name: str) -> Transformer:
         if published is None or published.experts is None:
             raise UnreadableError("incomplete: num_experts")
         return published
-    model = llama_of(line)
+    model = transformer_of(line, **GATED)
     return replace(model, num_kv_heads=16) if _LARGEST_LLAMA in name else model
 
 
@@ -70,17 +76,9 @@ def read_bloom(line: Line) -> Run:
     came (section 'Rebalancing layers') gradients were kept in 16 bits, as fp16 does it; that optimizer adds
     them up in fp32, unsharded.
     """
-    hidden, heads = line.whole("hidden"), line.whole("heads")
-    if hidden % heads:
-        raise UnreadableError("impossible value")
-    model = Transformer(
-        num_layers=line.whole("layers"),
-        hidden_size=hidden,
-        num_attention_heads=heads,
-        num_kv_heads=heads,
-        head_size=hidden // heads,
-        ffn_hidden_size=line.whole("ffn_hidden", 4 * hidden),
-        vocab_size=line.whole("vocab"),
+    model = transformer_of(
+        line,
+        ffn_hidden_size=line.whole("ffn_hidden", 4 * line.whole("hidden")),
         positions="none",
         has_embedding_norm=True,
     )
@@ -97,7 +95,7 @@ def read_bloom(line: Line) -> Run:
     )
     return Run(
         model=replace(model, vocab_size=_padded(model.vocab_size, training, tensor)),
-        plan=_plan(line, zero_stage=int(zero[1]) if zero else 1, recompute="full"),
+        plan=replace(read_degrees(line), zero_stage=int(zero[1]) if zero else 1, recompute="full"),
         training=training,
         sequence_length=line.whole("seq_len"),
         assumptions=("full recomputation and no dropout, as in the run's published script",),
@@ -110,7 +108,7 @@ def read_playbook(line: Line) -> Run:
     scripts/scaling_benchmarks.py and examples/config_tiny_llama_bench.yaml of huggingface/nanotron:
     tensor parallelism in mode REDUCE_SCATTER (sequence parallel), AdamW, embeddings tied in small models.
     """
-    model = llama_of(line)
+    model = transformer_of(line, **GATED)
     model = replace(model, ties_embeddings=model.ffn_hidden_size < _TIED_BELOW_FFN)
     accumulation = _ACCUMULATION.search(line.text("notes"))
     stated = line.whole("grad_acc") if line.find("grad_acc") is not None else None
@@ -118,12 +116,10 @@ def read_playbook(line: Line) -> Run:
     stage = line.number("zero_stage") if line.find("zero_stage") is not None else line.number("zero")
     if stage is None:
         raise UnreadableError("incomplete: zero_stage")
-    plan = _plan(
-        line,
+    plan = replace(
+        read_degrees(line, num_micro_batches=steps),
         zero_stage=int(stage),
         sequence_parallel=line.whole("tp") > 1,
-        num_micro_batches=steps,
-        expert_parallel=1,
     )
     return Run(
         model=model,
@@ -163,37 +159,6 @@ def read_galvatron(line: Line) -> Run:
         training=Training(dtype="bf16", optimizer="adam", framework="fsdp"),
         sequence_length=line.whole("seq_len"),
         assumptions=("FSDP, Adam and one micro-batch; the vocabulary cut over tensor-parallel ranks",),
-    )
-
-
-def _plan(
-    line: Line,
-    *,
-    zero_stage: int,
-    sequence_parallel: bool = False,
-    recompute: Recompute = "none",
-    num_micro_batches: int | None = None,
-    expert_parallel: int = 1,
-) -> Plan:
-    """Degrees and batches from a line; micro-batches follow from the global batch unless stated."""
-    tensor, pipeline, context = line.whole("tp"), line.whole("pp"), line.whole("cp", 1)
-    data, micro, chunks = line.whole("dp"), line.whole("micro_batch"), line.whole("vpp", 1)
-    check_world(line, tensor, pipeline, context, data)
-    if num_micro_batches is None:
-        num_micro_batches = max(1, line.whole("global_batch") // (micro * data))
-    return Plan(
-        data_parallel=data,
-        tensor_parallel=tensor,
-        pipeline_parallel=pipeline,
-        context_parallel=context,
-        expert_parallel=expert_parallel,
-        virtual_stages_per_rank=chunks,
-        micro_batch_size=micro,
-        num_micro_batches=num_micro_batches,
-        zero_stage=zero_stage,
-        sequence_parallel=sequence_parallel,
-        recompute=recompute,
-        schedule="interleaved" if chunks > 1 else "1f1b",
     )
 
 

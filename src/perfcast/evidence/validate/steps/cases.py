@@ -13,6 +13,7 @@ from perfcast.core.mode import Mode
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.kernels.cases import configuration_columns
+from perfcast.evidence.validate.runs.lines import spelled
 from perfcast.evidence.validate.steps.plans import PlanRequest, find_server, read_plan
 from perfcast.prediction import Request
 from perfcast.units import MILLI
@@ -33,8 +34,6 @@ PRINTED: Mapping[str, str] = {
 _NEEDED = ("device", "model", "mode", "sequence_length", "batch_size", "step_ms")
 #: A plan, or a model on one device and whether it is fused.
 StepKey = PlanRequest | tuple[Request, bool]
-
-_SUFFIXES = (".parquet", ".csv.gz", ".csv")
 
 
 @dataclass(frozen=True)
@@ -94,15 +93,6 @@ class StepCase:
         )
 
 
-def step_files(places: Sequence[Path]) -> list[Path]:
-    """Tables of steps in folders, or among single files."""
-    found = []
-    for place in places:
-        names = sorted(place.iterdir()) if place.is_dir() else [place]
-        found += [p for p in names if p.name.split(".")[0] == STEM and p.name.endswith(_SUFFIXES)]
-    return found
-
-
 def read_steps(path: Path, keep: Callable[[str], bool] = lambda device: True) -> list[StepCase]:
     """All steps of a table on the devices that ``keep`` takes, by the catalog's name ('' for none)."""
     frame = read_frame(path)
@@ -115,7 +105,7 @@ def read_steps(path: Path, keep: Callable[[str], bool] = lambda device: True) ->
 
 
 def _read(number: int, line: Mapping[str, Any], configured: Sequence[str]) -> StepCase:
-    device = str(line["device"] or "unknown").strip().replace(" ", "_")
+    device = spelled(str(line["device"] or ""))
     measured = dict(_seconds(line, {part: f"{part}_ms" for part in ("step", "forward", "backward")}))
     case = StepCase(
         table=STEM,

@@ -22,6 +22,7 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
 from perfcast.evidence.validate.kernels.pricers import NO_PREDICTOR, UNSUPPORTED, is_trained
 from perfcast.evidence.validate.kernels.trained import find_trained
+from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.steps.cases import PRINTED, UNSUPPORTED_PLAN, StepCase, StepKey
 from perfcast.evidence.validate.steps.plans import (
     PlanRequest,
@@ -30,7 +31,6 @@ from perfcast.evidence.validate.steps.plans import (
     find_server,
     simulate_plan,
 )
-from perfcast.evidence.validate.suite import Row
 from perfcast.prediction import build_graph
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.evidence.validate.suite import Row
-from perfcast.evidence.validate.summary import Scores
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.summary import Scores, by_predictor, score_figures, score_rows
 
 _REPEATS = 2000
 _INTERVAL = (0.05, 0.95)
@@ -21,67 +21,37 @@ def score_steps(rows: Sequence[Row], distribution: Callable[[Row], str]) -> list
     Args:
         distribution: Whether a row's device and model were known to the study's training.
     """
-    return [_scores(name, mine, "", _step_labels(mine, distribution)) for name, mine in _by_predictor(rows)]
+
+    def labels(mine: Sequence[Row]) -> dict[str, list[str]]:
+        return {
+            "model": [str(row.columns.get("model") or "") for row in mine],
+            "variant": [str(row.columns.get("variant") or "eager") for row in mine],
+            "distribution": [distribution(row) for row in mine],
+        }
+
+    return score_rows(rows, labels)
 
 
 def score_parts(rows: Sequence[Row]) -> list[Scores]:
-    """Forward and backward of training apart, by predictors that tell them."""
+    """Forward and backward of training apart, by predictors that tell them; without intervals."""
     trains = [
         row
         for row in rows
         if row.columns["measured_backward_seconds"] and row.columns["predicted_backward_seconds"]
     ]
     return [
-        _scores(name, mine, part, {"part": [part] * len(mine), "device": [row.device for row in mine]})
-        for name, mine in _by_predictor(trains)
+        score_figures(
+            name,
+            [
+                (r.columns[f"predicted_{part}_seconds"], None, None, r.columns[f"measured_{part}_seconds"])
+                for r in mine
+            ],
+            {"part": [part] * len(mine), "device": [row.device for row in mine]},
+            (row.skipped is not None for row in mine),
+        )
+        for name, mine in by_predictor(trains).items()
         for part in ("forward", "backward")
     ]
-
-
-def _by_predictor(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    names = dict.fromkeys(row.predictor for row in rows)
-    return [(name, [row for row in rows if row.predictor == name]) for name in names]
-
-
-def _step_labels(rows: Sequence[Row], distribution: Callable[[Row], str]) -> dict[str, list[str]]:
-    return {
-        "device": [row.device for row in rows],
-        "operation": [row.operation or "" for row in rows],
-        "source": [row.table for row in rows],
-        "dtype": [row.dtype or "" for row in rows],
-        "framework": [row.framework or "" for row in rows],
-        "mode": [row.mode or "" for row in rows],
-        "model": [str(row.columns.get("model") or "") for row in rows],
-        "variant": [str(row.columns.get("variant") or "eager") for row in rows],
-        "provenance": [row.provenance or "" for row in rows],
-        "skipped": [row.skipped or "" for row in rows],
-        "distribution": [distribution(row) for row in rows],
-    }
-
-
-def _scores(name: str, rows: Sequence[Row], part: str, labels: Mapping[str, Sequence[str]]) -> Scores:
-    """Of whole steps where ``part`` is empty, else of that part, which has no interval."""
-    times = np.array([_times(row, part) for row in rows], dtype=np.float64).reshape(len(rows), 4)
-    return Scores(
-        predictor=name,
-        labels={key: np.array(values, dtype=object) for key, values in labels.items()},
-        predicted=times[:, 0],
-        low=times[:, 1],
-        high=times[:, 2],
-        measured=times[:, 3],
-        skipped=np.array([row.skipped is not None for row in rows], dtype=bool),
-    )
-
-
-def _times(row: Row, part: str) -> tuple[float, ...]:
-    """Predicted, low, high, measured; NaN where there is none."""
-    values: tuple[float | None, ...] = (
-        row.predicted_seconds, row.predicted_seconds_low, row.predicted_seconds_high, row.measured_seconds,
-    )  # fmt: skip
-    if part:
-        columns = row.columns
-        values = (columns[f"predicted_{part}_seconds"], None, None, columns[f"measured_{part}_seconds"])
-    return tuple(np.nan if value is None else value for value in values)
 
 
 # ---- two predictors on the same steps ----------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfcast.core.arrays import Objects
 from perfcast.errors import InputError
-from perfcast.evidence.dataset.table import kind_of, known_files
+from perfcast.evidence.dataset.table import find_tables, kind_of, known_files, stem_of
 from perfcast.evidence.validate.kernels.cases import Cases, collect_cases
 from perfcast.evidence.validate.kernels.leave_out import Demand, Fold, LeaveOut, demand_of, folds_of
 from perfcast.evidence.validate.kernels.pricers import build_pricers
@@ -19,10 +19,11 @@ from perfcast.evidence.validate.kernels.rows import price_cases
 from perfcast.evidence.validate.kernels.trained import STUDY_DEVICES
 from perfcast.evidence.validate.protocol import QUALITY, describe_predictors, describe_sampling
 from perfcast.evidence.validate.result import PricedCases, TableResult
-from perfcast.evidence.validate.steps.cases import FUSED, StepCase, read_steps, step_files
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
+from perfcast.evidence.validate.steps.cases import FUSED, STEM, StepCase, read_steps
 from perfcast.evidence.validate.steps.rows import capture_steps, demand_of_steps, forecast_steps
 from perfcast.evidence.validate.steps.scores import compare, score_parts, score_steps
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, Row, sample
 from perfcast.evidence.validate.summary import summarize
 from perfcast.published.registry import PREDICTORS as PUBLISHED
 
@@ -106,7 +107,7 @@ class _Sample:
 def _sample(places: Sequence[Path], most: int, all_tables: bool, keep: Callable[[str], bool]) -> _Sample:
     """Kernels and steps; the steps count as one table more when ``most`` is shared out."""
     tables = TEST_TABLES + TRAIN_TABLES * all_tables
-    every = [case for path in step_files(places) for case in read_steps(path, keep)]
+    every = [case for path in find_tables(places, (STEM,)) for case in read_steps(path, keep)]
     steps = sample(every, max(1, most // (len(tables) + 1)), lambda c: f"{c.row}", lambda c: c.device)
     holding = [place for place in places if _holds_kernels(place)]
     cases, total = collect_cases(holding, most - len(steps), use=lambda stem: stem in tables, keep=keep)
@@ -123,8 +124,8 @@ def _sample(places: Sequence[Path], most: int, all_tables: bool, keep: Callable[
 def _holds_kernels(place: Path) -> bool:
     """Whether to look for tables of kernels; a folder may hold steps alone."""
     if place.is_file():
-        return kind_of(place.name.split(".")[0]) is not None
-    return bool(known_files(place)) or not step_files([place])
+        return kind_of(stem_of(place)) is not None
+    return bool(known_files(place)) or not find_tables([place], (STEM,))
 
 
 def _join(one: Demand, other: Demand) -> dict[str, set[str]]:

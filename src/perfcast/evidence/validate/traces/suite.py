@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import UnknownNameError
-from perfcast.evidence.validate.suite import DEFAULT_MAX_ROWS, Row, SuiteResult
+from perfcast.evidence.validate.result import SuiteResult
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS
 from perfcast.evidence.validate.traces.models import TRACE_MODELS, TraceModel
 from perfcast.evidence.validate.traces.parts import (
     NUM_TURNS,

@@ -8,7 +8,6 @@ the repeats; throughput under load states no batch.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,9 +22,8 @@ from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError
-from perfcast.evidence.dataset.table import read_frame
-from perfcast.evidence.validate.runs.lines import Line, UnreadableError
-from perfcast.evidence.validate.table_files import find_files
+from perfcast.evidence.dataset.table import find_tables, read_frame
+from perfcast.evidence.validate.runs.lines import Line, UnreadableError, read_or_reason, spelled
 from perfcast.units import MILLI
 
 SPLITWISE, PRINTED = "inference_splitwise_perf_model", "inference"
@@ -110,7 +108,7 @@ def read_inference_cases(places: Sequence[Path]) -> list[InferenceCase]:
     """All cases of both tables in folders, or of single files; none where neither is there."""
     cases: list[InferenceCase] = []
     for table, read in ((SPLITWISE, _read_splitwise), (PRINTED, _read_printed)):
-        for path in find_files(places, table):
+        for path in find_tables(places, (table,)):
             for row, cells in enumerate(read_frame(path).to_dicts()):
                 cases.extend(read(row, cells))
     return cases
@@ -119,10 +117,10 @@ def read_inference_cases(places: Sequence[Path]) -> list[InferenceCase]:
 def _read_splitwise(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]:
     """Prompts and tokens of one repeat (vLLM of 2023, whose host issues every kernel)."""
     line = Line(cells)
-    setup, skipped = _try(_splitwise_setup, line)
+    setup, skipped = read_or_reason(lambda: _splitwise_setup(line))
     for kind, column in (("prefill", "prompt_time"), ("decode", "token_time")):
         metric = _Metric(kind, "vllm", True)
-        device, milliseconds = line.text("hardware"), _number(cells.get(column))
+        device, milliseconds = line.text("hardware"), line.positive(column)
         yield _case(
             SPLITWISE, f"{kind}:{row}", "splitwise", device, metric, setup, skipped, milliseconds, cells
         )
@@ -135,11 +133,11 @@ def _read_printed(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]
     metric = _METRICS.get(name)
     setup: _Setup | None
     if metric is not None:
-        setup, skipped = _try(_printed_setup, line)
+        setup, skipped = read_or_reason(lambda: _printed_setup(line))
     else:
         metric = _Metric("throughput" if name == _THROUGHPUT else "other", "", False)
         setup, skipped = None, "incomplete: batch" if name == _THROUGHPUT else "unsupported operation"
-    milliseconds = _number(cells.get("value")) if name in _METRICS else None
+    milliseconds = line.positive("value") if name in _METRICS else None
     source = line.text("source").partition("@")[0]
     source = "splitwise" if source.startswith("Splitwise") else source
     yield _case(PRINTED, row, source, line.text("gpu"), metric, setup, skipped, milliseconds, cells)
@@ -160,7 +158,7 @@ def _case(
         skipped = "impossible value"
     catalog_device = setup.device if setup else find_device_name(device.partition(" (")[0])
     return InferenceCase(
-        table=table, row=row, source=source, device=device.replace(" ", "_") or "unknown",
+        table=table, row=row, source=source, device=spelled(device),
         catalog_device=catalog_device, kind=metric.kind, framework=metric.framework,
         issues_kernels=metric.issues_kernels, model=setup.model if setup else None,
         cluster=setup.cluster if setup else None, plan=setup.plan if setup else None,
@@ -169,15 +167,6 @@ def _case(
         measured_seconds=None if milliseconds is None else milliseconds * MILLI,
         configuration={k: v for k, v in cells.items() if k not in _MEASURED}, skipped=skipped,
     )  # fmt: skip
-
-
-def _try(read: Any, line: Line) -> tuple[_Setup | None, str | None]:
-    try:
-        return read(line), None
-    except UnreadableError as error:
-        return None, error.reason
-    except InputError:  # a plan that contradicts itself
-        return None, "impossible value"
 
 
 def _splitwise_setup(line: Line) -> _Setup:
@@ -252,11 +241,3 @@ def bloom_176b() -> Transformer:
     """BigScience: BLOOM, 2022, table 3: ALiBi, a norm behind the embedding."""
     shape = gpt(70, 112, 128, 250_880)
     return replace(shape, positions="none", max_positions=0, has_embedding_norm=True)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = math.nan if value is None else float(value)
-    except ValueError:
-        return None  # 'OOM'
-    return number if math.isfinite(number) and number > 0 else None

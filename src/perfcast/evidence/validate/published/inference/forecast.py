@@ -17,10 +17,10 @@ from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
+from perfcast.evidence.validate.published.forecast import main_provenance
 from perfcast.evidence.validate.published.inference.cases import InferenceCase
-from perfcast.evidence.validate.published.scores import main_provenance, scores_of
-from perfcast.evidence.validate.suite import Row
-from perfcast.evidence.validate.summary import Scores
+from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.summary import Scores, score_rows
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.predict import forecast_step
@@ -83,8 +83,7 @@ def inference_rows(
         for name in predictors:
             found[name].append(_row(case, name, pricer))
     rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
-    labels = _labels(cases)
-    return rows, tuple(scores_of(name, mine, labels) for name, mine in found.items())
+    return rows, tuple(score_rows(rows, lambda same: _labels(cases)))
 
 
 def eager_host_seconds() -> float:
