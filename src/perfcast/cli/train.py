@@ -75,6 +75,7 @@ def train(
 
     from perfcast.catalog.devices import load_device
     from perfcast.evidence.train.published.registry import find_training, load_trainer
+    from perfcast.evidence.train.published.request import TrainingRequest
     from perfcast.published.nets.store import predictor_folder
 
     trainer = load_trainer(predictor)
@@ -84,13 +85,15 @@ def train(
     try:
         with _Reporter(Console(stderr=True, highlight=False), threads) as progress:
             record = trainer(
-                Path(data),
-                folder,
-                seed=seed,
-                vendor=vendor,
-                left_out=left_out,
-                num_epochs=epochs or find_training(predictor).num_epochs,
-                progress=progress,
+                TrainingRequest(
+                    data=Path(data),
+                    folder=folder,
+                    seed=seed,
+                    vendor=vendor,
+                    left_out=left_out,
+                    num_epochs=epochs or find_training(predictor).num_epochs,
+                    progress=progress,
+                )
             )
     except KeyboardInterrupt:
         click.echo(f"stopped; the same command goes on from {folder}", err=True)

@@ -15,6 +15,7 @@ from perfcast.evidence.train.published import habitat as habitat_training
 from perfcast.evidence.train.published import neusight as neusight_training
 from perfcast.evidence.train.published.li2020 import table_of
 from perfcast.evidence.train.published.registry import load_trainer
+from perfcast.evidence.train.published.request import TrainingRequest
 from perfcast.evidence.train.published.study_rows import (
     CONVOLUTION_SIZES,
     PRODUCT_SIZES,
@@ -58,7 +59,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(name: str, data: Path, folder: Path, **changes: object) -> dict:
     options = {"seed": 0, "vendor": "nvidia", "left_out": (), "num_epochs": 1, **changes}
-    return load_trainer(name)(data, folder, **options)
+    return load_trainer(name)(TrainingRequest(data=data, folder=folder, **options))
 
 
 def bmm(batch: float = 8) -> KernelTable:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,15 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
-from perfcast.evidence.train.loop import Progress
+from perfcast.evidence.train.published.request import TrainingRequest
 from perfcast.evidence.train.published.study_rows import (
     CONVOLUTION_SIZES,
     TRAINING_TABLES,
     StudyRows,
-    read_study_rows,
-    select_devices,
 )
 from perfcast.published.li2020 import WorkLine, operators_of, rates_of, work_of
 from perfcast.published.nets.direct import SIZES_SEEN
 from perfcast.published.nets.store import write_predictor
-from perfcast.published.neusight.nets import row_work
 
 
 def fit_lines(
@@ -42,32 +38,26 @@ def fit_lines(
     return lines
 
 
-def train_li2020(
-    data: Path,
-    folder: Path,
-    *,
-    seed: int,
-    vendor: str,
-    left_out: Collection[str],
-    num_epochs: int,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Fit all lines into ``folder``; a fit has neither a seed nor epochs, so they make no difference.
+def train_li2020(request: TrainingRequest) -> dict[str, Any]:
+    """Fit all lines; a fit has neither a seed nor epochs, so they make no difference.
+
+    Returns:
+        The record that holds them.
 
     Raises:
         InputError: A table is missing or no row is left.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    request.folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, dict[str, WorkLine]] = {}
-    for sizes, table in TRAINING_TABLES.items():
-        rows = read_study_rows(data, table, sizes)
-        if sizes == CONVOLUTION_SIZES and all(device.vendor != vendor for device in rows.devices):
-            continue  # convolutions were not measured on AMD's
-        rows = select_devices(rows, vendor, left_out)
+    for sizes in TRAINING_TABLES:
+        table = request.read(sizes)
+        if sizes == CONVOLUTION_SIZES and not request.is_measured(table):
+            continue
+        rows = request.select(table)
         lines |= fit_lines(table_of(rows, len(sizes)), rows.seconds, rows.devices, rows.device_index)
     plain = {k: {d: vars(line) for d, line in of.items()} for k, of in lines.items()}
-    record = {"vendor": vendor, "left_out": sorted(left_out), "lines": plain, "nets": {}}
-    write_predictor(folder, "li2020", {}, record)
+    record = {"vendor": request.vendor, "left_out": sorted(request.left_out), "lines": plain, "nets": {}}
+    write_predictor(request.folder, "li2020", {}, record)
     return record
 
 
@@ -79,7 +69,7 @@ def table_of(rows: StudyRows, num_sizes: int) -> KernelTable:
     words = {name: np.full(len(rows), word, dtype=object) for name, word in _WORDS.items()}
     words["operation"] = rows.operation
     if num_sizes == 2:
-        each = np.array([row_work(str(name))[0] for name in rows.operation], dtype=np.float64)
+        each = rows.row_work()[:, 0]
         elements = rows.shape.prod(axis=1)
         columns = {
             "num_rows": rows.shape[:, 0],

@@ -8,28 +8,27 @@ AMD: of the matrix products only what was published as test shapes is left, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.evidence.train.loop import Progress, train
+from perfcast.evidence.train.published.request import (
+    TrainedNet,
+    TrainingRequest,
+    train_net,
+    write_trained,
+)
 from perfcast.evidence.train.published.study_rows import (
     PRODUCT_SIZES,
-    TRAINING_TABLES,
     VECTOR_SIZES,
     StudyRows,
-    read_study_rows,
-    select_devices,
 )
-from perfcast.evidence.train.task import Outcome, Recipe, Task, fingerprint, summary, symmetric_relative_error
+from perfcast.evidence.train.task import Outcome, Recipe, Task, symmetric_relative_error
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.nets.archive import Archive
 from perfcast.published.nets.mlp import build_mlp
-from perfcast.published.nets.store import write_predictor
 from perfcast.published.neusight.nets import (
     NETS,
     NUM_INPUTS,
@@ -38,7 +37,6 @@ from perfcast.published.neusight.nets import (
     PRODUCT_NETS,
     WHOLE_ROW_NETS,
     WIDTH,
-    row_work,
 )
 from perfcast.published.neusight.tiles import (
     TileTable,
@@ -58,44 +56,23 @@ PROTOCOL = (
 )
 
 
-def train_neusight(
-    data: Path,
-    folder: Path,
-    *,
-    seed: int,
-    vendor: str,
-    left_out: Collection[str],
-    num_epochs: int,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Train all five nets into ``folder``; returns the record that lies beside the weights.
+def train_neusight(request: TrainingRequest) -> dict[str, Any]:
+    """Train all five nets.
 
-    Args:
-        data: Folder of the measured tables.
-        left_out: Catalog names of devices whose rows are neither trained on nor looked up.
+    Returns:
+        The record that lies beside the weights.
 
     Raises:
-        InputError: A table is missing, no row is left, or ``folder`` holds another training's checkpoint.
+        InputError: A table is missing, no row is left, or the folder holds another training's checkpoint.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    products = _read(data, PRODUCT_SIZES, vendor, left_out)
-    vectors = _read(data, VECTOR_SIZES, vendor, left_out)
-    archives, nets = {}, {}
+    products, vectors = (request.select(request.read(sizes)) for sizes in (PRODUCT_SIZES, VECTOR_SIZES))
+    nets: dict[str, TrainedNet] = {}
+    archives: dict[str, Archive] = {}
     for name in NETS:
         rows = training_rows(products if name in PRODUCT_NETS else vectors, name)
-        task = build_task(name, rows, vendor)
-        outcome = train(task, seed, num_epochs, folder, progress)
-        archives[name] = _archive(outcome, tile_table(name, rows))
-        nets[name] = {**summary(outcome, task), "fingerprint": fingerprint(task, seed)}
-    devices = sorted({*products.device_names().tolist(), *vectors.device_names().tolist()})
-    record = {"seed": seed, "vendor": vendor, "left_out": sorted(left_out), "num_epochs": num_epochs,
-              "devices": devices, "protocol": PROTOCOL, "nets": nets}  # fmt: skip
-    write_predictor(folder, "neusight", archives, record)
-    return record
-
-
-def _read(data: Path, sizes: tuple[str, ...], vendor: str, left_out: Collection[str]) -> StudyRows:
-    return select_devices(read_study_rows(data, TRAINING_TABLES[sizes], sizes), vendor, left_out)
+        nets[name] = train_net(build_task(name, rows, request.vendor), request)
+        archives[name] = _archive(nets[name].outcome, tile_table(name, rows))
+    return write_trained("neusight", request, nets, archives, [products, vectors], protocol=PROTOCOL)
 
 
 def training_rows(rows: StudyRows, name: str) -> StudyRows:
@@ -121,7 +98,7 @@ def measured_waves(name: str, rows: StudyRows, tiles: Floats) -> Waves:
     figures = collect_study_figures(rows.devices, rows.device_index)
     if name in PRODUCT_NETS:
         return product_waves(rows.shape, tiles, figures)
-    return vector_waves(rows.shape, _work(rows), tiles[:, 0], figures)
+    return vector_waves(rows.shape, rows.row_work(), tiles[:, 0], figures)
 
 
 def tile_table(name: str, rows: StudyRows) -> TileTable:
@@ -132,13 +109,8 @@ def tile_table(name: str, rows: StudyRows) -> TileTable:
     if name in PRODUCT_NETS:
         features = product_features(rows.shape, figures)
     else:
-        features = vector_features(rows.shape, _work(rows), figures)
+        features = vector_features(rows.shape, rows.row_work(), figures)
     return TileTable(rows.operation.astype(str), features, measured_tiles(name, rows))
-
-
-def _work(rows: StudyRows) -> Floats:
-    work = {str(operation): row_work(str(operation)) for operation in set(rows.operation)}
-    return np.array([work[operation] for operation in rows.operation], dtype=np.float64).reshape(-1, 2)
 
 
 def build_task(name: str, rows: StudyRows, vendor: str) -> Task:

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from perfcast.errors import InputError
-from perfcast.evidence.train.loop import Progress
+from perfcast.evidence.train.published.request import TrainingRequest
 from perfcast.published.nets.larger import LARGER
 from perfcast.published.registry import find_entry
 
-
-class Trainer(Protocol):
-    """Trains a predictor into a folder and returns the record that lies beside its weights."""
-
-    def __call__(
-        self,
-        data: Path,
-        folder: Path,
-        *,
-        seed: int,
-        vendor: str,
-        left_out: Collection[str],
-        num_epochs: int,
-        progress: Progress | None = None,
-    ) -> dict[str, Any]:
-        """See ``neusight.train_neusight``."""
-        ...
+#: Trains a predictor and returns the record that lies beside its weights.
+Trainer = Callable[[TrainingRequest], dict[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from perfcast.catalog.devices import load_device_entry
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.errors import InputError
+from perfcast.published.neusight.nets import row_work
 from perfcast.units import MILLI
 
 #: Sizes of each kind of table: the study's column → ours. Its products are (M × N)(N × K).
@@ -68,6 +69,11 @@ class StudyRows:
     def device_names(self) -> Objects:
         """Catalog name of each row's device."""
         return np.array([device.name for device in self.devices], dtype=object)[self.device_index]
+
+    def row_work(self) -> Floats:
+        """fp32 bytes moved and flops done for each element of row kernels, shape [n, 2]."""
+        work = {str(name): row_work(str(name)) for name in set(self.operation)}
+        return np.array([work[str(name)] for name in self.operation], dtype=np.float64).reshape(-1, 2)
 
 
 def read_study_rows(folder: Path, table: str, sizes: tuple[str, ...]) -> StudyRows:
