@@ -20,11 +20,11 @@ from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.train.embedding.fit import NUM_MEMBERS
 from perfcast.evidence.train.embedding.train import fit_weights
+from perfcast.evidence.validate.result import SuiteResult
+from perfcast.evidence.validate.row import Row
 from perfcast.measure.embedding.cases import GROUPS, HELD_OUT_DISTRIBUTIONS
 from perfcast.measure.embedding.samples import EmbeddingSample
 from perfcast.measure.embedding.store import (
-from perfcast.evidence.validate.result import SuiteResult
-from perfcast.evidence.validate.row import Row
     load_repeatability,
     load_samples,
     machine_of,

@@ -107,9 +107,9 @@ class _Sample:
 def _sample(places: Sequence[Path], most: int, all_tables: bool, keep: Callable[[str], bool]) -> _Sample:
     """Kernels and steps; the steps count as one table more when ``most`` is shared out."""
     tables = TEST_TABLES + TRAIN_TABLES * all_tables
+    holding = [place for place in places if _holds_kernels(place)]
     every = [case for path in find_tables(places, (STEM,)) for case in read_steps(path, keep)]
     steps = sample(every, max(1, most // (len(tables) + 1)), lambda c: f"{c.row}", lambda c: c.device)
-    holding = [place for place in places if _holds_kernels(place)]
     cases, total = collect_cases(holding, most - len(steps), use=lambda stem: stem in tables, keep=keep)
     if not cases and not steps:
         raise InputError(
