@@ -7,8 +7,9 @@ from dataclasses import replace
 from perfcast.replay.program.draft import Draft, NotPlayableError
 from perfcast.replay.program.program import CallKind
 from perfcast.replay.program.schema_text import parse_schema
-from perfcast.traces.events import NONE, Collective
-from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, Value, tensors_in
+from perfcast.traces.events import Collective
+from perfcast.traces.execution_trace.collectives import read_record
+from perfcast.traces.execution_trace.nodes import ExecutionTrace, Node, TensorUse, tensors_in
 from perfcast.traces.marks import COLLECTIVE_RECORD
 
 #: Arguments of ``c10d::`` operators that name the root or the peer.
@@ -91,35 +92,27 @@ def _root(node: Node) -> int | None:
 
 def _of_record(node: Node, trace: ExecutionTrace, waited: frozenset[int]) -> Draft:
     """A record without a ``c10d::`` operator above it: by the places of its arguments."""
-    sent = tuple(use for use in tensors_in(node.inputs[:1]) if use.dtype)
-    rest = node.inputs[1:] if sent or (node.inputs and node.inputs[0] == ()) else node.inputs
-    place = next((i for i, value in enumerate(rest) if isinstance(value, str)), None)
-    if place is None:
+    record = read_record(node.inputs)
+    if record is None:
         raise NotPlayableError("a record that does not say what it exchanges")
-    word = str(rest[place]).lower()
-    sequence = _sequence(rest[0]) if rest else NONE
-    if word == "wait":
+    sent = tuple(use for use in record.tensors if use.dtype)
+    sequence = record.sequence
+    if record.name == "wait":
         return Draft(node.id, CallKind.WAIT, "", COLLECTIVE_RECORD, "", (), (), waits_for_sequence=sequence)
     if node.collective is None:
         raise NotPlayableError("a record of bookkeeping", is_harmless=True)
     received = tuple(use for use in tensors_in(node.outputs) if use.dtype) or sent
-    root = rest[place - 1] if place else None
     return Draft(
         node_id=node.id,
         kind=CallKind.COLLECTIVE,
         schema="",
         operator=COLLECTIVE_RECORD,
         overload="",
-        arguments=(received, sent, root if type(root) is int else None),
+        arguments=(received, sent, record.place),
         outputs=(),
         collective=node.collective,
         is_asynchronous=_is_asynchronous(node, trace, node.collective.sequence in waited),
     )
-
-
-def _sequence(value: Value) -> int:
-    first = value[0] if isinstance(value, tuple) and value else value
-    return first if type(first) is int else NONE
 
 
 def _of_functional(node: Node, record: Node | None) -> Draft:
@@ -166,17 +159,10 @@ def _is_asynchronous(node: Node, trace: ExecutionTrace, is_waited: bool) -> bool
             return node.inputs[place] is True
     if is_waited:
         return True
-    while node.parent != node.id:
-        node = trace.by_id[node.parent]
-        if _REDUCER in node.name:
-            return True
-    return False
+    return any(_REDUCER in caller.name for caller in trace.callers(node))
 
 
 def waited_sequences(trace: ExecutionTrace) -> frozenset[int]:
     """The sequence numbers of the collectives that a recorded wait names."""
-    return frozenset(
-        _sequence(node.inputs[0])
-        for node in trace.nodes
-        if node.name == COLLECTIVE_RECORD and "wait" in node.inputs and node.inputs
-    )
+    records = (read_record(node.inputs) for node in trace.nodes if node.name == COLLECTIVE_RECORD)
+    return frozenset(record.sequence for record in records if record is not None and record.name == "wait")

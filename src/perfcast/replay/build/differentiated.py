@@ -22,29 +22,10 @@ def differentiated_nodes(trace: ExecutionTrace) -> frozenset[int]:
     for node in trace.nodes:
         if node.scope == SCOPE_BACKWARD or node.sequence_number not in answered or not node.schema:
             continue
-        if _is_in_backward(trace, node.id):
-            continue
-        current = node.id
-        while current not in found:
-            found.add(current)
-            parent = trace.by_id[current].parent
-            if parent == current or parent not in trace.by_id:
-                break
-            current = parent
+        callers = list(trace.callers(node))
+        if not any(caller.scope == SCOPE_BACKWARD for caller in callers):
+            found.update(one.id for one in (node, *callers))
     return frozenset(found)
-
-
-def _is_in_backward(trace: ExecutionTrace, node_id: int) -> bool:
-    """Whether a backward label called it."""
-    current = node_id
-    for _ in range(len(trace.nodes)):
-        parent = trace.by_id[current].parent
-        if parent == current or parent not in trace.by_id:
-            return False
-        if trace.by_id[parent].scope == SCOPE_BACKWARD:
-            return True
-        current = parent
-    return False
 
 
 def parameters(program: ReplayProgram) -> frozenset[int]:

@@ -12,7 +12,7 @@ record alone.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -168,25 +168,14 @@ def _after_optimizers(trace: ExecutionTrace) -> list[int]:
     is_backward_seen, is_over = False, False
     for node in trace.nodes:
         if node.name.startswith(_OPTIMIZER):
-            is_over, end = is_backward_seen, node.id
-            end = _last_below(trace, node)
-            boundary = end + 1
+            is_over = is_backward_seen
+            boundary = trace.last_below[node.id] + 1
         elif node.name.startswith(_BACKWARD):
             if is_over:
                 starts.append(boundary)
                 is_over = False
             is_backward_seen = True
     return starts
-
-
-def _last_below(trace: ExecutionTrace, node: Node) -> int:
-    """The largest id of what a node called, itself included."""
-    last, waiting = node.id, [node.id]
-    while waiting:
-        for child in trace.children.get(waiting.pop(), ()):
-            last = max(last, child.id)
-            waiting.append(child.id)
-    return last
 
 
 def _walk(
@@ -226,29 +215,18 @@ def _longer(path: str, node: Node) -> str:
 
 def _hiding(trace: ExecutionTrace) -> frozenset[int]:
     """Operators below which memory is made that none of their results holds and that is used later."""
-    ends = _ends(trace)
     handed: dict[int, set[int]] = {}
     found: set[int] = set()
     for number, storage in enumerate(trace.storages):
-        node = trace.by_id.get(storage.maker) if storage.maker != NONE else None
-        while node is not None and node.parent != node.id:
-            node = trace.by_id[node.parent]
-            if not node.is_operator:
+        maker = trace.by_id.get(storage.maker) if storage.maker != NONE else None
+        for caller in trace.callers(maker) if maker is not None else ():
+            if not caller.is_operator:
                 break
-            if node.id not in handed:
-                handed[node.id] = {use.storage for use in tensors_in(node.outputs)}
-            if storage.last_node > ends[node.id] and number not in handed[node.id]:
-                found.add(node.id)
+            if caller.id not in handed:
+                handed[caller.id] = {use.storage for use in tensors_in(caller.outputs)}
+            if storage.last_node > trace.last_below[caller.id] and number not in handed[caller.id]:
+                found.add(caller.id)
     return frozenset(found)
-
-
-def _ends(trace: ExecutionTrace) -> Mapping[int, int]:
-    """The largest id below each node, itself included."""
-    ends = {node.id: node.id for node in trace.nodes}
-    for node in reversed(trace.nodes):
-        if node.parent != node.id:
-            ends[node.parent] = max(ends[node.parent], ends[node.id])
-    return ends
 
 
 def _with_backward(trace: ExecutionTrace, found: Sequence[tuple[Node, str]]) -> list[str]:
@@ -262,8 +240,5 @@ def _with_backward(trace: ExecutionTrace, found: Sequence[tuple[Node, str]]) -> 
 
 def _forward_sequence(trace: ExecutionTrace, node: Node) -> int:
     """The sequence number of the backward node that called this one, ``NONE`` where none did."""
-    while node.parent != node.id:
-        node = trace.by_id[node.parent]
-        if node.scope == SCOPE_BACKWARD:
-            return node.sequence_number
-    return NONE
+    backward = (one.sequence_number for one in trace.callers(node) if one.scope == SCOPE_BACKWARD)
+    return next(backward, NONE)

@@ -13,6 +13,7 @@ from perfcast.replay.program.strides import contiguous_strides
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import TensorUse
+from perfcast.traces.execution_trace.storages import reach_elements
 
 _Key = tuple[int, str, int, tuple[int, ...], tuple[int, ...]]
 
@@ -157,7 +158,5 @@ def _reach_bytes(use: TensorUse, strides: tuple[int, ...]) -> int:
         raise TraceError(f"a tensor of an element type that is not known: {use.dtype[:40]!r}")
     if len(strides) != len(use.shape) or any(size < 0 for size in (*use.shape, *strides)):
         raise TraceError(f"a tensor that makes no sense: shape {use.shape[:8]}, strides {strides[:8]}")
-    if 0 in use.shape:
-        return 0
-    reach = sum((size - 1) * stride for size, stride in zip(use.shape, strides, strict=True))
-    return (use.offset_elements + 1 + reach) * width
+    reach = reach_elements(use.shape, strides)
+    return (use.offset_elements + reach) * width if reach else 0

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.traces.collectives.groups import is_address
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE, Collective, ProcessGroup
+from perfcast.traces.execution_trace.collectives import read_record
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
-
-#: Groups whose name is larger than this are named by an address, which differs from rank to rank.
-_LARGEST_NAME = 2**32
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,7 +28,7 @@ def group_of(collective: Collective, groups: Sequence[ProcessGroup], world_size:
     There it is taken to be the whole world, unless its size says otherwise and one group has that size.
     """
     named = next((group for group in groups if group.name == collective.group and collective.group), None)
-    name = collective.group if named is not None or not _is_address(collective.group) else ""
+    name = collective.group if named is not None or not is_address(collective.group) else ""
     if collective.ranks:
         return GroupKey(collective.ranks, name)
     if named is not None and named.ranks:
@@ -39,10 +38,6 @@ def group_of(collective: Collective, groups: Sequence[ProcessGroup], world_size:
     if size != world_size and len(fitting) == 1:
         return GroupKey(fitting[0].ranks, fitting[0].name)
     return GroupKey(tuple(range(world_size)), name)
-
-
-def _is_address(name: str) -> bool:
-    return name.isdecimal() and int(name) > _LARGEST_NAME
 
 
 def collectives_in(program: ReplayProgram) -> Iterable[tuple[int, Call, Collective]]:
@@ -89,9 +84,9 @@ def _recorded_rank(program: ReplayProgram, execution_trace: ExecutionTrace, worl
             continue
         if canonical_name(collective.name) not in _ROOTLESS:
             continue
-        place = next((i for i, value in enumerate(node.inputs) if isinstance(value, str)), 0)
-        local = node.inputs[place - 1] if place else None
+        record = read_record(node.inputs)
+        local = record.place if record is not None else None
         ranks = group_of(collective, program.groups, world_size).ranks
-        if type(local) is int and 0 <= local < len(ranks):
+        if local is not None and 0 <= local < len(ranks):
             return ranks[local]
     return program.rank

@@ -10,6 +10,7 @@ import numpy as np
 from perfcast.core.embedding.reuse import rescaled_reuse, reuse_of_fractions
 from perfcast.errors import TraceError
 from perfcast.replay.program.program import Fill, Filling
+from perfcast.traces.execution_trace.storages import reach_elements
 from perfcast.units import MIB
 from perfcast.workload.recommender.indices import draw_from_reuse, draw_uniform
 
@@ -47,8 +48,7 @@ def _apart(tensor: torch.Tensor) -> torch.Tensor:
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:
-            whole = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            return tensor.as_strided((whole,), (1,))
+            return tensor.as_strided((reach_elements(tensor.shape, tensor.stride()),), (1,))
         reach += (size - 1) * stride
     return tensor
 

@@ -18,11 +18,12 @@ from perfcast.replay.generate.names import Names
 from perfcast.replay.generate.plan import ProgramPlan, StepPlan
 from perfcast.replay.generate.text import main_device
 from perfcast.replay.generate.tokens import device_token, dtype_token, number_token
-from perfcast.replay.play.prepare import extent
-from perfcast.replay.program.combine import is_whole, stand_in
 from perfcast.replay.program.program import Fill, Filling, ReplayProgram, Slot
-from perfcast.traces.dtype_words import dtype_bytes
+from perfcast.replay.program.strides import contiguous_strides
 from perfcast.traces.events import NONE
+
+#: Scale of deviates that stand in for what a call had made.
+_SCALE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class GivenTensors:
             filling = fillings[slots[0]]
             yield Given(self._names.of_given(slots[0]), self._finished(slots[0], made, filling), buffer)
             return
-        num_bytes = max(own.num_bytes, *(_reach_bytes(self._program.slots[slot]) for slot in slots))
+        num_bytes = max(own.num_bytes, *(self._program.slots[slot].span_bytes[1] for slot in slots))
         made = f"t.new(torch.uint8, ({number_token(num_bytes)},){self._on(own.device)})"
         memory = f"memory_{buffer}"
         yield Given(memory, made, buffer)
@@ -87,7 +88,7 @@ class GivenTensors:
 
     def _finished(self, slot: int, made: str, filling: Filling) -> str:
         """The expression that fills what another one makes; parameters require a gradient."""
-        is_parameter = slot in self._parameters and not is_whole(self._program.slots[slot].dtype)
+        is_parameter = slot in self._parameters and self._program.slots[slot].is_floating
         return _filled(made, filling) + (".requires_grad_()" if is_parameter else "")
 
     def _fillings(self, buffer: int) -> dict[int, Filling]:
@@ -99,7 +100,7 @@ class GivenTensors:
             slot = self._program.slots[index]
             filling = slot.filling
             if filling is None and not is_filled:
-                filling, is_filled = stand_in(slot.dtype), True
+                filling, is_filled = _without_its_maker(slot), True
             found[index] = without_data(filling or Filling(Fill.ZEROS), slot)
         return found
 
@@ -135,19 +136,17 @@ def without_data(filling: Filling, slot: Slot) -> Filling:
 
 def _is_plain(slot: Slot, num_bytes: int) -> bool:
     """Whether a slot is its whole buffer, row by row."""
-    expected, strides = 1, []
-    for size in reversed(slot.shape):
-        strides.append(expected)
-        expected *= max(size, 1)
     is_dense = all(
         size <= 1 or stride == dense
-        for size, stride, dense in zip(slot.shape, slot.strides, reversed(strides), strict=True)
+        for size, stride, dense in zip(slot.shape, slot.strides, contiguous_strides(slot.shape), strict=True)
     )
-    return is_dense and slot.offset_elements == 0 and num_bytes <= _reach_bytes(slot)
+    return is_dense and slot.offset_elements == 0 and num_bytes <= slot.span_bytes[1]
 
 
-def _reach_bytes(slot: Slot) -> int:
-    return (slot.offset_elements + extent(slot)) * dtype_bytes(slot.dtype)
+def _without_its_maker(slot: Slot) -> Filling:
+    """What a tensor holds whose maker was left out: deviates, or zeros where numbers may be places."""
+    kind = Fill.NORMAL if slot.is_floating else Fill.ZEROS
+    return Filling(kind, scale=_SCALE, reason="made by a call that was left out")
 
 
 def _filled(made: str, filling: Filling) -> str:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfcast.replay.program.combine import is_whole
 from perfcast.replay.program.program import Argument, Call, ReplayProgram, Slot, SlotUse, slots_in
 from perfcast.traces.events import NONE
 
@@ -149,7 +148,7 @@ def _signature(program: ReplayProgram, first: int, end: int) -> object:
 
 def _filling_key(slot: Slot) -> object:
     """What a tensor has to hold: whole numbers may be places in others, fractions are deviates anyhow."""
-    if slot.filling is None or not is_whole(slot.dtype):
+    if slot.filling is None or slot.is_floating:
         return None
     return (slot.filling.kind, slot.filling.low, slot.filling.high, slot.filling.reuse_fractions)
 

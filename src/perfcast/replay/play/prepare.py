@@ -88,17 +88,10 @@ def window(storage: torch.UntypedStorage, slot: Slot) -> torch.Tensor:
     import torch
 
     empty = torch.empty(0, dtype=element_type(slot.dtype), device=storage.device)
-    needed = slot.offset_elements + extent(slot)
+    needed = slot.offset_elements + slot.reach_elements
     if needed * empty.element_size() > storage.nbytes():
         raise RuntimeError(f"a tensor of {needed} elements does not lie within {storage.nbytes()} bytes")
     return empty.set_(storage, slot.offset_elements, slot.shape, slot.strides)
-
-
-def extent(slot: Slot) -> int:
-    """Elements between the slot's first and its last one, both included; 0 for an empty one."""
-    if 0 in slot.shape:
-        return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(slot.shape, slot.strides, strict=True))
 
 
 def element_type(word: str) -> Any:

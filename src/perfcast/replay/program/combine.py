@@ -1,6 +1,6 @@
-"""Programs put one after the other, and parts taken out of one.
+"""Programs put one after the other.
 
-Both only renumber: calls, slots, buffers and steps are named by their places, and collectives by the names
+That only renumbers: calls, slots, buffers and steps are named by their places, and collectives by the names
 of their groups.
 """
 
@@ -16,17 +16,11 @@ from perfcast.replay.program.program import (
     Buffer,
     Call,
     CallKind,
-    Fill,
-    Filling,
     ReplayProgram,
     Slot,
     SlotUse,
-    slots_in,
 )
 from perfcast.traces.events import NONE, Collective, ProcessGroup
-
-#: Of deviates that stand in for what a call had made.
-_SCALE = 0.02
 
 
 def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
@@ -78,58 +72,6 @@ def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
     )
 
 
-def take_steps(program: ReplayProgram, first: int, last: int) -> ReplayProgram:
-    """The steps of these places (both included, the first is 0) as a program of their own.
-
-    Raises:
-        InputError: No such steps.
-    """
-    steps = _steps_of(program)
-    if not 0 <= first <= last < len(steps):
-        raise InputError(
-            f"steps {first} to {last} were asked for; '{program.source}' has {len(steps)}, from 0 to "
-            f"{len(steps) - 1}"
-        )
-    wanted = {step: place for place, step in enumerate(steps[first : last + 1])}
-    taken = take_calls(program, [i for i, call in enumerate(program.calls) if call.step in wanted])
-    calls = tuple(replace(call, step=wanted[call.step]) for call in taken.calls)
-    selection = {**program.selection, "steps taken": f"{first} to {last}"}
-    return replace(taken, calls=calls, num_steps=len(wanted), selection=selection)
-
-
-def take_calls(program: ReplayProgram, kept: Sequence[int]) -> ReplayProgram:
-    """The calls of these places, in order, as a program of their own.
-
-    What calls left out had made is given instead. A wait whose collective is left out becomes idle: its gap
-    stays.
-    """
-    order = sorted(set(kept))
-    new_call = {old: new for new, old in enumerate(order)}
-    calls = [_kept_call(program.calls[old], new_call) for old in order]
-    uses = [sorted({*slots_in(call.arguments), *(s for s in call.outputs if s != NONE)}) for call in calls]
-    new_slot = {old: new for new, old in enumerate(sorted({slot for use in uses for slot in use}))}
-    lives: dict[int, tuple[int, int]] = {}
-    for place, use in enumerate(uses):
-        for slot in use:
-            buffer = program.slots[slot].buffer
-            lives[buffer] = (lives.get(buffer, (place, place))[0], place)
-    new_buffer = {old: new for new, old in enumerate(sorted(lives))}
-    return replace(
-        program,
-        calls=tuple(_with_slots(call, lambda slot: new_slot[slot]) for call in calls),
-        slots=tuple(_kept_slot(program, program.slots[old], new_call, new_buffer) for old in new_slot),
-        buffers=tuple(
-            replace(
-                program.buffers[old],
-                maker=new_call.get(program.buffers[old].maker, NONE),
-                first_call=lives[old][0],
-                last_call=lives[old][1],
-            )
-            for old in new_buffer
-        ),
-    )
-
-
 def _steps_of(program: ReplayProgram) -> list[int]:
     return sorted({call.step for call in program.calls})
 
@@ -139,8 +81,10 @@ def _home(programs: Sequence[ReplayProgram]) -> ReplayProgram:
     exchanging = [p for p in programs if any(call.kind is CallKind.COLLECTIVE for call in p.calls)]
     places = {(program.rank, program.world_size) for program in exchanging}
     if len(places) > 1:
-        told = ", ".join(f"rank {rank} of {world}" for rank, world in sorted(places))
-        raise InputError(f"programs of {told} cannot follow each other on one rank: their collectives differ")
+        names = ", ".join(f"rank {rank} of {world}" for rank, world in sorted(places))
+        raise InputError(
+            f"programs of {names} cannot follow each other on one rank: their collectives differ"
+        )
     return exchanging[0] if exchanging else programs[0]
 
 
@@ -216,31 +160,3 @@ def _with_slot(argument: Argument, renumber: Callable[[int], int]) -> Argument:
     if isinstance(argument, tuple):
         return tuple(_with_slot(item, renumber) for item in argument)
     return argument
-
-
-def _kept_call(call: Call, new_call: Mapping[int, int]) -> Call:
-    if call.kind is CallKind.WAIT and call.waits_for not in new_call:
-        return replace(call, kind=CallKind.IDLE, arguments=(), outputs=(), waits_for=NONE)
-    return replace(call, waits_for=new_call.get(call.waits_for, NONE))
-
-
-def _kept_slot(
-    program: ReplayProgram, slot: Slot, new_call: Mapping[int, int], new_buffer: Mapping[int, int]
-) -> Slot:
-    maker = new_call.get(slot.maker, NONE)
-    is_given = program.buffers[slot.buffer].maker not in new_call
-    filling = slot.filling
-    if is_given and maker == NONE and filling is None:
-        filling = stand_in(slot.dtype)
-    return replace(slot, buffer=new_buffer[slot.buffer], maker=maker, filling=filling)
-
-
-def stand_in(dtype: str) -> Filling:
-    """What a tensor holds whose maker was left out: deviates, or zeros where numbers may be places."""
-    reason = "made by a call that was left out"
-    return Filling(Fill.ZEROS if is_whole(dtype) else Fill.NORMAL, scale=_SCALE, reason=reason)
-
-
-def is_whole(dtype: str) -> bool:
-    """Whether elements are whole numbers or truth values, so that they may be places in other tensors."""
-    return not dtype.startswith(("float", "bfloat", "complex"))

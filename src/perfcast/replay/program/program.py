@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective, ProcessGroup
+from perfcast.traces.execution_trace.storages import reach_elements
 
 
 class Fill(Enum):
@@ -95,10 +96,12 @@ class Slot:
         """First byte of the buffer that the tensor reaches, and the byte after the last."""
         width = dtype_bytes(self.dtype)
         start = self.offset_elements * width
-        if 0 in self.shape:
-            return start, start
-        reach = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        return start, start + (reach + 1) * width
+        return start, start + self.reach_elements * width
+
+    @property
+    def reach_elements(self) -> int:
+        """Elements of memory from its first element to its last one, both included; 0 of an empty one."""
+        return reach_elements(self.shape, self.strides)
 
     @property
     def is_whole(self) -> bool:

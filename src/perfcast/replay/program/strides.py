@@ -42,10 +42,7 @@ class _Strides:
     def __init__(self, trace: ExecutionTrace) -> None:
         self._ids: dict[int, list[int]] = {}
         self._known: dict[int, list[tuple[int, tuple[int, ...], tuple[int, ...]]]] = {}
-        self._ends = {node.id: node.id for node in trace.nodes}
-        for node in reversed(trace.nodes):
-            if node.parent != node.id:
-                self._ends[node.parent] = max(self._ends[node.parent], self._ends[node.id])
+        self._ends = trace.last_below
         for node in trace.nodes:
             if node.is_operator and not trace.children.get(node.id):
                 self._learn(node)

@@ -9,19 +9,16 @@ a start is turned round; where that does not help, the call is named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from perfcast.errors import InputError
-from perfcast.replay.play.prepare import extent
-from perfcast.replay.program.combine import is_whole
 from perfcast.replay.program.program import Call, CallKind, Fill, ReplayProgram, Slot, slots_in
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.replay.scale.layout import Batch, scaled_slot
 from perfcast.replay.scale.literals import EXPANDS, Place, is_factory, number_at, size_places
 from perfcast.replay.scale.passes import Failure, ScalePass, Seed
-from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE
 
 #: Assumptions turned round at most, over the whole program.
@@ -94,8 +91,8 @@ def _first_seeds(program: ReplayProgram, batch: Batch) -> tuple[Seeds, Seeds]:
             if not batch.divides(size):
                 continue
             every.add(Seed(slot=index, dim=dim))
-            is_rows = is_whole(slot.dtype) and len(slot.shape) == 1 and size > 1
-            is_batch = size == batch.recorded and (is_whole(slot.dtype) or dim == 0)
+            is_rows = not slot.is_floating and len(slot.shape) == 1 and size > 1
+            is_batch = size == batch.recorded and (not slot.is_floating or dim == 0)
             if (is_batch or is_rows) and slot.buffer not in parameters:
                 chosen.add(Seed(slot=index, dim=dim))
     for index, call in enumerate(program.calls):
@@ -114,7 +111,7 @@ def _makes_rows(program: ReplayProgram, call: Call, batch: Batch) -> bool:
     made = [program.slots[slot] for slot in call.outputs if slot != NONE]
     return (
         len(made) == 1
-        and is_whole(made[0].dtype)
+        and not made[0].is_floating
         and len(made[0].shape) == 1
         and batch.divides(made[0].shape[0])
         and call.operator not in EXPANDS
@@ -190,15 +187,12 @@ def _assembled(program: ReplayProgram, done: ScalePass, batch: Batch) -> ReplayP
         else buffer
         for i, buffer in enumerate(program.buffers)
     )
-    selection: Mapping[str, Any] = {
-        **program.selection,
-        "batch": f"{batch.recorded} scaled to {batch.wanted}",
-    }
+    selection = {**program.selection, "batch": f"{batch.recorded} scaled to {batch.wanted}"}
     return replace(program, calls=tuple(done.calls), slots=tuple(slots), buffers=buffers, selection=selection)
 
 
 def _reach_bytes(slot: Slot) -> int:
-    return (slot.offset_elements + extent(slot)) * dtype_bytes(slot.dtype) if extent(slot) else 0
+    return slot.span_bytes[1] if slot.reach_elements else 0
 
 
 def _refilled(old: Slot, new: Slot, batch: Batch) -> Slot:

@@ -35,6 +35,8 @@ C10D_NAMES = {
     "c10d::recv_": "recv",
     "c10d::barrier": "barrier",
 }
+#: Numbers of groups are smaller, addresses larger.
+_LARGEST_NAME = 2**32
 _WHOLE_NUMBERS = re.compile(r"-?\d{1,18}")
 
 
@@ -62,6 +64,11 @@ def ranks_in(value: object, size: int) -> tuple[int, ...]:
     stride = strides.pop()
     continued = tuple(shown[0] + stride * index for index in range(size))
     return continued if len(shown) == len(ranks) or continued[-1] == ranks[-1] else ()
+
+
+def is_address(name: str) -> bool:
+    """Whether a group is named by an address (before 1.0.3 of execution traces), another on each rank."""
+    return name.isdecimal() and int(name) > _LARGEST_NAME
 
 
 def collective_of(row: int, arguments: Mapping[str, Any]) -> Collective:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from perfcast.core.arrays import Integers
 from perfcast.core.collective import bus_factor
+from perfcast.traces.collectives.groups import is_address
 from perfcast.traces.collectives.kernels import is_communication
 from perfcast.traces.collectives.matching import Part
 from perfcast.traces.collectives.recorded import recorded_collectives
@@ -166,9 +167,8 @@ def _part(
     if not group:
         stream = streams.setdefault(int(events.streams[row]), len(streams))
         return Part(("stream", str(stream)), collective.sequence, size)
-    is_address = group.isdecimal() and int(group) > 2**32
     return Part(
-        ("group", "" if is_address else group, ",".join(map(str, collective.ranks))),
+        ("group", "" if is_address(group) else group, ",".join(map(str, collective.ranks))),
         collective.sequence,
         size,
     )

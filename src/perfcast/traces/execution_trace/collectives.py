@@ -8,6 +8,7 @@ process group, rank, name, splits, … (from 1.1.0 also as attributes). Gloo has
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perfcast.traces.collectives.groups import BOOKKEEPING, C10D_NAMES, numbers_in, peer_and_tag, ranks_in
@@ -15,6 +16,45 @@ from perfcast.traces.dtype_words import dtype_of
 from perfcast.traces.events import NONE, Collective
 from perfcast.traces.execution_trace.nodes import TensorUse, Value, tensors_in
 from perfcast.traces.marks import COLLECTIVE_RECORD
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRecord:
+    """Arguments of a ``record_param_comms`` by their places.
+
+    Attributes:
+        tensors: What is sent, or worked on in place; undefined ones included.
+        before: What stands between these and the name: sequence number, process group, and a rank.
+        name: In small letters, as NCCL has it; ``BOOKKEEPING`` exchange nothing.
+        after: What follows: splits, ranks of the group.
+    """
+
+    tensors: tuple[TensorUse, ...]
+    before: tuple[Value, ...]
+    name: str
+    after: tuple[Value, ...]
+
+    @property
+    def sequence(self) -> int:
+        """The collective's number among those of its group, ``NONE`` where none is recorded."""
+        first = self.before[0] if self.before else NONE
+        return _whole(first[0] if isinstance(first, tuple) and first else first, NONE)
+
+    @property
+    def place(self) -> int | None:
+        """A place in the group: the root's or the peer's, else the rank's own; None: not recorded."""
+        last = self.before[-1] if self.before else None
+        return last if type(last) is int else None
+
+
+def read_record(inputs: tuple[Value, ...]) -> CollectiveRecord | None:
+    """The arguments of a ``record_param_comms``; None where nothing among them is a name."""
+    tensors = tuple(tensors_in(inputs[:1]))
+    rest = inputs[1:] if tensors or (inputs and inputs[0] == ()) else inputs
+    place = next((i for i, value in enumerate(rest) if isinstance(value, str)), None)
+    if place is None:
+        return None
+    return CollectiveRecord(tensors, rest[:place], str(rest[place]).lower(), rest[place + 1 :])
 
 
 def collective_of_node(
@@ -36,20 +76,17 @@ def _recorded(
     node_id: int, inputs: tuple[Value, ...], outputs: tuple[Value, ...], attributes: Mapping[str, Any]
 ) -> Collective | None:
     """By attributes where there are some, else by the places of the arguments."""
-    tensors = list(tensors_in(inputs[:1]))
-    rest = list(inputs[1:] if tensors or (inputs and inputs[0] == ()) else inputs)
-    place = next((i for i, value in enumerate(rest) if isinstance(value, str)), None)
-    if place is None or place < 2 or str(rest[place]).lower() in BOOKKEEPING:
+    record = read_record(inputs)
+    if record is None or len(record.before) < 2 or record.name in BOOKKEEPING:
         return None
-    group, sequence = rest[1], rest[0]
-    after = rest[place + 1 :]
+    tensors, group, after = list(record.tensors), record.before[1], record.after
     size = _whole(attributes.get("pg_size", after[-1] if len(after) > 2 else 0))
     start, stride = (after[2], after[3]) if len(after) >= 5 else (0, 0)
     ranks = ranks_in(attributes.get("pg_ranks"), size) or _strided(start, stride, size)
     received = list(tensors_in(outputs)) or tensors
     return Collective(
         row=node_id,
-        name=str(rest[place]).lower(),
+        name=record.name,
         in_elements=_whole(attributes.get("in_msg_nelems", _elements(tensors))),
         out_elements=_whole(attributes.get("out_msg_nelems", _elements(received))),
         dtype=dtype_of(str(attributes.get("dtype", tensors[0].dtype if tensors else ""))),
@@ -58,14 +95,14 @@ def _recorded(
         ranks=ranks,
         in_splits=_split(after, 0),
         out_splits=_split(after, 1),
-        sequence=_whole(sequence[0] if isinstance(sequence, tuple) and sequence else sequence, NONE),
-        peer=_peer(str(rest[place]).lower(), rest[place - 1], ranks),
+        sequence=record.sequence,
+        peer=_peer(record.name, record.place, ranks),
     )
 
 
-def _peer(name: str, place: Value, ranks: tuple[int, ...]) -> int:
+def _peer(name: str, place: int | None, ranks: tuple[int, ...]) -> int:
     """The other rank of a message, recorded as its place in the group."""
-    if name not in ("send", "recv") or type(place) is not int or not 0 <= place < len(ranks):
+    if name not in ("send", "recv") or place is None or not 0 <= place < len(ranks):
         return NONE
     return ranks[place]
 
@@ -100,7 +137,7 @@ def _elements(tensors: list[TensorUse]) -> int:
     return sum(tensor.num_elements for tensor in tensors)
 
 
-def _split(after: list[Value], place: int) -> tuple[int, ...]:
+def _split(after: tuple[Value, ...], place: int) -> tuple[int, ...]:
     found = after[place] if len(after) > place else ()
     return numbers_in(list(found)) if isinstance(found, tuple) else ()
 

@@ -135,6 +135,21 @@ class ExecutionTrace:
         return {parent: tuple(nodes) for parent, nodes in found.items()}
 
     @cached_property
+    def last_below(self) -> Mapping[int, int]:
+        """The largest id among what each node called, directly or not, itself included."""
+        last = {node.id: node.id for node in self.nodes}
+        for node in reversed(self.nodes):
+            if node.parent != node.id:
+                last[node.parent] = max(last[node.parent], last[node.id])
+        return last
+
+    def callers(self, node: Node) -> Iterator[Node]:
+        """The nodes that called a node, the nearest first."""
+        while node.parent != node.id:
+            node = self.by_id[node.parent]
+            yield node
+
+    @cached_property
     def roots(self) -> tuple[Node, ...]:
         """Nodes that nobody called."""
         return tuple(node for node in self.nodes if node.parent == node.id)

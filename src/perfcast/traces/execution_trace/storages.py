@@ -55,8 +55,14 @@ def extent_bytes(use: TensorUse) -> int:
         return 0
     if use.strides is None:
         return (use.offset_elements + use.num_elements) * use.element_bytes
-    reach = sum((size - 1) * stride for size, stride in zip(use.shape, use.strides, strict=True))
-    return (use.offset_elements + 1 + reach) * use.element_bytes
+    return (use.offset_elements + reach_elements(use.shape, use.strides)) * use.element_bytes
+
+
+def reach_elements(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements of memory from a tensor's first element to its last one, both included; 0 of an empty one."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def with_storages(nodes: Sequence[Node]) -> tuple[list[Node], tuple[Storage, ...]]:
