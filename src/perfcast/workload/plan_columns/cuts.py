@@ -12,7 +12,7 @@ from perfcast.core.plan_table import PlanTable
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.blocks.step.messages import MESSAGES
-from perfcast.workload.blocks.step.stages import Part, split_model
+from perfcast.workload.blocks.step.stages import ModelPart, split_model
 from perfcast.workload.plan_columns.layers import Kind, Setting
 
 #: A row of layers of a chunk: (index into the model's kinds, count).
@@ -77,10 +77,10 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
     return Cuts(kinds, cuts, place)
 
 
-def _cut(setting: Setting, parts: Sequence[Part], plan: Plan, kinds: Sequence[Kind]) -> Cut:
+def _cut(setting: Setting, parts: Sequence[ModelPart], plan: Plan, kinds: Sequence[Kind]) -> Cut:
     count = plan.pipeline_parallel
     sends = ((kinds.index(MESSAGES), 1),) if MESSAGES in kinds and count > 1 else ()
-    contents = [(*_content(setting, part, kinds), *sends) for part in parts]
+    contents = [(*_content(part, kinds), *sends) for part in parts]
     rows = [tuple(contents[stage::count]) for stage in range(count)]
     if plan.schedule == "dualpipe":
         rows = [(*row, *rows[count - 1 - stage]) for stage, row in enumerate(rows)]
@@ -88,10 +88,5 @@ def _cut(setting: Setting, parts: Sequence[Part], plan: Plan, kinds: Sequence[Ki
     return Cut(different, tuple(different.index(row) for row in rows))
 
 
-def _content(setting: Setting, part: Part, kinds: Sequence[Kind]) -> Content:
-    held: list[tuple[Kind, int]] = [(ends.EMBEDDING, 1)] if part.has_embedding else []
-    held += part.layers
-    if part.has_head:
-        further = setting.model.num_prediction_layers
-        held += [(ends.PREDICTION, further)] * (further > 0) + [(ends.HEAD, 1)]
-    return tuple((kinds.index(kind), count) for kind, count in held)
+def _content(part: ModelPart, kinds: Sequence[Kind]) -> Content:
+    return tuple((kinds.index(kind), count) for kind, count in part.contents())

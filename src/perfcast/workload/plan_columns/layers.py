@@ -25,11 +25,10 @@ from perfcast.workload.blocks.layer import training as layers
 from perfcast.workload.blocks.local import Local, local_part
 from perfcast.workload.blocks.step.messages import MESSAGES, with_messages
 from perfcast.workload.blocks.step.offload import with_activations_away
-from perfcast.workload.blocks.step.stages import LayerSort
+from perfcast.workload.blocks.step.stages import LayerKey, LayerSort
 from perfcast.workload.plan_columns.geometry import axis_strides, expert_columns, span_codes
 
-#: A sort of layer, or an end of the model by its name.
-Kind = LayerSort | str
+Kind = LayerKey
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,16 @@ from perfcast.core.operation import Operation
 from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
-from perfcast.core.weights import check_degrees, split_layers
-from perfcast.core.work import Calls, Layer, LayerRun, StageWork, StepWork
+from perfcast.core.weights import check_degrees
+from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
+from perfcast.workload.blocks.ends.training import EMBEDDING
 from perfcast.workload.blocks.experts.routing import routing_assumptions
 from perfcast.workload.blocks.layer import serving as serving_layers
 from perfcast.workload.blocks.serving.kernels import precision_of
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.step.flops import forward_flops
+from perfcast.workload.blocks.step.stages import LayerKey, ModelPart, runs_of, split_model
 
 
 def build_serving_work(
@@ -62,21 +64,15 @@ def build_serving_work(
         model, plan, precision_of(dtype, cache_dtype), batch_size or plan.micro_batch_size, sequence_length,
         is_decode, is_decode and replays_graph,
     )  # fmt: skip
-    layers = [
-        Layer("embedding", serving_layers.embedding(setting)),
-        Layer("head", serving_layers.head(setting)),
-    ]
-    kinds = _kinds(model)
-    layers += [
-        Layer(name, serving_layers.layer(setting, has_experts=has_experts, window=window))
-        for name, has_experts, window, _ in kinds
-    ]
+    parts = _split_model(model, plan)
+    built = {key: _layer(setting, key) for part in parts for key, _ in part.contents()}
+    order = {key: place for place, key in enumerate(built)}
     sequences = setting.batch_size * plan.num_micro_batches * plan.data_parallel
     num_tokens = sequences * (1 if is_decode else sequence_length)
     return StepWork(
         plan=plan,
-        layers=tuple(_without_launches(layer) if setting.replays_graph else layer for layer in layers),
-        stages=_stages(model, plan, [count for *_, count in kinds]),
+        layers=tuple(built.values()),
+        stages=tuple(StageWork((runs_of(part, order),)) for part in parts),
         boundary=_boundary(setting),
         num_tokens=num_tokens,
         flops=serving_flops(model, sequences, sequence_length, is_decode=is_decode),
@@ -95,52 +91,23 @@ def _check_plan(plan: Plan) -> None:
             raise PlanError(f"{key}={value}: inference has {key}={plain} only")
 
 
-Kind = tuple[str, bool, int, int]
+def _split_model(model: Transformer, plan: Plan) -> tuple[ModelPart, ...]:
+    """As training deals layers out, without what stands for further predictions and backwards."""
+    plain = replace(plan, schedule="1f1b", recompute="none", recompute_layers=None)
+    return split_model(replace(model, num_prediction_layers=0), plain, balances=False)
 
 
-def _kinds(model: Transformer) -> list[Kind]:
-    """Name, whether it has experts, its window, and how many, of each kind of layer in the model's order."""
-    dense = model.num_layers - model.num_expert_layers
-    found: list[Kind] = []
-    for name, count, has_experts in (
-        ("layer", dense, False),
-        ("expert layer", model.num_expert_layers, True),
-    ):
-        windowed = round(count * model.num_window_layers / model.num_layers)
-        if count - windowed:
-            found.append((name, has_experts, 0, count - windowed))
-        if windowed:
-            found.append((f"{name} with a window", has_experts, model.sliding_window, windowed))
-    return found
-
-
-def _stages(model: Transformer, plan: Plan, counts: list[int]) -> tuple[StageWork, ...]:
-    """Embedding first, head last, layers dealt out in order; a stage runs equal layers in a row."""
-    split = plan.stage_layers or split_layers(model.num_layers, plan.pipeline_parallel)
-    if len(split) != plan.pipeline_parallel or sum(split) != model.num_layers:
-        raise PlanError(
-            f"stages of {' + '.join(map(str, split))} = {sum(split)} layers for pp={plan.pipeline_parallel} "
-            f"stages of a model of {model.num_layers}"
-        )
-    stages, first = [], 0
-    for stage, count in enumerate(split):
-        runs = [LayerRun(0, 1)] if stage == 0 else []
-        start = 0
-        for kind, many in enumerate(counts):
-            here = min(first + count, start + many) - max(first, start)
-            if here > 0:
-                runs.append(LayerRun(2 + kind, here))
-            start += many
-        if stage == plan.pipeline_parallel - 1:
-            runs.append(LayerRun(1, 1))
-        stages.append(StageWork((tuple(runs),)))
-        first += count
-    return tuple(stages)
-
-
-def _without_launches(layer: Layer) -> Layer:
-    calls: Calls = tuple(replace(call, num_launches=0) for call in layer.forward)
-    return replace(layer, forward=calls)
+def _layer(setting: Serving, key: LayerKey) -> Layer:
+    """A layer or an end; a replayed graph costs the host no launches."""
+    if isinstance(key, str):
+        name = key
+        calls = (serving_layers.embedding if key == EMBEDDING else serving_layers.head)(setting)
+    else:
+        name, window = key.name, setting.model.sliding_window if key.has_window else 0
+        calls = serving_layers.layer(setting, has_experts=key.has_experts, window=window)
+    if setting.replays_graph:
+        calls = tuple(replace(call, num_launches=0) for call in calls)
+    return Layer(name, calls)
 
 
 def _boundary(setting: Serving) -> Operation | None:

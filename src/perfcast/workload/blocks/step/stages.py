@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import layers_of_parts
+from perfcast.core.work import LayerRun
+from perfcast.workload.blocks.ends.training import EMBEDDING, HEAD, PREDICTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +22,40 @@ class LayerSort:
     #: Whether it keeps all for its backward, in a plan that computes other layers again.
     keeps_all: bool = False
 
+    @property
+    def name(self) -> str:
+        """In words."""
+        kind = "expert layer" if self.has_experts else "layer"
+        return f"{'kept ' * self.keeps_all}{'windowed ' * self.has_window}{kind}"
+
+
+#: A sort of layer, or an end of the model by its name.
+LayerKey = LayerSort | str
+
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A row of layers, by their sorts; and whether it begins with the embedding or ends with the head."""
+class ModelPart:
+    """A row of layers, by their sorts; and whether it begins with the embedding or ends with the head.
+
+    Attributes:
+        num_predictions: Layers that predict a token further, which stand before the head.
+    """
 
     layers: tuple[tuple[LayerSort, int], ...]
     has_embedding: bool
     has_head: bool
+    num_predictions: int = 0
+
+    def contents(self) -> tuple[tuple[LayerKey, int], ...]:
+        """Ends and layers in order, each with how many stand in a row."""
+        held: list[tuple[LayerKey, int]] = [(EMBEDDING, 1)] if self.has_embedding else []
+        held += self.layers
+        if self.num_predictions:
+            held.append((PREDICTION, self.num_predictions))
+        return (*held, (HEAD, 1)) if self.has_head else tuple(held)
 
 
-def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part, ...]:
+def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[ModelPart, ...]:
     """All parts in the order of the model.
 
     Args:
@@ -47,12 +73,18 @@ def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Part
             for at in range(count)
         )
         is_last = place == len(counts) - 1
-        if is_last and model.num_prediction_layers:
+        further = model.num_prediction_layers if is_last else 0
+        if further:
             keeps_all = plan.recompute_layers is not None
-            sorts[_sort_of(model, model.num_layers - 1, keeps_all=keeps_all)] += model.num_prediction_layers
-        parts.append(Part(tuple(sorts.items()), has_embedding=place == 0, has_head=is_last))
+            sorts[_sort_of(model, model.num_layers - 1, keeps_all=keeps_all)] += further
+        parts.append(ModelPart(tuple(sorts.items()), place == 0, is_last, further))
         first += count
     return tuple(parts)
+
+
+def runs_of(part: ModelPart, order: Mapping[LayerKey, int]) -> tuple[LayerRun, ...]:
+    """The runs of a part; ``order``: the place of each different layer in its step."""
+    return tuple(LayerRun(order[key], count) for key, count in part.contents())
 
 
 def _sort_of(model: Transformer, layer: int, *, keeps_all: bool) -> LayerSort:

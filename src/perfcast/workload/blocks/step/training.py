@@ -21,7 +21,7 @@ from perfcast.core.weights import (
     pad_vocabulary,
     stage_weights,
 )
-from perfcast.core.work import Call, Calls, Layer, LayerRun, StageWork, StepWork, Stream
+from perfcast.core.work import Call, Calls, Layer, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
@@ -45,7 +45,7 @@ from perfcast.workload.blocks.step.optimizer import (
     shared_embedding,
     shared_norms,
 )
-from perfcast.workload.blocks.step.stages import LayerSort, Part, split_model
+from perfcast.workload.blocks.step.stages import LayerKey, LayerSort, ModelPart, runs_of, split_model
 
 
 def build_step_work(model: Transformer, plan: Plan, training: Training, sequence_length: int) -> StepWork:
@@ -103,9 +103,6 @@ class _Whole:
         return pad_vocabulary(self.model.vocab_size, self.plan.tensor_parallel, multiple)
 
 
-_Key = LayerSort | str
-
-
 def _check(model: Transformer, plan: Plan, sequence_length: int) -> None:
     check_degrees(model, plan)
     if plan.sequence_parallel and plan.tensor_parallel_inputs > 1:
@@ -130,10 +127,10 @@ def _check(model: Transformer, plan: Plan, sequence_length: int) -> None:
 # ---- layers ----------------------------------------------------------------------------------------------
 
 
-def _collect_layers(whole: _Whole, parts: tuple[Part, ...]) -> dict[_Key, Layer]:
+def _collect_layers(whole: _Whole, parts: tuple[ModelPart, ...]) -> dict[LayerKey, Layer]:
     """Each different layer once, in the order of the model."""
     sorts = dict.fromkeys(sort for part in parts for sort, _ in part.layers)
-    found: dict[_Key, Layer] = {ends.EMBEDDING: _end(whole, ends.EMBEDDING)}
+    found: dict[LayerKey, Layer] = {ends.EMBEDDING: _end(whole, ends.EMBEDDING)}
     found |= {sort: _layer(whole, sort) for sort in sorts}
     if whole.model.num_prediction_layers:
         found[ends.PREDICTION] = _end(whole, ends.PREDICTION)
@@ -144,16 +141,14 @@ def _layer(whole: _Whole, sort: LayerSort) -> Layer:
     local = whole.local(has_window=sort.has_window, keeps_all=sort.keeps_all)
     dense, expert = kinds_of_layer(whole.model, local.plan)
     weights = expert if sort.has_experts else dense
-    name = "expert layer" if sort.has_experts else "layer"
     calls = with_activations_away(
         local,
         whole.plan.offload,
         layers.layer_forward(local, sort.has_experts),
         layers.layer_backward(local, sort.has_experts),
     )
-    full_name = f"{'kept ' * sort.keeps_all}{'windowed ' * sort.has_window}{name}"
     of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
-    return _with_reductions(whole, full_name, *calls, _counts(weights), of_stage)
+    return _with_reductions(whole, sort.name, *calls, _counts(weights), of_stage)
 
 
 def _end(whole: _Whole, name: str) -> Layer:
@@ -217,38 +212,24 @@ def _stage_weights(model: Transformer, plan: Plan, stage: int, vocab_size: int) 
 # ---- stages ----------------------------------------------------------------------------------------------
 
 
-def _stages(whole: _Whole, parts: tuple[Part, ...], order: dict[_Key, int]) -> tuple[StageWork, ...]:
+def _stages(whole: _Whole, parts: tuple[ModelPart, ...], order: dict[LayerKey, int]) -> tuple[StageWork, ...]:
     """All of them; stages that hold the same update the same."""
     count, is_mirrored = whole.plan.pipeline_parallel, whole.plan.schedule == "dualpipe"
     own = [parts[stage::count] for stage in range(count)]
     held = [(*mine, *(own[count - 1 - at] if is_mirrored else ())) for at, mine in enumerate(own)]
     updates = {kept: _optimizer(whole, kept) for kept in dict.fromkeys(held)}
     return tuple(
-        StageWork(tuple(_runs(whole, part, order) for part in mine), updates[kept])
+        StageWork(tuple(runs_of(part, order) for part in mine), updates[kept])
         for mine, kept in zip(own, held, strict=True)
     )
 
 
-def _runs(whole: _Whole, part: Part, order: dict[_Key, int]) -> tuple[LayerRun, ...]:
-    return tuple(LayerRun(order[key], count) for key, count in _held(whole, part))
-
-
-def _held(whole: _Whole, part: Part) -> tuple[tuple[_Key, int], ...]:
-    """What a part of the model is made of, in order."""
-    held: list[tuple[_Key, int]] = [(ends.EMBEDDING, 1)] if part.has_embedding else []
-    held += part.layers
-    if part.has_head:
-        further = whole.model.num_prediction_layers
-        held += [(ends.PREDICTION, further)] * (further > 0) + [(ends.HEAD, 1)]
-    return tuple(held)
-
-
-def _optimizer(whole: _Whole, parts: tuple[Part, ...]) -> Calls:
+def _optimizer(whole: _Whole, parts: tuple[ModelPart, ...]) -> Calls:
     """The update of all that a stage's rank holds, and reductions of gradients that go before."""
     plan, training = whole.plan, whole.training
     dense, expert = kinds_of_layer(whole.model, local_part(whole.plan))
     total, tensors, vectors = ParameterCounts(0), 0, 0
-    for key, count in (item for part in parts for item in _held(whole, part)):
+    for key, count in (item for part in parts for item in part.contents()):
         weights = _end_weights(whole, key) if isinstance(key, str) else expert if key.has_experts else dense
         total += _counts(weights).times(count)
         tensors += count * sum(w.count for w in weights)
