@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from perfcast.catalog.devices import find_device_name
-from perfcast.catalog.figures import collect_aliases, load_entries, resolve_name
+from perfcast.catalog.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
-from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
+from perfcast.figures import Figure, parse_figure
 
 #: What no link of today comes near: 100 TB/s of one device, a second of latency.
 _MOST_BYTES_PER_SECOND = 1e14
@@ -22,9 +22,16 @@ _MOST_LATENCY_SECONDS = 1.0
 _MOST_DEVICES = 10_000_000
 _FLAGS = ("duplex", "switched", "reduces")
 _LEVEL_KEYS = (
-    "name", "size", "kind", "latency", "bandwidth", "port_bandwidth", "oversubscription",
-    "ring_bandwidth", *_FLAGS,
-)  # fmt: skip
+    "name",
+    "size",
+    "kind",
+    "latency",
+    "bandwidth",
+    "port_bandwidth",
+    "oversubscription",
+    "ring_bandwidth",
+    *_FLAGS,
+)
 _CLUSTER_KEYS = ("title", "device", "aliases", "note", "even", "levels")
 
 
@@ -132,13 +139,7 @@ def parse_cluster_file(path: Path) -> dict[str, ClusterEntry]:
     Raises:
         CatalogError: Names file, cluster, level and figure at fault.
     """
-    content = parse_toml(path)
-    sources = parse_table(content, "sources", path.name)
-    clusters = parse_table(content, "clusters", path.name)
-    return {
-        name: _parse_cluster(name, parse_table(clusters, name, path.name), sources, f"{path.name}: {name}")
-        for name in clusters
-    }
+    return parse_entries(path, "clusters", _parse_cluster)
 
 
 def _parse_cluster(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import collect_aliases, data_files, load_entries, resolve_name
+from perfcast.catalog.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.hardware import Device
 from perfcast.errors import CatalogError, UnknownNameError
@@ -80,13 +80,7 @@ def parse_device_file(path: Path) -> dict[str, DeviceEntry]:
     Raises:
         CatalogError: Names file, device and figure at fault.
     """
-    content = parse_toml(path)
-    sources = parse_table(content, "sources", path.name)
-    devices = parse_table(content, "devices", path.name)
-    return {
-        name: _parse_device(name, parse_table(devices, name, path.name), sources, f"{path.name}: {name}")
-        for name in devices
-    }
+    return parse_entries(path, "devices", _parse_device)
 
 
 def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> DeviceEntry:

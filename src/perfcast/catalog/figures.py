@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from perfcast.errors import CatalogError, UnknownNameError
+from perfcast.figures import parse_table, parse_toml
 
 Entry = TypeVar("Entry")
 
@@ -32,6 +33,26 @@ def load_entries(folder: str, kind: str, parse: Callable[[Path], Mapping[str, En
                 raise CatalogError(f"{path}: {kind} {name!r} is described twice")
             entries[name] = entry
     return MappingProxyType(entries)
+
+
+def parse_entries(
+    path: Path, section: str, parse: Callable[[str, Mapping[str, Any], Mapping[str, str], str], Entry]
+) -> dict[str, Entry]:
+    """Every entry of one section of a file.
+
+    Args:
+        parse: A name, its table, the file's sources, and where that stands → an entry.
+
+    Raises:
+        CatalogError: Not TOML, or no such tables; and what ``parse`` refuses.
+    """
+    content = parse_toml(path)
+    sources = parse_table(content, "sources", path.name)
+    tables = parse_table(content, section, path.name)
+    return {
+        name: parse(name, parse_table(tables, name, path.name), sources, f"{path.name}: {name}")
+        for name in tables
+    }
 
 
 def normalize(name: str) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import collect_aliases, load_entries, resolve_name
+from perfcast.catalog.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.errors import CatalogError
-from perfcast.figures import Figure, parse_figure, parse_toml
+from perfcast.figures import Figure, parse_figure
 
 TASKS = ("causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "recommendation")
 
@@ -59,15 +59,10 @@ def load_models() -> Mapping[str, ModelEntry]:
 
 
 def _parse_model_file(path: Path) -> dict[str, ModelEntry]:
-    content = parse_toml(path)
-    sources = content.get("sources", {})
-    return {
-        name: _parse_model(name, table, sources, f"{path.name}: {name}")
-        for name, table in content.get("models", {}).items()
-    }
+    return parse_entries(path, "models", _parse_model)
 
 
-def _parse_model(name: str, table: dict[str, Any], sources: dict[str, str], where: str) -> ModelEntry:
+def _parse_model(name: str, table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> ModelEntry:
     for key in ("title", "family", "architecture", "task", "source", "parameters", "config"):
         if key not in table:
             raise CatalogError(f"{where}: {key} missing")

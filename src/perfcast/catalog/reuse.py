@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.figures import load_entries, resolve_name
+from perfcast.catalog.figures import load_entries, parse_entries, resolve_name
 from perfcast.core.embedding.lookup import ReuseHistogram
 from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError
-from perfcast.figures import parse_table, parse_toml
 
 _COUNTS = ("num_tables", "batch_size", "num_lookups", "num_rows")
 _SHARES = ("row_fractions", "lookup_fractions")
@@ -56,14 +55,10 @@ def parse_reuse_file(path: Path) -> Mapping[str, ReuseEntry]:
     Raises:
         CatalogError: One is not whole, has no source, or contradicts itself.
     """
-    content = parse_toml(path)
-    sources = parse_table(content, "sources", path.name)
-    rows = parse_table(content, "reuse", path.name)
-    return {name: _entry(name, parse_table(rows, name, path.name), sources, path.name) for name in rows}
+    return parse_entries(path, "reuse", _parse_reuse)
 
 
-def _entry(name: str, row: Mapping[str, Any], sources: Mapping[str, str], file: str) -> ReuseEntry:
-    where = f"{file}: {name}"
+def _parse_reuse(name: str, row: Mapping[str, Any], sources: Mapping[str, str], where: str) -> ReuseEntry:
     missing = [key for key in ("title", "source", *_COUNTS, *_SHARES) if key not in row]
     if missing:
         raise CatalogError(f"{where}: {' and '.join(missing)} missing")

@@ -14,8 +14,13 @@ from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
 _COUNTS = ("count", "time", "devices")
 _FIGURES = (
-    "restart", "storage_of_a_device", "host_link", "node_power_ratio", "waiting_power_ratio", "pue",
-)  # fmt: skip
+    "restart",
+    "storage_of_a_device",
+    "host_link",
+    "node_power_ratio",
+    "waiting_power_ratio",
+    "pue",
+)
 
 
 @dataclass(frozen=True, slots=True)

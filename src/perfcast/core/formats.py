@@ -46,5 +46,9 @@ FORMATS: Mapping[str, Format] = {
 
 #: Other spellings of the formats above.
 SPELLINGS: Mapping[str, str] = {
-    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
-}  # fmt: skip
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+}

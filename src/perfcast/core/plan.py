@@ -22,10 +22,16 @@ OFFLOAD: tuple[Offload, ...] = get_args(Offload)
 CONTEXT_COMMUNICATION: tuple[ContextCommunication, ...] = get_args(ContextCommunication)
 ORDERS: tuple[RankOrder, ...] = get_args(RankOrder)
 _DEGREES = {
-    "data_parallel": "dp", "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-    "expert_parallel": "ep", "expert_tensor_parallel": "etp", "virtual_stages_per_rank": "vp",
-    "micro_batch_size": "micro-batch size", "num_micro_batches": "number of micro-batches",
-}  # fmt: skip
+    "data_parallel": "dp",
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "context_parallel": "cp",
+    "expert_parallel": "ep",
+    "expert_tensor_parallel": "etp",
+    "virtual_stages_per_rank": "vp",
+    "micro_batch_size": "micro-batch size",
+    "num_micro_batches": "number of micro-batches",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

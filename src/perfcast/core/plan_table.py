@@ -17,12 +17,21 @@ Split = tuple[int, ...]
 
 #: Columns that hold the place of a word in its list.
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "recompute": RECOMPUTE, "schedule": SCHEDULES, "offload": OFFLOAD, "order": ORDERS,
+    "recompute": RECOMPUTE,
+    "schedule": SCHEDULES,
+    "offload": OFFLOAD,
+    "order": ORDERS,
     "context_communication": CONTEXT_COMMUNICATION,
-}  # fmt: skip
+}
 #: Columns that are yes or no.
-FLAGS = ("sequence_parallel", "reshard_after_forward", "overlaps_tensor", "overlaps_gradients",
-         "overlaps_weights", "overlaps_experts")  # fmt: skip
+FLAGS = (
+    "sequence_parallel",
+    "reshard_after_forward",
+    "overlaps_tensor",
+    "overlaps_gradients",
+    "overlaps_weights",
+    "overlaps_experts",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +123,13 @@ class PlanTable:
     @property
     def num_axes(self) -> Integers:
         """Axes along which there is more than one rank."""
-        degrees = (self.data_parallel, self.tensor_parallel, self.pipeline_parallel, self.context_parallel,
-                   self.expert_parallel)  # fmt: skip
+        degrees = (
+            self.data_parallel,
+            self.tensor_parallel,
+            self.pipeline_parallel,
+            self.context_parallel,
+            self.expert_parallel,
+        )
         several: Integers = np.sum([degree > 1 for degree in degrees], axis=0, dtype=np.int64)
         return several
 

@@ -68,9 +68,16 @@ class Call:
     def behind(self, after: tuple[int, ...]) -> Call:
         """The same call behind these; written out, since searches build calls by the ten thousand."""
         return Call(
-            self.operation, self.stream, after, self.module, self.count, self.share, self.num_launches,
-            self.is_recomputed, self.is_weight_gradient,
-        )  # fmt: skip
+            self.operation,
+            self.stream,
+            after,
+            self.module,
+            self.count,
+            self.share,
+            self.num_launches,
+            self.is_recomputed,
+            self.is_weight_gradient,
+        )
 
 
 Calls = tuple[Call, ...]

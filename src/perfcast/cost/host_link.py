@@ -42,7 +42,7 @@ def _link(device: Device) -> float | None:
 
 
 def host_bytes_per_second(device: Device) -> float:
-    """Of the link to the host, in one direction.
+    """Bandwidth of the link to the host, in one direction.
 
     Raises:
         PlanError: No figure for this architecture.

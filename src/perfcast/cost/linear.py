@@ -22,12 +22,11 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from perfcast.core.arrays import Floats
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
@@ -115,8 +114,14 @@ def line_seconds(line: Line, features: Features) -> tuple[float, str]:
     """Seconds by a line, without the program around it, and what bounds them."""
     work = _padded_flops(features, (line.edge_m, line.edge_n, line.edge_k))
     compute = float(work) / line.flops_per_second
-    memory = float(_memory_seconds(features.memory_traffic_bytes, line.bytes_per_second, line.cache_bytes,
-                                   line.bytes_per_second_beyond))  # fmt: skip
+    memory = float(
+        _memory_seconds(
+            features.memory_traffic_bytes,
+            line.bytes_per_second,
+            line.cache_bytes,
+            line.bytes_per_second_beyond,
+        )
+    )
     busy = max(compute, memory)
     if busy < line.latency_seconds:
         return line.latency_seconds + busy, "launch"
@@ -148,7 +153,7 @@ def _padded_flops(features: Features, edges: tuple[float, float, float]) -> floa
     return flops
 
 
-def _memory_seconds(traffic: Any, bandwidth: float, cache: float, beyond: float) -> Any:
+def _memory_seconds(traffic: Floats | float, bandwidth: float, cache: float, beyond: float) -> Floats | float:
     extra = np.maximum(traffic - cache, 0.0) if math.isfinite(cache) else 0.0
     return traffic / bandwidth + extra * max(1.0 / beyond - 1.0 / bandwidth, 0.0)
 
@@ -200,7 +205,16 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
     latency, rate, a, b, c, bandwidth, cache, beyond = fitted.tolist()
     all_ratios = columns.seconds / np.exp(_log_seconds(fitted, columns))
     return Line(
-        family, dtype, latency, rate, a, b, c, bandwidth, cache, min(beyond, bandwidth),
+        family,
+        dtype,
+        latency_seconds=latency,
+        flops_per_second=rate,
+        edge_m=a,
+        edge_n=b,
+        edge_k=c,
+        bytes_per_second=bandwidth,
+        cache_bytes=cache,
+        bytes_per_second_beyond=min(beyond, bandwidth),
         count=len(ordered),
         r_squared=r_squared,
         mape=float(np.abs(ratio - 1.0).mean()),
@@ -209,7 +223,7 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
         least_bytes=float(columns.traffic.min()),
         most_bytes=float(columns.traffic.max()),
         largest_ratio=max(float(np.quantile(all_ratios, 0.95)), 1.0),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -230,7 +244,7 @@ class _Columns:
             np.array([m.seconds for m in measurements]),
         )
 
-    def where(self, chosen: Any) -> _Columns:
+    def where(self, chosen: Flags) -> _Columns:
         return _Columns(self.flops[chosen], self.traffic[chosen], self.sizes[chosen], self.seconds[chosen])
 
 

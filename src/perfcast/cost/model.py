@@ -58,7 +58,7 @@ class KnowsHost(Protocol):
 
     @property
     def host_seconds(self) -> float:
-        """Of one kernel; 0 where kernels are replayed without the host."""
+        """Time of the host for one kernel; 0 where kernels are replayed without the host."""
         ...
 
 

@@ -136,10 +136,14 @@ class DeviceProfile:
 
 
 _POSITIVE = (
-    "num_threads", "num_cores", "memory_bytes", "cache_bytes", "memory_bytes_per_second",
+    "num_threads",
+    "num_cores",
+    "memory_bytes",
+    "cache_bytes",
+    "memory_bytes_per_second",
     "dram_bytes_per_second",
     "launch_seconds",
-)  # fmt: skip
+)
 _MAY_BE_INFINITE = ("flops_per_second", "bytes_per_second", "bytes_per_second_beyond", "cache_bytes")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -29,6 +28,7 @@ from perfcast.measure import store
 from perfcast.measure.grid.cases import design
 from perfcast.measure.host import HostCase, fit_host, host_cases
 from perfcast.measure.kernels import KernelCase, operation_of_case, prepare
+from perfcast.measure.machine import processor_name
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
 from perfcast.memory.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
 from perfcast.prediction import local_memory_bytes
@@ -250,7 +250,7 @@ def _peaks(kernels: Sequence[Measurement]) -> dict[str, float]:
 
 
 def _dram_bytes_per_second(kernels: Sequence[Measurement]) -> float:
-    """Of the copies and sums with the most traffic."""
+    """Bandwidth of memory: that of the copies and sums with the most traffic."""
     moving = [m for m in kernels if m.features.family in ("copy", "elementwise", "update")] or list(kernels)
     most = max(m.features.memory_traffic_bytes for m in moving)
     largest = [m for m in moving if m.features.memory_traffic_bytes >= most / 2]
@@ -259,15 +259,7 @@ def _dram_bytes_per_second(kernels: Sequence[Measurement]) -> float:
 
 
 def _processor(device: str) -> str:
-    if device == "cuda":
-        return str(torch.cuda.get_device_name())
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return str(torch.cuda.get_device_name()) if device == "cuda" else processor_name()
 
 
 def _memory_bytes(device: str) -> int:

@@ -33,8 +33,10 @@ class _Plain(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        blocks = [nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 8), nn.ReLU())
-                  for _ in range(12)]  # fmt: skip
+        blocks = [
+            nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 8), nn.ReLU())
+            for _ in range(12)
+        ]
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,10 +50,17 @@ def _plain_program() -> Program:
 
 
 def _transformer_program() -> Program:
-    config = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2,
+    config = {
+        "model_type": "opt",
+        "hidden_size": 16,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 2,
         "ffn_dim": 32,
-              "vocab_size": 64, "max_position_embeddings": 32, "word_embed_proj_dim": 16,
-              "dropout": 0.0}  # fmt: skip
+        "vocab_size": 64,
+        "max_position_embeddings": 32,
+        "word_embed_proj_dim": 16,
+        "dropout": 0.0,
+    }
     return build_program(config, None, StepShape(mode="train", batch_size=2, sequence_length=8))
 
 

@@ -77,7 +77,7 @@ class Samples:
 
     @property
     def median(self) -> float:
-        """Of the quiet ones."""
+        """Median of the quiet samples."""
         return statistics.median(self.quiet)
 
 

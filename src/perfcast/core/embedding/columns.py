@@ -57,7 +57,7 @@ class EmbeddingColumns:
 
     @property
     def row_bytes(self) -> Floats:
-        """Of one row of weights, shape [n]."""
+        """Bytes of one row of weights, shape [n]."""
         return self.dim * self.element_bytes
 
 

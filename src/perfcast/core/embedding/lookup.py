@@ -146,7 +146,7 @@ class EmbeddingLookup:
 
     @property
     def row_bytes(self) -> int:
-        """Of one row of weights."""
+        """Bytes of one row of weights."""
         return self.dtype.bytes_of(self.dim)
 
 

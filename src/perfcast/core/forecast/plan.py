@@ -153,7 +153,7 @@ class PlanForecast:
 
     @property
     def num_sequences(self) -> int:
-        """Of one step, over all devices."""
+        """Sequences of one step, over all devices."""
         if self.plan is not None:
             return self.plan.global_batch_size
         return self.num_tokens // (1 if self.mode == "decode" else self.sequence_length)
@@ -165,7 +165,7 @@ class PlanForecast:
 
     @property
     def tokens_per_second_per_device(self) -> float:
-        """Of one device."""
+        """Tokens that one device handles in a second."""
         return self.tokens_per_second / self.num_devices
 
     @property

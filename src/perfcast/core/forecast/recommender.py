@@ -78,7 +78,7 @@ class RecommenderForecast:
 
     @property
     def peak_memory_bytes(self) -> float:
-        """Of the fullest rank."""
+        """Peak memory of the fullest rank."""
         return max(rank.memory_bytes for rank in self.ranks)
 
     @property

@@ -28,7 +28,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class LinkConstants:
-    """Of one group of link kinds.
+    """Constants of one group of link kinds.
 
     Attributes:
         share: Of the link's rate, of a long message's payload.
@@ -43,7 +43,7 @@ class LinkConstants:
 
 @dataclass(frozen=True)
 class PatternConstants:
-    """Of one pattern of work; by protocol, launch inf where a protocol is not made for it.
+    """Constants of one pattern of work; by protocol, launch inf where a protocol is not made for it.
 
     Attributes:
         launch_seconds: Before the first byte.
@@ -58,7 +58,7 @@ class PatternConstants:
 
 @dataclass(frozen=True)
 class Constants:
-    """Of all links and algorithms.
+    """Constants of all links and algorithms.
 
     Attributes:
         patterns: By name.

@@ -23,7 +23,7 @@ _WITH_COPY = ("ring", "direct", "recursive", "hierarchical")
 
 @dataclass(frozen=True, eq=False)
 class CollectiveTimes:
-    """Of n calls; shape [n].
+    """What n collectives take; shape [n].
 
     Attributes:
         seconds: Median.

@@ -49,7 +49,7 @@ class Geometry:
 
     @property
     def ring_rate(self) -> Floats:
-        """Of a ring through all members: the narrowest level it crosses, shape [n].
+        """Bytes a second of a ring through all members: the narrowest level it crosses, shape [n].
 
         The members below one child cross a level together, each with its share.
         """
@@ -105,7 +105,7 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
 
 
 def _link_rates(link: Link, spans: np.ndarray) -> Floats:
-    """Of one member on one level that has its parent's links for itself, shape [n]."""
+    """Bytes a second of one member on one level that has its parent's links for itself, shape [n]."""
     alone = max(link.bytes_per_second, link.port_bytes_per_second)
     rates = np.full(len(spans), alone)
     if link.ring_bytes_per_second:

@@ -49,7 +49,7 @@ class Offer:
     judged_seconds_per_byte: Floats
 
     def seconds(self, message_bytes: Floats, groups: np.ndarray) -> Floats:
-        """Of messages [n] to groups [n] (index into u); shape [n]."""
+        """Seconds of messages [n] to groups [n] (index into u); shape [n]."""
         seconds: Floats = self.latency_seconds[groups] + message_bytes * self.seconds_per_byte[groups]
         if self.ramp.any():
             seconds += np.sqrt(message_bytes * self.ramp[groups])

@@ -68,12 +68,12 @@ def collective_table(
     """
     sizes = np.atleast_1d(np.asarray(message_bytes, dtype=np.float64))
     codes = np.atleast_1d(collective_codes(collectives))
-    lying = np.atleast_2d(np.asarray(spans, dtype=np.int64))
-    count = max(len(sizes), len(codes), len(lying), np.size(sharing), np.size(concurrent_groups))
+    extents = np.atleast_2d(np.asarray(spans, dtype=np.int64))
+    count = max(len(sizes), len(codes), len(extents), np.size(sharing), np.size(concurrent_groups))
     table = CollectiveTable(
         np.broadcast_to(codes, (count,)),
         np.broadcast_to(sizes, (count,)),
-        np.broadcast_to(lying, (count, lying.shape[1])),
+        np.broadcast_to(extents, (count, extents.shape[1])),
         np.broadcast_to(np.asarray(reducible, dtype=np.bool_), (count,)),
         np.broadcast_to(np.asarray(concurrent_groups, dtype=np.float64), (count,)),
         np.broadcast_to(np.asarray(sharing, dtype=np.float64), (count,)),

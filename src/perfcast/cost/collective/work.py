@@ -13,7 +13,7 @@ from perfcast.cost.collective.geometry import Geometry
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Of n calls.
+    """What an algorithm does for n collectives.
 
     Attributes:
         hops: One after the other, on each level; shape [n, L].

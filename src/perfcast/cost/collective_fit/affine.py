@@ -26,7 +26,7 @@ class Affine:
     bytes_per_second: float
 
     def seconds(self, sizes_bytes: Floats) -> Floats:
-        """Of messages of any shape of array."""
+        """Seconds of messages of any shape of array."""
         return self.latency_seconds + sizes_bytes / self.bytes_per_second
 
 

@@ -29,7 +29,7 @@ class Interpolated:
     beyond_bytes_per_second: float
 
     def seconds(self, sizes_bytes: Floats) -> Floats:
-        """Of messages of any shape of array."""
+        """Seconds of messages of any shape of array."""
         within = np.interp(sizes_bytes, self.sizes_bytes, self.knot_seconds)
         beyond = np.maximum(sizes_bytes - self.sizes_bytes[-1], 0.0)
         return np.asarray(within + beyond / self.beyond_bytes_per_second)

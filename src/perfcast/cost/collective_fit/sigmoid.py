@@ -50,7 +50,7 @@ class Sigmoid:
     beyond_bytes_per_second: float
 
     def seconds(self, sizes_bytes: Floats) -> Floats:
-        """Of messages of any shape of array."""
+        """Seconds of messages of any shape of array."""
         between = np.clip(sizes_bytes, self.first_knee_bytes, self.second_knee_bytes)
         slope = self.steepness / 2 * (np.log2(between) - self.centre)
         rise = self.height / 2 * (1 + np.tanh(slope))  # the logistic function, safe far from its centre

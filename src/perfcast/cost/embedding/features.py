@@ -48,8 +48,14 @@ def speed_features(columns: EmbeddingColumns) -> Floats:
     lookups = np.maximum(columns.num_lookups, _LEAST)
     touched_bytes = columns.unique_rows * columns.row_bytes
     new = new_rows(columns)
-    sizes = (columns.batch_size, columns.num_rows, columns.pooling, columns.dim, touched_bytes,
-             columns.num_rows * columns.row_bytes)  # fmt: skip
+    sizes = (
+        columns.batch_size,
+        columns.num_rows,
+        columns.pooling,
+        columns.dim,
+        touched_bytes,
+        columns.num_rows * columns.row_bytes,
+    )
     logs = [np.log(np.maximum(size, _LEAST)) for size in sizes]
     shares = [columns.unique_rows / lookups, new / lookups]
     shares += [1 - _hits(columns, size) for size in _CACHE_BYTES]

@@ -59,7 +59,7 @@ class EmbeddingNet:
     step_seconds: float
 
     def seconds(self, base: Floats, features: Floats) -> Floats:
-        """Of each table, shape [n]."""
+        """Seconds of each table, shape [n]."""
         hidden = np.tanh((features - self.mean) / self.scale @ self.hidden_weights.T + self.hidden_bias)
         correction = hidden @ self.output_weights + self.output_bias
         found: Floats = base @ self.rates * np.exp(np.clip(correction, -_MOST_CORRECTION, _MOST_CORRECTION))

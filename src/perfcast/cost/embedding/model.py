@@ -54,7 +54,7 @@ class EmbeddingPricer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSeconds:
-    """Of all lookups of one rank, with a 90 % interval."""
+    """Seconds of all lookups of one rank, with a 90 % interval."""
 
     seconds: float
     seconds_low: float

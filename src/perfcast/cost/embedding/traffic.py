@@ -38,7 +38,7 @@ _STATES = {"sgd": (0, 0), "adagrad": (1, 0), "rowwise_adagrad": (0, 1)}
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Of n lookups of tables; shape [n].
+    """What n lookups of tables read and write; shape [n].
 
     Attributes:
         memory_bytes: Between the device's memory and its last cache.

@@ -87,7 +87,7 @@ class CellError:
 
 @dataclass(frozen=True)
 class KernelEstimates:
-    """Of n kernels, shape [n] each; the shares are of the physics' time, see ``scalars.regime_shares``."""
+    """What n kernels take, shape [n] each; shares are of the physics' time, see ``scalars.regime_shares``."""
 
     seconds: Floats
     seconds_low: Floats
@@ -179,7 +179,7 @@ class FittedFamily:
         return residual
 
     def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> Floats:
-        """Of each device and segment, shape [devices, segments]; the mean of all where none was chosen."""
+        """Trust in each device and segment, shape [devices, segments]; where none was chosen, the mean."""
         default = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
         table = [[self.shrink.get(vendor_key(d.vendor, s), default) for s in segments] for d in devices]
         return np.array(table, dtype=np.float64).reshape(len(devices), len(segments))

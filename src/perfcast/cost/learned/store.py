@@ -120,11 +120,17 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
         "errors": [list(vars(cell).values()) for cell in fitted.errors],
         "hulls": [
-            [key(s), h.low.tolist(), h.high.tolist(), list(h.devices), np.round(h.shapes, 4).tolist(),
-             h.shape_device.tolist()]
+            [
+                key(s),
+                h.low.tolist(),
+                h.high.tolist(),
+                list(h.devices),
+                np.round(h.shapes, 4).tolist(),
+                h.shape_device.tolist(),
+            ]
             for s, h in fitted.hulls.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
@@ -152,10 +158,13 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         spread=Spread(spread(content["spread"]["known"]), spread(content["spread"]["unseen"])),
         hulls={
             segment(key): Hull(
-                np.array(low), np.array(high), tuple(names),
-                np.array(shapes).reshape(-1, len(low)), np.array(owner, dtype=np.int64),
+                np.array(low),
+                np.array(high),
+                tuple(names),
+                np.array(shapes).reshape(-1, len(low)),
+                np.array(owner, dtype=np.int64),
             )
             for key, low, high, names, shapes, owner in content["hulls"]
         },
         errors=tuple(CellError(*cell) for cell in content["errors"]),
-    )  # fmt: skip
+    )

@@ -158,9 +158,15 @@ def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, V
     stride = max(1.0, round(into / max(out, 1.0)))
     padding = max(0, math.ceil(((out - 1) * stride + filter_size - into) / 2 - 1e-9))
     sizes = (
-        _number(attributes, "batch"), _number(attributes, "c_in"), _number(attributes, "c_out"), filter_size,
-        max(1.0, round(into)), stride, padding, _number(attributes, "groups"),
-    )  # fmt: skip
+        _number(attributes, "batch"),
+        _number(attributes, "c_in"),
+        _number(attributes, "c_out"),
+        filter_size,
+        max(1.0, round(into)),
+        stride,
+        padding,
+        _number(attributes, "groups"),
+    )
     words = ("convolution", _FORMATS[operation.compute_dtype], "pytorch")
     return KernelFamily.CONVOLUTION, (*sizes, *words), _number(attributes, "passes")
 
@@ -179,10 +185,16 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
     dtype = _matrix_format(operation)
     keys_dtype = str(attributes.get("keys_format", dtype))
     sizes = (
-        _number(attributes, "batch"), queries, keys, _number(attributes, "heads"),
-        _number(attributes, "kv_heads"), head_size, value_size, _number(attributes, "window", 0.0),
+        _number(attributes, "batch"),
+        queries,
+        keys,
+        _number(attributes, "heads"),
+        _number(attributes, "kv_heads"),
+        head_size,
+        value_size,
+        _number(attributes, "window", 0.0),
         float(causal),
-    )  # fmt: skip
+    )
     words = (name, dtype, keys_dtype, _framework(framework, KernelFamily.ATTENTION))
     return KernelFamily.ATTENTION, (*sizes, *words), 1.0
 
@@ -232,8 +244,10 @@ _MEASURED_NAMES = {"layer_norm": "ln", "layer_norm_backward": "ln_backward", "sa
 _FORMATS: dict[DType, str] = {
     **dict.fromkeys(DType, "fp32"),
     **{d: d.label for d in (DType.FP64, DType.TF32, DType.BF16, DType.FP16, DType.FP8, DType.INT8)},
-    DType.FP6: "fp8", DType.FP4: "nvfp4", DType.INT4: "int4_wo",
-}  # fmt: skip
+    DType.FP6: "fp8",
+    DType.FP4: "nvfp4",
+    DType.INT4: "int4_wo",
+}
 
 _Translator = Callable[[Operation, str], tuple[KernelFamily, Values, float]]
 _TRANSLATORS: dict[OperationKind, _Translator] = {

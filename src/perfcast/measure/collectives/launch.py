@@ -78,7 +78,7 @@ def _how_it_ended(code: int, log: Path) -> str:
 
 
 def first_sentence(message: str) -> str:
-    """Of an error of PyTorch, without the ranks and source files in brackets before it."""
+    """The first sentence of an error of PyTorch, without the ranks and source files in brackets before it."""
     return re.sub(r"\[(?:rank\d+|/[^\]]*)\]:?\s*", "", message.strip()).split(". ")[0]
 
 

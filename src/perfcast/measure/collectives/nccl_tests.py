@@ -117,8 +117,12 @@ def parse_nccl_log(
     """
     runs = _runs(text, where)
     if not runs:
-        _refuse(where, None, "no table was found; expected the output of nccl-tests or rccl-tests, with a "
-                "header '# size count type …' above its rows")  # fmt: skip
+        _refuse(
+            where,
+            None,
+            "no table was found; expected the output of nccl-tests or rccl-tests, with a "
+            "header '# size count type …' above its rows",
+        )
     return tuple(row for run in runs for row in _rows_of(run, where, collective, num_ranks))
 
 
@@ -160,8 +164,12 @@ def _name_program(run: _Run, runs: Sequence[_Run], line: str, program: str) -> N
 
 def _require_end(run: _Run, where: str, line: int) -> None:
     if run.columns:
-        _refuse(where, line, f"the run whose table begins at line {run.header_line} is cut off after "
-                f"{len(run.rows)} rows; expected '# Avg bus bandwidth' at its end")  # fmt: skip
+        _refuse(
+            where,
+            line,
+            f"the run whose table begins at line {run.header_line} is cut off after "
+            f"{len(run.rows)} rows; expected '# Avg bus bandwidth' at its end",
+        )
 
 
 def _error_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -183,8 +191,16 @@ def _rows_of(run: _Run, where: str, collective: str | None, num_ranks: int | Non
     ranks = ranks or num_ranks or _ranks_by_ratio(name, parsed[-1], where)
     for one in parsed:
         if one.size_bytes:
-            yield LogRow(name, one.size_bytes, one.seconds, one.bus_bytes_per_second, one.in_place_seconds,
-                         ranks, one.dtype, one.line)  # fmt: skip
+            yield LogRow(
+                name,
+                one.size_bytes,
+                one.seconds,
+                one.bus_bytes_per_second,
+                one.in_place_seconds,
+                ranks,
+                one.dtype,
+                one.line,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +236,15 @@ class _Fields:
         rates = [_number(named.get(name, ["N/A"])[0], where, line) for name in ("algbw", "busbw")]
         if seconds is None or rates[0] is None or rates[1] is None:
             _refuse(where, line, "no out-of-place time, algbw and busbw")
-        found = cls(line, int(tokens[0]), tokens[2], seconds * MICRO, rates[0] * GIGA, rates[1] * GIGA,
-                    in_place[0] * MICRO if in_place and in_place[0] is not None else None)  # fmt: skip
+        found = cls(
+            line,
+            int(tokens[0]),
+            tokens[2],
+            seconds * MICRO,
+            rates[0] * GIGA,
+            rates[1] * GIGA,
+            in_place[0] * MICRO if in_place and in_place[0] is not None else None,
+        )
         found._check(where)
         return found
 
@@ -231,8 +254,12 @@ class _Fields:
             _refuse(where, self.line, f"a time of {self.seconds:g} µs for {self.size_bytes} bytes")
         rate = self.algorithm_bytes_per_second
         if rate >= GIGA and abs(self.size_bytes / self.seconds / rate - 1) > _TOLERANCE:
-            _refuse(where, self.line, f"{self.size_bytes} bytes in {self.seconds / MICRO:g} µs are not the "
-                    f"{rate / GIGA:g} GB/s printed; expected bytes, µs and 10⁹ bytes/s")  # fmt: skip
+            _refuse(
+                where,
+                self.line,
+                f"{self.size_bytes} bytes in {self.seconds / MICRO:g} µs are not the "
+                f"{rate / GIGA:g} GB/s printed; expected bytes, µs and 10⁹ bytes/s",
+            )
 
 
 def _misfit(run: _Run, tokens: Sequence[str]) -> str:
@@ -251,8 +278,11 @@ def _number(token: str, where: str, line: int) -> float | None:
 
 def _collective_of(run: _Run, where: str) -> str:
     if run.program is None:
-        _refuse(where, run.header_line, "the log does not name its program (all_reduce_perf …); say which "
-                "collective it measured")  # fmt: skip
+        _refuse(
+            where,
+            run.header_line,
+            "the log does not name its program (all_reduce_perf …); say which collective it measured",
+        )
     if run.program not in _PROGRAMS:
         known = ", ".join(f"{name}_perf" for name in _PROGRAMS)
         _refuse(where, run.header_line, f"{run.program}_perf is not a collective known here; known: {known}")
@@ -265,8 +295,12 @@ def _count_ranks(run: _Run, where: str) -> int | None:
         return None
     if len(set(run.places)) < len(run.places):
         twice = next(place for place in run.places if run.places.count(place) > 1)
-        _refuse(where, run.header_line, f"rank {twice[1]} is listed twice: programs that do not know of each "
-                f"other (nccl-tests built without MPI) measure nothing between them")  # fmt: skip
+        _refuse(
+            where,
+            run.header_line,
+            f"rank {twice[1]} is listed twice: programs that do not know of each "
+            f"other (nccl-tests built without MPI) measure nothing between them",
+        )
     groups: dict[int, list[int]] = {}
     for group, rank in run.places:
         groups.setdefault(group, []).append(rank)

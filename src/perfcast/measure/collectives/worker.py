@@ -145,10 +145,12 @@ class Worker:
             torch.cuda.synchronize(self.device)
 
     def _together(self, times: list[float], axis: Axis) -> list[float]:
-        """Of each figure the slowest rank of a group, and the median over groups."""
+        """For each figure the slowest rank of a group, and of these the median over groups."""
         every = self._gather(times)
-        slowest = [[max(every[rank][i] for rank in group) for group in self.plan.groups(axis)]
-                   for i in range(len(times))]  # fmt: skip
+        slowest = [
+            [max(every[rank][i] for rank in group) for group in self.plan.groups(axis)]
+            for i in range(len(times))
+        ]
         return [statistics.median(groups) for groups in slowest]
 
     def _gather(self, values: list[float]) -> list[list[float]]:

@@ -17,9 +17,15 @@ from perfcast.workload.recommender.indices import draw_from_reuse, draw_uniform,
 
 #: Distributions of indices: ``zipf-S`` with exponent S, ``reuse-NAME`` with a histogram of the catalog.
 DISTRIBUTIONS = (
-    "uniform", "zipf-0.6", "zipf-0.9", "zipf-1.05", "zipf-1.2", "zipf-1.5",
-    "reuse-dlrm-2021", "reuse-dlrm-2022",
-)  # fmt: skip
+    "uniform",
+    "zipf-0.6",
+    "zipf-0.9",
+    "zipf-1.05",
+    "zipf-1.2",
+    "zipf-1.5",
+    "reuse-dlrm-2021",
+    "reuse-dlrm-2022",
+)
 
 #: Left out of every fit, with whole tables, so that an error says what a new workload will see.
 HELD_OUT_DISTRIBUTIONS = ("zipf-0.6", "zipf-1.05", "reuse-dlrm-2022")

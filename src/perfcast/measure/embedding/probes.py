@@ -42,7 +42,7 @@ class Probes:
         self._offsets = torch.arange(0, _LOOKUPS, _POOLING)
 
     def seconds(self) -> Floats:
-        """Of each of ``PROBES``, shape [3]."""
+        """Seconds of each of ``PROBES``, shape [3]."""
         times = [self._clock()]
         count = 0
         for turn in range(_TURNS):

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -189,7 +188,7 @@ def bags_in_arena(
     return bags
 
 
-def _updater(optimizer: str, bags: Sequence[nn.EmbeddingBag]) -> Any:
+def _updater(optimizer: str, bags: Sequence[nn.EmbeddingBag]) -> torch.optim.Optimizer:
     weights = [bag.weight for bag in bags]
     if optimizer == "sgd":
         return torch.optim.SGD(weights, lr=_LEARNING_RATE)

@@ -39,7 +39,7 @@ class EmbeddingSample:
     backward_seconds: float
 
     def seconds(self, phase: str) -> float:
-        """Of 'forward' or 'backward'."""
+        """Seconds of 'forward' or 'backward'."""
         return self.forward_seconds if phase == "forward" else self.backward_seconds
 
 

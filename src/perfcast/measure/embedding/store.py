@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import platform
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from perfcast.measure.embedding.samples import (
     join_runs,
     measure_repeatability,
 )
+from perfcast.measure.machine import processor_name
 from perfcast.measure.store import append_record, data_folder, load_records
 
 #: What measures and appends.
@@ -48,17 +48,7 @@ def describe_processor() -> str:
     """What measurements hold for: they are never mixed with those of another machine or PyTorch."""
     import torch
 
-    return f"{_model_name()}, torch {torch.__version__}, one thread"
-
-
-def _model_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return f"{processor_name()}, torch {torch.__version__}, one thread"
 
 
 def measure_design(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from perfcast.core.arrays import Floats, Integers
+from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.errors import InputError
 
 #: Measures pairs ``(k, 2)`` once each; seconds of latency ``(k,)`` and bytes per second ``(k,)``, NaN for a
@@ -72,7 +72,7 @@ class PairSamples:
         """Without the pairs that never answered."""
         return self.select(self.counts > 0)
 
-    def select(self, keep: NDArray[Any]) -> PairSamples:
+    def select(self, keep: Flags | Integers) -> PairSamples:
         """The pairs of a mask or of indices."""
         return PairSamples(
             self.num_ranks, self.pairs[keep], self.counts[keep], self.costs[keep], self.scatter[keep]

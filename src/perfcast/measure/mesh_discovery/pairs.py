@@ -150,9 +150,12 @@ def join(rank: int, world_size: int, local_rank: int, init_method: str, stall_se
         torch.cuda.set_device(local_rank)
     try:
         dist.init_process_group(
-            backend, init_method=init_method, rank=rank, world_size=world_size,
+            backend,
+            init_method=init_method,
+            rank=rank,
+            world_size=world_size,
             timeout=timedelta(seconds=stall_seconds),
-        )  # fmt: skip
+        )
     except (RuntimeError, ValueError) as error:
         raise CalibrationError(f"rank {rank} of {world_size} did not meet the others: {error}") from error
     return PairMeter(rank, world_size, backend)

@@ -8,7 +8,7 @@ noise that is new each time; ranks are numbered at random.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,10 +96,7 @@ def make_cluster(
     places = np.empty_like(cluster.places)
     places[order] = cluster.places
     faulty = tuple(sorted(order[list(cluster.faulty)].tolist()))
-    return SyntheticCluster(
-        shape, places, latency, rate, noise, fault, faulty,
-        cluster.faulty_level, cluster.slowdown, cluster.slow_latency_seconds,
-    )  # fmt: skip
+    return replace(cluster, places=places, faulty=faulty)
 
 
 def _random_shape(
@@ -155,10 +152,7 @@ def _with_unequal_groups(cluster: SyntheticCluster, draw: np.random.Generator) -
     lost = np.arange(group * size, group * size + int(draw.integers(1, size)))
     places = np.delete(cluster.places, lost, axis=0)
     faulty = tuple(np.flatnonzero(places[:, 0] == group).tolist())
-    return SyntheticCluster(
-        cluster.shape, places, cluster.latency_seconds, cluster.bytes_per_second, cluster.noise,
-        "unequal_groups", faulty,
-    )  # fmt: skip
+    return replace(cluster, places=places, fault="unequal_groups", faulty=faulty)
 
 
 def _with_fault(cluster: SyntheticCluster, fault: str, draw: np.random.Generator) -> SyntheticCluster:
@@ -168,11 +162,14 @@ def _with_fault(cluster: SyntheticCluster, fault: str, draw: np.random.Generator
     faulty = np.flatnonzero(cluster.places[:, 0] == cluster.places[rank, 0]) if level else np.array([rank])
     slowdown = float(np.exp(draw.uniform(np.log(3.0), np.log(_SLOWEST))))
     waits = draw.random() < 0.5
-    return SyntheticCluster(
-        cluster.shape, cluster.places, cluster.latency_seconds, cluster.bytes_per_second, cluster.noise,
-        fault, tuple(faulty.tolist()), level, slowdown,
-        float(cluster.latency_seconds[level]) * (slowdown - 1) if waits else 0.0,
-    )  # fmt: skip
+    return replace(
+        cluster,
+        fault=fault,
+        faulty=tuple(faulty.tolist()),
+        faulty_level=level,
+        slowdown=slowdown,
+        slow_latency_seconds=float(cluster.latency_seconds[level]) * (slowdown - 1) if waits else 0.0,
+    )
 
 
 def is_right(cluster: SyntheticCluster, mesh: DiscoveredMesh) -> bool:

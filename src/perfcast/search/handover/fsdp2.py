@@ -23,9 +23,11 @@ def find_obstacles(job: Job) -> tuple[str, ...]:
     """What of the plan data parallelism of a module cannot do."""
     plan, training = job.plan, job.training
     degrees = {
-        "tp": plan.tensor_parallel, "pp": plan.pipeline_parallel, "cp": plan.context_parallel,
+        "tp": plan.tensor_parallel,
+        "pp": plan.pipeline_parallel,
+        "cp": plan.context_parallel,
         "ep": plan.expert_parallel,
-    }  # fmt: skip
+    }
     return spoken(
         [
             *((size > 1, f"{key}={size}: it shards data alone") for key, size in degrees.items()),

@@ -101,9 +101,11 @@ def write_files(job: Job) -> dict[str, str]:
         "The plan.": _plan_arguments(job),
         "Precision and optimizer.": _training_arguments(job.training),
         "Yours to change: learning rate, length of the run, data (--data-path in place of --mock-data).": (
-            ("--lr", _LEARNING_RATE), ("--train-iters", str(_NUM_ITERATIONS)), ("--mock-data", None),
+            ("--lr", _LEARNING_RATE),
+            ("--train-iters", str(_NUM_ITERATIONS)),
+            ("--mock-data", None),
         ),
-    }  # fmt: skip
+    }
     is_fsdp = job.plan.zero_stage in _SHARDED
     return {ARGUMENTS_FILE: _write_array(groups)} | write_launch_files(
         job,
@@ -134,7 +136,7 @@ def _plan_arguments(job: Job) -> Arguments:
         *_ORDERS.get(plan.order, ()),
         *_sharding_arguments(plan),
         *_recompute_arguments(plan),
-    ]  # fmt: skip
+    ]
     if job.model.experts is not None:
         arguments += [
             ("--expert-model-parallel-size", str(plan.expert_parallel)),
@@ -204,9 +206,10 @@ def _recompute_arguments(plan: Plan) -> Arguments:
         return (("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn"))
     method = ("uniform", 1) if plan.recompute_layers is None else ("block", plan.recompute_layers)
     return (
-        ("--recompute-granularity", "full"), ("--recompute-method", method[0]),
+        ("--recompute-granularity", "full"),
+        ("--recompute-method", method[0]),
         ("--recompute-num-layers", str(method[1])),
-    )  # fmt: skip
+    )
 
 
 def _training_arguments(training: Training) -> Arguments:

@@ -19,10 +19,12 @@ _NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
 _POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 #: Function, and whether the MLP has a gate → the switch that asks for it.
 _ACTIVATIONS: dict[tuple[str, bool], Arguments] = {
-    ("gelu", False): (), ("gelu_new", False): (), ("gelu_pytorch_tanh", False): (),
+    ("gelu", False): (),
+    ("gelu_new", False): (),
+    ("gelu_pytorch_tanh", False): (),
     ("relu2", False): (("--squared-relu", None),),
     ("silu", True): (("--swiglu", None),),
-}  # fmt: skip
+}
 _DROPOUT = "0.1"
 
 
@@ -96,7 +98,7 @@ def model_arguments(model: Transformer, plan: Plan, sequence_length: int, traini
         ("--attention-dropout", _DROPOUT if model.has_attention_dropout else "0.0"),
         *_ACTIVATIONS[model.activation, model.is_gated],
         *_attention_arguments(model),
-    ]  # fmt: skip
+    ]
     if not model.ties_embeddings:
         arguments.append(("--untie-embeddings-and-output-weights", None))
     if not model.has_linear_bias:
@@ -113,11 +115,14 @@ def _attention_arguments(model: Transformer) -> Arguments:
     if latent is not None:
         query: Arguments = () if latent.query_rank is None else (("--q-lora-rank", str(latent.query_rank)),)
         return (
-            ("--multi-latent-attention", None), *query, ("--kv-lora-rank", str(latent.kv_rank)),
+            ("--multi-latent-attention", None),
+            *query,
+            ("--kv-lora-rank", str(latent.kv_rank)),
             ("--qk-head-dim", str(latent.nope_head_size)),
             ("--qk-pos-emb-head-dim", str(latent.rope_head_size)),
-            ("--v-head-dim", str(latent.value_head_size)), ("--qk-layernorm", None),
-        )  # fmt: skip
+            ("--v-head-dim", str(latent.value_head_size)),
+            ("--qk-layernorm", None),
+        )
     arguments: list[tuple[str, str | None]] = [("--kv-channels", str(model.head_size))]
     if model.num_kv_heads != model.num_attention_heads:
         arguments += [("--group-query-attention", None), ("--num-query-groups", str(model.num_kv_heads))]

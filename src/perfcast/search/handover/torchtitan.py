@@ -17,9 +17,11 @@ from perfcast.search.handover.torchtitan_model import MODEL_MODULE, Flavor, find
 
 CONFIG_FILE = "torchtitan.toml"
 _SCHEDULES = {
-    "1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B",
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "Interleaved1F1B",
     "zero_bubble": "InterleavedZeroBubble",
-}  # fmt: skip
+}
 #: Schedules that deal micro-batches out in rounds of about one for each stage.
 _IN_ROUNDS = ("interleaved", "zero_bubble")
 _COLLECTIVES = {"all_gather": "allgather", "ring": "alltoall"}
@@ -151,8 +153,10 @@ def _sections(job: Job, flavor: Flavor) -> dict[str, dict[str, Value]]:
     stages = plan.pipeline_parallel > 1
     local = plan.micro_batch_size * (plan.num_micro_batches if stages else 1)
     model: dict[str, Value] = {
-        "name": flavor.name, "flavor": flavor.flavor, "hf_assets_path": f"./assets/hf/{job.name}",
-    }  # fmt: skip
+        "name": flavor.name,
+        "flavor": flavor.flavor,
+        "hf_assets_path": f"./assets/hf/{job.name}",
+    }
     if training.dtype == "fp8":
         model["converters"] = ["float8"]
     sections: dict[str, dict[str, Value]] = {

@@ -17,9 +17,15 @@ from perfcast.core.transformer import Transformer
 MODEL_MODULE = "model_sizes"
 _TABLE = "torchtitan_models.toml"
 _SIZES = (
-    "num_layers", "hidden_size", "num_attention_heads", "num_kv_heads", "ffn_hidden_size", "vocab_size",
-    "ties_embeddings", "has_head_norms",
-)  # fmt: skip
+    "num_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_kv_heads",
+    "ffn_hidden_size",
+    "vocab_size",
+    "ties_embeddings",
+    "has_head_norms",
+)
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,15 @@ def _extend_llama(name: str, model: Transformer) -> Flavor:
     width, base = model.ffn_hidden_size, 8 * model.hidden_size // 3
     multiple = width & -width
     module = _MODULE.format(
-        name=name, dim=model.hidden_size, layers=model.num_layers, heads=model.num_attention_heads,
-        kv_heads=model.num_kv_heads, vocab=model.vocab_size, multiple=multiple,
+        name=name,
+        dim=model.hidden_size,
+        layers=model.num_layers,
+        heads=model.num_attention_heads,
+        kv_heads=model.num_kv_heads,
+        vocab=model.vocab_size,
+        multiple=multiple,
         multiplier=(width - multiple / 2) / base if multiple > 1 else (width + 0.5) / base,
-    )  # fmt: skip
+    )
     return Flavor("llama3", name, module=module)
 
 

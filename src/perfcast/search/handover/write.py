@@ -111,11 +111,14 @@ def make_job(
     """
     known = read_model(model)
     job = Job(
-        plan=plan, name=_short_name(known.name), model=known.sizes,
+        plan=plan,
+        name=_short_name(known.name),
+        model=known.sizes,
         training=training or Training(framework=default_framework(plan)),
-        sequence_length=known.sequence_length(sequence_length), cluster=cluster,
+        sequence_length=known.sequence_length(sequence_length),
+        cluster=cluster,
         devices_per_node=count_devices_per_node(cluster) if devices_per_node is None else devices_per_node,
-    )  # fmt: skip
+    )
     check_job(job)
     return job
 

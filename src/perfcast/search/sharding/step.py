@@ -25,7 +25,7 @@ from perfcast.search.sharding.problem import ShardingProblem
 
 @dataclass(frozen=True, eq=False)
 class PhaseSeconds:
-    """Of c placements on n ranks.
+    """Phases of a step under c placements on n ranks.
 
     Attributes:
         forward, backward: Lookups of every rank, shape [c, n].

@@ -54,7 +54,7 @@ class Play:
     remembered: dict[bytes, Floats] = field(default_factory=dict)
 
     def rates(self) -> Floats:
-        """Of one flow of each kind now."""
+        """Bytes a second of one flow of each kind now."""
         key = np.packbits(self.is_active).tobytes()
         if key not in self.remembered:
             if len(self.remembered) * len(self.sent) >= MOST_REMEMBERED:

@@ -10,7 +10,7 @@ from perfcast.simulate.network.flows import FlowSet
 
 
 def stages_and_depths(flows: FlowSet) -> tuple[Integers, Integers]:
-    """Of each flow, how many complete stages, and how many messages of the same number, go before it.
+    """How many complete stages go before each flow, and how many messages of the same number.
 
     A flow's stage is the most dependencies with a negative lag on a way to it, its depth the most with lag 0.
     Where kinds of flows are equal in both, (stage, message, depth) falls along every dependency of kinds, so

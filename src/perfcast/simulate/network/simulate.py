@@ -16,9 +16,9 @@ from perfcast.simulate.network.routing.routes import Routes, route_flows
 from perfcast.simulate.network.symmetry import fold
 from perfcast.simulate.network.topology import Topology
 
-#: Chunks of a pipelined algorithm, unless told.
+#: Chunks of a pipelined algorithm, by default.
 NUM_CHUNKS = 16
-#: Kinds of flows up to which flows are told apart by what they wait for alone, unless told.
+#: Kinds of flows up to which flows are told apart by what they wait for alone, by default.
 MOST_KINDS = 4096
 
 

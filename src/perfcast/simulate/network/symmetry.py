@@ -50,7 +50,7 @@ class Kinds:
 
     @property
     def num_kinds(self) -> int:
-        """Of flows."""
+        """How many kinds of flows there are."""
         return len(self.message_bytes)
 
 
@@ -108,7 +108,7 @@ class _Sums:
 
 
 class _Colours:
-    """Of flows, of segments and of links, and how they are refined."""
+    """Colours of flows, of segments and of links, and how they are refined."""
 
     def __init__(self, flows: FlowSet, routes: Routes, contention: Contention) -> None:
         columns = (flows.message_bytes, flows.num_messages, flows.start_seconds)

@@ -53,7 +53,7 @@ class Topology:
 
     @property
     def num_links(self) -> int:
-        """Of both planes; a duplex cable is two."""
+        """Links of both planes; a duplex cable is two."""
         return len(self.bytes_per_second)
 
     @property

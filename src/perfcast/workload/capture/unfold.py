@@ -221,8 +221,12 @@ class _Unfolder:
     ) -> tuple[Node, list[tuple[int, _Reference]], list[tuple[int, _Reference]]]:
         a, b = self.recording.nodes[in_template], self.recording.nodes[in_twin]
         if (a.operation, a.phase, a.recomputed, len(a.inputs), len(a.outputs)) != (
-            b.operation, b.phase, b.recomputed, len(b.inputs), len(b.outputs),
-        ):  # fmt: skip
+            b.operation,
+            b.phase,
+            b.recomputed,
+            len(b.inputs),
+            len(b.outputs),
+        ):
             raise NotFoldableError(
                 f"two middle layers record different operations in {a.module or 'the root'}"
             )

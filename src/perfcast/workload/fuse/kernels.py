@@ -13,8 +13,11 @@ from perfcast.workload.fuse.roles import Role
 
 #: Most demanding first: what decides how a kernel is built.
 _DOMINANT = (
-    OperationKind.OPTIMIZER, OperationKind.NORMALIZATION, OperationKind.SOFTMAX, OperationKind.REDUCTION,
-)  # fmt: skip
+    OperationKind.OPTIMIZER,
+    OperationKind.NORMALIZATION,
+    OperationKind.SOFTMAX,
+    OperationKind.REDUCTION,
+)
 _MAX_NAMES = 6
 
 

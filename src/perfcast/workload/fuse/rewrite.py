@@ -15,8 +15,16 @@ from perfcast.workload.fuse.recompute import Recomputation
 from perfcast.workload.fuse.roles import role_of
 
 #: Storages that the program holds, whoever reads them.
-_HELD = frozenset({Category.PARAMETER, Category.BUFFER, Category.GRADIENT, Category.OPTIMIZER_STATE,
-                   Category.INPUT, Category.KV_CACHE})  # fmt: skip
+_HELD = frozenset(
+    {
+        Category.PARAMETER,
+        Category.BUFFER,
+        Category.GRADIENT,
+        Category.OPTIMIZER_STATE,
+        Category.INPUT,
+        Category.KV_CACHE,
+    }
+)
 
 
 def rewrite(

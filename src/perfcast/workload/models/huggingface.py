@@ -163,7 +163,10 @@ def _has_experts(config: Any) -> bool:
 def _known_architectures() -> list[str]:
     from transformers.models.auto import modeling_auto as auto
 
-    tables = (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-              auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-              auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)  # fmt: skip
+    tables = (
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
+    )
     return sorted({str(name) for table in tables for name in table.values()})

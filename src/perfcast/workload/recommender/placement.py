@@ -74,5 +74,5 @@ class _Ranks:
 
 
 def _read_bytes(table: EmbeddingTable) -> float:
-    """Of one sample: rows read and the pooled row written."""
+    """Bytes that one sample reads: rows read and the pooled row written."""
     return (table.pooling + 1) * table.dtype.bytes_of(table.dim)

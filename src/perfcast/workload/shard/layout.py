@@ -43,7 +43,7 @@ class Whole:
 
     @property
     def dtype(self) -> DType:
-        """Of weights and gradients."""
+        """Element type of weights and gradients."""
         return self.weights[0].type.dtype if self.weights else DType.FP32
 
     def parts_of_stage(self, stage: int) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def find_boundary(whole: Whole) -> Operation | None:
 
 
 def _crossing(whole: Whole) -> list[set[int]]:
-    """Of each cut, the storages that cross it in the forward.
+    """For each cut, the storages that cross it in the forward.
 
     What depends on no weight (masks, positions) every stage makes anew.
     """

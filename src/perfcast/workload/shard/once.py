@@ -83,7 +83,7 @@ def _sums(whole: Whole, stage: int) -> list[Call]:
 
 
 def _shared_bytes(whole: Whole, stage: int) -> int:
-    """Of weights that the first and the last stage hold both; where those are mirrored, each rank holds both.
+    """Bytes of weights that both the first and the last stage hold; 0 where each rank is both.
 
     Raises:
         PlanError: Other stages share a weight.

@@ -60,7 +60,7 @@ def _fill(parts: list[int | None], first: int, last: int) -> list[int]:
 
 
 def _find_inside(graph: Graph) -> tuple[bool, ...]:
-    """Of each node whether it is in a block of any list: numbered modules of several products each."""
+    """For each node whether it is in a block of any list: numbered modules of several products each."""
     products: Counter[tuple[str, str]] = Counter()
     for node in graph.nodes:
         if node.phase is Phase.FORWARD and graph.operations[node.operation].kind in MATRIX_KINDS:

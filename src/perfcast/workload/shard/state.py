@@ -90,7 +90,7 @@ class Spread:
 
     @property
     def operation(self) -> Operation:
-        """Of the present node."""
+        """Operation of the present node."""
         return self.graph.operations[self.node.operation]
 
     @property

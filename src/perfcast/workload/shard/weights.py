@@ -31,7 +31,7 @@ class Weight:
 
     @property
     def num_bytes(self) -> int:
-        """Of a rank."""
+        """Bytes that a rank holds."""
         return self.type.num_bytes
 
 

@@ -135,9 +135,16 @@ def derive_shapes(kernels: KernelTable, figures: Figures) -> Shapes:
     batch, c_in, c_out, kernel, size, stride, padding, groups = (
         kernels.size(name)
         for name in (
-            "batch", "c_in", "c_out", "kernel_size", "input_size", "stride", "padding", "groups",
+            "batch",
+            "c_in",
+            "c_out",
+            "kernel_size",
+            "input_size",
+            "stride",
+            "padding",
+            "groups",
         )
-    )  # fmt: skip
+    )
     out = np.floor((size + 2 * padding - kernel) / stride) + 1
     if (out < 1).any():
         raise ValueError(f"convolution: {int((out < 1).sum())} kernels are larger than their padded input")
@@ -212,12 +219,20 @@ def _products(
     a_bytes: Floats,
 ) -> Products:
     return Products(
-        batch=batch, m=m, n=n, k=k, a_bytes=a_bytes, b_bytes=shapes.element_bytes,
-        c_bytes=shapes.element_bytes, resident=np.zeros(len(m)),
+        batch=batch,
+        m=m,
+        n=n,
+        k=k,
+        a_bytes=a_bytes,
+        b_bytes=shapes.element_bytes,
+        c_bytes=shapes.element_bytes,
+        resident=np.zeros(len(m)),
         flops_per_second=figures.matrix_flops_per_second * figures.sustained_share,
-        memory_bytes_per_second=figures.memory_bytes_per_second, num_sms=figures.num_sms,
-        clock_hertz=figures.clock_hertz, l2_bytes=figures.l2_bytes,
-    )  # fmt: skip
+        memory_bytes_per_second=figures.memory_bytes_per_second,
+        num_sms=figures.num_sms,
+        clock_hertz=figures.clock_hertz,
+        l2_bytes=figures.l2_bytes,
+    )
 
 
 def _spread_bytes(kernels: KernelTable, shapes: Shapes) -> Floats:

@@ -89,13 +89,20 @@ def to_products(kernels: KernelTable, figures: Figures) -> Products:
     reused = batch * (sizes[:, 1] * n * k * copies + sizes[:, 0] * m * k + wide * m * n)
     resident = 1 / (1 + np.minimum(reused / figures.l2_bytes, 1e6) ** 9)
     return Products(
-        batch=batch, m=m, n=n, k=k,
-        a_bytes=sizes[:, 0] + np.where(quantises, 2.0, 0.0), b_bytes=sizes[:, 1], c_bytes=wide,
+        batch=batch,
+        m=m,
+        n=n,
+        k=k,
+        a_bytes=sizes[:, 0] + np.where(quantises, 2.0, 0.0),
+        b_bytes=sizes[:, 1],
+        c_bytes=wide,
         resident=resident,
         flops_per_second=figures.matrix_flops_per_second * figures.sustained_share,
         memory_bytes_per_second=figures.memory_bytes_per_second,
-        num_sms=figures.num_sms, clock_hertz=figures.clock_hertz, l2_bytes=figures.l2_bytes,
-    )  # fmt: skip
+        num_sms=figures.num_sms,
+        clock_hertz=figures.clock_hertz,
+        l2_bytes=figures.l2_bytes,
+    )
 
 
 def _copies(kernels: KernelTable) -> Floats:

@@ -89,7 +89,7 @@ class Products:
 
 @dataclass(frozen=True)
 class TileTimes:
-    """Of the chosen candidate, columns of shape [n]; terms are in seconds."""
+    """Times of the chosen candidate, columns of shape [n]; terms are in seconds."""
 
     seconds: Floats
     launch: Floats
@@ -161,8 +161,15 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
 
     launch = c.launch_seconds + c.launch_cycles / p.clock_hertz
     return TileTimes(
-        seconds=at(seconds) + launch, launch=launch, compute=at(compute), memory=at(memory),
-        cache=at(cache), latency=at(latency), blocks_per_sm=at(blocks_per_sm), waves=at(waves),
-        tile_m=tile_m[best].astype(np.float64), tile_n=tile_n[best].astype(np.float64),
+        seconds=at(seconds) + launch,
+        launch=launch,
+        compute=at(compute),
+        memory=at(memory),
+        cache=at(cache),
+        latency=at(latency),
+        blocks_per_sm=at(blocks_per_sm),
+        waves=at(waves),
+        tile_m=tile_m[best].astype(np.float64),
+        tile_n=tile_n[best].astype(np.float64),
         split=split[best].astype(np.float64),
-    )  # fmt: skip
+    )
