@@ -47,6 +47,14 @@ class Entry:
     named: bool = False
 
 
+#: Nets that know batched products alone.
+BATCHED_PRODUCT_NETS: Mapping[str, str] = {
+    "mlp8": "an MLP of 8 layers that answers the latency of batched products",
+    "mlp16": "the same of 16 layers",
+    "transformer3": "a transformer of 3 layers that answers the latency of batched products",
+    "transformer6": "the same of 6 layers",
+}
+
 PREDICTORS: Mapping[str, Entry] = {
     "roofline": Entry(
         "max(flops / peak, bytes / bandwidth)",
@@ -67,12 +75,7 @@ PREDICTORS: Mapping[str, Entry] = {
     ),
     **{
         name: Entry(description, "perfcast.published.nets.larger:load_larger", named=True)
-        for name, description in {
-            "mlp8": "an MLP of 8 layers that answers the latency of batched products",
-            "mlp16": "the same of 16 layers",
-            "transformer3": "a transformer of 3 layers that answers the latency of batched products",
-            "transformer6": "the same of 6 layers",
-        }.items()
+        for name, description in BATCHED_PRODUCT_NETS.items()
     },
 }
 

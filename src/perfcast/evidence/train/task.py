@@ -56,7 +56,7 @@ class Outcome:
 
     Attributes:
         weights: Those of the epoch with the least validation error, by name in the net.
-        validation_mape: Mean absolute relative error on the rows kept from training, at that epoch.
+        validation_mape: Mean absolute relative error on the validation rows, at that epoch.
         ratio_low, ratio_high: 5th and 95th percentile of measured / predicted on the same rows, those of
             prediction 0 apart.
         best_epoch: Counted from 1.
@@ -89,8 +89,8 @@ def fingerprint(task: Task, seed: int) -> str:
 
 def summary(outcome: Outcome, task: Task) -> dict[str, Any]:
     """Outcome and recipe without the weights, for a record in JSON."""
-    kept = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("weights", "name")}
-    return {**kept, **asdict(task.recipe)}
+    names = [field.name for field in fields(outcome) if field.name not in ("weights", "name")]
+    return {**{name: getattr(outcome, name) for name in names}, **asdict(task.recipe)}
 
 
 def split_rows(num_rows: int, train_fraction: float, seed: int) -> tuple[Integers, Integers]:

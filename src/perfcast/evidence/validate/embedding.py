@@ -140,14 +140,22 @@ def _rows(
                 price = price_lookups(pricer, describe(sample.lookups), phase)
                 rows.append(
                     Row(
-                        suite="embedding", table=group.replace(" ", "_"), row=number, device=machine,
-                        catalog_device=None, predictor=name, operation=phase, mode=optimizer,
+                        suite="embedding",
+                        table=group.replace(" ", "_"),
+                        row=number,
+                        device=machine,
+                        catalog_device=None,
+                        predictor=name,
+                        operation=phase,
+                        mode=optimizer,
                         columns={"group": group, **_configuration(sample)},
-                        predicted_seconds=price.seconds, predicted_seconds_low=price.seconds_low,
-                        predicted_seconds_high=price.seconds_high, measured_seconds=sample.seconds(phase),
+                        predicted_seconds=price.seconds,
+                        predicted_seconds_low=price.seconds_low,
+                        predicted_seconds_high=price.seconds_high,
+                        measured_seconds=sample.seconds(phase),
                         provenance=price.provenance,
                     )
-                )  # fmt: skip
+                )
     return rows
 
 
@@ -181,8 +189,10 @@ def _passes(path: Path) -> dict[str, Any]:
     return {
         "second_pass_against_first": {
             f"{one.optimizer}, {one.phase}": {
-                "cases": one.num_cases, "deviation": one.deviation, "shift": one.shift,
+                "cases": one.num_cases,
+                "deviation": one.deviation,
+                "shift": one.shift,
             }
             for one in load_repeatability(path)
         }
-    }  # fmt: skip
+    }

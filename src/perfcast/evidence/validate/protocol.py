@@ -18,15 +18,15 @@ QUALITY = (
 )
 
 
-def describe_sampling(total: int, taken: int) -> str:
+_DRAWN_EVENLY = (
+    "evenly over table, device, dtype and framework (small groups whole), by a fixed hash of table, line and "
+    "framework; unreadable lines are groups of their own, by table and reason"
+)
+
+
+def describe_sampling(total: int, taken: int, what: str = "cases", how: str = _DRAWN_EVENLY) -> str:
     """All cases, or how they were drawn."""
-    if taken == total:
-        return f"all {total} cases"
-    return (
-        f"{taken} of {total} cases, evenly over table, device, dtype and framework (small groups whole), by "
-        "a fixed hash of table, line and framework; unreadable lines are groups of their own, by table and "
-        "reason"
-    )
+    return f"all {total} {what}" if taken == total else f"{taken} of {total} {what}, {how}"
 
 
 def describe_learned(folder: Path | None, tables: Iterable[str]) -> list[str]:
@@ -74,7 +74,7 @@ def describe_published(name: str, dies: Collection[str] = ()) -> str:
 def describe_predictors(
     names: Sequence[str], folder: Path | None, tables: Iterable[str], dies: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Of each predictor what it was fitted on."""
+    """What each predictor was fitted on."""
     texts: dict[str, Any] = {}
     for name in names:
         if name == "learned":

@@ -7,7 +7,7 @@ that is what the JSON carries. Nothing is dropped in silence: a row without a fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,12 @@ _INCOMPLETE = re.compile(r"incomplete: \S.*")
 def is_skip_reason(reason: str) -> bool:
     """Whether a reason is of the fixed list."""
     return reason in SKIP_REASONS or _INCOMPLETE.fullmatch(reason) is not None
+
+
+def weakest_provenance(names: Container[str]) -> str | None:
+    """The least sure of what some prices rest on; None without any that is known."""
+    weakest_first = ("bounded", "extrapolated", "interpolated", "measured")
+    return next((name for name in weakest_first if name in names), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,7 +172,7 @@ def train_all(
 
 
 def fingerprint_of(rows: TrainingRows) -> str:
-    """Of measurements and devices: the same rows train the same model."""
+    """Digest of measurements and devices: the same rows train the same model."""
     digest = hashlib.sha256(rows.seconds.tobytes() + rows.device_index.tobytes())
     digest.update(" ".join(device.name for device in rows.devices).encode())
     for name in sorted(rows.kernels.columns):

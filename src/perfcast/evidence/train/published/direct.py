@@ -26,7 +26,7 @@ LEARNING_RATE, BATCH_SIZE = 5e-5, 128
 
 
 def fit_scaling(inputs: Floats) -> Scaling:
-    """Of training inputs [n, f]; an input that never varies is only shifted."""
+    """Mean and deviation of training inputs [n, f]; an input that never varies is only shifted."""
     deviation = inputs.std(axis=0)
     return Scaling(inputs.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 

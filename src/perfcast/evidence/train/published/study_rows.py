@@ -118,10 +118,10 @@ def select_devices(rows: StudyRows, vendor: str, left_out: Collection[str]) -> S
         InputError: No row is left.
     """
     keep = np.array([d.vendor == vendor and d.name not in left_out for d in rows.devices], dtype=bool)
-    kept = rows.take(keep[rows.device_index])
-    if not len(kept):
+    selected = rows.take(keep[rows.device_index])
+    if not len(selected):
         raise InputError(f"no measurement of a {vendor} device is left to train on")
-    return kept
+    return selected
 
 
 def _find(folder: Path, name: str) -> Path:

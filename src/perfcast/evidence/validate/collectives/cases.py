@@ -25,8 +25,13 @@ from perfcast.units import GIB, GIGA, KILO, MEGA, MICRO
 TABLES = ("collectives", "published_sweeps")
 _WORDS = ("collective", "dtype", "library_version", "interconnect", "notes")
 _MEASURED = ("time_us", "busbw_GBps", "algbw_GBps", "stat")
-_NAMES = {"alltoall": "all_to_all", "send_recv": "send", "sendrecv": "send", "gather": "gather_to_root",
-          "scatter": "scatter_from_root"}  # fmt: skip
+_NAMES = {
+    "alltoall": "all_to_all",
+    "send_recv": "send",
+    "sendrecv": "send",
+    "gather": "gather_to_root",
+    "scatter": "scatter_from_root",
+}
 #: Switches add and compare numbers of these types only; others go around a ring.
 _NOT_REDUCIBLE = ("int8", "uint8", "fp8", "nvls off", "nvls_enable=0", "(ring)")
 _CUSTOM = re.compile(r"custom all-reduce", re.IGNORECASE)
@@ -174,9 +179,14 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
     )
     usable = reason == ""
     return CollectiveCases(
-        cases, found, np.where(usable, placed, -1), np.where(usable, codes, -1), numbers["size_bytes"],
-        reducible, _curves(frame, columns),
-    )  # fmt: skip
+        cases,
+        found,
+        np.where(usable, placed, -1),
+        np.where(usable, codes, -1),
+        numbers["size_bytes"],
+        reducible,
+        _curves(frame, columns),
+    )
 
 
 def _numbers(frame: pl.DataFrame, name: str) -> Floats:

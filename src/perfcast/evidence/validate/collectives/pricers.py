@@ -43,7 +43,7 @@ def price_datasheet(cases: CollectiveCases, constants: Constants | None = None) 
 
 
 def _spans(cases: CollectiveCases) -> Integers:
-    """Of each case, filled up with ones to the deepest tree, shape [n, L]."""
+    """Members of each case's group on every level, filled up with ones to the deepest tree, shape [n, L]."""
     depth = max((len(place.span) for place in cases.places), default=1)
     rows = [[*place.span, *[1] * (depth - len(place.span))] for place in cases.places] + [[1] * depth]
     return np.array(rows, dtype=np.int64)[cases.placed]

@@ -80,9 +80,19 @@ class Cases:
         index = np.flatnonzero(index) if index.dtype == bool else index
         arrays = {
             name: getattr(self, name)[index]
-            for name in ("rows", "device", "catalog_device", "operation", "dtype", "framework", "seconds",
-                         "reason", "strata", "keys")
-        }  # fmt: skip
+            for name in (
+                "rows",
+                "device",
+                "catalog_device",
+                "operation",
+                "dtype",
+                "framework",
+                "seconds",
+                "reason",
+                "strata",
+                "keys",
+            )
+        }
         kernels = None if self.kernels is None else self.kernels.take(index)
         return replace(self, kernels=kernels, columns=self.columns[index], **arrays)
 

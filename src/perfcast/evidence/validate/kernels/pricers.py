@@ -15,13 +15,18 @@ from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.store import WEIGHTS, load_family, model_names_of
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.kernels.trained import find_trained
-from perfcast.published.registry import PREDICTORS, KernelPredictor, find_entry, load_predictor
+from perfcast.published.registry import (
+    BATCHED_PRODUCT_NETS,
+    PREDICTORS,
+    KernelPredictor,
+    find_entry,
+    load_predictor,
+)
 
 NO_PREDICTOR = "no trained predictor"
 UNSUPPORTED = "unsupported operation"
 
 _BLIND_OVER = ("sglang", "trtllm", "vllm")
-_LARGER = ("mlp8", "mlp16", "transformer3", "transformer6")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +105,13 @@ class LearnedPricer:
             prices.put(
                 rows,
                 Prices(
-                    estimate.seconds, estimate.seconds_low, estimate.seconds_high,
-                    estimate.provenance, np.where(sound, "", UNSUPPORTED).astype(object),
+                    estimate.seconds,
+                    estimate.seconds_low,
+                    estimate.seconds_high,
+                    estimate.provenance,
+                    np.where(sound, "", UNSUPPORTED).astype(object),
                 ),
-            )  # fmt: skip
+            )
         return prices
 
 
@@ -155,7 +163,7 @@ class PublishedPricer:
 
     def covers(self, kind: str) -> bool:
         """The larger predictors answer for batched products only."""
-        return self.name not in _LARGER or kind == "bmm"
+        return self.name not in BATCHED_PRODUCT_NETS or kind == "bmm"
 
     def price(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Prices:
         """Price by vendor; what was never trained prices nothing."""

@@ -20,8 +20,9 @@ from perfcast.cost.profile import DeviceProfile, load_local_profile, local_devic
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.local.models import LOCAL_MODELS, LocalModel
+from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.result import SuiteResult
-from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.row import Row, weakest_provenance
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 from perfcast.files import write_text_atomically
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
@@ -76,12 +77,11 @@ def forecast_step(graph: Graph, cost_model: CostModel, device: Device) -> dict[s
     estimates = cost_model.estimate(graph.operations, device)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
     used = {estimates.provenance[i] for i in set(index.tolist()) if not graph.operations[i].is_free}
-    weakest = next((p for p in ("bounded", "extrapolated", "interpolated", "measured") if p in used), None)
     return {
         "predicted_seconds": float(estimates.seconds[index].sum()),
         "predicted_seconds_low": float(estimates.seconds_low[index].sum()),
         "predicted_seconds_high": float(estimates.seconds_high[index].sum()),
-        "provenance": weakest,
+        "provenance": weakest_provenance(used),
     }
 
 
@@ -178,7 +178,5 @@ def _protocol(profile: DeviceProfile, num_cases: int, num_chosen: int) -> dict[s
         "priced once, summed over nodes; pages touched anew added by memory.first_touch",
         "measured": "one process, PyTorch's default threads and allocator, after three warm-ups; "
         "median of the repeats that took less than half as long again as the fastest",
-        "sampling": "all cases"
-        if num_chosen == num_cases
-        else f"{num_chosen} of {num_cases} cases by a fixed hash",
+        "sampling": describe_sampling(num_cases, num_chosen, how="evenly over models, by a fixed hash"),
     }

@@ -13,8 +13,14 @@ from perfcast.evidence.validate.runs.lines import Run
 #: What was measured: the peak that the program allocated, what it still held after a step, what the device
 #: held (the allocator's cache), whether it ran at all, or one part.
 METRICS = (
-    "allocated", "allocated_steady", "reserved", "outcome", "model_states", "activation", "activation_peak",
-)  # fmt: skip
+    "allocated",
+    "allocated_steady",
+    "reserved",
+    "outcome",
+    "model_states",
+    "activation",
+    "activation_peak",
+)
 #: Which pipeline stage was looked at: the one that needs most, the first or the last.
 STAGES = ("peak", "first", "last")
 #: By what: PyTorch's allocator, or nvidia-smi, which sees the driver's context too.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.errors import InputError
 from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.memory.forecast import forecast_cases
@@ -101,7 +102,7 @@ def _fit_figures(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, f
 
     names = list(start)
 
-    def error(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    def error(values: Floats) -> float:
         if (values < 0).any():
             return 1e3
         ratios = _ratios(cases, dict(zip(names, values.tolist(), strict=True)))
@@ -117,7 +118,7 @@ def _fit_figures(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, f
     return {name: float(f"{value:.4g}") for name, value in zip(names, found.x.tolist(), strict=True)}
 
 
-def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> Floats:
     """Measured over estimated."""
 
     def predict(model, plan, training, sequence_length, *, device=None):  # type: ignore[no-untyped-def]
@@ -174,5 +175,5 @@ def _states_attention(case: MemoryCase) -> bool:
     return case.configuration.get("attention_backend", "stated") not in (None, "")
 
 
-def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> float:
+def _quantile(values: Floats, share: float) -> float:
     return float(f"{np.quantile(values, share):.4g}")

@@ -18,8 +18,13 @@ SUITE = "memory"
 #: Metrics that are a run's peak; the others are parts of it.
 PEAKS = ("allocated", "reserved")
 _METRIC_GROUPS = (
-    "metric", "metric, source", "metric, table", "metric, device", "metric, devices", "source, skipped",
-)  # fmt: skip
+    "metric",
+    "metric, source",
+    "metric, table",
+    "metric, device",
+    "metric, devices",
+    "source, skipped",
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,17 @@ class MemoryRow:
         """The contract's keys first, then the configuration."""
         case, forecast, run = self.case, self.forecast, self.case.run
         data: dict[str, Any] = {
-            "suite": SUITE, "table": case.table, "row": case.label if self.expands else case.row,
-            "device": case.device, "catalog_device": case.catalog_device, "operation": "peak",
-            "collection": case.source, "metric": case.metric, "measured_stage": case.measured_stage,
+            "suite": SUITE,
+            "table": case.table,
+            "row": case.label if self.expands else case.row,
+            "device": case.device,
+            "catalog_device": case.catalog_device,
+            "operation": "peak",
+            "collection": case.source,
+            "metric": case.metric,
+            "measured_stage": case.measured_stage,
             "measured_by": case.measured_by,
-        }  # fmt: skip
+        }
         if run is not None:
             data |= {"dtype": run.training.dtype, "framework": run.training.framework}
         data |= {key: value for key, value in case.configuration.items() if key not in data}

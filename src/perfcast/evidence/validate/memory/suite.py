@@ -11,9 +11,14 @@ from perfcast.evidence.validate.memory.forecast import Predictor, forecast_cases
 from perfcast.evidence.validate.memory.protocol import describe_memory
 from perfcast.evidence.validate.memory.result import MemoryResult, MemoryRow
 from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 
 PREDICTORS = ("footprint",)
+_DRAWN = (
+    "evenly over table, device, dtype and framework (small groups whole), by a fixed hash of table, line and "
+    "metric"
+)
 
 
 def validate_memory(
@@ -35,7 +40,7 @@ def validate_memory(
     """
     every = read_memory_cases(places)
     cases = sample(every, max_rows, lambda case: f"{case.label} {case.metric}", _stratum)
-    sampling = describe_memory_sampling(len(every), len(cases))
+    sampling = describe_sampling(len(every), len(cases), "measurements", _DRAWN)
     say(sampling)
     expanding = _expanding(every)
     answers = {name: forecast_cases(cases, predictor) for name, predictor in predictors.items()}
@@ -60,16 +65,6 @@ def load_predictors(names: Sequence[str] = ()) -> dict[str, Predictor]:
         if name not in known:
             raise InputError(f"unknown predictor '{name}' of memory; known: {', '.join(known)}")
     return {name: known[name] for name in names or known}
-
-
-def describe_memory_sampling(total: int, taken: int) -> str:
-    """All measurements, or how they were drawn."""
-    if taken == total:
-        return f"all {total} measurements"
-    return (
-        f"{taken} of {total} measurements, evenly over table, device, dtype and framework (small groups "
-        "whole), by a fixed hash of table, line and metric"
-    )
 
 
 def _stratum(case: MemoryCase) -> tuple[str, str, str, str]:

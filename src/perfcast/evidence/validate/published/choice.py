@@ -21,8 +21,15 @@ TOLERANCE = 0.15
 FIRST = 5
 #: Columns that are equal for plans of one job.
 SAME_JOB = (
-    "model", "layers", "hidden", "seq_len", "device", "num_gpus", "global_batch", "precision",
-)  # fmt: skip
+    "model",
+    "layers",
+    "hidden",
+    "seq_len",
+    "device",
+    "num_gpus",
+    "global_batch",
+    "precision",
+)
 #: The source whose repeats of one run differ by a median of a quarter.
 GRID, WITHOUT_GRID = "usp", "without usp"
 SEARCHER, RANDOM = "searcher_3d", "any plan"
@@ -107,11 +114,13 @@ def group_plans(cases: Sequence[PublishedCase], seconds: Seconds) -> list[list[t
         key = (case.source, *(case.configuration.get(name) for name in SAME_JOB))
         groups[key][case.run.run.plan].append((forecast, case.measured_seconds))
     return [
-        [(float(np.median([f for f, _ in rows])), float(np.median([m for _, m in rows])))
-         for rows in plans.values()]
+        [
+            (float(np.median([f for f, _ in rows])), float(np.median([m for _, m in rows])))
+            for rows in plans.values()
+        ]
         for plans in groups.values()
         if len(plans) >= LEAST_PLANS
-    ]  # fmt: skip
+    ]
 
 
 def searcher_seconds(cases: Sequence[PublishedCase]) -> list[float | None]:
@@ -123,8 +132,11 @@ def _searched(case: PublishedCase) -> float:
     assert case.run is not None
     run, cluster = case.run.run, case.run.cluster
     plan = run.plan
-    return MILLI * price_plan(
-        describe_cluster(cluster, load_device(cluster.device), run.training.dtype),
-        describe_model(run.model, plan.global_batch_size, run.sequence_length),
-        (plan.data_parallel, plan.tensor_parallel, plan.pipeline_parallel),
-    ).total_milliseconds  # fmt: skip
+    return (
+        MILLI
+        * price_plan(
+            describe_cluster(cluster, load_device(cluster.device), run.training.dtype),
+            describe_model(run.model, plan.global_batch_size, run.sequence_length),
+            (plan.data_parallel, plan.tensor_parallel, plan.pipeline_parallel),
+        ).total_milliseconds
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.cost.collective.constants import load_constants
@@ -10,6 +11,15 @@ from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.step_constants.scales import Scalable
 
 PREDICTORS = ("closed_form", "simulated")
+Item = TypeVar("Item")
+
+
+class Track(Protocol):
+    """Passes items on one by one and shows how far along they are, in words."""
+
+    def __call__(self, items: Sequence[Item], words: str, /) -> Iterable[Item]:
+        """The same items."""
+        ...
 
 
 def forecast_seconds(run: Scalable, values: Mapping[str, float], predictor: str = PREDICTORS[0]) -> float:

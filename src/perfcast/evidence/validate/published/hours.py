@@ -7,7 +7,7 @@ Nothing is fitted to the hours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -25,7 +25,7 @@ from perfcast.core.words import known_word
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.evidence.dataset.table import find_tables, read_frame
-from perfcast.evidence.validate.published.forecast import main_provenance
+from perfcast.evidence.validate.published.forecast import Track, main_provenance
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError, spelled
 from perfcast.evidence.validate.summary import Scores, score_rows
@@ -42,7 +42,6 @@ from perfcast.units import GIGA, HOUR, MEGA, TERA
 TABLE = "gpu_hours"
 _MEASURED = ("accelerator_hours", "notes")
 _TOKEN_UNITS = {"T": TERA, "B": GIGA, "M": MEGA}
-Track = Callable[[Sequence[Any], str], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +120,11 @@ def hours_rows(
     track: Track = lambda items, words: items,
 ) -> tuple[tuple[Row, ...], tuple[Scores, ...]]:
     """A row for each case and method (seconds of all devices together), and the same in columns."""
-    found: dict[str, list[Row]] = {method: [] for method in methods}
-    for case in track(cases, "forecasting whole runs"):
-        for method in methods:
-            found[method].append(_row(case, cost_model, method))
-    rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
+    rows = tuple(
+        _row(case, cost_model, method)
+        for case in track(cases, "forecasting whole runs")
+        for method in methods
+    )
     return rows, tuple(score_rows(rows, _labels))
 
 
@@ -159,12 +158,22 @@ def _row(case: HoursCase, cost_model: CostModel, method: str) -> Row:
     share = (run.seconds_low / run.seconds, run.seconds_high / run.seconds) if run else (0.0, 0.0)
     seconds = run.device_seconds if run else None
     return Row(
-        suite="published", table=TABLE, row=case.row, device=case.device,
-        catalog_device=device, predictor=method, columns=columns, operation="run", mode="train",
-        predicted_seconds=seconds, predicted_seconds_low=None if seconds is None else seconds * share[0],
+        suite="published",
+        table=TABLE,
+        row=case.row,
+        device=case.device,
+        catalog_device=device,
+        predictor=method,
+        columns=columns,
+        operation="run",
+        mode="train",
+        predicted_seconds=seconds,
+        predicted_seconds_low=None if seconds is None else seconds * share[0],
         predicted_seconds_high=None if seconds is None else seconds * share[1],
-        measured_seconds=measured, provenance=provenance, skipped=skipped,
-    )  # fmt: skip
+        measured_seconds=measured,
+        provenance=provenance,
+        skipped=skipped,
+    )
 
 
 def forecast_line(
@@ -185,10 +194,16 @@ def forecast_line(
     cluster = replace(entry.of_size(count), device=device)
     plan, training = _plan(setup, count, device, entry.levels[0].size or count)
     step = predict_plan(
-        setup.model, cluster, plan, training=training, sequence_length=setup.sequence_length,
-        cost_model=cost_model, method=known_word("method", method, METHODS), recommendations=False,
+        setup.model,
+        cluster,
+        plan,
+        training=training,
+        sequence_length=setup.sequence_length,
+        cost_model=cost_model,
+        method=known_word("method", method, METHODS),
+        recommendations=False,
         memory=False,
-    )  # fmt: skip
+    )
     request = RunRequest(tokens=parse_tokens(line.text("tokens")))
     run = forecast_run(step, request, target, count_checkpoint_bytes(setup.model, training))
     return run, step, setup

@@ -24,9 +24,19 @@ from perfcast.evidence.validate.runs.sources import read_bloom, read_playbook, r
 
 #: Without these a run is not described ('complete' rows have all).
 NEEDED = (
-    "layers", "hidden", "heads", "device", "num_gpus", "tp", "pp", "dp", "micro_batch", "global_batch",
-    "seq_len", "precision",
-)  # fmt: skip
+    "layers",
+    "hidden",
+    "heads",
+    "device",
+    "num_gpus",
+    "tp",
+    "pp",
+    "dp",
+    "micro_batch",
+    "global_batch",
+    "seq_len",
+    "precision",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

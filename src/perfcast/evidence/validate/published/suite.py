@@ -13,13 +13,13 @@ from perfcast.errors import InputError, UnknownNameError
 from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.published import hours as published_hours
 from perfcast.evidence.validate.published.cases import TABLE, PublishedCase, read_published_cases
-from perfcast.evidence.validate.published.forecast import PREDICTORS
+from perfcast.evidence.validate.published.forecast import PREDICTORS, Track
 from perfcast.evidence.validate.published.hours import HoursCase, read_hours_cases
 from perfcast.evidence.validate.published.inference import forecast as published_inference
 from perfcast.evidence.validate.published.inference.cases import TABLES as INFERENCE_TABLES
 from perfcast.evidence.validate.published.inference.cases import InferenceCase, read_inference_cases
 from perfcast.evidence.validate.published.priced import Say, choose_on_all, price_suite
-from perfcast.evidence.validate.published.training import Track, TrainingResult, forecast_training
+from perfcast.evidence.validate.published.training import TrainingResult, forecast_training
 from perfcast.evidence.validate.result import TableResult
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample

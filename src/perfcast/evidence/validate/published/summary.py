@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.arrays import Floats
 from perfcast.evidence.validate.published.cases import PublishedCase
 
 #: Plans that a group needs at least for its ranks to say something.
@@ -16,8 +17,15 @@ LEAST_PLANS = 4
 #: A100; H100 and H200; B200 and GB200; B300 and GB300.
 _USUAL_DIES = frozenset({"GA100", "GH100", "GB100", "GB110"})
 _MODEL = (
-    "model", "layers", "hidden", "seq_len", "device", "num_gpus", "global_batch", "precision",
-)  # fmt: skip
+    "model",
+    "layers",
+    "hidden",
+    "seq_len",
+    "device",
+    "num_gpus",
+    "global_batch",
+    "precision",
+)
 
 
 def kind_of(case: PublishedCase) -> str:
@@ -41,14 +49,14 @@ def plan_label(case: PublishedCase) -> str:
     if case.run is None:
         return ""
     plan = case.run.run.plan
-    axes = [
-        name
-        for name, degree in (
-            ("dp", plan.data_parallel), ("tp", plan.tensor_parallel), ("pp", plan.pipeline_parallel),
-            ("cp", plan.context_parallel), ("ep", plan.expert_parallel),
-        )
-        if degree > 1
-    ]  # fmt: skip
+    degrees = {
+        "dp": plan.data_parallel,
+        "tp": plan.tensor_parallel,
+        "pp": plan.pipeline_parallel,
+        "cp": plan.context_parallel,
+        "ep": plan.expert_parallel,
+    }
+    axes = [name for name, degree in degrees.items() if degree > 1]
     sharded = [f"zero{plan.zero_stage}"] if plan.zero_stage and plan.num_dense_replicas > 1 else []
     return "·".join([*axes, *sharded]) or "one device"
 
@@ -65,13 +73,13 @@ def spearman(predicted: Sequence[float], measured: Sequence[float]) -> float:
     return round(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 12)
 
 
-def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _ranks(values: Floats) -> Floats:
     order = np.argsort(values, kind="stable")
     ranks = np.empty(len(values))
     ranks[order] = np.arange(len(values))
     different, codes = np.unique(values, return_inverse=True)
     means = np.bincount(codes, weights=ranks) / np.bincount(codes)
-    shared: np.ndarray[Any, np.dtype[np.float64]] = means[codes]
+    shared: Floats = means[codes]
     return shared if len(different) < len(values) else ranks
 
 

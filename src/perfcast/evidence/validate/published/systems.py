@@ -15,9 +15,13 @@ from perfcast.units import GIGA, MICRO
 
 #: Kinds of networks by word; what a line names otherwise is taken for the catalog's.
 _KINDS = (
-    (r"\befa\b", "efa"), (r"omni-?path", "infiniband-opa"), (r"tcpxo?", "roce"), (r"roce", "roce"),
-    (r"\bib\b|infiniband", "infiniband"), (r"ethernet", "ethernet"),
-)  # fmt: skip
+    (r"\befa\b", "efa"),
+    (r"omni-?path", "infiniband-opa"),
+    (r"tcpxo?", "roce"),
+    (r"roce", "roce"),
+    (r"\bib\b|infiniband", "infiniband"),
+    (r"ethernet", "ethernet"),
+)
 #: Latencies of kinds that the catalog's own link may not have (sources: catalog/data/clusters).
 _LATENCY_SECONDS = {"efa": 15.5 * MICRO, "roce": 3 * MICRO, "infiniband": 2 * MICRO, "ethernet": 25 * MICRO}
 #: Least rate that is believed to be the network between nodes, not a management port.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.cases import TABLE, PublishedCase
 from perfcast.evidence.validate.published.choice import choice_entries
-from perfcast.evidence.validate.published.forecast import forecast_seconds
+from perfcast.evidence.validate.published.forecast import Track, forecast_seconds
 from perfcast.evidence.validate.published.priced import (
     Chosen,
     PricedSuite,
@@ -30,9 +30,7 @@ from perfcast.evidence.validate.published.summary import (
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.step_constants.scales import Scalable
 from perfcast.evidence.validate.step_constants.spread import Spread, spread_class, spread_of
-from perfcast.evidence.validate.summary import Scores, score_rows
-
-Track = Callable[[Sequence[Any], str], Iterable[Any]]
+from perfcast.evidence.validate.summary import Scores, by_predictor, score_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +79,14 @@ def forecast_training(
     if "each" in leave_out:  # lines of sources without any forecast are listed with their reasons
         chosen.append(shipped_choice())
     judged = _judged(suite, chosen)
-    rows: dict[str, list[Row]] = {name: [] for name in predictors}
-    for one in track(judged, "forecasting training runs"):
-        for name in predictors:
-            rows[name].append(_row(one, name))
+    rows = [_row(one, name) for one in track(judged, "forecasting training runs") for name in predictors]
     mine = [one.case for one in judged]
-    predicted = {name: [row.predicted_seconds for row in column] for name, column in rows.items()}
+    predicted = {
+        name: [row.predicted_seconds for row in column] for name, column in by_predictor(rows).items()
+    }
     return TrainingResult(
-        tuple(row for side_by_side in zip(*rows.values(), strict=True) for row in side_by_side),
-        tuple(score_rows((row for column in rows.values() for row in column), lambda same: _labels(mine))),
+        tuple(rows),
+        tuple(score_rows(rows, lambda same: _labels(mine))),
         (*rank_correlations(mine, predicted), *choice_entries(mine, predicted), *noise_floor(mine)),
     )
 

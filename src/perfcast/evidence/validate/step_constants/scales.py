@@ -25,7 +25,7 @@ from perfcast.prediction.step.scaling import (
 
 #: Programs whose pace is that of a trace, since no published run of theirs waits for its host.
 TRACED = ("pytorch", "fsdp")
-#: Of the host from one launch to the next, before any step was measured; of a step's fixed part.
+#: What a host takes from one launch to the next, before any step was measured; a step's fixed part.
 _LAUNCH_SECONDS, _FIXED_SECONDS = 20e-6, 5e-3
 
 
@@ -35,7 +35,7 @@ class Parameter:
 
     Attributes:
         start: Where the fit begins and what the prior holds it to.
-        spread: Of the prior, in natural logarithms.
+        spread: Standard deviation of the prior, in natural logarithms.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Scalable:
     """One run's operations in columns, ready to be scaled.
 
     Attributes:
-        classes: Of each operation, index into ``CLASSES``.
+        classes: Index into ``CLASSES`` for each operation, shape [operations].
     """
 
     run: PricedRun
@@ -89,7 +89,7 @@ class Scalable:
 
     @property
     def die(self) -> str:
-        """Of the device."""
+        """The device's die."""
         return self.device.die
 
     def scaled(self, values: Mapping[str, float]) -> dict[Operation, float]:
@@ -99,14 +99,14 @@ class Scalable:
         return dict(zip(self.operations, seconds.tolist(), strict=True))
 
     def launch_seconds(self, values: Mapping[str, float]) -> float:
-        """Of the host from one launch to the next."""
+        """What the host takes from one launch to the next."""
         framework = self.run.training.framework
         if framework in TRACED:
             return load_step_constants().launch_seconds[framework]
         return values.get("launch", 1.0) * values.get(f"launch.{framework}", 1.0)
 
     def fixed_seconds(self, values: Mapping[str, float]) -> float:
-        """Of every step."""
+        """What every step takes beside its operations."""
         return values.get("fixed", 0.0) or values.get(f"fixed.{self.run.training.framework}", 0.0)
 
 

@@ -60,5 +60,5 @@ def _weighted(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
 
 
 def spread_of(spread: Spread, name: str) -> tuple[float, float]:
-    """Of a class; that of all where the class is not known."""
+    """Least and most of measured over forecast of a class; that of all where the class is not known."""
     return spread.get(name) or spread.get("") or _UNKNOWN

@@ -22,7 +22,7 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
 from perfcast.evidence.validate.kernels.pricers import NO_PREDICTOR, UNSUPPORTED, is_trained
 from perfcast.evidence.validate.kernels.trained import find_trained
-from perfcast.evidence.validate.row import Row
+from perfcast.evidence.validate.row import Row, weakest_provenance
 from perfcast.evidence.validate.steps.cases import PRINTED, UNSUPPORTED_PLAN, StepCase, StepKey
 from perfcast.evidence.validate.steps.plans import (
     PlanRequest,
@@ -34,8 +34,6 @@ from perfcast.evidence.validate.steps.plans import (
 from perfcast.prediction import build_graph
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
-
-_WEAKEST_FIRST = ("bounded", "extrapolated", "interpolated", "measured")
 
 #: What was captured: a graph of one device, or the work of a plan.
 Programs = Mapping[StepKey, Graph | StepWork]
@@ -179,8 +177,9 @@ def _price_plan(case: StepCase, work: StepWork, cost_model: CostModel, device: D
     if server is None:
         return StepForecast(skipped=UNSUPPORTED)
     found = simulate_plan(work, device, cost_model, server)
-    provenance = next((p for p in _WEAKEST_FIRST if p in found.provenances), None)
-    return StepForecast(found.seconds, found.low, found.high, provenance=provenance)
+    return StepForecast(
+        found.seconds, found.low, found.high, provenance=weakest_provenance(found.provenances)
+    )
 
 
 def _as_the_study_does(
@@ -209,7 +208,7 @@ def price_step(graph: Graph, cost_model: CostModel, device: Device) -> StepForec
         high=high,
         forward=float(seconds[~is_backward].sum()),
         backward=float(seconds[is_backward].sum()) if is_backward.any() else None,
-        provenance=next((p for p in _WEAKEST_FIRST if p in used), None),
+        provenance=weakest_provenance(used),
     )
 
 

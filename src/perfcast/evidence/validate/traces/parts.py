@@ -29,7 +29,7 @@ RECORDED = (1.0, 3.0)
 RUN = (0.5, 1.0, 2.0, 4.0)
 #: Steps of a recording with a timeline; turns of each program, half of a recording's before its timeline.
 NUM_STEPS, NUM_TURNS = 5, 20
-#: Of a turn: at least this long, and this many steps.
+#: A turn is at least this long, and of at least this many steps.
 TURN_SECONDS, LEAST_STEPS = 0.15, 1
 
 
@@ -57,7 +57,7 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """Of a recording."""
+        """A recording's folder."""
         return self.home / self.name
 
 
@@ -178,5 +178,5 @@ class StepTimes:
 
 
 def read_times(part: Part) -> StepTimes:
-    """Of a part that is done."""
+    """The steps of a part that is done."""
     return StepTimes(**json.loads(part.times.read_text(encoding="utf-8")))

@@ -28,7 +28,7 @@ from perfcast.units import TIB
 
 NUM_WARM_UPS = 4
 
-#: Name of the environment variable by which a rank is told where the others are.
+#: Name of the environment variable that names where ranks meet.
 _MEETING = "PERFCAST_TRACE_PROGRAM_MEETING"
 #: glibc keeps what was freed for the next step. By default it gives large pieces back to the system, where
 #: much it has to take anew depends on what came to lie behind what: in three runs the same step of the same
@@ -38,7 +38,7 @@ _KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(TIB)}
 
 @dataclass
 class _Times:
-    """Of each step that was timed; of two ranks the slower one's, of probes the geometric mean."""
+    """Times of each timed step; of two ranks the slower one's, of probes the geometric mean."""
 
     wall: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _start_ranks(num_ranks: int, arguments: list[str], folder: str) -> int:
 
 
 def plain_steps(request: Request | None) -> Iterator[bool]:
-    """Of each step in turn, whether nothing records it or stands ready to; the last ones are not.
+    """For each step in turn, whether nothing records it or stands ready to; the last ones are not.
 
     Without a request it goes on for ever; see ``traces.recorder`` for the order.
     """
@@ -176,11 +176,11 @@ def _turns(name: str, usual: float) -> Generator[int]:
         return
     own = ask_for_turns(name, usual) if dist.get_rank() == 0 else iter(())
     while True:
-        told = [next(own, 0)]
-        dist.broadcast_object_list(told, 0)
-        if not told[0]:
+        num_steps = [next(own, 0)]
+        dist.broadcast_object_list(num_steps, 0)
+        if not num_steps[0]:
             return
-        yield told[0]
+        yield num_steps[0]
 
 
 def _timed(step: Callable[[], None]) -> tuple[float, float]:
@@ -191,7 +191,7 @@ def _timed(step: Callable[[], None]) -> tuple[float, float]:
 
 
 def _of_all_ranks(times: _Times, num_ranks: int) -> _Times:
-    """Of each step the slower rank's time, and the geometric mean of the probes."""
+    """Each step's time on the slower rank, and the geometric mean of the probes."""
     import torch
     import torch.distributed as dist
 

@@ -20,7 +20,7 @@ from perfcast.core.arrays import Floats
 from perfcast.evidence.validate.traces.parts import StepTimes
 from perfcast.measure.embedding.probes import probe_slopes
 
-#: Of steps by the processor's clock, and by that on the wall.
+#: Quantile of a program's steps that is stated: by the processor's clock, and by that on the wall.
 _USUAL, _UNDISTURBED = 0.5, 0.25
 
 
@@ -40,7 +40,7 @@ class StatedStep:
 
 
 def stated_steps(times: Mapping[str, StepTimes], num_ranks: int) -> dict[str, StatedStep]:
-    """Of each program of a model."""
+    """The usual step of each program of a model, by its name."""
     share = _USUAL if num_ranks == 1 else _UNDISTURBED
     probes = {name: np.array(found.probes) for name, found in times.items()}
     slopes = probe_slopes([np.array(found.processor) for found in times.values()], list(probes.values()))

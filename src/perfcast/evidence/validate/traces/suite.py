@@ -108,17 +108,33 @@ def compare_model(model: TraceModel, folder: Path, predictor: str) -> Iterator[R
         found = forecast_from_traces(recorded.traces, request)
         measured = steps[part.name]
         yield Row(
-            suite="traces", table="trace_models", row=f"{model.name} {part.batch_size}", device="cpu",
-            catalog_device="cpu", operation="step", dtype="fp32", framework="pytorch", mode="train",
-            columns={"model": model.name, "kind": model.kind, "num_ranks": model.num_ranks,
-                     "recorded_batch_size": first.batch_size, "batch_size": part.batch_size,
-                     "factor": part.batch_size / model.batch_size,
-                     "raw_seconds": measured.raw_seconds, "later_over_earlier": measured.later_over_earlier,
-                     "other_process_over_recorded": steps[again.name].seconds / steps[first.name].seconds},
-            predictor=predictor, predicted_seconds=found.step_seconds,
-            predicted_seconds_low=found.step_seconds_low, predicted_seconds_high=found.step_seconds_high,
-            measured_seconds=measured.seconds, provenance="extrapolated",
-        )  # fmt: skip
+            suite="traces",
+            table="trace_models",
+            row=f"{model.name} {part.batch_size}",
+            device="cpu",
+            catalog_device="cpu",
+            operation="step",
+            dtype="fp32",
+            framework="pytorch",
+            mode="train",
+            columns={
+                "model": model.name,
+                "kind": model.kind,
+                "num_ranks": model.num_ranks,
+                "recorded_batch_size": first.batch_size,
+                "batch_size": part.batch_size,
+                "factor": part.batch_size / model.batch_size,
+                "raw_seconds": measured.raw_seconds,
+                "later_over_earlier": measured.later_over_earlier,
+                "other_process_over_recorded": steps[again.name].seconds / steps[first.name].seconds,
+            },
+            predictor=predictor,
+            predicted_seconds=found.step_seconds,
+            predicted_seconds_low=found.step_seconds_low,
+            predicted_seconds_high=found.step_seconds_high,
+            measured_seconds=measured.seconds,
+            provenance="extrapolated",
+        )
 
 
 def read_recording(part: Part, plain: StatedStep) -> SecondRecording:

@@ -1,6 +1,6 @@
 """Programs that run at the same time and take turns, so that a machine's moods meet all of them alike.
 
-All but one wait, without using a processor, until they are told how many steps to take.
+All but one wait, without using a processor, until they are given a number of steps to take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 
 from perfcast.errors import TraceError
 
-#: Name of the environment variable by which programs are told where turns are given out.
+#: Name of the environment variable that names where turns are given out.
 _PLACE = "PERFCAST_TRACE_PROGRAM_TURNS"
 _FAMILY = "AF_UNIX"
 #: A program that has not come by then will not come.
@@ -26,8 +26,8 @@ def ask_for_turns(name: str, usual_seconds: float) -> Iterator[int]:
     """Steps to take, turn by turn, in a program that was started to take turns.
 
     Args:
-        name: Of the program among those that take turns.
-        usual_seconds: Of its step, about; told to whom gives them out.
+        name: The program's, among those that take turns.
+        usual_seconds: What a step of it takes, about.
     """
     with Client(os.environ[_PLACE], _FAMILY) as line:
         line.send((name, usual_seconds))

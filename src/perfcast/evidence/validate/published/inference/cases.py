@@ -30,8 +30,14 @@ SPLITWISE, PRINTED = "inference_splitwise_perf_model", "inference"
 TABLES = (SPLITWISE, PRINTED)
 #: Columns that are measured, or say where a line stands; the rest is configuration.
 _MEASURED = (
-    "prompt_time", "token_time", "e2e_time", "peak_power", "average_power", "value", "notes",
-)  # fmt: skip
+    "prompt_time",
+    "token_time",
+    "e2e_time",
+    "peak_power",
+    "average_power",
+    "value",
+    "notes",
+)
 #: Servers by the architecture of their devices: all of these sources ran on NVIDIA's own.
 _SERVERS = {"a100": "dgx-a100", "h100": "dgx-h100"}
 _DIMS = re.compile(r"dims (\d+)L x (\d+)x(\d+), vocab (\d+)")
@@ -158,15 +164,24 @@ def _case(
         skipped = "impossible value"
     catalog_device = setup.device if setup else find_device_name(device.partition(" (")[0])
     return InferenceCase(
-        table=table, row=row, source=source, device=spelled(device),
-        catalog_device=catalog_device, kind=metric.kind, framework=metric.framework,
-        issues_kernels=metric.issues_kernels, model=setup.model if setup else None,
-        cluster=setup.cluster if setup else None, plan=setup.plan if setup else None,
-        dtype=setup.dtype if setup else "", prompt_length=setup.prompt_length if setup else 0,
+        table=table,
+        row=row,
+        source=source,
+        device=spelled(device),
+        catalog_device=catalog_device,
+        kind=metric.kind,
+        framework=metric.framework,
+        issues_kernels=metric.issues_kernels,
+        model=setup.model if setup else None,
+        cluster=setup.cluster if setup else None,
+        plan=setup.plan if setup else None,
+        dtype=setup.dtype if setup else "",
+        prompt_length=setup.prompt_length if setup else 0,
         output_length=setup.output_length if setup else 0,
         measured_seconds=None if milliseconds is None else milliseconds * MILLI,
-        configuration={k: v for k, v in cells.items() if k not in _MEASURED}, skipped=skipped,
-    )  # fmt: skip
+        configuration={k: v for k, v in cells.items() if k not in _MEASURED},
+        skipped=skipped,
+    )
 
 
 def _splitwise_setup(line: Line) -> _Setup:
@@ -175,9 +190,14 @@ def _splitwise_setup(line: Line) -> _Setup:
         raise UnreadableError("unknown device")
     plan = _plan(line.whole("tensor_parallel"), 1, line.whole("batch_size"))
     return _Setup(
-        device, _named_model(line), _server(device, plan), plan, "fp16", line.whole("prompt_size"),
+        device,
+        _named_model(line),
+        _server(device, plan),
+        plan,
+        "fp16",
+        line.whole("prompt_size"),
         line.whole("token_size"),
-    )  # fmt: skip
+    )
 
 
 def _printed_setup(line: Line) -> _Setup:
@@ -188,9 +208,14 @@ def _printed_setup(line: Line) -> _Setup:
     model = gpt(*map(int, dims.groups())) if dims else _named_model(line)
     plan = _plan(line.whole("tp"), line.whole("pp"), line.whole("batch"))
     return _Setup(
-        device, model, _server(device, plan), plan, _dtype(line), line.whole("input_len"),
+        device,
+        model,
+        _server(device, plan),
+        plan,
+        _dtype(line),
+        line.whole("input_len"),
         line.whole("output_len"),
-    )  # fmt: skip
+    )
 
 
 def _dtype(line: Line) -> str:
@@ -231,10 +256,17 @@ def gpt(num_layers: int, heads: int, head_size: int, vocab_size: int) -> Transfo
     """GPT-3's shape with sizes of its own (Brown et al. 2020, table 2.1)."""
     hidden = heads * head_size
     return Transformer(
-        num_layers=num_layers, hidden_size=hidden, num_attention_heads=heads, num_kv_heads=heads,
-        head_size=head_size, ffn_hidden_size=4 * hidden, vocab_size=vocab_size, positions="learned",
-        max_positions=2048, has_fused_qkv=True,
-    )  # fmt: skip
+        num_layers=num_layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_kv_heads=heads,
+        head_size=head_size,
+        ffn_hidden_size=4 * hidden,
+        vocab_size=vocab_size,
+        positions="learned",
+        max_positions=2048,
+        has_fused_qkv=True,
+    )
 
 
 def bloom_176b() -> Transformer:

@@ -6,7 +6,7 @@ prompt and all tokens behind the first. A host that issues every kernel does so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
-from perfcast.evidence.validate.published.forecast import main_provenance
+from perfcast.evidence.validate.published.forecast import Track, main_provenance
 from perfcast.evidence.validate.published.inference.cases import InferenceCase
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.summary import Scores, score_rows
@@ -35,8 +35,6 @@ from perfcast.units import format_seconds
 WITHOUT_HOST = "graph_replay"
 #: Whose measured kernels a framework runs, as the learned cost model knows them; else PyTorch's.
 _KERNELS = {"vllm": "vllm", "fastertransformer": "trtllm", "megatron": "pytorch"}
-
-Track = Callable[[Sequence[Any], str], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,9 @@ def inference_rows(
         cost_model_of: By framework, as the learned cost model knows them.
     """
     pricer = _Pricer(cost_model_of)
-    found: dict[str, list[Row]] = {name: [] for name in predictors}
-    for case in track(cases, "forecasting inference"):
-        for name in predictors:
-            found[name].append(_row(case, name, pricer))
-    rows = tuple(row for side_by_side in zip(*found.values(), strict=True) for row in side_by_side)
+    rows = tuple(
+        _row(case, name, pricer) for case in track(cases, "forecasting inference") for name in predictors
+    )
     return rows, tuple(score_rows(rows, lambda same: _labels(cases)))
 
 
@@ -118,9 +114,16 @@ class _Pricer:
         """One forward pass of a batch."""
         case = asked.case
         key = (
-            case.model, case.plan, case.cluster, case.dtype, case.framework, asked.method, asked.is_decode,
-            asked.context, asked.issues_kernels,
-        )  # fmt: skip
+            case.model,
+            case.plan,
+            case.cluster,
+            case.dtype,
+            case.framework,
+            asked.method,
+            asked.is_decode,
+            asked.context,
+            asked.issues_kernels,
+        )
         if key not in self._known:
             found, count = self._forecast(asked)
             seconds = pipelined_seconds(found, count)
@@ -195,13 +198,24 @@ def _row(case: InferenceCase, predictor: str, pricer: _Pricer) -> Row:
             skipped = "unsupported plan"
     middle, low, high = found.span if found else (None, None, None)
     return Row(
-        suite="published", table=case.table, row=case.row, device=case.device,
-        catalog_device=case.catalog_device, predictor=predictor,
-        columns={**case.configuration, "source_group": case.source}, operation=case.kind,
-        dtype=case.dtype or None, framework=case.framework, mode=case.kind, predicted_seconds=middle,
-        predicted_seconds_low=low, predicted_seconds_high=high, measured_seconds=case.measured_seconds,
-        provenance=found.provenance if found else None, skipped=skipped,
-    )  # fmt: skip
+        suite="published",
+        table=case.table,
+        row=case.row,
+        device=case.device,
+        catalog_device=case.catalog_device,
+        predictor=predictor,
+        columns={**case.configuration, "source_group": case.source},
+        operation=case.kind,
+        dtype=case.dtype or None,
+        framework=case.framework,
+        mode=case.kind,
+        predicted_seconds=middle,
+        predicted_seconds_low=low,
+        predicted_seconds_high=high,
+        measured_seconds=case.measured_seconds,
+        provenance=found.provenance if found else None,
+        skipped=skipped,
+    )
 
 
 def _labels(cases: Sequence[InferenceCase]) -> dict[str, list[str]]:
