@@ -152,12 +152,8 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
     codes = _codes(operation)
     found, placed = _places(device, words["interconnect"], words["notes"], numbers)
     reason = _reasons(codes, placed, numbers, _custom(words["notes"]))
-    flat = [" ".join(row) for row in zip(device, words["collective"], words["dtype"], strict=True)]
-    reducible = np.array(
-        [not any(mark in text.lower() for mark in _NOT_REDUCIBLE) for text in flat], dtype=np.bool_
-    )
+    reducible = _reducible(device, words["collective"], words["dtype"])
     device = np.array([text.replace(" ", "_") for text in device.tolist()], dtype=object)
-    seconds = _seconds(frame, operation, numbers)
     rows = np.arange(frame.height, dtype=np.int64)
     cases = Cases(
         table=stem,
@@ -170,7 +166,7 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
         operation=operation,
         dtype=words["dtype"],
         framework=words["library_version"],
-        seconds=seconds,
+        seconds=_seconds(frame, operation, numbers),
         reason=reason,
         columns=columns,
         source=stem,
@@ -187,6 +183,12 @@ def _cases_of(stem: str, path: Path) -> CollectiveCases:
         reducible,
         _curves(frame, columns),
     )
+
+
+def _reducible(*columns: Objects) -> Flags:
+    """Whether a switch may add up what is sent, as the words of a row say."""
+    texts = (" ".join(row).lower() for row in zip(*columns, strict=True))
+    return np.array([not any(mark in text for mark in _NOT_REDUCIBLE) for text in texts], dtype=np.bool_)
 
 
 def _numbers(frame: pl.DataFrame, name: str) -> Floats:
