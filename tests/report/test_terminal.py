@@ -9,30 +9,25 @@ from rich.console import Console
 
 from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
-from perfcast.report import text
 from perfcast.report.document import Document
 from perfcast.report.documents import catalog, memory, step
+from perfcast.report.documents.validation import error_table
 from perfcast.report.terminal import print_document
 from perfcast.units import format_bytes, format_seconds
 from rendered import text_of
 
 SUMMARY = {
     "predictor": "wave_scaling",
-    "group": "device h100_sxm",
+    "group": "device",
+    "value": "h100_sxm",
     "n": 1200,
     "skipped": 3,
-    "mean": 0.123,
-    "median": 0.08,
-    "p90": 0.3,
-    "signed_mean": 0.021,
+    "mean_absolute_relative_error": 0.123,
+    "median_absolute_relative_error": 0.08,
+    "p90_absolute_relative_error": 0.3,
+    "mean_relative_error": 0.021,
     "coverage": None,
 }
-
-
-def printed(render: Callable[[Console], None], width: int = 80) -> str:
-    stream = io.StringIO()
-    render(Console(file=stream, width=width, color_system=None))
-    return stream.getvalue()
 
 
 def test_a_forecast_prints_its_headline_figures(forecast: Forecast) -> None:
@@ -125,6 +120,6 @@ def test_lists_never_cut_a_name_short() -> None:
 
 
 def test_a_validation_table_shows_percent_and_marks_what_is_missing() -> None:
-    output = printed(lambda console: text.print_validation([SUMMARY], console))
+    output = text_of(Document(title="", blocks=(error_table([SUMMARY]),)))
     line = next(line for line in output.splitlines() if "wave_scaling" in line)
     assert line.split()[-5:] == ["12.3", "8.0", "30.0", "+2.1", "–"]

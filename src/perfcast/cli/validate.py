@@ -93,15 +93,16 @@ def _local(options: Options) -> None:
 
     from perfcast.cost.profile import load_local_profile
     from perfcast.evidence.validate.local import suite as local
-    from perfcast.report.validation import print_row, print_summary
+    from perfcast.report.documents.validation import describe_row, summary_document
+    from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     result = local.validate_local(
         options.predictors or local.PREDICTORS,
         max_rows=options.max_rows,
-        on_row=lambda row: print_row(row.to_json(), console),
+        on_row=lambda row: console.print(describe_row(row.to_json()), markup=False, soft_wrap=True),
     )
-    print_summary(result.summary, console)
+    print_document(summary_document(result.summary), console)
     _write(result, options, console)
     if options.write_spread:
         machine = local.describe_machine(load_local_profile())
@@ -142,7 +143,8 @@ def _collectives(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.collectives.suite import validate_collectives
-    from perfcast.report.collectives import print_collective_suite
+    from perfcast.report.documents.validation import collectives_document
+    from perfcast.report.terminal import print_document
 
     result = validate_collectives(
         [Path(place) for place in options.data],
@@ -152,7 +154,7 @@ def _collectives(options: Options) -> None:
         say=_say,
     )
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_collective_suite(result.summary, console)
+    print_document(collectives_document(result.summary), console)
     _write(result, options, console)
 
 
@@ -168,14 +170,15 @@ def _memory(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.memory.suite import load_predictors, validate_memory
-    from perfcast.report.validation import print_memory
+    from perfcast.report.documents.validation import memory_document
+    from perfcast.report.terminal import print_document
 
     predictors = load_predictors(options.predictors)
     result = validate_memory(
         [Path(place) for place in options.data], predictors, max_rows=options.max_rows, say=_say
     )
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_memory(result.to_json_rows(), result.summary, console)
+    print_document(memory_document(result.to_json_rows(), result.summary), console)
     _write(result, options, console)
 
 
@@ -186,7 +189,8 @@ def _published(options: Options) -> None:
     from rich.progress import track
 
     from perfcast.evidence.validate.published import suite as published
-    from perfcast.report.published import print_published
+    from perfcast.report.documents.validation import published_document
+    from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     places, quiet = [Path(place) for place in options.data], Console(stderr=True)
@@ -201,7 +205,7 @@ def _published(options: Options) -> None:
         say=_say,
         track=lambda items, words: track(items, description=words, console=quiet, transient=True),
     )
-    print_published(result.summary, console)
+    print_document(published_document(result.summary), console)
     _write(result, options, console)
 
 
@@ -216,12 +220,13 @@ def _embedding(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.embedding import validate_embedding
-    from perfcast.report.embedding_text import print_embedding_scores
+    from perfcast.report.documents.scores import embedding_document
+    from perfcast.report.terminal import print_document
 
     place = Path(options.data[0]) if options.data else None
     result, scores = validate_embedding(place, options.predictors, _say)
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_embedding_scores(scores, console)
+    print_document(embedding_document(scores), console)
     _write(result, options, console)
 
 
@@ -235,13 +240,14 @@ def _traces(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.traces.suite import validate_traces
-    from perfcast.report.trace_scores import print_trace_scores
+    from perfcast.report.documents.scores import trace_document
+    from perfcast.report.terminal import print_document
 
     result, scores = validate_traces(
         Path(options.data[0]), options.predictors, max_rows=options.max_rows, say=_say
     )
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_trace_scores(result.rows, scores, console)
+    print_document(trace_document(result.rows, scores), console)
     _write(result, options, console)
 
 
@@ -291,10 +297,11 @@ def _finish(result: Result, options: Options) -> None:
     """Tables to the terminal, JSON to where it is wanted, row by row."""
     from rich.console import Console
 
-    from perfcast.report.validation import print_suite
+    from perfcast.report.documents.validation import suite_document
+    from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_suite(result.summary, console)
+    print_document(suite_document(result.summary), console)
     _write(result, options, console)
 
 

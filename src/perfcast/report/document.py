@@ -99,7 +99,7 @@ class Column:
         has_bar: Whether a terminal draws the values, shares of a whole, as bars too.
         folds: Whether long text goes on in the next line; else it is cut.
         cut: The side at which long text loses what does not fit.
-        most_width: Characters that a terminal gives it.
+        least_width, most_width: Characters that a terminal gives it.
         missing: What stands for None.
         is_below: Whether a terminal writes it under the row.
     """
@@ -110,6 +110,7 @@ class Column:
     has_bar: bool = False
     folds: bool = True
     cut: Literal["left", "right"] = "right"
+    least_width: int | None = None
     most_width: int | None = None
     missing: str = "–"
     is_below: bool = False
@@ -128,6 +129,7 @@ class Table:
         most_rows: What a terminal shows of them; None for all.
         pick: Which of them.
         caption: What stands below, '' for nothing but the count of rows left out.
+        is_wide: Whether it goes past a terminal's edge rather than with columns that are cut to nothing.
     """
 
     title: str = ""
@@ -138,6 +140,7 @@ class Table:
     most_rows: int | None = None
     pick: Pick = "first"
     caption: str = ""
+    is_wide: bool = False
     only: Only | None = None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table as Grid
@@ -31,6 +32,8 @@ from perfcast.report.figure import Figure
 from perfcast.report.values import Value, format_value
 
 _BAR_WIDTH = 16
+#: Of a table that goes past the terminal's edge.
+_WIDEST = 200
 _STYLES: dict[Severity, str] = {"plain": "", "good": "", "alarm": "bold red"}
 _NOTE_STYLES: dict[Severity, str] = {"plain": "dim", "good": "bold", "alarm": "bold red"}
 #: The least that a column of text gets, and what the numbers beside it take.
@@ -104,24 +107,21 @@ def _print_block(block: Block, console: Console) -> None:
 
 
 def _print_section(section: Section, console: Console) -> None:
-    """A heading only where something else than one table with a title of its own stands below it."""
+    """Under its heading, unless a table that has none of its own takes that."""
     shown = [block for block in section.blocks if not isinstance(block, Figure) and _is_shown(block.only)]
-    tables = [block for block in shown if isinstance(block, Table)]
     if not (shown or section.lead or section.cards or section.facts):
         return
-    if section.lead or section.cards or section.facts or not tables:
-        console.print()
-        if section.title:
-            console.print(Text(section.title, style="bold"))
-        if section.lead:
-            console.print(Text(section.lead))
-        _print_headline(section.cards, section.facts, console)
-    elif section.title and not tables[0].title and isinstance(shown[0], Table):
-        _print_table(tables[0], console, section.title)
+    has_head = bool(section.lead or section.cards or section.facts)
+    first = shown[0] if shown else None
+    if isinstance(first, Table) and not first.title and not has_head:
+        _print_table(first, console, section.title)
         shown = shown[1:]
-    elif section.title and not tables[0].title:
+    elif section.title:
         console.print()
         console.print(Text(section.title, style="bold"))
+    if section.lead:
+        console.print(Text(section.lead))
+    _print_headline(section.cards, section.facts, console)
     for block in shown:
         _print_block(block, console)
 
@@ -154,7 +154,12 @@ def _print_table(table: Table, console: Console, title: str = "") -> None:
     console.print()
     if len(beside) == len(places):
         grid.caption = Text(caption) if caption else None
-        console.print(grid)
+        if table.is_wide:
+            options = console.options.update(max_width=_WIDEST)
+            grid.width = max(Measurement.get(console, options, grid).maximum, 1)
+            console.print(grid, crop=False, no_wrap=True, overflow="ignore")
+        else:
+            console.print(grid)
         return
     below = [place for place in places if table.columns[place].is_below]
     _print_interleaved(grid, [_below(table, row, below) for row in shown], console)
@@ -191,7 +196,7 @@ def _add_column(grid: Grid, column: Column, *, is_text: bool, is_first: bool) ->
     if not is_text:
         grid.add_column(heading, justify="right", no_wrap=True)
     elif column.folds:
-        grid.add_column(heading, overflow="fold", max_width=column.most_width)
+        grid.add_column(heading, overflow="fold", min_width=column.least_width, max_width=column.most_width)
     else:
         least = 18 if is_first else None
         grid.add_column(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.core.forecast.recommender import (
@@ -19,7 +17,7 @@ from perfcast.core.recommender import Recommender
 from perfcast.evidence.validate.embedding import EmbeddingScore
 from perfcast.report.data.recommender import data_of
 from perfcast.report.documents.recommender import document_of, look_of, ranks_figure, timeline_figure
-from perfcast.report.embedding_text import print_embedding_scores
+from perfcast.report.documents.scores import embedding_document
 from perfcast.report.page import render_page
 from perfcast.report.timelines import recommender as timeline
 from rendered import events_of, json_of, text_of
@@ -105,7 +103,5 @@ def test_trace_events_have_a_process_for_each_rank_and_say_how_much_was_sent():
 
 
 def test_scores_are_shown_in_percent():
-    out = io.StringIO()
     score = EmbeddingScore("learned", "sgd", "forward", "new tables", 50, 0.08, 0.1, 0.07, 0.9)
-    print_embedding_scores([score], Console(file=out, width=200))
-    assert "8.0%" in out.getvalue()
+    assert "8.0 %" in text_of(embedding_document([score]))

@@ -139,12 +139,12 @@ def visible_causes(forecast: PlanForecast) -> list[str]:
 def _causes(forecast: PlanForecast) -> Section:
     causes = forecast.time.seconds_by_cause
     table = share_table(
-        "Where the step goes (mean over all ranks)",
+        "",
         "Cause",
         [(CAUSE_WORDS[cause], causes[cause]) for cause in visible_causes(forecast)],
         total=forecast.step_seconds,
     )
-    return Section(title="Where the step goes", blocks=(table,))
+    return Section(title="Where the step goes (mean over all ranks)", blocks=(table,))
 
 
 def _sorted_ranks(forecast: PlanForecast) -> list[RankTime]:

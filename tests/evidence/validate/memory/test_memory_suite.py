@@ -19,7 +19,6 @@ from memory_tables import (
     predict,
     write_tables,
 )
-from rich.console import Console
 
 from perfcast.cli.main import run
 from perfcast.errors import InputError, PlanError, UncoveredOperationError
@@ -28,7 +27,8 @@ from perfcast.evidence.validate.memory.result import MemoryResult
 from perfcast.evidence.validate.memory.suite import validate_memory
 from perfcast.evidence.validate.result import write_result
 from perfcast.evidence.validate.row import is_skip_reason
-from perfcast.report.validation import print_memory
+from perfcast.report.documents.validation import memory_document
+from rendered import text_of
 
 MEASURED = {
     "training": ("peak_mem_gb", "step_time_s", "tokens_per_s_per_gpu", "mfu"),
@@ -237,9 +237,7 @@ def test_the_json_is_streamed_and_holds_protocol_rows_and_summary(tmp_path):
 
 def test_the_terminal_shows_every_row_and_why_rows_are_skipped(tmp_path):
     result = result_of(memory_folder(tmp_path))
-    console = Console(file=io.StringIO(), width=200)
-    print_memory(result.to_json_rows(), result.summary, console)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = text_of(memory_document(result.to_json_rows(), result.summary), 200)
     assert text.count(" · allocated ") >= 5
     assert "skipped: incomplete: layers" in text
     assert "contradicted by training:1" in text

@@ -1,10 +1,7 @@
 """Published runs in a terminal."""
 
-import io
-
-from rich.console import Console
-
-from perfcast.report.published import print_published
+from perfcast.report.documents.validation import published_document
+from rendered import text_of
 
 CHOICE = {
     "predictor": "closed_form", "group": "choice of plan", "value": "all", "n": 117,
@@ -13,9 +10,7 @@ CHOICE = {
 
 
 def printed(*entries: dict[str, object]) -> str:
-    stream = io.StringIO()
-    print_published(entries, Console(file=stream, width=100, highlight=False))
-    return stream.getvalue()
+    return text_of(published_document(entries), 100)
 
 
 def test_choices_stand_side_by_side_in_a_table():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-from rich.console import Console
-
-from perfcast.report.validation import print_suite
+from perfcast.report.documents.validation import suite_document
+from rendered import text_of
 
 
 def entry(
@@ -21,9 +19,7 @@ def entry(
 
 
 def printed(*entries: dict[str, Any], width: int = 80) -> str:
-    file = io.StringIO()
-    print_suite(entries, Console(file=file, width=width))
-    return file.getvalue()
+    return text_of(suite_document(entries), width)
 
 
 def test_predictors_stand_side_by_side_with_rows_and_coverage() -> None:
