@@ -12,7 +12,7 @@ from torch.profiler import ExecutionTraceObserver
 from made_up_traces import execution_trace, node, tensor
 from perfcast.errors import TraceError
 from perfcast.replay.build.build import build_program
-from perfcast.replay.build.select import Mode, Selection
+from perfcast.replay.build.select import Selection
 from perfcast.replay.play.limits import ReplayLimits
 from perfcast.replay.program.program import CallKind, Fill, ReplayProgram, SlotUse, slots_in
 from perfcast.traces.events import NONE
@@ -161,7 +161,7 @@ def test_lists_of_operators_and_steps_choose_what_is_played(tmp_path: Path):
     skipping = built(tmp_path, nodes, selection=Selection(allow=("aten::*",), steps=(0, 0)))
     assert len(skipping.calls) == 1
     for selection in (Selection(skip=("aten::relu",)), Selection(steps=(0, 2)), Selection(module="none"),
-                      Selection(mode=Mode.COMMUNICATION)):  # fmt: skip
+                      Selection(mode="communication")):  # fmt: skip
         with pytest.raises(TraceError):
             built(tmp_path, nodes, selection=selection)
 

@@ -11,7 +11,7 @@ from perfcast.replay.play.operators import InstalledOperators
 from perfcast.replay.program.draft import Draft
 from perfcast.replay.program.program import CallKind
 from perfcast.replay.program.schema_text import parse_schema
-from perfcast.replay.rewrite.rewrite import Target, rewritten
+from perfcast.replay.rewrite.rewrite import DeviceTarget, rewritten
 from perfcast.replay.rewrite.tables import DTYPE_NUMBERS, EQUIVALENTS, ON_CPU, Equivalent
 from perfcast.traces.execution_trace.nodes import TensorUse
 from perfcast.traces.execution_trace.reader import read_execution_trace
@@ -27,7 +27,7 @@ def use(number: int, *shape: int) -> TensorUse:
 def on_cpu(schema: str, arguments: tuple, outputs: tuple[TensorUse, ...]) -> Draft:
     parsed = parse_schema(schema)
     draft = Draft(1, CallKind.OPERATOR, schema, parsed.operator, parsed.overload, arguments, outputs)
-    return rewritten(draft, Target("cpu", {"cuda:0": "cpu", "cuda": "cpu"}), InstalledOperators())
+    return rewritten(draft, DeviceTarget("cpu", {"cuda:0": "cpu", "cuda": "cpu"}), InstalledOperators())
 
 
 def installed_schema(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcast.errors import TraceError
 from perfcast.replay.build.build import build_program, hash_of
-from perfcast.replay.build.sources import Source, read_sources
+from perfcast.replay.build.sources import RankSource, read_sources
 from perfcast.replay.fill.fill import recorded_folder
 from perfcast.replay.judge.host_gaps import GapSource, with_host_gaps
 from perfcast.replay.judge.profiling import label_seconds
@@ -30,7 +30,7 @@ class Prepared:
     """
 
     program: ReplayProgram
-    source: Source
+    source: RankSource
     gaps: GapSource | None
     label_seconds: Mapping[bool, float]
 
@@ -81,7 +81,7 @@ def prepare_rank(request: ReplayRequest, rank: int, num_ranks: int) -> tuple[Pre
 class _RecordedRank:
     """What a rank plays one after the other; ``rank`` where it is another than it was recorded as."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RankSource, ...]
     rank: int | None = None
 
 
@@ -95,7 +95,7 @@ def _recorded_ranks(request: ReplayRequest) -> list[_RecordedRank]:
 
 
 def _limits(request: ReplayRequest) -> ReplayLimits:
-    """With the namespaces of the user's module, which is run here."""
+    """The request's limits, with the namespaces of the user's module, which is run here."""
     if not request.module:
         return request.limits
     return request.limits.with_namespaces(load_module(request.module))
@@ -111,7 +111,7 @@ def _prepared(request: ReplayRequest, recorded: _RecordedRank, limits: ReplayLim
     return replace(parts[0], program=program)
 
 
-def _built(request: ReplayRequest, source: Source, limits: ReplayLimits) -> Prepared:
+def _built(request: ReplayRequest, source: RankSource, limits: ReplayLimits) -> Prepared:
     """The program of one source, with gaps and times where a timeline is at hand."""
     trace = source.execution_trace
     program = build_program(

@@ -25,7 +25,7 @@ def build_request(options: ReplayOptions) -> ReplayRequest:
         BadParameter: Emulated ranks that are not said as they have to be.
         UnknownNameError: No such cluster.
     """
-    from perfcast.replay.build.select import Mode, Selection
+    from perfcast.replay.build.select import Selection
     from perfcast.replay.fill.fill import FillOptions
     from perfcast.replay.play.limits import DEFAULT_LIMITS
     from perfcast.replay.request import ReplayRequest
@@ -37,7 +37,7 @@ def build_request(options: ReplayOptions) -> ReplayRequest:
         selection=Selection(
             steps=options.steps,
             module=options.subtree,
-            mode=Mode(options.only or "all"),
+            mode=options.only or "all",
             allow=options.allow,
             skip=options.skip,
         ),

@@ -21,7 +21,7 @@ from perfcast.replay.play.operators import InstalledOperators, OperatorTable
 from perfcast.replay.program.draft import Draft, NotPlayableError, draft_operator, uses_in
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram, Skipped
 from perfcast.replay.program.strides import with_strides
-from perfcast.replay.rewrite.rewrite import Target, moved_value, rewritten, target_of
+from perfcast.replay.rewrite.rewrite import DeviceTarget, moved_value, rewritten, target_of
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.files.archive import open_members
@@ -133,7 +133,7 @@ def _draft(
     chosen: Sequence[Chosen],
     selection: Selection,
     times: HostTimes | None,
-    target: Target,
+    target: DeviceTarget,
     operators: OperatorTable,
     limits: ReplayLimits,
 ) -> _Drafted:

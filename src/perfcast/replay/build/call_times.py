@@ -21,7 +21,7 @@ from perfcast.traces.marks import GLOO, STEP_MARK
 
 @dataclass(frozen=True)
 class CallTimes:
-    """Of each call: host seconds before it, and its own; NaN where the timeline does not have it."""
+    """Host seconds before each call, and its own; NaN where the timeline does not have it."""
 
     gaps_seconds: tuple[float, ...]
     seconds: tuple[float, ...]
@@ -41,7 +41,7 @@ def _median(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(found.tolist())
 
 
-class Timeline:
+class CallTimeline:
     """A trace ready to be asked for calls' times; ``label_seconds`` is the profiler's cost of an event."""
 
     def __init__(self, trace: Trace, label_seconds: float) -> None:
@@ -59,7 +59,7 @@ class Timeline:
     def times(
         self, calls: Sequence[Call], rows: Sequence[int], window: tuple[float, float] | None
     ) -> CallTimes:
-        """Of calls whose events are ``rows`` (``NONE``: not recorded), in a window where that is known."""
+        """The times of calls whose events are ``rows`` (``NONE``: not recorded), in a window if known."""
         events = self.trace.events
         gaps, seconds = [float("nan")] * len(calls), [float("nan")] * len(calls)
         before = window[0] if window else float("nan")

@@ -14,8 +14,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from perfcast.errors import TraceError
 from perfcast.replay.play.operators import OperatorTable
@@ -32,13 +32,8 @@ _OPTIMIZER, _LOADER = "Optimizer.step#", "DataLoader"
 _BACKWARD = "autograd::engine::evaluate_function: "
 _COMMUNICATION_NAMESPACES = ("c10d::", "_c10d_functional::")
 
-
-class Mode(Enum):
-    """What kinds of calls are played."""
-
-    ALL = "all"
-    COMPUTE = "compute"
-    COMMUNICATION = "communication"
+#: What kinds of calls are played.
+PlayedKinds = Literal["all", "compute", "communication"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +50,13 @@ class Selection:
 
     steps: tuple[int, int] | None = None
     module: str = ""
-    mode: Mode = Mode.ALL
+    mode: PlayedKinds = "all"
     allow: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
     def described(self) -> dict[str, str]:
         """In words, for a manifest."""
-        words = {"mode": self.mode.value}
+        words: dict[str, str] = {"mode": self.mode}
         if self.steps is not None:
             words["steps"] = f"{self.steps[0]} to {self.steps[1]}"
         if self.module:
@@ -126,7 +121,7 @@ def is_communication(node: Node) -> bool:
 
 
 def _is_wanted(node: Node, module: str, selection: Selection) -> bool:
-    if selection.mode is not Mode.ALL and is_communication(node) != (selection.mode is Mode.COMMUNICATION):
+    if selection.mode != "all" and is_communication(node) != (selection.mode == "communication"):
         return False
     return selection.module in module
 

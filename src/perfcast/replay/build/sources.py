@@ -15,7 +15,7 @@ from perfcast.traces.record.launch import RankRecording, ranks_in
 
 
 @dataclass(frozen=True)
-class Source:
+class RankSource:
     """One rank of a recording.
 
     ``linked`` is the timeline recorded with the execution trace, ``timeline`` one of the same program
@@ -32,8 +32,8 @@ class Source:
 
 def read_sources(
     path: str | Path, timeline: str | Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES
-) -> tuple[Source, ...]:
-    """Of an execution trace, an archive of several, or the folder that a recording wrote.
+) -> tuple[RankSource, ...]:
+    """The ranks of an execution trace, an archive of several, or the folder that a recording wrote.
 
     Raises:
         TraceError: The file cannot be read, or the folder holds no execution trace.
@@ -47,22 +47,22 @@ def read_sources(
     linked = None if timeline is None else read_kineto(timeline, max_bytes=max_bytes)
     if linked is not None and len(traces) > 1:
         raise TraceError(f"'{path}' holds {len(traces)} execution traces, --timeline is of one")
-    return tuple(Source(path, trace, linked) for trace in traces)
+    return tuple(RankSource(path, trace, linked) for trace in traces)
 
 
-def _recorded(folder: Path, max_bytes: int) -> tuple[Source, ...]:
+def _recorded(folder: Path, max_bytes: int) -> tuple[RankSource, ...]:
     ranks = [rank for rank in ranks_in(folder) if "et" in rank.files]
     if not ranks:
         raise TraceError(f"'{folder}' holds no execution trace; 'perfcast trace record' writes one")
     return tuple(_rank_source(rank, max_bytes) for rank in ranks)
 
 
-def _rank_source(rank: RankRecording, max_bytes: int) -> Source:
+def _rank_source(rank: RankRecording, max_bytes: int) -> RankSource:
     def timeline(kind: str) -> Trace | None:
         return read_kineto(rank.files[kind], max_bytes=max_bytes) if kind in rank.files else None
 
     path = rank.files["et"]
-    return Source(
+    return RankSource(
         path=path,
         execution_trace=read_execution_traces([path], max_bytes=max_bytes)[0],
         linked=timeline("linked"),

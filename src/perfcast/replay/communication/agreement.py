@@ -14,7 +14,7 @@ _POINT_TO_POINT = ("send", "receive")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CollectivePart:
     """One rank's part of a collective: elements and splits of what it sends and receives."""
 
     node_id: int
@@ -28,14 +28,14 @@ class Part:
     root: int
 
 
-def parts_of(program: ReplayProgram) -> tuple[Part, ...]:
+def parts_of(program: ReplayProgram) -> tuple[CollectivePart, ...]:
     """What a rank's program exchanges, in order."""
     parts = []
     for _, call, collective in collectives_in(program):
         shape = shape_of(program, call)
         root = call.arguments[2] if len(call.arguments) > 2 else None
         parts.append(
-            Part(
+            CollectivePart(
                 call.node_id,
                 canonical_name(collective.name),
                 group_of(collective, program.groups, program.world_size),
@@ -50,13 +50,13 @@ def parts_of(program: ReplayProgram) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def disagreement(parts: Sequence[Sequence[Part]]) -> str:
+def disagreement(parts: Sequence[Sequence[CollectivePart]]) -> str:
     """The first collective in which ranks do not fit together, in words; '' where all do.
 
     Args:
         parts: Of every rank, in order of ranks.
     """
-    by_group: dict[GroupKey, dict[int, list[Part]]] = {}
+    by_group: dict[GroupKey, dict[int, list[CollectivePart]]] = {}
     for rank, mine in enumerate(parts):
         for part in mine:
             by_group.setdefault(part.group, {}).setdefault(rank, []).append(part)
@@ -70,7 +70,7 @@ def disagreement(parts: Sequence[Sequence[Part]]) -> str:
     return ""
 
 
-def _in_group(group: GroupKey, members: Mapping[int, Sequence[Part]]) -> str:
+def _in_group(group: GroupKey, members: Mapping[int, Sequence[CollectivePart]]) -> str:
     direct = _of_pairs(group, members)
     if direct:
         return direct
@@ -88,7 +88,7 @@ def _in_group(group: GroupKey, members: Mapping[int, Sequence[Part]]) -> str:
     return ""
 
 
-def _of_two(group: GroupKey, here: int, one: Part, rank: int, other: Part) -> str:
+def _of_two(group: GroupKey, here: int, one: CollectivePart, rank: int, other: CollectivePart) -> str:
     """Why two ranks' parts of one collective do not fit; '' where they do."""
     if (one.name, one.dtype) != (other.name, other.dtype):
         return f"is {one.name} of {one.dtype} on rank {here} and {other.name} of {other.dtype} on rank {rank}"
@@ -101,7 +101,7 @@ def _of_two(group: GroupKey, here: int, one: Part, rank: int, other: Part) -> st
     return ""
 
 
-def _of_splits(group: GroupKey, here: int, one: Part, rank: int, other: Part) -> str:
+def _of_splits(group: GroupKey, here: int, one: CollectivePart, rank: int, other: CollectivePart) -> str:
     """What one rank sends another is what that one expects."""
     mine, theirs = group.ranks.index(here), group.ranks.index(rank)
     sent = _to(one.sent, one.sent_splits, len(group.ranks), theirs)
@@ -122,7 +122,7 @@ def _to(elements: tuple[int, ...], splits: tuple[int, ...], size: int, place: in
     return round(sum(elements) * share, 3)
 
 
-def _of_pairs(group: GroupKey, members: Mapping[int, Sequence[Part]]) -> str:
+def _of_pairs(group: GroupKey, members: Mapping[int, Sequence[CollectivePart]]) -> str:
     """Every message has its two ends, in the same order."""
     ends: dict[tuple[int, int], list[list[int]]] = {}
     for rank, mine in members.items():

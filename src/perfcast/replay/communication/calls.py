@@ -86,7 +86,7 @@ def _all_reduce(asked: _Asked) -> Start:
 
 
 def _in_place(start: Callable[[Any], Any]) -> Start:
-    """Of a collective that works on the tensors that it receives; what is sent is copied there first."""
+    """Starts a collective that works on the tensors that it receives; what is sent is copied there first."""
 
     def run(received: Sequence[Any], sent: Sequence[Any]) -> Any:
         for into, source in zip(received, sent, strict=True):

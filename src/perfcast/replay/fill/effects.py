@@ -111,7 +111,7 @@ def _clamped(view: View) -> Bounds | None:
 
 
 def _bag_numbers(view: View) -> Bounds | None:
-    """Of ``_embedding_bag``: the bag of each lookup, sizes of bags, the rows of the largest."""
+    """Bounds of what ``_embedding_bag`` makes: bags of lookups, their sizes, rows of the largest."""
     bags = view.count(view.slot("offsets"))
     return Bounds(0, max(bags - 1, 0), is_rising=True)
 

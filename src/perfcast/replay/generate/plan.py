@@ -30,8 +30,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some lines in a row, written as one function.
+class StepPart:
+    """Some lines of a step in a row, written as one function.
 
     ``dropped`` are the slots, for each line, whose last use it is. ``given`` are the slots that are there
     before the step, ``shared`` those of its calls that live longer than a part. ``needs`` are the given
@@ -50,7 +50,7 @@ class Part:
 class StepPlan:
     """One of the different steps: its parts, and the slots that have to be there before it."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     given: tuple[int, ...]
     num_calls: int
 
@@ -179,7 +179,7 @@ def _plan_step(program: ReplayProgram, first: int, end: int) -> StepPlan:
         if slot not in is_given:
             dropped[place].append(slot)
     parts = tuple(
-        Part(
+        StepPart(
             lines=tuple(lines[start:stop]),
             dropped=tuple(tuple(slots) for slots in dropped[start:stop]),
             given=is_given,

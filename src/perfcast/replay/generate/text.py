@@ -13,7 +13,7 @@ from typing import Any
 from perfcast.errors import TraceError
 from perfcast.replay.communication.groups import group_of, groups_of_program
 from perfcast.replay.generate.names import Names
-from perfcast.replay.generate.plan import WINDOW, Line, Part
+from perfcast.replay.generate.plan import WINDOW, Line, StepPart
 from perfcast.replay.generate.tokens import (
     device_token,
     dtype_token,
@@ -48,7 +48,7 @@ class StepWriter:
         self._is_noted = False
         self._stream = NONE
 
-    def part(self, title: str, part: Part, gaps: Mapping[int, float]) -> list[str]:
+    def part(self, title: str, part: StepPart, gaps: Mapping[int, float]) -> list[str]:
         """The lines of one function."""
         lines = [f"def {title}(t: Tensors) -> None:"]
         self._module, self._is_noted, self._stream = "", False, NONE
@@ -64,13 +64,13 @@ class StepWriter:
             lines.append("    t.use_stream()")
         return lines if len(lines) > 1 else [*lines, "    pass"]
 
-    def _name(self, slot: int, part: Part) -> str:
+    def _name(self, slot: int, part: StepPart) -> str:
         if slot in part.given:
             return f"t.{self._names.of_given(slot)}"
         name = self._names.of_made(slot)
         return f"t.{name}" if slot in part.shared else name
 
-    def _line(self, line: Line, part: Part, unused: set[int], gaps: Mapping[int, float]) -> list[str]:
+    def _line(self, line: Line, part: StepPart, unused: set[int], gaps: Mapping[int, float]) -> list[str]:
         def name(slot: int) -> str:
             return self._name(slot, part)
 

@@ -18,7 +18,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Quartiles:
-    """Of the seconds of a step; NaN where nothing was measured."""
+    """Quartiles of the seconds of a step; NaN where nothing was measured."""
 
     low: float
     median: float
@@ -112,17 +112,23 @@ def judge(
         Pair("wall time", _or_nan(plain_wall_seconds), wall.median),
     )
     return Fidelity(
-        program, played,
+        program,
+        played,
         operation_coverage=len(run) / max(len(run) + lost, 1),
         time_coverage=_time_coverage(run, left_out),
-        wall=wall, processor=processor, step=pairs,
+        wall=wall,
+        processor=processor,
+        step=pairs,
         kinds=_kinds(program, played, recorded_kernels),
         launches=Pair("launches", recorded_launches, played.num_launches / program.num_steps or _NAN),
         memory=Pair("memory", float(program.peak_bytes), float(played.peak_bytes or _NAN)),
-        collectives=played.collectives, left_out=left_out,
-        num_replaced=len(played.rehearsal.replaced), utilisation=played.utilisation,
-        host_gaps=host_gaps, notes=tuple(notes),
-    )  # fmt: skip
+        collectives=played.collectives,
+        left_out=left_out,
+        num_replaced=len(played.rehearsal.replaced),
+        utilisation=played.utilisation,
+        host_gaps=host_gaps,
+        notes=tuple(notes),
+    )
 
 
 def _or_nan(value: float | None) -> float:

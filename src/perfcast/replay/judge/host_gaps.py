@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perfcast.replay.build.call_times import CallTimes, Timeline, host_rows, median_times
+from perfcast.replay.build.call_times import CallTimeline, CallTimes, host_rows, median_times
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
@@ -56,25 +56,27 @@ def with_host_gaps(
     program = _ending(program, linked)
     rows = [found.rows.get(call.node_id, NONE) for call in program.calls]
     if timeline is not None and timeline.steps and program.num_steps == 1:
-        own = Timeline(timeline, label_seconds[False])
+        own = CallTimeline(timeline, label_seconds[False])
         steps = _steps(program.calls, rows, linked, own)
         if steps:
             return _timed(program, median_times(steps)), GapSource(False, len(steps))
     is_observed = found.how == BY_NUMBER
     window = (linked.steps[0].start_seconds, linked.steps[-1].end_seconds) if linked.steps else None
-    times = Timeline(linked, label_seconds[is_observed]).times(program.calls, rows, window)
+    times = CallTimeline(linked, label_seconds[is_observed]).times(program.calls, rows, window)
     return _timed(program, times), GapSource(is_observed, program.num_steps)
 
 
 def _ending(program: ReplayProgram, linked: Trace) -> ReplayProgram:
-    """With a call at the end that stands for what the host does after the last one."""
+    """The program with a call at the end that stands for what the host does after the last one."""
     if not linked.steps or program.calls[-1].kind is CallKind.IDLE:
         return program
     last = Call(NONE, CallKind.IDLE, "", "", "", (), step=program.calls[-1].step)
     return replace(program, calls=(*program.calls, last))
 
 
-def _steps(calls: Sequence[Call], rows: Sequence[int], linked: Trace, timeline: Timeline) -> list[CallTimes]:
+def _steps(
+    calls: Sequence[Call], rows: Sequence[int], linked: Trace, timeline: CallTimeline
+) -> list[CallTimes]:
     """Times in each marked step of another timeline in which most of the calls are found."""
     events, lent = timeline.trace.events, linked.events
     source, own = host_rows(lent), host_rows(events)

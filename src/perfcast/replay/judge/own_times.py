@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from perfcast.replay.build.call_times import (
+    CallTimeline,
     CallTimes,
-    Timeline,
     median_times,
 )
 from perfcast.replay.judge.profiling import profile_calls
@@ -31,7 +31,7 @@ _LEAST_GAP_SECONDS = 0.5 * MICRO
 
 @dataclass(frozen=True)
 class OwnTimes:
-    """Of a replay without added gaps: its calls as watched.
+    """The calls of a replay without added gaps, as watched.
 
     ``turns``: the calls' seconds as watched, and all processor seconds when nobody watched right before.
     """
@@ -41,7 +41,7 @@ class OwnTimes:
 
 
 def own_times(player: Player, *, is_observed: bool, label_seconds: float) -> OwnTimes:
-    """Of a rehearsed program, watched in the way in which the original was.
+    """The own times of a rehearsed program, watched in the way in which the original was.
 
     What watching costs is then in both and falls out of the difference.
     """
@@ -57,13 +57,13 @@ def own_times(player: Player, *, is_observed: bool, label_seconds: float) -> Own
 
 
 def timed_calls(player: Player, trace: Trace, label_seconds: float) -> CallTimes:
-    """Of a replay's calls by its own timeline, medians of its repetitions."""
+    """Times of a replay's calls by its own timeline, medians of its repetitions."""
     return median_times(_timed_steps(player, trace, label_seconds))
 
 
 def _timed_steps(player: Player, trace: Trace, label_seconds: float) -> list[CallTimes]:
     rows = rows_of_calls(player, trace)
-    timeline = Timeline(trace, label_seconds)
+    timeline = CallTimeline(trace, label_seconds)
     calls = player.program.calls
     return [
         timeline.times(calls, placed, (step.start_seconds, step.end_seconds))

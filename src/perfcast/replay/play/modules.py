@@ -25,7 +25,7 @@ def load_module(path: str) -> frozenset[str]:
 
 
 def _namespaces() -> frozenset[str]:
-    """Of all operators that are registered."""
+    """The namespaces of all operators that are registered."""
     from perfcast.torch_internals.eager import operator_names
 
     return frozenset(name.partition("::")[0] for name in operator_names())

@@ -31,7 +31,7 @@ from perfcast.replay.play.runners import (
     FAILURES,
     WINDOW_EVENTS,
     Findings,
-    Outputs,
+    ResultSpots,
     Runner,
     checked_runner,
     checked_window_runner,
@@ -44,7 +44,7 @@ from perfcast.replay.play.runners import (
     window_runner,
 )
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram, slots_in
-from perfcast.replay.program.spots import Entry, Spot, lay_out
+from perfcast.replay.program.spots import LaidOutCall, Spot, lay_out
 from perfcast.traces.events import NONE
 
 #: Share of the free memory that preparing all given tensors in advance may take.
@@ -306,7 +306,7 @@ class Player:
     # --- what runs, in order -------------------------------------------------------------------------
 
     def _list_runners(
-        self, runners_of: Callable[[Entry, Sequence[Spot]], Iterator[Runner]]
+        self, runners_of: Callable[[LaidOutCall, Sequence[Spot]], Iterator[Runner]]
     ) -> Iterator[tuple[Runner, int]]:
         """Runners with the calls that they belong to; allocation and freeing where preparation is lazy."""
         starts: dict[int, list[int]] = {}
@@ -323,14 +323,14 @@ class Player:
             if entry.index in ends:
                 yield self._off_the_clock(self._drop, ends[entry.index]), entry.index
 
-    def _checked(self, entry: Entry, clears: Sequence[Spot]) -> Iterator[Runner]:
+    def _checked(self, entry: LaidOutCall, clears: Sequence[Spot]) -> Iterator[Runner]:
         targets = self._layout.targets
         for taken in entry.windows:
             yield checked_window_runner(taken, self.program, targets[taken.slot], self._findings)
         if entry.call.kind is not CallKind.IDLE:
             yield checked_runner(entry, self.program, targets, clears, self._findings)
 
-    def _plain(self, entry: Entry, clears: Sequence[Spot]) -> Iterator[Runner]:
+    def _plain(self, entry: LaidOutCall, clears: Sequence[Spot]) -> Iterator[Runner]:
         targets, replaced = self._layout.targets, self._findings.replaced
         if self._gaps and self._gaps[entry.index] > 0:
             yield spin_runner(self._gaps[entry.index])
@@ -340,11 +340,11 @@ class Player:
         if entry.call.kind is CallKind.IDLE:
             return
         if entry.index not in self._findings.failures:
-            yield plain_runner(entry, Outputs.of(entry, targets, replaced), clears)
+            yield plain_runner(entry, ResultSpots.of(entry, targets, replaced), clears)
         elif clears:
             yield lambda: put(None, clears)
 
-    def _clears(self, entry: Entry) -> tuple[Spot, ...]:
+    def _clears(self, entry: LaidOutCall) -> tuple[Spot, ...]:
         """The places of a call's tensors that do not stay there for the next repetition."""
         stays = self._findings.replaced
         return tuple(spot for spot, slot in entry.spots if slot not in stays and not self._is_kept(slot))

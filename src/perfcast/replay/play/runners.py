@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfcast.replay.play.prepare import stand_in, window
 from perfcast.replay.program.program import CallKind, ReplayProgram, Slot
-from perfcast.replay.program.spots import Entry, Spot, Window
+from perfcast.replay.program.spots import LaidOutCall, Spot, Window
 from perfcast.traces.events import NONE
 
 if TYPE_CHECKING:
@@ -44,19 +44,21 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class ResultSpots:
     """Where the tensors that come out of a call go: (place among them, the places in arguments)."""
 
     targets: tuple[tuple[int, tuple[Spot, ...]], ...]
 
     @classmethod
-    def of(cls, entry: Entry, targets: Sequence[list[Spot]], left_out: Mapping[int, Any]) -> Outputs:
-        """Of a call; those in ``left_out`` go nowhere."""
+    def of(
+        cls, entry: LaidOutCall, targets: Sequence[list[Spot]], left_out: Mapping[int, Any]
+    ) -> ResultSpots:
+        """Where the results of a call go; those in ``left_out`` go nowhere."""
         places = ((p, s) for p, s in enumerate(entry.call.outputs) if s != NONE and s not in left_out)
         return cls(tuple((place, tuple(targets[slot])) for place, slot in places if targets[slot]))
 
 
-def plain_runner(entry: Entry, outputs: Outputs, clears: Sequence[Spot]) -> Runner:
+def plain_runner(entry: LaidOutCall, outputs: ResultSpots, clears: Sequence[Spot]) -> Runner:
     """The call, its results put where they are used, its own places cleared."""
     function, positional, keywords = entry.function, entry.positional, entry.keywords
     places = tuple(clears)
@@ -109,7 +111,7 @@ def _with_one_result(
 
 
 def checked_runner(
-    entry: Entry,
+    entry: LaidOutCall,
     program: ReplayProgram,
     targets: Sequence[list[Spot]],
     clears: Sequence[Spot],
@@ -140,7 +142,7 @@ def checked_runner(
     return run
 
 
-def _tried(entry: Entry, found: Findings) -> Any:
+def _tried(entry: LaidOutCall, found: Findings) -> Any:
     """What the call returns; noted by autograd, where it was and where that works here."""
     import torch
 

@@ -95,9 +95,17 @@ def play_program(
     kernels, launches = _kernels(trace)
     player.set_gaps(())
     return Played(
-        steps, rehearsal, player.preparation, timed_calls(player, trace, label_seconds), kernels, launches,
-        _peak_bytes(player), gaps_seconds, utilisation, latencies,
-    )  # fmt: skip
+        steps,
+        rehearsal,
+        player.preparation,
+        timed_calls(player, trace, label_seconds),
+        kernels,
+        launches,
+        _peak_bytes(player),
+        gaps_seconds,
+        utilisation,
+        latencies,
+    )
 
 
 def find_gaps(

@@ -30,7 +30,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Entry:
+class LaidOutCall:
     """One call with its arguments: a bound operator, or a collective's tensors.
 
     ``spots`` are the places of its tensors with their slots. ``windows`` are what is taken out of buffers
@@ -55,7 +55,7 @@ class Layout:
     ``orphans`` are slots of buffers made by calls that nothing gives a tensor to.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LaidOutCall, ...]
     targets: tuple[list[Spot], ...]
     orphans: frozenset[int]
 
@@ -71,8 +71,8 @@ def lay_out(program: ReplayProgram) -> Layout:
     return Layout(entries, tuple(targets), frozenset(orphans))
 
 
-def _entry(index: int, call: Call) -> Entry:
-    entry = Entry(index, call)
+def _entry(index: int, call: Call) -> LaidOutCall:
+    entry = LaidOutCall(index, call)
     if call.kind is CallKind.OPERATOR:
         try:
             bound = bind_call(call)
@@ -98,7 +98,9 @@ def _spots_in(container: Any, items: Any) -> Iterator[tuple[Spot, int]]:
             yield from _spots_in(value, enumerate(value))
 
 
-def _add_windows(program: ReplayProgram, entries: Sequence[Entry], targets: list[list[Spot]]) -> set[int]:
+def _add_windows(
+    program: ReplayProgram, entries: Sequence[LaidOutCall], targets: list[list[Spot]]
+) -> set[int]:
     """Tensors that no call returns, in buffers that calls make: taken out before their first use.
 
     Returns those for which no tensor of the buffer is known by then.

@@ -14,10 +14,10 @@ from perfcast.replay.program.schema_text import parse_schema
 from perfcast.replay.rewrite.tables import (
     DTYPE_NUMBERS,
     EQUIVALENTS,
+    ArgumentSource,
     Complement,
     Constant,
     Equivalent,
-    Source,
     ZerosLike,
 )
 from perfcast.traces.execution_trace.nodes import ExecutionTrace, TensorUse, tensors_in
@@ -30,7 +30,7 @@ _COPIES = frozenset({"aten::to", "aten::_to_copy", "aten::cpu", "aten::cuda"})
 
 
 @dataclass(frozen=True)
-class Target:
+class DeviceTarget:
     """Where a replay runs: ``device`` the most work, ``mapping`` each recorded device."""
 
     device: str
@@ -41,7 +41,7 @@ class Target:
         return self.mapping.get(device, device)
 
 
-def target_of(trace: ExecutionTrace, device: str | None) -> Target:
+def target_of(trace: ExecutionTrace, device: str | None) -> DeviceTarget:
     """Where a trace is replayed when ``device`` is asked for; ``None``: where it was recorded.
 
     All accelerators of the trace become the device; so does the processor where the trace has no other.
@@ -53,15 +53,15 @@ def target_of(trace: ExecutionTrace, device: str | None) -> Target:
     accelerators = [name for name in found if not name.startswith("cpu")]
     main = max(accelerators, key=lambda name: found[name]) if accelerators else "cpu"
     if device is None:
-        return Target(main, {})
+        return DeviceTarget(main, {})
     if device.partition(":")[0] not in EQUIVALENTS:
         raise TraceError(f"a replay runs on 'cpu' or 'cuda', not on '{device}'")
     wanted = "cuda:0" if device == "cuda" else device
     moved = accelerators if accelerators else ["cpu"]
-    return Target(wanted, dict.fromkeys([*moved, "cuda"] if accelerators else moved, wanted))
+    return DeviceTarget(wanted, dict.fromkeys([*moved, "cuda"] if accelerators else moved, wanted))
 
 
-def rewritten(draft: Draft, target: Target, operators: OperatorTable) -> Draft:
+def rewritten(draft: Draft, target: DeviceTarget, operators: OperatorTable) -> Draft:
     """A call as the target can do it.
 
     Raises:
@@ -80,13 +80,13 @@ def rewritten(draft: Draft, target: Target, operators: OperatorTable) -> Draft:
     return draft
 
 
-def moved_use(use: TensorUse, target: Target) -> TensorUse:
+def moved_use(use: TensorUse, target: DeviceTarget) -> TensorUse:
     """A tensor where the replay has it."""
     device = target.mapped(use.device)
     return use if device == use.device else replace(use, device=device)
 
 
-def moved_value(value: DraftValue, target: Target) -> DraftValue:
+def moved_value(value: DraftValue, target: DeviceTarget) -> DraftValue:
     """An argument with all devices where the replay has them."""
     if isinstance(value, TensorUse):
         return moved_use(value, target)
@@ -95,7 +95,7 @@ def moved_value(value: DraftValue, target: Target) -> DraftValue:
     return tuple(moved_value(item, target) for item in value) if isinstance(value, tuple) else value
 
 
-def _on_devices(draft: Draft, target: Target) -> Draft:
+def _on_devices(draft: Draft, target: DeviceTarget) -> Draft:
     if not target.mapping:
         return draft
     return replace(
@@ -105,14 +105,14 @@ def _on_devices(draft: Draft, target: Target) -> Draft:
     )
 
 
-def _device_of(draft: Draft, target: Target) -> str:
+def _device_of(draft: Draft, target: DeviceTarget) -> str:
     """Where a call's tensors lie; without any, where the replay runs."""
     devices = {use.device for use in uses_in((*draft.arguments, *draft.outputs)) if use.device}
     others = sorted(device for device in devices if not device.startswith("cpu"))
     return others[0] if others else ("cpu" if devices else target.device)
 
 
-def _copied(draft: Draft, target: Target) -> Draft:
+def _copied(draft: Draft, target: DeviceTarget) -> Draft:
     """A copy between two devices that become one stays a copy: ``aten::to`` alone would do nothing."""
     if draft.operator not in _COPIES or not target.mapping:
         return draft
@@ -137,7 +137,7 @@ def _replaced(draft: Draft, equivalent: Equivalent) -> Draft:
     return _with_schema(draft, equivalent.schema, arguments, outputs)
 
 
-def _from(source: Source, draft: Draft) -> DraftValue:
+def _from(source: ArgumentSource, draft: Draft) -> DraftValue:
     if isinstance(source, Constant):
         return source.value
     if isinstance(source, str):

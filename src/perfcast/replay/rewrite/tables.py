@@ -43,7 +43,7 @@ class FirstOf:
 
 
 #: Text: the recorded argument of this name.
-Source: TypeAlias = "str | Constant | ZerosLike | Complement | FirstOf"
+ArgumentSource: TypeAlias = "str | Constant | ZerosLike | Complement | FirstOf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Equivalent:
     """``arguments`` in the order of ``schema``; ``outputs[i]``: which recorded tensor result i is."""
 
     schema: str
-    arguments: tuple[Source, ...]
+    arguments: tuple[ArgumentSource, ...]
     outputs: tuple[int, ...]
 
 
@@ -84,7 +84,9 @@ _CONVOLUTION_BACKWARD_SCHEMA = (
 )
 
 
-def _convolution(bias: Source, transposed: Source, output_padding: Source) -> Equivalent:
+def _convolution(
+    bias: ArgumentSource, transposed: ArgumentSource, output_padding: ArgumentSource
+) -> Equivalent:
     arguments = (
         "self",
         "weight",
@@ -99,7 +101,9 @@ def _convolution(bias: Source, transposed: Source, output_padding: Source) -> Eq
     return Equivalent(_CONVOLUTION_SCHEMA, arguments, (0,))
 
 
-def _convolution_backward(transposed: Source, output_padding: Source, masks: int) -> Equivalent:
+def _convolution_backward(
+    transposed: ArgumentSource, output_padding: ArgumentSource, masks: int
+) -> Equivalent:
     return Equivalent(
         _CONVOLUTION_BACKWARD_SCHEMA,
         ("grad_output", "self", "weight", _NONE, "stride", "padding", "dilation", transposed, output_padding,
@@ -121,12 +125,12 @@ _ATTENTION_BACKWARD_SCHEMA = (
 )
 
 
-def _attention(mask: Source) -> Equivalent:
+def _attention(mask: ArgumentSource) -> Equivalent:
     arguments = ("query", "key", "value", _NO_DROPOUT, "is_causal", mask, "scale")
     return Equivalent(_ATTENTION_SCHEMA, arguments, (0, 1))
 
 
-def _attention_backward(gradient: str, mask: Source) -> Equivalent:
+def _attention_backward(gradient: str, mask: ArgumentSource) -> Equivalent:
     return Equivalent(
         _ATTENTION_BACKWARD_SCHEMA,
         (gradient, "query", "key", "value", "out", "logsumexp", _NO_DROPOUT, "is_causal", mask, "scale"),

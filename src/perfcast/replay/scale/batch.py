@@ -16,7 +16,7 @@ from typing import TypeAlias
 from perfcast.errors import InputError
 from perfcast.replay.program.program import Call, CallKind, Fill, ReplayProgram, Slot, slots_in
 from perfcast.replay.program.schema_text import parse_schema
-from perfcast.replay.scale.layout import Batch, scaled_slot
+from perfcast.replay.scale.layout import BatchChange, scaled_slot
 from perfcast.replay.scale.literals import EXPANDS, Place, is_factory, number_at, size_places
 from perfcast.replay.scale.passes import Failure, ScalePass, Seed
 from perfcast.traces.events import NONE
@@ -39,7 +39,7 @@ def scale_batch(program: ReplayProgram, recorded: int, wanted: int) -> ReplayPro
         raise InputError(f"a batch of {recorded} to {wanted}: both are at least 1")
     if recorded == wanted:
         return program
-    batch = Batch(recorded, wanted)
+    batch = BatchChange(recorded, wanted)
     seeds, every = _first_seeds(program, batch)
     if not seeds:
         raise InputError(
@@ -49,7 +49,7 @@ def scale_batch(program: ReplayProgram, recorded: int, wanted: int) -> ReplayPro
     return _assembled(program, done, batch)
 
 
-def _search(program: ReplayProgram, batch: Batch, seeds: Seeds, every: Seeds) -> ScalePass:
+def _search(program: ReplayProgram, batch: BatchChange, seeds: Seeds, every: Seeds) -> ScalePass:
     """A pass that goes through, from the first assumptions or from some turned round."""
     one = ScalePass(program, batch, seeds)
     failure = first = one.run()
@@ -71,7 +71,7 @@ def _search(program: ReplayProgram, batch: Batch, seeds: Seeds, every: Seeds) ->
     return one
 
 
-def _refusal(program: ReplayProgram, failure: Failure, batch: Batch) -> InputError:
+def _refusal(program: ReplayProgram, failure: Failure, batch: BatchChange) -> InputError:
     call = program.calls[failure.call]
     return InputError(
         f"the batch cannot be changed from {batch.recorded} to {batch.wanted}: {call.name} (node "
@@ -79,7 +79,7 @@ def _refusal(program: ReplayProgram, failure: Failure, batch: Batch) -> InputErr
     )
 
 
-def _first_seeds(program: ReplayProgram, batch: Batch) -> tuple[Seeds, Seeds]:
+def _first_seeds(program: ReplayProgram, batch: BatchChange) -> tuple[Seeds, Seeds]:
     """What is assumed to carry the batch at first, and all that could."""
     every: set[Seed] = set()
     chosen: set[Seed] = set()
@@ -106,7 +106,7 @@ def _first_seeds(program: ReplayProgram, batch: Batch) -> tuple[Seeds, Seeds]:
     return frozenset(chosen), frozenset(every)
 
 
-def _makes_rows(program: ReplayProgram, call: Call, batch: Batch) -> bool:
+def _makes_rows(program: ReplayProgram, call: Call, batch: BatchChange) -> bool:
     """Whether a call makes a row of whole numbers out of nothing, as many for each sample."""
     made = [program.slots[slot] for slot in call.outputs if slot != NONE]
     return (
@@ -169,7 +169,7 @@ class _Extents:
     after: int = 0
 
 
-def _assembled(program: ReplayProgram, done: ScalePass, batch: Batch) -> ReplayProgram:
+def _assembled(program: ReplayProgram, done: ScalePass, batch: BatchChange) -> ReplayProgram:
     """The program with the calls of a pass, and slots and buffers of their new sizes."""
     slots: list[Slot] = []
     extents: dict[int, _Extents] = {}
@@ -195,7 +195,7 @@ def _reach_bytes(slot: Slot) -> int:
     return slot.span_bytes[1] if slot.reach_elements else 0
 
 
-def _refilled(old: Slot, new: Slot, batch: Batch) -> Slot:
+def _refilled(old: Slot, new: Slot, batch: BatchChange) -> Slot:
     """A filling whose numbers count elements counts as many as there are now.
 
     Raises:

@@ -21,7 +21,7 @@ Carried: TypeAlias = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchChange:
     """From how many samples to how many."""
 
     recorded: int
@@ -48,12 +48,12 @@ class Batch:
         return found.numerator
 
 
-def scaled_shape(shape: Sequence[int], carried: Carried, batch: Batch) -> tuple[int, ...]:
+def scaled_shape(shape: Sequence[int], carried: Carried, batch: BatchChange) -> tuple[int, ...]:
     """The sizes with the other batch."""
     return tuple(batch.scaled(size) if dim in carried else size for dim, size in enumerate(shape))
 
 
-def scaled_slot(slot: Slot, carried: Carried, batch: Batch) -> Slot:
+def scaled_slot(slot: Slot, carried: Carried, batch: BatchChange) -> Slot:
     """Sizes, strides and offset with the other batch; the filling is left as it is.
 
     Raises:
@@ -71,14 +71,14 @@ def scaled_slot(slot: Slot, carried: Carried, batch: Batch) -> Slot:
     )
 
 
-def _further_out(stride: int, places: Sequence[int], batch: Batch) -> int:
+def _further_out(stride: int, places: Sequence[int], batch: BatchChange) -> int:
     for place in places:
         if place and stride > place:
             stride = batch.scaled(stride)
     return stride
 
 
-def _moved(offset: int, places: Sequence[int], batch: Batch) -> int:
+def _moved(offset: int, places: Sequence[int], batch: BatchChange) -> int:
     """An offset: what of it counts whole batches moves by the ratio."""
     for place in places:
         whole = place * batch.recorded
@@ -87,7 +87,7 @@ def _moved(offset: int, places: Sequence[int], batch: Batch) -> int:
     return offset
 
 
-def carried_in_window(slot: Slot, base: Slot, carried: Carried, batch: Batch) -> dict[int, int]:
+def carried_in_window(slot: Slot, base: Slot, carried: Carried, batch: BatchChange) -> dict[int, int]:
     """Which dimensions of a window carry the batch that another window onto the same memory carries."""
     found: dict[int, int] = {}
     for dim, inner in carried.items():
@@ -101,7 +101,7 @@ def carried_in_window(slot: Slot, base: Slot, carried: Carried, batch: Batch) ->
 
 
 def carried_after_view(
-    old: Sequence[int], carried: Carried, new: Sequence[int], batch: Batch
+    old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
 ) -> dict[int, int]:
     """The same for a view that keeps the order of elements: from sizes ``old`` to sizes ``new``."""
     found: dict[int, int] = {}

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from perfcast.replay.program.program import Argument, Call
 from perfcast.replay.program.schema_text import parse_schema
-from perfcast.replay.scale.layout import Batch, Carried, carried_after_view
+from perfcast.replay.scale.layout import BatchChange, Carried, carried_after_view
 
 #: One number among the arguments: place of the argument, and in its list (``None``: it is no list).
 Place: TypeAlias = "tuple[int, int | None]"
@@ -46,7 +46,7 @@ def is_factory(call: Call) -> bool:
     return bool(size_places(call)) and (not has_tensor or name.startswith("new_"))
 
 
-def with_scaled(call: Call, places: Sequence[Place], batch: Batch) -> Call:
+def with_scaled(call: Call, places: Sequence[Place], batch: BatchChange) -> Call:
     """The call with the numbers at these places scaled."""
     wanted = set(places)
 
@@ -61,7 +61,9 @@ def with_scaled(call: Call, places: Sequence[Place], batch: Batch) -> Call:
     return replace(call, arguments=tuple(changed(i, one) for i, one in enumerate(call.arguments)))
 
 
-def reshaped(call: Call, old: Sequence[int], carried: Carried, new: Sequence[int], batch: Batch) -> Call:
+def reshaped(
+    call: Call, old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
+) -> Call:
     """A reshape's sizes, where the batch goes; ``new`` are the recorded sizes of what it makes."""
     moved = carried_after_view(old, carried, new, batch)
     places: list[Place] = [
@@ -70,7 +72,7 @@ def reshaped(call: Call, old: Sequence[int], carried: Carried, new: Sequence[int
     return with_scaled(call, places, batch)
 
 
-def unflattened(call: Call, carried: Carried, batch: Batch) -> Call | None:
+def unflattened(call: Call, carried: Carried, batch: BatchChange) -> Call | None:
     """``aten::unflatten``: the part that carries the batch; ``None`` where the dimension carries none."""
     found = list(_numbers_named(call, {"sizes"}))
     dim = _whole(call, "dim")
@@ -84,7 +86,7 @@ def unflattened(call: Call, carried: Carried, batch: Batch) -> Call | None:
     return with_scaled(call, [place for place, _ in found if place[1] in moved], batch)
 
 
-def cut(call: Call, carried: Carried, num_dims: int, batch: Batch) -> Call:
+def cut(call: Call, carried: Carried, num_dims: int, batch: BatchChange) -> Call:
     """What cuts along a dimension that carries the batch cuts at the same fractions of it."""
     dim = _whole(call, "dim")
     if dim is None or dim % max(num_dims, 1) not in carried:
@@ -93,7 +95,7 @@ def cut(call: Call, carried: Carried, num_dims: int, batch: Batch) -> Call:
     return with_scaled(call, places, batch)
 
 
-def spread(call: Call, carried: Carried, batch: Batch) -> Call:
+def spread(call: Call, carried: Carried, batch: BatchChange) -> Call:
     """What puts a gradient back where it was taken from: sizes follow those of the gradient."""
     dim = _whole(call, "dim") or 0
     found = list(_numbers_named(call, {"input_sizes", "sizes"}))
@@ -111,7 +113,7 @@ def spread(call: Call, carried: Carried, batch: Batch) -> Call:
     return cut(with_scaled(call, places, batch), {} if is_dropped else carried, len(found), batch)
 
 
-def attempts(call: Call, batch: Batch) -> Iterator[Call]:
+def attempts(call: Call, batch: BatchChange) -> Iterator[Call]:
     """The call as it is, then with ever more of its sizes scaled, those that are the batch itself first."""
     yield call
     found = [

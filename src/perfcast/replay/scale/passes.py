@@ -11,7 +11,7 @@ from perfcast.replay.play.bind import bind_call
 from perfcast.replay.play.prepare import element_type
 from perfcast.replay.program.program import Call, CallKind, ReplayProgram, SlotUse, slots_in
 from perfcast.replay.scale.layout import (
-    Batch,
+    BatchChange,
     carried_after_view,
     carried_in_window,
     scaled_slot,
@@ -55,7 +55,7 @@ class Failure:
 class ScalePass:
     """Follows the batch from its seeds; ``calls`` and ``carried`` (by slot) are what comes out."""
 
-    def __init__(self, program: ReplayProgram, batch: Batch, seeds: frozenset[Seed]) -> None:
+    def __init__(self, program: ReplayProgram, batch: BatchChange, seeds: frozenset[Seed]) -> None:
         self.seeds = seeds
         self.calls: list[Call] = []
         self.carried: dict[int, dict[int, int]] = {}
@@ -172,18 +172,18 @@ class ScalePass:
         if all(self._changed(old, new) is not None for _, old, new in self._pairs(call, shapes)):
             expected = [old for _, old, _ in self._pairs(call, shapes)]
         else:  # the operator tells other sizes without memory than it does with it
-            told = self._as_recorded(self._program.calls[len(self.calls)])
-            if isinstance(told, str):
+            recorded_results = self._as_recorded(self._program.calls[len(self.calls)])
+            if isinstance(recorded_results, str):
                 return None
-            known = [None if tensor is None else tuple(tensor.shape) for tensor in told]
+            known = [None if tensor is None else tuple(tensor.shape) for tensor in recorded_results]
             expected = [shape for _, _, shape in self._pairs(call, known)]
         result: dict[int, dict[int, int]] = {}
         for (slot, recorded, new), old in zip(self._pairs(call, shapes), expected, strict=True):
             dims = self._changed(old, new)
             if dims is None:
                 return None
-            is_told = old == recorded
-            result[slot] = {dim: self._inner(call, recorded, dim) for dim in dims} if is_told else {}
+            is_as_recorded = old == recorded
+            result[slot] = {dim: self._inner(call, recorded, dim) for dim in dims} if is_as_recorded else {}
         return result
 
     def _pairs(

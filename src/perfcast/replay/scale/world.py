@@ -68,7 +68,7 @@ def scaled(program: ReplayProgram, world_size: int, rank: int) -> ReplayProgram:
         before = group_of(call.collective, program.groups, program.world_size)
         ranks = scaled_ranks(before.ranks, program.world_size, world_size, rank)
         sizes = _sizes(program, call, len(before.ranks), len(ranks))
-        changes[index] = (_told(call.collective, before, ranks), sizes)
+        changes[index] = (_as_asked(call.collective, before, ranks), sizes)
     groups = tuple(
         replace(
             group,
@@ -99,7 +99,7 @@ def scaled_ranks(ranks: Sequence[int], before: int, after: int, rank: int) -> tu
     return tuple(one for one in ranks if one < after) or (rank,)
 
 
-def _told(collective: Collective, before: GroupKey, ranks: tuple[int, ...]) -> Collective:
+def _as_asked(collective: Collective, before: GroupKey, ranks: tuple[int, ...]) -> Collective:
     return replace(collective, group=before.name, group_size=len(ranks), ranks=ranks)
 
 
