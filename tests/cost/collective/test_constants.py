@@ -9,7 +9,7 @@ CONSTANTS = load_constants()
 
 
 def test_every_pattern_of_work_has_figures():
-    assert set(CONSTANTS.patterns) == set(PATTERNS)
+    assert tuple(CONSTANTS.patterns) == PATTERNS
 
 
 def test_the_longest_beginning_of_a_kind_decides_its_group():

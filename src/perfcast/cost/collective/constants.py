@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, get_args
 
 from perfcast.errors import UnknownNameError
 
@@ -21,7 +21,8 @@ from perfcast.errors import UnknownNameError
 PROTOCOLS = ("ll", "ll128", "simple")
 #: Ranks that pass data on, ranks that exchange with all others, one sender and one receiver, switches that
 #: reduce.
-PATTERNS = ("chain", "all_to_all", "send", "switch")
+Pattern = Literal["chain", "all_to_all", "send", "switch"]
+PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 Triple = tuple[float, float, float]
 
@@ -70,7 +71,7 @@ class Constants:
         compute_slowdown, communication_slowdown: Of kernels and collectives that run at once.
     """
 
-    patterns: Mapping[str, PatternConstants]
+    patterns: Mapping[Pattern, PatternConstants]
     protocol_shares: Triple
     copy_shares: Mapping[str, float]
     links: Mapping[str, LinkConstants]
@@ -110,12 +111,7 @@ def parse_constants(content: Mapping[str, Any]) -> Constants:
         name: LinkConstants(row["share"], _by_protocol(row["hop_seconds"]), row["network_share"])
         for name, row in content["links"].items()
     }
-    patterns = {
-        name: PatternConstants(
-            _by_protocol(row["launch_seconds"]), _by_protocol(row["ramp_seconds"]), row["share"]
-        )
-        for name, row in content["patterns"].items()
-    }
+    patterns = {name: _pattern_constants(content["patterns"][name]) for name in PATTERNS}
     return Constants(
         patterns=MappingProxyType(patterns),
         protocol_shares=_by_protocol(content["protocol_shares"]),
@@ -128,6 +124,12 @@ def parse_constants(content: Mapping[str, Any]) -> Constants:
         high=content["interval"]["high"],
         compute_slowdown=content["overlap"]["compute_slowdown"],
         communication_slowdown=content["overlap"]["communication_slowdown"],
+    )
+
+
+def _pattern_constants(row: Mapping[str, Any]) -> PatternConstants:
+    return PatternConstants(
+        _by_protocol(row["launch_seconds"]), _by_protocol(row["ramp_seconds"]), row["share"]
     )
 
 

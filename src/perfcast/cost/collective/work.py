@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.cost.collective.constants import Pattern
 from perfcast.cost.collective.geometry import Geometry
 
 
@@ -19,13 +20,13 @@ class Work:
         hops: One after the other, on each level; shape [n, L].
         transfer_seconds: At the links' achieved rates, all levels together; inf where the algorithm cannot be
             used. Shape [n].
-        pattern: Of the ranks' work, see ``constants.PATTERNS``.
+        pattern: How ranks work together, see ``constants.Pattern``.
         judged_seconds: Transfer as the library's own model sees it when it chooses; None: as it is.
     """
 
     hops: Floats
     transfer_seconds: Floats
-    pattern: str = "chain"
+    pattern: Pattern = "chain"
     judged_seconds: Floats | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from perfcast.catalog.devices import load_device
 from perfcast.core.hardware import Device
@@ -22,9 +22,9 @@ METRICS = (
     "activation_peak",
 )
 #: Which pipeline stage was looked at: the one that needs most, the first or the last.
-STAGES = ("peak", "first", "last")
+MeasuredStage = Literal["peak", "first", "last"]
 #: By what: PyTorch's allocator, or nvidia-smi, which sees the driver's context too.
-INSTRUMENTS = ("allocator", "nvidia-smi")
+Instrument = Literal["allocator", "nvidia-smi"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class MemoryCase:
         metric: Of ``METRICS``.
         measured_bytes: None for outcomes.
         measured_fits: Of outcomes alone.
-        measured_stage, measured_by: Of ``STAGES`` and ``INSTRUMENTS``.
+        measured_stage, measured_by: Which pipeline stage was looked at, and by what.
         configuration: Columns that state what was run, verbatim.
         duplicate_of: 'table:line' of the same measurement in another table.
         contradicted_by: Of a failed run: 'table:line' of one that needs at least as much and ran.
@@ -56,8 +56,8 @@ class MemoryCase:
     metric: str
     measured_bytes: int | None = None
     measured_fits: bool | None = None
-    measured_stage: str = "peak"
-    measured_by: str = "allocator"
+    measured_stage: MeasuredStage = "peak"
+    measured_by: Instrument = "allocator"
     skipped: str | None = None
     configuration: Mapping[str, Any] = field(default_factory=dict)
     duplicate_of: str | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import find_tables, read_frame, stem_of
-from perfcast.evidence.validate.memory.case import METRICS, MemoryCase
+from perfcast.evidence.validate.memory.case import METRICS, Instrument, MeasuredStage, MemoryCase
 from perfcast.evidence.validate.memory.megatron import read_golden
 from perfcast.evidence.validate.memory.outcomes import mark_contradicted
 from perfcast.evidence.validate.runs.lines import Line, Run, UnreadableError, read_or_reason, spelled
@@ -35,8 +35,8 @@ class _Measured:
     metric: str
     num_bytes: float | None = None
     fits: bool | None = None
-    stage: str = "peak"
-    by: str = "allocator"
+    stage: MeasuredStage = "peak"
+    by: Instrument = "allocator"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _measure_golden(line: Line) -> list[_Measured]:
 def _measure_galvatron(line: Line) -> list[_Measured]:
     """Of rank 0 or the last, in MiB."""
     kind, value = line.text("kind").removesuffix("_MB"), line.number("value_MB")
-    stage = "first" if line.text("rank") == "0" else "last"
+    stage: MeasuredStage = "first" if line.text("rank") == "0" else "last"
     return [] if value is None or kind not in METRICS else [_Measured(kind, value * MIB, stage=stage)]
 
 
