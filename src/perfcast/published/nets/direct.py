@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     pass
 
 
-NUM_DEVICE_INPUTS = 4
 WIDTH = 512
 
 #: Sizes of a kernel in the order in which the nets see them.
