@@ -9,8 +9,7 @@ import click
 
 from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_device_entry
 from perfcast.catalog.models import ModelEntry, load_model, load_models
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer, write_json
+from perfcast.cli.output import Outputs, output_options, write_answer, write_json
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.figures import Figure
@@ -27,8 +26,8 @@ def catalog() -> None:
 
 @catalog.command()
 @click.argument("name", required=False)
-@output_options(html=False, timeline=False)
-def devices(name: str | None, json_path: str | None) -> None:
+@output_options()
+def devices(name: str | None, outputs: Outputs) -> None:
     """List all devices, or show one."""
     from perfcast.report.documents.catalog import device_document, devices_document
 
@@ -43,13 +42,13 @@ def devices(name: str | None, json_path: str | None) -> None:
             return device_document(_device_row(entries[0]), _figure_rows(entries[0].figures))
         return devices_document([*(_device_row(entry) for entry in entries), _cpu_row()])
 
-    write_answer(Outputs(json=json_path), document, data)
+    write_answer(outputs, document, data)
 
 
 @catalog.command()
 @click.argument("name", required=False)
-@output_options(html=False, timeline=False)
-def clusters(name: str | None, json_path: str | None) -> None:
+@output_options()
+def clusters(name: str | None, outputs: Outputs) -> None:
     """List all clusters, or show one (a name, or a file of your own)."""
     from perfcast.catalog.clusters import load_cluster_entries, load_cluster_entry
     from perfcast.report.documents.catalog import cluster_document, clusters_document
@@ -57,7 +56,7 @@ def clusters(name: str | None, json_path: str | None) -> None:
     entries = [load_cluster_entry(name)] if name else list(load_cluster_entries().values())
     rows = [_cluster_row(entry) for entry in entries]
     write_answer(
-        Outputs(json=json_path),
+        outputs,
         lambda: cluster_document(rows[0]) if name else clusters_document(rows),
         lambda: {"clusters": rows},
     )
@@ -65,8 +64,8 @@ def clusters(name: str | None, json_path: str | None) -> None:
 
 @catalog.command()
 @click.argument("name", required=False)
-@output_options(html=False, timeline=False)
-def predictors(name: str | None, json_path: str | None) -> None:
+@output_options()
+def predictors(name: str | None, outputs: Outputs) -> None:
     """List all predictors, or show the model card of one (learned)."""
     from perfcast.report.documents.catalog import predictors_document
 
@@ -74,7 +73,7 @@ def predictors(name: str | None, json_path: str | None) -> None:
     rows = _predictor_rows(name)
     listed = [] if name == "learned" else rows
     write_answer(
-        Outputs(json=json_path),
+        outputs,
         lambda: predictors_document(listed, card),
         lambda: {"predictors": rows, **({"learned": card} if card else {})},
     )
@@ -82,8 +81,8 @@ def predictors(name: str | None, json_path: str | None) -> None:
 
 @catalog.command()
 @click.argument("name", required=False)
-@output_options(html=False, timeline=False)
-def models(name: str | None, json_path: str | None) -> None:
+@output_options()
+def models(name: str | None, outputs: Outputs) -> None:
     """List all models, or show one."""
     from perfcast.report.documents.catalog import model_document, models_document
 
@@ -95,7 +94,7 @@ def models(name: str | None, json_path: str | None) -> None:
         return models_document([_model_row(entry) for entry in entries])
 
     write_answer(
-        Outputs(json=json_path),
+        outputs,
         document,
         lambda: {"models": [_model_row(entry, with_figures=True) for entry in entries]},
     )

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
-
-if TYPE_CHECKING:
-    pass
+from perfcast.cli.output import Outputs, output_options, write_answer
 
 
 @click.group()
@@ -22,8 +16,8 @@ def data() -> None:
 @click.option(
     "--data", "folders", multiple=True, required=True, metavar="DIR", help="Measured tables; may be repeated."
 )
-@output_options(html=False, timeline=False)
-def summary(folders: tuple[str, ...], json_path: str | None) -> None:
+@output_options()
+def summary(folders: tuple[str, ...], outputs: Outputs) -> None:
     """Count what the tables hold, what is kept of it, and why the rest is not."""
     from pathlib import Path
 
@@ -32,8 +26,6 @@ def summary(folders: tuple[str, ...], json_path: str | None) -> None:
     from perfcast.evidence.dataset.table import read_tables
     from perfcast.report.documents.measured_tables import document_of
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     devices = {name: entry.device for name, entry in load_device_entries().items()}
     tables = [
         summarise(raw, find_device_name, devices) for folder in folders for raw in read_tables(Path(folder))

@@ -13,11 +13,10 @@ from perfcast.cli.options.shared import (
     PLAN_DTYPE,
     StepOptions,
     device_request,
-    output_options,
     step_options,
     training_of,
 )
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.core.plan_choice import choose_plan
 
 if TYPE_CHECKING:
@@ -69,8 +68,8 @@ memory_options = packed(
 @click.command()
 @step_options(requires_device=True)
 @memory_options
-@output_options(html=True, timeline=False)
-def memory(step: StepOptions, own: MemoryOptions, json_path: str | None, html: str | None) -> None:
+@output_options(html=True)
+def memory(step: StepOptions, own: MemoryOptions, outputs: Outputs) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits.
 
     One device runs the captured model, tensor by tensor. A plan over several (--devices, --plan), --fit and
@@ -79,8 +78,6 @@ def memory(step: StepOptions, own: MemoryOptions, json_path: str | None, html: s
     With --largest-batch or --largest-sequence, MODEL is captured at several sizes until the largest that fits
     is known; the forecast is then of that size.
     """
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     if own.largest_batch and own.largest_sequence:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
     if own.cluster and not own.fit:

@@ -6,8 +6,13 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfcast.cli.options.pack import Command
 
 if TYPE_CHECKING:
     from perfcast.report.document import Document
@@ -42,6 +47,31 @@ class Outputs:
 
         for path in self.paths:
             check_writable(path)
+
+
+def output_options(*, html: bool = False, timeline: bool = False) -> Callable[[Command], Command]:
+    """--json, and --html and --timeline where the verb has them, checked, as ``Outputs`` under 'outputs'."""
+    options = {"json": click.option("--json", metavar="FILE", help="JSON; '-' is standard output.")}
+    if html:
+        options["html"] = click.option("--html", metavar="FILE", help="One self-contained page.")
+    if timeline:
+        options["timeline"] = click.option(
+            "--timeline", metavar="FILE", help="Trace events; opens in Perfetto."
+        )
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def command(**given: Any) -> Any:
+            outputs = Outputs(**{name: given.pop(name) for name in options})
+            outputs.check()
+            return function(**given, outputs=outputs)
+
+        decorated: Command = command
+        for option in options.values():
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def write_answer(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 
 if TYPE_CHECKING:
     from perfcast.search.sharding.on_cluster import ShardingReport
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     "--cost-model", help="heuristic (GPUs) or learned (processors); default: what suits the device."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random baseline and intervals.")
-@output_options(html=True, timeline=False)
+@output_options(html=True)
 def shard(
     tables: str,
     cluster_name: str,
@@ -47,8 +46,7 @@ def shard(
     memory_share: float,
     cost_model: str | None,
     seed: int,
-    json_path: str | None,
-    html: str | None,
+    outputs: Outputs,
 ) -> None:
     """Place the embedding tables of a recommendation model on a cluster.
 
@@ -66,8 +64,6 @@ def shard(
     from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
     from perfcast.search.sharding.request import ShardingRequest
 
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     loaded = load_tables(tables)
     if indices is not None:
         loaded = apply_samples(loaded, load_samples(indices))

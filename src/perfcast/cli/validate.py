@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
 from perfcast.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Options:
     metavar="PATH",
     help="Fit what is shipped anew: local into a file, memory and published into a folder.",
 )
-@output_options(html=False, timeline=False)
+@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
 def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 

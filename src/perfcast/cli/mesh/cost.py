@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import InputError
 from perfcast.units import GIB, GIGA, KIB, KILO, MEGA, MIB, TERA, TIB
 
@@ -54,7 +53,7 @@ _RANGE = "1KB..1GB"
     "--network", metavar="FABRIC", help="Simulate flows too: star, fat-tree:radix=64,oversubscription=2, …"
 )
 @click.option("--fail", "failed", multiple=True, metavar="A:B", help="With --network: a link that is down.")
-@output_options(html=True, timeline=False)
+@output_options(html=True)
 def cost(
     cluster_name: str,
     shape: str,
@@ -67,8 +66,7 @@ def cost(
     data: tuple[str, ...],
     network: str | None,
     failed: tuple[str, ...],
-    json_path: str | None,
-    html: str | None,
+    outputs: Outputs,
 ) -> None:
     """Forecast a collective on axes of a mesh, from the cluster's datasheet.
 
@@ -79,8 +77,6 @@ def cost(
     from perfcast.report.data.collectives import data_of
     from perfcast.report.documents.collectives import document_of
 
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     mesh = parse_mesh(cluster_name, shape)
     names = tuple(name.strip() for name in axes.split(",") if name.strip()) or mesh.names
     sweep = sweep_sizes(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @click.option("--synthetic", type=int, metavar="N", help="A made-up cluster of N ranks, to see how it works.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the choice of pairs.")
 @click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
-@click.option("--json", "json_path", metavar="FILE", help="Mesh and measurements; '-' is standard output.")
-@click.option("--html", metavar="FILE", help="One self-contained page with the matrices.")
+@output_options(html=True)
 def discover(
     ranks: int | None,
     source: str | None,
@@ -30,8 +29,7 @@ def discover(
     synthetic: int | None,
     seed: int,
     stall_seconds: float,
-    json_path: str | None,
-    html: str | None,
+    outputs: Outputs,
 ) -> None:
     """Find the hierarchy of a cluster from latency and bandwidth between pairs of ranks.
 
@@ -42,8 +40,6 @@ def discover(
 
     if sum(option is not None for option in (ranks, source, topology, synthetic)) > 1:
         raise InputError("--ranks, --from, --topology and --synthetic exclude each other; give one")
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     if topology is not None:
         from perfcast.measure.topology_matrix import load_topology, mesh_of_topology
 

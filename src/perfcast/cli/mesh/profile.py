@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.units import KIB, MIB
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--restart", is_flag=True, help="Forget what was measured before.")
 @click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
 @click.option("--output", metavar="FILE", help="The profile; default: in perfcast's data folder.")
-@output_options(html=False, timeline=False)
+@output_options()
 def profile(
     ranks: int | None,
     mesh: str,
@@ -44,7 +43,7 @@ def profile(
     restart: bool,
     logs: tuple[str, ...],
     output: str | None,
-    json_path: str | None,
+    outputs: Outputs,
 ) -> None:
     """Measure collectives along each axis of a mesh on real processes, and fit a profile of the cluster.
 
@@ -52,9 +51,7 @@ def profile(
     this command and rank 0 writes the profile. With --from-log nothing is run: the logs of nccl-tests or
     rccl-tests are read and fitted.
     """
-    from perfcast.files import check_writable
 
-    check_writable(json_path)
     if logs:
         found, path = _from_logs(logs, mesh, collectives, ranks, output)
     else:
@@ -63,7 +60,7 @@ def profile(
         if measured is None:
             return
         found, path = measured
-    _show(found, path, json_path)
+    _show(found, path, outputs)
 
 
 def _measure(
@@ -178,11 +175,11 @@ def _output_path(output: str | None, name: str) -> Path:
     return path
 
 
-def _show(profile: ClusterProfile, path: Path, json_path: str | None) -> None:
+def _show(profile: ClusterProfile, path: Path, outputs: Outputs) -> None:
     from perfcast.report.documents.calibration import profile_document
 
     write_answer(
-        Outputs(json=json_path),
+        outputs,
         lambda: profile_document(profile),
         profile.to_json,
         written=[str(path)],

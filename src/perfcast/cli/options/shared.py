@@ -163,20 +163,3 @@ def attention_kernels(name: str) -> AttentionKernels:
     if name not in kernels:
         raise UnknownNameError("attention", name, kernels, f"Known: {', '.join(kernels)}.")
     return kernels[name]
-
-
-def output_options(*, html: bool, timeline: bool) -> Callable[[Command], Command]:
-    """--json, and --html and --timeline where the verb has them."""
-
-    def decorate(function: Command) -> Command:
-        if timeline:
-            function = click.option("--timeline", metavar="FILE", help="Trace events; opens in Perfetto.")(
-                function
-            )
-        if html:
-            function = click.option("--html", metavar="FILE", help="One self-contained page.")(function)
-        return click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")(
-            function
-        )
-
-    return decorate

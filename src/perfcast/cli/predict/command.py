@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from perfcast.cli.options.run import RunOptions, build_run_request, run_options
-from perfcast.cli.options.shared import StepOptions, output_options, step_options
-from perfcast.cli.output import Outputs
+from perfcast.cli.options.shared import StepOptions, step_options
+from perfcast.cli.output import Outputs, output_options
 from perfcast.cli.predict.options import PredictOptions, predict_options
 
 
@@ -19,9 +19,7 @@ def predict(
     step: StepOptions,
     own: PredictOptions,
     run: RunOptions,
-    json_path: str | None,
-    html: str | None,
-    timeline: str | None,
+    outputs: Outputs,
 ) -> None:
     """Forecast time and memory of one step of MODEL, on one device or under a plan over many.
 
@@ -31,9 +29,7 @@ def predict(
     --world-size, and runs as it is written. With --tokens, a training under a plan is followed to its end. A
     recommendation model (DLRM) on several devices is trained with its embedding tables sharded over them.
     """
-    outputs = Outputs(json=json_path, html=html, timeline=timeline)
-    outputs.check()
-    if own.closed_form and timeline:
+    if own.closed_form and outputs.timeline:
         raise click.UsageError("--timeline: formulas have none; leave --closed-form out")
     _answer(step, own, run, outputs)
 

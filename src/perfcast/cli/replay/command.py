@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.replay.options import ReplayOptions, replay_options
 from perfcast.cli.replay.request import build_request
 
@@ -25,8 +24,8 @@ _KINETO_SILENT = "6"
 
 @click.command()
 @replay_options
-@output_options(html=True, timeline=False)
-def replay(options: ReplayOptions, json_path: str | None, html: str | None) -> None:
+@output_options(html=True)
+def replay(options: ReplayOptions, outputs: Outputs) -> None:
     """Run a recorded step again as a benchmark, and say how well it behaves like the original.
 
     \b
@@ -43,8 +42,6 @@ def replay(options: ReplayOptions, json_path: str | None, html: str | None) -> N
     from perfcast.measure.collectives.environment import find_place
 
     os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_SILENT)
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     check_writable(options.profile_path)
     options.check()
     request = build_request(options)

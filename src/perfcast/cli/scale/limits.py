@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _POWERS = range(24, 33)
 
 
-def show_limits(assumed: tuple[str, ...], data: str | None, json_path: str | None) -> None:
+def show_limits(assumed: tuple[str, ...], data: str | None, outputs: Outputs) -> None:
     """Limits of the data-movement model, beside the published curve where a folder holds it.
 
     Raises:
@@ -35,7 +35,7 @@ def show_limits(assumed: tuple[str, ...], data: str | None, json_path: str | Non
     theirs: list[float | None] = [value for _, value in published] or [None] * len(flops)
     rows = list(zip(draw_curve(flops, H100_SXM5, assumptions), theirs, strict=True))
     write_answer(
-        Outputs(json=json_path),
+        outputs,
         lambda: document_of(found, assumptions, rows),
         lambda: _to_dict(found, assumptions, rows),
     )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import SearchOptions, search_options
 from perfcast.cli.search.request import build_request, build_serving_request
@@ -41,8 +40,8 @@ _MOST_ASKED = 2000
 
 @click.command()
 @search_options
-@output_options(html=True, timeline=False)
-def search(own: SearchOptions, json_path: str | None, html: str | None) -> None:
+@output_options(html=True)
+def search(own: SearchOptions, outputs: Outputs) -> None:
     """Find the best plan of MODEL on a cluster, and say why it wins.
 
     \b
@@ -53,8 +52,6 @@ def search(own: SearchOptions, json_path: str | None, html: str | None) -> None:
     MODEL is a catalog name, or a Hugging Face config.json or its folder. Several models, batches or sequence
     lengths, --backend ray and --store make a sweep: every cell's best plans, kept until the next run.
     """
-    outputs = Outputs(json=json_path, html=html)
-    outputs.check()
     if own.is_sweep:
         _check_sweep(own, outputs)
         from perfcast.cli.search.sweep import run_search_sweep

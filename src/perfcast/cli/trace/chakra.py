@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @steps_option
 @limit_option
-@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
+@output_options()
 def chakra(
     paths: tuple[str, ...],
     folder: str | None,
@@ -38,7 +38,7 @@ def chakra(
     waits: bool | None,
     steps: tuple[int, int] | None,
     max_bytes: int,
-    json_path: str | None,
+    outputs: Outputs,
 ) -> None:
     """Turn recordings into Chakra traces, or say what Chakra traces (.et) hold.
 
@@ -51,8 +51,6 @@ def chakra(
     of each stream, collectives, and gaps, so that the longest path is the recorded step.
     """
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     if folder is None:
         given = {
             "--astra-sim": astra_sim,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option
 
 
@@ -20,9 +19,7 @@ def explain(
     compare: tuple[str, ...],
     allow_truncated: bool,
     max_bytes: int,
-    json_path: str | None,
-    html: str | None,
-    timeline: str | None,
+    outputs: Outputs,
 ) -> None:
     """Say where the time of recorded steps went.
 
@@ -41,8 +38,6 @@ def explain(
     from perfcast.traces.explain.recordings import explain as explain_traces
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
-    outputs = Outputs(json=json_path, html=html, timeline=timeline)
-    outputs.check()
     recorded = read_ranks_with_inputs(traces, max_bytes=max_bytes, is_truncated_allowed=allow_truncated)
     explanation = explain_traces(recorded)
     comparison = None

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.options.shared import output_options
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 ))  # fmt: skip
 @steps_option
 @limit_option
-@output_options(html=False, timeline=False)
+@output_options()
 def forecast(
     traces: tuple[str, ...],
     device: str | None,
@@ -56,7 +55,7 @@ def forecast(
     what_ifs: tuple[str, ...],
     steps: tuple[int, int] | None,
     max_bytes: int,
-    json_path: str | None,
+    outputs: Outputs,
 ) -> None:
     """Forecast recorded steps elsewhere, or changed.
 
@@ -76,8 +75,6 @@ def forecast(
     from perfcast.traces.forecast.what_if import parse_what_if
     from perfcast.traces.kineto.borrowed_inputs import read_ranks_with_inputs
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     if (batch_size is None) != (recorded_batch_size is None):
         raise click.UsageError("--batch-size and --recorded-batch-size belong together")
     if bool(seconds) != (second_batch_size is not None):

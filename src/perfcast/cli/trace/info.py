@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE…")
 @limit_option
-@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
-def info(paths: tuple[str, ...], max_bytes: int, json_path: str | None) -> None:
+@output_options()
+def info(paths: tuple[str, ...], max_bytes: int, outputs: Outputs) -> None:
     """Say what trace files are: format, device, ranks, steps, operators, kernels, collectives.
 
     FILE is a timeline or an execution trace of PyTorch's profiler: JSON, gzip, or tar of either.
@@ -21,7 +21,5 @@ def info(paths: tuple[str, ...], max_bytes: int, json_path: str | None) -> None:
     from perfcast.report.documents.traces.recordings import files_document
     from perfcast.traces.summary import summarize
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     found = summarize(paths, max_bytes)
     write_answer(outputs, lambda: files_document(found), lambda: files_data(found))

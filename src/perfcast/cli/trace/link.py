@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option
 
 
@@ -12,8 +12,8 @@ from perfcast.cli.trace.options import limit_option
 @click.argument("execution_trace", metavar="EXECUTION_TRACE")
 @click.argument("timeline", metavar="TIMELINE")
 @limit_option
-@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
-def link(execution_trace: str, timeline: str, max_bytes: int, json_path: str | None) -> None:
+@output_options()
+def link(execution_trace: str, timeline: str, max_bytes: int, outputs: Outputs) -> None:
     """Join an execution trace with the timeline of the same rank (or archives of all ranks), and say how
     much of each was found in the other.
     """
@@ -23,8 +23,6 @@ def link(execution_trace: str, timeline: str, max_bytes: int, json_path: str | N
     from perfcast.traces.kineto.reader import read_ranks
     from perfcast.traces.link.report import report_links
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     reports = report_links(
         read_execution_traces([execution_trace], max_bytes=max_bytes),
         read_ranks([timeline], max_bytes=max_bytes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import PerfcastError
 
 
@@ -35,7 +35,7 @@ from perfcast.errors import PerfcastError
     help="Of one more step, with a timeline of it; default: yes.",
 )
 @click.option("--stop", "stops_after", is_flag=True, help="End the program when all is recorded.")
-@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
+@output_options()
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def record(
     folder: str,
@@ -45,7 +45,7 @@ def record(
     has_shapes: bool,
     has_execution_trace: bool,
     stops_after: bool,
-    json_path: str | None,
+    outputs: Outputs,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND (python train.py …, torchrun …) and record some steps of every rank.
@@ -61,8 +61,6 @@ def record(
     from perfcast.traces.record.launch import record as run
     from perfcast.traces.record.recorder import Request
 
-    outputs = Outputs(json=json_path)
-    outputs.check()
     request = Request(folder, num_skipped, num_steps, num_timed, has_shapes, has_execution_trace, stops_after)
     found = run(command, request)
     write_answer(outputs, lambda: recording_document(found), lambda: recording_data(found))

@@ -1,0 +1,141 @@
+"""From the options of ``perfcast scale`` to the one request that they ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perfcast.cli.scale.options import DEFAULT_DTYPE, ScaledMode, ScaleOptions
+from perfcast.core.mode import Mode
+from perfcast.core.plan import Plan
+from perfcast.core.plan_choice import complete_plan
+
+if TYPE_CHECKING:
+    from perfcast.core.training import Training
+    from perfcast.cost.model import CostModel
+    from perfcast.prediction.model import NamedModel
+    from perfcast.prediction.request.scale import ScaleRequest
+    from perfcast.prediction.request.serving import ServingRequest
+
+#: Of inference, where nothing is asked for.
+_SEQUENCES_OF_A_REPLICA, _CONTEXT = (1, 8, 64), 2048
+_MODES: dict[ScaledMode, tuple[Mode, ...]] = {
+    "prefill": ("prefill",),
+    "decode": ("decode",),
+    "serve": ("prefill", "decode"),
+}
+
+
+def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
+    """A training over numbers of devices.
+
+    Raises:
+        InputError: Values that no curve can have.
+        UsageError: No devices, or a cluster that counts its own.
+    """
+    from perfcast.prediction.request.scale import ScaleRequest
+
+    _refuse({"--batch-sizes": own.batch_sizes, "--contexts": own.contexts}, "of inference (--mode serve)")
+    if not own.devices:
+        raise click.UsageError("on how many? give --devices, such as 8,64,512")
+    for name in own.clusters:
+        if ":" in name:
+            raise click.UsageError(f"--cluster {name}: how many devices is said by --devices")
+    micro = own.micro_batch_size or 1
+
+    def rule(count: int, batch: int) -> Plan:
+        return complete_plan(own.plan, count, batch, micro)
+
+    return ScaleRequest(
+        model=model,
+        clusters=own.clusters,
+        devices=own.devices,
+        batch_size=own.batch_size or micro * max(own.devices),
+        is_weak=not own.is_strong,
+        rule=rule if own.plan else None,
+        training=_training(own),
+        sequence_length=own.sequence_length,
+        cost_model=_cost_model(own),
+        method="simulated" if own.simulated else "closed_form",
+    )
+
+
+def _training(own: ScaleOptions) -> Training | None:
+    """None where nothing but the default is asked for: each plan then suggests its framework."""
+    from perfcast.core.training import Training
+
+    if own.framework is None and own.dtype == DEFAULT_DTYPE:
+        return None
+    return Training(dtype=own.dtype, framework=own.framework or "megatron")
+
+
+def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
+    """Inference over batch sizes and contexts.
+
+    Raises:
+        InputError: Unknown names, a plan that the cluster cannot follow.
+        UsageError: Options of training, several clusters or numbers of devices.
+    """
+    from perfcast.prediction.model import read_model
+    from perfcast.prediction.plan.cluster import cluster_by_name
+    from perfcast.prediction.request.serving import ServingRequest
+
+    _refuse(
+        {
+            "--micro-batch-size": own.micro_batch_size,
+            "--framework": own.framework,
+            "--weak": not own.is_strong,
+            "--simulate": own.simulated,
+            "--batch-size": own.batch_size,
+            "--sequence-length": own.sequence_length,
+        },
+        "of training; inference has --batch-sizes and --contexts",
+    )
+    if len(own.clusters) > 1:
+        raise click.UsageError("inference is swept on one --cluster")
+    if len(own.devices) > 1:
+        raise click.UsageError("inference is swept over batches and contexts on one number of --devices")
+    asked = own.devices[0] if own.devices else None
+    cluster_name = own.clusters[0]
+    if ":" in cluster_name:
+        cluster = cluster_by_name(cluster_name, asked)
+        plan = _serving_plan(own, cluster.num_devices)
+    else:
+        plan = _serving_plan(own, asked)
+        cluster = cluster_by_name(cluster_name, plan.world_size)
+    model = read_model(name)
+    replicas = plan.data_parallel
+    return ServingRequest(
+        model=model,
+        cluster=cluster,
+        plan=plan,
+        batch_sizes=own.batch_sizes or tuple(share * replicas for share in _SEQUENCES_OF_A_REPLICA),
+        context_lengths=own.contexts or (_usual_context(model),),
+        modes=_MODES[own.mode],
+        dtype=own.dtype,
+        cost_model=_cost_model(own),
+    )
+
+
+def _serving_plan(own: ScaleOptions, devices: int | None) -> Plan:
+    return complete_plan({"sequence_parallel": False, **own.plan}, devices, None, 1)
+
+
+def _usual_context(model: NamedModel) -> int:
+    """``_CONTEXT``, or the model's own length where that is shorter."""
+    return min(_CONTEXT, model.own_sequence_length or _CONTEXT)
+
+
+def _cost_model(own: ScaleOptions) -> str | CostModel | None:
+    from perfcast.catalog.clusters import load_cluster_entry
+    from perfcast.cli.options.cost_model import find_cost_model
+
+    stem = own.clusters[0].partition(":")[0]
+    return find_cost_model(own.cost_model, load_cluster_entry(stem).device)
+
+
+def _refuse(given: dict[str, object], reason: str) -> None:
+    named = [option for option, value in given.items() if value]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: {reason}")
