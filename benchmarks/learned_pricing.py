@@ -20,7 +20,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.model import LearnedCost
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 COUNT = 100_000
 MOST_SECONDS = 2.0
@@ -75,7 +75,7 @@ def dense(*shape: int) -> TensorType:
 
 def call(name: str, args: tuple[object, ...], *outputs: TensorType) -> Operation:
     """What capture would record."""
-    return operation_of(Call(name, args, {}, outputs))
+    return operation_of(OperatorCall(name, args, {}, outputs))
 
 
 def product(draw: random.Random) -> Operation:

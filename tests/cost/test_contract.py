@@ -18,7 +18,7 @@ from perfcast.cost.model import UNKNOWN_SPREAD, CostModel, roofline_seconds
 from perfcast.cost.roofline import Roofline
 from perfcast.cost.spread import load_spread
 from perfcast.errors import PlanError, UncoveredOperationError
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 MODELS: list[CostModel] = [Roofline()]
 DEVICES = [made_up_device(), load_device("h100-sxm"), load_device("t4")]
@@ -34,7 +34,7 @@ def tensor(*shape: int, dtype: DType = DType.FP32) -> TensorType:
 
 
 def call(name: str, args: tuple[object, ...], *outputs: TensorType) -> Operation:
-    return operation_of(Call(name, args, {}, outputs))
+    return operation_of(OperatorCall(name, args, {}, outputs))
 
 
 def one_of_each_family() -> list[Operation]:

@@ -19,7 +19,7 @@ from perfcast.cost.learned.model import BOUNDED, LearnedCost
 from perfcast.cost.learned.predictor import EXTRAPOLATED, INTERPOLATED
 from perfcast.cost.model import UNKNOWN_SPREAD, KnowsNearest, roofline_seconds
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 MEASURED = [load_device(name) for name in DEVICES]
 ASKED = [made_up_device(), load_device("h100-sxm"), load_device("t4"), load_device("mi300x")]
@@ -37,7 +37,7 @@ def tensor(*shape: int, dtype: DType = DType.FP16) -> TensorType:
 
 
 def call(name: str, args: tuple[object, ...], *outputs: TensorType) -> Operation:
-    return operation_of(Call(name, args, {}, outputs))
+    return operation_of(OperatorCall(name, args, {}, outputs))
 
 
 def unknown() -> Operation:

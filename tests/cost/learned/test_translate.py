@@ -13,7 +13,7 @@ from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.figures import ARITHMETIC
 from perfcast.cost.learned.translate import Translation, translate
 from perfcast.frameworks.load import load_inference_profiles
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 PRODUCT, CONVOLUTION, ATTENTION, ROWS = (
     KernelFamily.PRODUCT, KernelFamily.CONVOLUTION, KernelFamily.ATTENTION, KernelFamily.ROWS,
@@ -26,7 +26,7 @@ def tensor(*shape: int, dtype: DType = DType.BF16) -> TensorType:
 
 
 def call(name: str, args: tuple[object, ...], *outputs: TensorType) -> Operation:
-    return operation_of(Call(name, args, {}, outputs))
+    return operation_of(OperatorCall(name, args, {}, outputs))
 
 
 def only(translation: Translation, family: KernelFamily) -> dict[str, object]:

@@ -24,7 +24,7 @@ from perfcast.published.neusight.predictor import NeuSight, TrainedNet, load_neu
 from perfcast.published.neusight.rules import calls_in
 from perfcast.published.neusight.tiles import TileTable, product_features, vector_features
 from perfcast.published.neusight.waves import product_waves
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 T4 = load_device("t4")
 ONE = np.zeros(1, dtype=np.int64)
@@ -75,7 +75,7 @@ def tensor(*shape: int) -> TensorType:
 
 
 def call(name: str, args: Sequence[object], *outputs: TensorType) -> Operation:
-    return operation_of(Call(name, tuple(args), {}, outputs))
+    return operation_of(OperatorCall(name, tuple(args), {}, outputs))
 
 
 def test_half_the_utilization_takes_twice_the_bound():

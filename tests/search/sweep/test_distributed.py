@@ -15,8 +15,8 @@ from perfcast.search.sweep.workers import (
     BATCHES_PER_SLOT,
     MOST_ATTEMPTS,
     MOST_CELLS_OF_BATCH,
+    FinishedBatch,
     Lost,
-    Part,
     compute_part,
     next_size,
     run_batches,
@@ -63,7 +63,7 @@ class FakePool:
         return self.compute(batch)
 
     def compute(self, batch):
-        return Part(b"", 0.1)
+        return FinishedBatch(b"", 0.1)
 
     def cancel(self, tickets):
         self.cancelled += tickets
@@ -116,7 +116,7 @@ def test_batches_grow_until_one_takes_about_a_second():
     class Timed(FakePool):
         def collect(self, ticket):
             batch = self._running.pop(ticket)
-            return Part(b"", 0.1 * len(batch.cells))
+            return FinishedBatch(b"", 0.1 * len(batch.cells))
 
     cells = {str(n): Cell("a", "x", n, 1) for n in range(1, 100)}
     sizes = [len(batch.cells) for batch, _ in run_batches(Timed(slots=1), cells)]

@@ -14,7 +14,7 @@ from perfcast.search.sweep.cells import SweepJob, expand_grid, key_cells, list_v
 from perfcast.search.sweep.ray_pool import RayPool, compute_remotely, ray_backend
 from perfcast.search.sweep.run import run_sweep
 from perfcast.search.sweep.store import write_table
-from perfcast.search.sweep.workers import Batch, Lost, Part
+from perfcast.search.sweep.workers import Batch, FinishedBatch, Lost
 
 CELLS = expand_grid(["a", "b"], ["x:8"], range(1, 11), [1024])
 OPENED = []
@@ -149,7 +149,7 @@ def test_a_worker_opens_a_search_once_for_all_batches():
     OPENED.clear()
     job = SweepJob(open_toy, {"seconds": float}, {"goal": "opened once"}, JOB.versions)
     for cell in CELLS[:3]:
-        assert isinstance(compute_remotely(job, Batch(tuple(key_cells(job, [cell])), (cell,))), Part)
+        assert isinstance(compute_remotely(job, Batch(tuple(key_cells(job, [cell])), (cell,))), FinishedBatch)
     assert OPENED == [{"goal": "opened once"}]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.constants import PROTOCOLS, Constants
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work
+from perfcast.cost.collective.work import CollectiveWork
 
 LL128 = PROTOCOLS.index("ll128")
 
@@ -57,7 +57,7 @@ class Offer:
 
 
 def offers_of(
-    algorithm: int, work: Work, geometry: Geometry, copied: Floats | float, constants: Constants
+    algorithm: int, work: CollectiveWork, geometry: Geometry, copied: Floats | float, constants: Constants
 ) -> Iterator[Offer]:
     """One offer for each protocol that the work's pattern has.
 

@@ -13,7 +13,7 @@ from perfcast.cost.collective.geometry import Geometry
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class CollectiveWork:
     """What an algorithm does for n collectives.
 
     Attributes:
@@ -30,7 +30,7 @@ class Work:
     judged_seconds: Floats | None = None
 
 
-Algorithm = Callable[[Geometry], Work]
+Algorithm = Callable[[Geometry], CollectiveWork]
 
 
 def chain_hops(geometry: Geometry) -> Floats:

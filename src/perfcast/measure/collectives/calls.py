@@ -28,7 +28,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PreparedCollective:
     """A collective, ready to run.
 
     Attributes:
@@ -42,7 +42,7 @@ class Call:
     num_messages: int = 1
 
 
-def prepare(collective: str, size_bytes: int, group: Group, device: torch.device) -> Call:
+def prepare(collective: str, size_bytes: int, group: Group, device: torch.device) -> PreparedCollective:
     """Buffers filled with ones, and the call on them.
 
     Raises:
@@ -54,37 +54,37 @@ def prepare(collective: str, size_bytes: int, group: Group, device: torch.device
     return _MAKERS[collective](full, group)
 
 
-def _all_reduce(full: torch.Tensor, group: Group) -> Call:
+def _all_reduce(full: torch.Tensor, group: Group) -> PreparedCollective:
     full.zero_()  # sums of sums would grow beyond the largest number
-    return Call(lambda: dist.all_reduce(full, group=group.handle), full.nbytes)
+    return PreparedCollective(lambda: dist.all_reduce(full, group=group.handle), full.nbytes)
 
 
-def _all_gather(full: torch.Tensor, group: Group) -> Call:
+def _all_gather(full: torch.Tensor, group: Group) -> PreparedCollective:
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     part = torch.ones_like(full[: full.numel() // len(group.ranks)])
-    return Call(lambda: gather(full, part, group=group.handle), full.nbytes)
+    return PreparedCollective(lambda: gather(full, part, group=group.handle), full.nbytes)
 
 
-def _reduce_scatter(full: torch.Tensor, group: Group) -> Call:
+def _reduce_scatter(full: torch.Tensor, group: Group) -> PreparedCollective:
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     part = torch.ones_like(full[: full.numel() // len(group.ranks)])
-    return Call(lambda: scatter(part, full, group=group.handle), full.nbytes)
+    return PreparedCollective(lambda: scatter(part, full, group=group.handle), full.nbytes)
 
 
-def _all_to_all(full: torch.Tensor, group: Group) -> Call:
+def _all_to_all(full: torch.Tensor, group: Group) -> PreparedCollective:
     received = torch.ones_like(full)
-    return Call(lambda: dist.all_to_all_single(received, full, group=group.handle), full.nbytes)
+    return PreparedCollective(lambda: dist.all_to_all_single(received, full, group=group.handle), full.nbytes)
 
 
-def _broadcast(full: torch.Tensor, group: Group) -> Call:
-    return Call(lambda: dist.broadcast(full, group.ranks[0], group=group.handle), full.nbytes)
+def _broadcast(full: torch.Tensor, group: Group) -> PreparedCollective:
+    return PreparedCollective(lambda: dist.broadcast(full, group.ranks[0], group=group.handle), full.nbytes)
 
 
-def _send(full: torch.Tensor, group: Group) -> Call:
+def _send(full: torch.Tensor, group: Group) -> PreparedCollective:
     """There and back between neighbours; the last rank of an odd axis rests."""
     peer = group.rank ^ 1
     if peer >= len(group.ranks):
-        return Call(lambda: None, full.nbytes, num_messages=2)
+        return PreparedCollective(lambda: None, full.nbytes, num_messages=2)
     other = group.ranks[peer]
 
     def first() -> None:
@@ -95,10 +95,10 @@ def _send(full: torch.Tensor, group: Group) -> Call:
         dist.recv(full, other, group=group.handle)
         dist.send(full, other, group=group.handle)
 
-    return Call(second if group.rank % 2 else first, full.nbytes, num_messages=2)
+    return PreparedCollective(second if group.rank % 2 else first, full.nbytes, num_messages=2)
 
 
-_MAKERS: dict[str, Callable[[torch.Tensor, Group], Call]] = {
+_MAKERS: dict[str, Callable[[torch.Tensor, Group], PreparedCollective]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,

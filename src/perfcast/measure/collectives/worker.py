@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from perfcast.measure.collectives import store
-from perfcast.measure.collectives.calls import Call, Group, prepare
+from perfcast.measure.collectives.calls import Group, PreparedCollective, prepare
 from perfcast.measure.collectives.plan import Axis, Chunk, ProfilePlan
 from perfcast.measure.timer import Samples
 
@@ -125,12 +125,12 @@ class Worker:
             for wanted_bytes, call, mine in zip(chunk.sizes_bytes, calls, samples, strict=True)
         ]
 
-    def _warm_up(self, call: Call) -> int:
+    def _warm_up(self, call: PreparedCollective) -> int:
         """How many runs take long enough to be timed, by the slowest rank's second run."""
         once = max(self._gather([self._time(call, 1) for _ in range(_WARM_UPS)][-1:]))[0]
         return max(1, min(_MOST_REPEATS, round(_LEAST_SECONDS / max(once, 1e-9))))
 
-    def _time(self, call: Call, count: int) -> float:
+    def _time(self, call: PreparedCollective, count: int) -> float:
         """Seconds of one message on this rank, the mean of ``count`` runs between barriers."""
         self._synchronize()
         dist.barrier(group=self.control)
@@ -161,7 +161,9 @@ class Worker:
         return [[float(value) for value in tensor] for tensor in every]
 
 
-def _record(plan: ProfilePlan, chunk: Chunk, wanted_bytes: int, call: Call, samples: Samples) -> store.Record:
+def _record(
+    plan: ProfilePlan, chunk: Chunk, wanted_bytes: int, call: PreparedCollective, samples: Samples
+) -> store.Record:
     return store.Record(
         setup=plan.setup(),
         axis=chunk.axis.name,

@@ -26,7 +26,7 @@ from perfcast.errors import PlanError
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.neusight.nets import VENDORS, net_of
 from perfcast.published.neusight.predictor import Calls, NeuSight, TrainedNet, load_neusight
-from perfcast.published.neusight.rules import PRICED_KINDS, Call, calls_in
+from perfcast.published.neusight.rules import PRICED_KINDS, NetKernel, calls_in
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class NeuSightCost:
         )
 
     def _sum_calls(
-        self, counted: Sequence[list[Call] | None], device: Device
+        self, counted: Sequence[list[NetKernel] | None], device: Device
     ) -> tuple[Floats, Floats, Floats]:
         """Seconds of each operation's calls, and their low and high sums; 0 without calls."""
-        by_net: dict[str, list[tuple[int, Call]]] = defaultdict(list)
+        by_net: dict[str, list[tuple[int, NetKernel]]] = defaultdict(list)
         for index, calls in enumerate(counted):
             for call in calls or ():
                 by_net[net_of(call.operation) or ""].append((index, call))
@@ -89,7 +89,7 @@ class NeuSightCost:
         return sums[0], sums[1], sums[2]
 
 
-def _predict(net: TrainedNet, calls: Sequence[Call], device: Device) -> Floats:
+def _predict(net: TrainedNet, calls: Sequence[NetKernel], device: Device) -> Floats:
     table = Calls(
         np.array([call.operation for call in calls], dtype=object),
         np.array([call.shape for call in calls], dtype=np.float64),

@@ -21,7 +21,7 @@ from perfcast.published.neusight.nets import net_of, row_work
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NetKernel:
     """One kernel of a net.
 
     Attributes:
@@ -35,10 +35,10 @@ class Call:
     work: tuple[float, float] = (0.0, 0.0)
 
 
-Rule = Callable[[Operation], list[Call]]
+Rule = Callable[[Operation], list[NetKernel]]
 
 
-def calls_in(operation: Operation) -> list[Call] | None:
+def calls_in(operation: Operation) -> list[NetKernel] | None:
     """Kernels that the study would count, or None where it counts bytes at peak bandwidth."""
     is_fused = operation.attribute("members") is not None
     rule = _fused if is_fused else _RULES.get(operation.name.removesuffix("_"))
@@ -47,13 +47,13 @@ def calls_in(operation: Operation) -> list[Call] | None:
 
 
 def _product(name: str) -> Rule:
-    def rule(operation: Operation) -> list[Call]:
+    def rule(operation: Operation) -> list[NetKernel]:
         sizes = dict(operation.attributes)
         batch, m, k, n = (sizes.get(key) for key in ("batch", "m", "k", "n"))
         if batch is None or not all((batch, m, k, n)):
             return []
         shape = (float(batch), float(m or 0), float(k or 0), float(n or 0))
-        return [Call(name, shape)]
+        return [NetKernel(name, shape)]
 
     return rule
 
@@ -61,7 +61,7 @@ def _product(name: str) -> Rule:
 def _elementwise(name: str) -> Rule:
     """Of two tensors, or ('addu', …) of a tensor and a number; bytes are those of inputs and output."""
 
-    def rule(operation: Operation) -> list[Call]:
+    def rule(operation: Operation) -> list[NetKernel]:
         output = _output(operation)
         tensors = [t for t in operation.inputs if t.shape]
         if output.num_elements <= 1 or not tensors:
@@ -75,7 +75,7 @@ def _elementwise(name: str) -> Rule:
 def _rows(*names: str) -> Rule:
     """Kernels that read one tensor and write one, as the study counts forward and backward alike."""
 
-    def rule(operation: Operation) -> list[Call]:
+    def rule(operation: Operation) -> list[NetKernel]:
         output = _output(operation)
         return [_row_call(name, output, 2.0) for name in names] if output.num_elements else []
 
@@ -86,17 +86,17 @@ def _output(operation: Operation) -> TensorType:
     return (operation.outputs or operation.inputs)[0]
 
 
-def _row_call(name: str, output: TensorType, tensors_moved: float) -> Call:
+def _row_call(name: str, output: TensorType, tensors_moved: float) -> NetKernel:
     row = output.shape[-1] if output.shape else 1
-    return Call(name, (output.num_elements / row, float(row)), (4.0 * tensors_moved, row_work(name)[1]))
+    return NetKernel(name, (output.num_elements / row, float(row)), (4.0 * tensors_moved, row_work(name)[1]))
 
 
-def _baddbmm(operation: Operation) -> list[Call]:
+def _baddbmm(operation: Operation) -> list[NetKernel]:
     """A product, and an addition of two tensors."""
     return [*_product("bmm")(operation), _row_call("add", _output(operation), 3.0)]
 
 
-def _fused(operation: Operation) -> list[Call]:
+def _fused(operation: Operation) -> list[NetKernel]:
     """A compiler's kernel: its own bytes and the flops of all members, in the net that its kind names.
 
     The study takes the net of the last member. A kernel that normalizes is of that kind whatever comes after;
@@ -120,30 +120,30 @@ def _fused(operation: Operation) -> list[Call]:
 _ROW_KINDS = {OperationKind.SOFTMAX: "softmax", OperationKind.NORMALIZATION: "ln"}
 
 
-def _attention(operation: Operation) -> list[Call]:
+def _attention(operation: Operation) -> list[NetKernel]:
     """Scores, scaling, softmax, weighted values; each head's keys are read for itself."""
     heads, queries, keys, size, value_size = _attention_sizes(operation)
     scores = TensorType((int(heads), int(queries), int(keys)), operation.inputs[0].dtype)
     return [
-        Call("bmm", (heads, queries, size, keys)),
+        NetKernel("bmm", (heads, queries, size, keys)),
         _row_call("divu", scores, 2.0),
         _row_call("softmax", scores, 2.0),
-        Call("bmm", (heads, queries, keys, value_size)),
+        NetKernel("bmm", (heads, queries, keys, value_size)),
     ]
 
 
-def _attention_backward(operation: Operation) -> list[Call]:
+def _attention_backward(operation: Operation) -> list[NetKernel]:
     """The backward of each operation of ``_attention``."""
     heads, queries, keys, size, value_size = _attention_sizes(operation)
     scores = TensorType((int(heads), int(queries), int(keys)), operation.inputs[0].dtype)
     return [
-        Call("bmm", (heads, queries, value_size, keys)),
-        Call("bmm", (heads, keys, queries, value_size)),
+        NetKernel("bmm", (heads, queries, value_size, keys)),
+        NetKernel("bmm", (heads, keys, queries, value_size)),
         _row_call("mul", scores, 2.0),
         _row_call("softmax", scores, 2.0),
         _row_call("divu", scores, 2.0),
-        Call("bmm", (heads, queries, keys, size)),
-        Call("bmm", (heads, size, queries, keys)),
+        NetKernel("bmm", (heads, queries, keys, size)),
+        NetKernel("bmm", (heads, size, queries, keys)),
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from perfcast.errors import InputError, PerfcastError
 from perfcast.search.sweep.cells import SearchCell, SweepJob, key_cells, list_versions
-from perfcast.search.sweep.workers import Batch, Lost, OpenPool, Part, Pool, compute_part
+from perfcast.search.sweep.workers import Batch, FinishedBatch, Lost, OpenPool, Pool, compute_part
 
 #: How long a cluster's head may take to answer.
 ANSWER_SECONDS = 10.0
@@ -111,7 +111,7 @@ class RayPool:
         ended: Sequence[object] = self._ray.wait(list(tickets), num_returns=1)[0]
         return ended
 
-    def collect(self, ticket: object) -> Part | Lost:
+    def collect(self, ticket: object) -> FinishedBatch | Lost:
         """The part, or why it is lost.
 
         Raises:
@@ -121,7 +121,7 @@ class RayPool:
         """
         errors = self._ray.exceptions
         try:
-            part: Part = self._ray.get(ticket)
+            part: FinishedBatch = self._ray.get(ticket)
         except errors.RayTaskError as error:
             if isinstance(error.cause, PerfcastError):
                 raise error.cause from None
@@ -147,7 +147,7 @@ class RayPool:
             self._ray.cancel(ticket, force=True)
 
 
-def compute_remotely(job: SweepJob, batch: Batch) -> Part:
+def compute_remotely(job: SweepJob, batch: Batch) -> FinishedBatch:
     """What a worker of Ray does with a batch.
 
     Raises:

@@ -47,7 +47,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FinishedBatch:
     """A finished batch: its Parquet bytes and how long its cells took."""
 
     data: bytes
@@ -73,7 +73,7 @@ class Pool(Protocol):
     def wait(self, tickets: Sequence[object]) -> Sequence[object]:
         """Block until a batch has ended; returns the tickets of those that have."""
 
-    def collect(self, ticket: object) -> Part | Lost:
+    def collect(self, ticket: object) -> FinishedBatch | Lost:
         """What became of an ended batch; an error of the search is raised here."""
 
     def cancel(self, tickets: Sequence[object]) -> None:
@@ -85,7 +85,7 @@ OpenPool = Callable[[SweepJob], AbstractContextManager[Pool]]
 
 def run_batches(
     pool: Pool, cells: Mapping[str, Cell], cells_per_batch: int | None = None
-) -> Iterator[tuple[Batch, Part]]:
+) -> Iterator[tuple[Batch, FinishedBatch]]:
     """Search cells on a pool; each comes back in exactly one finished batch, in any order.
 
     Args:
@@ -145,11 +145,11 @@ def _repeat(batch: Batch, lost: Lost) -> Batch:
     return again
 
 
-def compute_part(search: SearchCell, job: SweepJob, batch: Batch) -> Part:
+def compute_part(search: SearchCell, job: SweepJob, batch: Batch) -> FinishedBatch:
     """Search a batch where this is called."""
     began = time.perf_counter()
     data = search_part(search, job, batch.keys, batch.cells)
-    return Part(data, time.perf_counter() - began)
+    return FinishedBatch(data, time.perf_counter() - began)
 
 
 class LocalPool:
@@ -171,7 +171,7 @@ class LocalPool:
         """The one that was submitted first."""
         return tickets[:1]
 
-    def collect(self, ticket: object) -> Part | Lost:
+    def collect(self, ticket: object) -> FinishedBatch | Lost:
         """Compute it."""
         assert isinstance(ticket, Batch)
         return compute_part(self._search, self._job, ticket)

@@ -10,7 +10,7 @@ from perfcast.traces.events import NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CollectiveMember:
     """One rank's part of a collective, as far as it says with which others' it belongs together.
 
     Attributes:
@@ -32,7 +32,7 @@ class Instance:
     members: tuple[tuple[int, int], ...]
 
 
-def match(ranks: Sequence[Sequence[Part | None]]) -> tuple[Instance, ...]:
+def match(ranks: Sequence[Sequence[CollectiveMember | None]]) -> tuple[Instance, ...]:
     """Collectives of which all members among the recorded ranks were recorded.
 
     Args:

@@ -15,7 +15,7 @@ from perfcast.core.arrays import Integers
 from perfcast.core.collective import bus_factor
 from perfcast.traces.collectives.groups import is_address
 from perfcast.traces.collectives.kernels import is_communication
-from perfcast.traces.collectives.matching import Part
+from perfcast.traces.collectives.matching import CollectiveMember
 from perfcast.traces.collectives.recorded import recorded_collectives
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE, Collective, Trace
@@ -65,7 +65,7 @@ class TimedCollective:
     ranks: tuple[int, ...]
     start_seconds: float
     end_seconds: float
-    part: Part | None
+    part: CollectiveMember | None
 
     @property
     def seconds(self) -> float:
@@ -151,7 +151,7 @@ def ring_elements(
 
 def _part(
     trace: Trace, row: int, collective: Collective, asked: Collective, streams: dict[int, int]
-) -> Part | None:
+) -> CollectiveMember | None:
     """By group; where kernels do not say their group, by stream; a message by sender, receiver and tag.
 
     What gloo's threads carry out one beside the other is told apart by its name. Groups named by an address
@@ -160,14 +160,14 @@ def _part(
     events = trace.events
     if asked.is_message:
         message = asked.message(trace.rank)
-        return Part(("message", *map(str, message)), size=2) if message is not None else None
+        return CollectiveMember(("message", *map(str, message)), size=2) if message is not None else None
     size, group = collective.group_size, collective.group
     if events.name(row).startswith(GLOO):
-        return Part((events.name(row), group), size=size)
+        return CollectiveMember((events.name(row), group), size=size)
     if not group:
         stream = streams.setdefault(int(events.streams[row]), len(streams))
-        return Part(("stream", str(stream)), collective.sequence, size)
-    return Part(
+        return CollectiveMember(("stream", str(stream)), collective.sequence, size)
+    return CollectiveMember(
         ("group", "" if is_address(group) else group, ",".join(map(str, collective.ranks))),
         collective.sequence,
         size,

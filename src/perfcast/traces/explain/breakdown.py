@@ -14,7 +14,7 @@ from perfcast.traces.collectives.sizes import TimedCollective, find_collectives
 from perfcast.traces.events import NONE, Category, Codes
 from perfcast.traces.explain.contexts import TracePhase
 from perfcast.traces.explain.idle import DeviceTime, device_time, processor_time
-from perfcast.traces.explain.work import Analysed, Work, computing_spans, find_work, host_seconds
+from perfcast.traces.explain.work import Analysed, WindowWork, computing_spans, find_work, host_seconds
 from perfcast.traces.spans import clip, union
 
 
@@ -138,19 +138,19 @@ def share(
     return tuple(sorted(shares, key=lambda item: (-item.seconds, item.label)))
 
 
-def _phases(analysed: Analysed, work: Work) -> list[str]:
+def _phases(analysed: Analysed, work: WindowWork) -> list[str]:
     phases = analysed.contexts.phases[work.places].tolist()
     labels = {int(phase): phase.label for phase in TracePhase}
     return [labels[p] if place != NONE else "" for p, place in zip(phases, work.places.tolist(), strict=True)]
 
 
-def _contexts(codes: Codes, labels: Sequence[str], work: Work) -> tuple[TimeShare, ...]:
+def _contexts(codes: Codes, labels: Sequence[str], work: WindowWork) -> tuple[TimeShare, ...]:
     """Time by module or range; nothing where the recording has none."""
     found = np.where(work.places != NONE, codes[work.places], 0)
     return share((labels[code] for code in found.tolist()), work.seconds) if found.any() else ()
 
 
-def _streams(analysed: Analysed, work: Work) -> tuple[TimeShare, ...]:
+def _streams(analysed: Analysed, work: WindowWork) -> tuple[TimeShare, ...]:
     if not analysed.on_device:
         return ()
     events = analysed.trace.events

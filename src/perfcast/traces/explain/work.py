@@ -45,7 +45,7 @@ class Analysed:
 
 
 @dataclass(frozen=True)
-class Work:
+class WindowWork:
     """Rows that count as work within the window: device rows, or operators of a processor.
 
     Attributes:
@@ -93,12 +93,12 @@ def _window(trace: Trace, links: KernelLinks) -> tuple[float, float]:
     return low, max(high, float(events.end_seconds[links.rows[launched]].max(initial=high)))
 
 
-def find_work(analysed: Analysed) -> Work:
+def find_work(analysed: Analysed) -> WindowWork:
     """The works of the window; operators' own times stand for kernels where none were recorded."""
     return _device_work(analysed) if analysed.on_device else _host_work(analysed)
 
 
-def _device_work(analysed: Analysed) -> Work:
+def _device_work(analysed: Analysed) -> WindowWork:
     events, links = analysed.trace.events, analysed.links
     starts, ends = clip(
         events.start_seconds[links.rows], events.end_seconds[links.rows], analysed.low, analysed.high
@@ -108,10 +108,10 @@ def _device_work(analysed: Analysed) -> Work:
     names = (events.name(row) for row in rows.tolist())
     behind = (events.name(row) if row != NONE else "" for row in operators.tolist())
     kinds = tuple(kernel_kind(name, operator) for name, operator in zip(names, behind, strict=True))
-    return Work(rows, (ends - starts)[chosen], links.calls[chosen], operators, kinds)
+    return WindowWork(rows, (ends - starts)[chosen], links.calls[chosen], operators, kinds)
 
 
-def _host_work(analysed: Analysed) -> Work:
+def _host_work(analysed: Analysed) -> WindowWork:
     events = analysed.trace.events
     is_op = np.array([is_operator(name) for name in events.names], dtype=np.bool_)
     starts, ends = clip(events.start_seconds, events.end_seconds, analysed.low, analysed.high)
@@ -119,7 +119,7 @@ def _host_work(analysed: Analysed) -> Work:
     own = own_seconds(ends - starts, analysed.parents, counts)
     rows = np.flatnonzero(counts & (ends > starts))
     kinds = tuple(operator_kind(events.name(row)) for row in rows.tolist())
-    return Work(rows, own[rows], rows, rows, kinds)
+    return WindowWork(rows, own[rows], rows, rows, kinds)
 
 
 def computing_spans(analysed: Analysed) -> tuple[Floats, Floats]:

@@ -88,7 +88,7 @@ class RecordedOperations:
 
 def operation_of_call(name: str, inputs: OperatorInputs, reshape: Reshape = AS_RECORDED) -> Operation | None:
     """A recorded call as an operation; None for an operator without a rule, or with impossible arguments."""
-    from perfcast.workload.rules import RULES, Call, operation_of
+    from perfcast.workload.rules import RULES, OperatorCall, operation_of
 
     match = _NAME.fullmatch(name)
     if match is None or not ({match.group(1), match.group(1).removesuffix("_")} & RULES.keys()):
@@ -100,7 +100,7 @@ def operation_of_call(name: str, inputs: OperatorInputs, reshape: Reshape = AS_R
     tensors = [a for a in _flat(args) if isinstance(a, TensorType)]
     outputs = _outputs(match.group(1), args) or tuple(sorted(tensors, key=lambda t: -t.num_elements)[:1])
     try:
-        return operation_of(Call(match.group(1), args, {}, outputs))
+        return operation_of(OperatorCall(match.group(1), args, {}, outputs))
     except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, StopIteration):
         return None  # a rule for other arguments than these (an overload that graphs never hold)
 

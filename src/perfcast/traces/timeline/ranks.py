@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcast.errors import TraceError
-from perfcast.traces.collectives.matching import Part, match
+from perfcast.traces.collectives.matching import CollectiveMember, match
 from perfcast.traces.collectives.sizes import TimedCollective, find_collectives
 from perfcast.traces.events import Step, Trace
 from perfcast.traces.files.json_stream import garbage_collection_paused
@@ -47,7 +47,9 @@ def build_ranks(
     return _joined(programs, parts)
 
 
-def _parts(program: RankProgram, collectives: Sequence[TimedCollective]) -> dict[int, Part | None]:
+def _parts(
+    program: RankProgram, collectives: Sequence[TimedCollective]
+) -> dict[int, CollectiveMember | None]:
     """Parts of a rank's collectives by its works, in the order in which they were asked for."""
     works = {work.row: index for index, work in enumerate(program.works)}
     ordered = sorted((one for one in collectives if one.row in works), key=lambda one: one.order)
@@ -55,7 +57,7 @@ def _parts(program: RankProgram, collectives: Sequence[TimedCollective]) -> dict
 
 
 def _joined(
-    programs: Sequence[RankProgram], parts: Sequence[Mapping[int, Part | None]]
+    programs: Sequence[RankProgram], parts: Sequence[Mapping[int, CollectiveMember | None]]
 ) -> tuple[RankProgram, ...]:
     """The programs with each collective named by its instance, where all members were recorded.
 

@@ -33,7 +33,7 @@ from perfcast.torch_internals.eager import (
 from perfcast.workload.capture.code_line import CodeLines
 from perfcast.workload.capture.types import tensor_type
 from perfcast.workload.parallel_program.collectives import Collective, collective_of
-from perfcast.workload.rules import Call, operation_of
+from perfcast.workload.rules import OperatorCall, operation_of
 
 #: Calls that never reach a device.
 _HOST_ONLY = ("prim", "profiler")
@@ -247,7 +247,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         index = self._operation_indices.get(key)
         if index is None:
             index = self._operation_indices[key] = len(self.operations)
-            self.operations.append(operation_of(Call(name, args, dict(kwargs), outputs)))
+            self.operations.append(operation_of(OperatorCall(name, args, dict(kwargs), outputs)))
         return index
 
     def _plain(self, value: Any) -> Any:

@@ -11,10 +11,10 @@ from perfcast.workload.rules.movement import MOVEMENT
 from perfcast.workload.rules.optimizers import OPTIMIZERS
 from perfcast.workload.rules.products import PRODUCTS
 from perfcast.workload.rules.recurrent import RECURRENT
-from perfcast.workload.rules.registry import Call, Rule, Work, operation_from
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, Rule, operation_from
 from perfcast.workload.rules.rows import ROWS
 
-__all__ = ["RULES", "Call", "Rule", "Work", "operation_of"]
+__all__ = ["RULES", "OperatorCall", "OperatorWork", "Rule", "operation_of"]
 
 RULES: dict[str, Rule] = {
     **PRODUCTS,
@@ -29,11 +29,11 @@ RULES: dict[str, Rule] = {
 }
 
 
-def operation_of(call: Call) -> Operation:
+def operation_of(call: OperatorCall) -> Operation:
     """The operation that a call is.
 
     An operator in place (``add_``) follows the rule of its sibling. One without a rule becomes an
     operation of unknown kind whose traffic is its inputs and outputs: a bound, marked as such.
     """
     rule = RULES.get(call.operator) or RULES.get(call.operator.removesuffix("_"))
-    return operation_from(call, rule(call) if rule else Work(OperationKind.UNKNOWN))
+    return operation_from(call, rule(call) if rule else OperatorWork(OperationKind.UNKNOWN))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable
 
 ATTENTION = RuleTable()
 
@@ -25,14 +25,16 @@ def visible_fraction(num_queries: int, num_keys: int, causal: bool) -> float:
     return (triangle * (triangle + 1) / 2 + full_rows * num_keys) / (num_queries * num_keys)
 
 
-def _work(query: TensorType, key: TensorType, value: TensorType, causal: bool, is_backward: bool) -> Work:
+def _work(
+    query: TensorType, key: TensorType, value: TensorType, causal: bool, is_backward: bool
+) -> OperatorWork:
     batch, heads, num_queries, head_size = query.shape
     kv_heads, num_keys, value_size = key.shape[1], key.shape[2], value.shape[3]
     pairs = batch * heads * num_queries * num_keys
     flops = 2 * pairs * (head_size + value_size) * (2 if is_backward else 1)
     recompute_flops = 2 * pairs * head_size if is_backward else 0
     fraction = visible_fraction(num_queries, num_keys, causal)
-    return Work(
+    return OperatorWork(
         OperationKind.ATTENTION,
         flops=flops,
         executed_flops=int((flops + recompute_flops) * fraction),
@@ -51,14 +53,14 @@ def _work(query: TensorType, key: TensorType, value: TensorType, causal: bool, i
 
 
 @ATTENTION.rule("attention")
-def attention(call: Call) -> Work:
+def attention(call: OperatorCall) -> OperatorWork:
     """Composite: (query, key, value, mask or None, causal)."""
     query, key, value, _, causal = call.args
     return _work(query, key, value, causal, is_backward=False)
 
 
 @ATTENTION.rule("attention_backward")
-def attention_backward(call: Call) -> Work:
+def attention_backward(call: OperatorCall) -> OperatorWork:
     """Composite: (gradient, query, key, value, output, logsumexp, mask or None, causal)."""
     _, query, key, value, _, _, _, causal = call.args
     return _work(query, key, value, causal, is_backward=True)
@@ -71,7 +73,7 @@ def attention_backward(call: Call) -> Work:
     "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_fused_attention_overrideable",
 )
-def flash_forward(call: Call) -> Work:
+def flash_forward(call: OperatorCall) -> OperatorWork:
     """PyTorch's own fused kernels; (query, key, value, …, is_causal)."""
     query, key, value = call.args[:3]
     positions = {
@@ -86,7 +88,7 @@ def flash_forward(call: Call) -> Work:
 
 
 @ATTENTION.rule("_scaled_dot_product_flash_attention_for_cpu_backward")
-def flash_backward_for_cpu(call: Call) -> Work:
+def flash_backward_for_cpu(call: OperatorCall) -> OperatorWork:
     """(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal)."""
     _, query, key, value = call.args[:4]
     return _work(query, key, value, bool(call.arg(7, "is_causal", False)), is_backward=True)

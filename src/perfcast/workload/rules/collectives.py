@@ -5,13 +5,13 @@ from __future__ import annotations
 from perfcast.core.collective import COLLECTIVES, parse_ranks
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work, bytes_of
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable, bytes_of
 
 COLLECTIVE_RULES = RuleTable()
 
 
 @COLLECTIVE_RULES.rule(*COLLECTIVES)
-def collective(call: Call) -> Work:
+def collective(call: OperatorCall) -> OperatorWork:
     """The message is the full, unsharded buffer (see ``core.collective.message_bytes``).
 
     A call says its group as ``ranks`` and, between two ranks, the other's as ``peer``; its positional
@@ -30,7 +30,7 @@ def collective(call: Call) -> Work:
         case _:
             message = received
     said = [(name, call.kwargs[name]) for name in ("ranks", "peer") if name in call.kwargs]
-    return Work(
+    return OperatorWork(
         OperationKind.COLLECTIVE,
         attributes=(("group_size", group_size), ("message_bytes", message), *said),
     )

@@ -11,7 +11,7 @@ import math
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work, bytes_of
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable, bytes_of
 
 CONVOLUTIONS = RuleTable()
 
@@ -23,10 +23,10 @@ def convolution_flops(input_: TensorType, weight: TensorType, output: TensorType
 
 
 @CONVOLUTIONS.rule("convolution", "_convolution", "mkldnn_convolution", "convolution_overrideable")
-def convolution(call: Call) -> Work:
+def convolution(call: OperatorCall) -> OperatorWork:
     """One pass."""
     transposed = bool(call.arg(6, "transposed", False))
-    return Work(
+    return OperatorWork(
         OperationKind.CONVOLUTION,
         flops=convolution_flops(call.args[0], call.args[1], call.outputs[0], transposed),
         attributes=_attributes(call.args[0], call.args[1], call.outputs[0], call.arg(8, "groups", 1)),
@@ -34,12 +34,12 @@ def convolution(call: Call) -> Work:
 
 
 @CONVOLUTIONS.rule("convolution_backward")
-def convolution_backward(call: Call) -> Work:
+def convolution_backward(call: OperatorCall) -> OperatorWork:
     """As much as the forward for each of the gradients of input and weight that is wanted."""
     gradient, input_, weight = call.args[:3]
     transposed, groups, mask = call.args[7], call.args[9], call.args[10]
     passes = int(mask[0]) + int(mask[1])
-    return Work(
+    return OperatorWork(
         OperationKind.CONVOLUTION,
         flops=passes * convolution_flops(input_, weight, gradient, transposed),
         read_bytes=bytes_of((gradient,)) * max(passes, 1) + bytes_of((input_, weight)),

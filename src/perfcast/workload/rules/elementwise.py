@@ -8,7 +8,7 @@ matters little.
 from __future__ import annotations
 
 from perfcast.core.operation import OperationKind
-from perfcast.workload.rules.registry import Call, Rule, RuleTable, Work
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, Rule, RuleTable
 
 ELEMENTWISE = RuleTable()
 
@@ -61,9 +61,9 @@ _SEVERAL = {
 
 
 def _per_output_element(flops_per_element: int) -> Rule:
-    def rule(call: Call) -> Work:
+    def rule(call: OperatorCall) -> OperatorWork:
         out = call.outputs or call.inputs[:1]
-        return Work(OperationKind.ELEMENTWISE, flops=flops_per_element * out[0].num_elements)
+        return OperatorWork(OperationKind.ELEMENTWISE, flops=flops_per_element * out[0].num_elements)
 
     return rule
 
@@ -90,6 +90,6 @@ for _name, _flops in _SEVERAL.items():
     "multinomial",
     "normal_functional",
 )
-def random(call: Call) -> Work:
+def random(call: OperatorCall) -> OperatorWork:
     """A counter-based generator: some ten integer operations per element."""
-    return Work(OperationKind.RANDOM, flops=10 * call.outputs[0].num_elements)
+    return OperatorWork(OperationKind.RANDOM, flops=10 * call.outputs[0].num_elements)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work, bytes_of
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable, bytes_of
 
 MOVEMENT = RuleTable()
 
@@ -38,9 +38,9 @@ MOVEMENT = RuleTable()
     "_unsafe_view",
     "_reshape_copy",
 )
-def allocation(call: Call) -> Work:
+def allocation(call: OperatorCall) -> OperatorWork:
     """No kernel: memory is taken, or a view is made of memory not seen before."""
-    return Work(OperationKind.ALLOCATION, read_bytes=0, written_bytes=0)
+    return OperatorWork(OperationKind.ALLOCATION, read_bytes=0, written_bytes=0)
 
 
 @MOVEMENT.rule(
@@ -63,9 +63,9 @@ def allocation(call: Call) -> Work:
     "triu_indices",
     "logspace",
 )
-def fill(call: Call) -> Work:
+def fill(call: OperatorCall) -> OperatorWork:
     """Writes only."""
-    return Work(OperationKind.FILL, read_bytes=0)
+    return OperatorWork(OperationKind.FILL, read_bytes=0)
 
 
 @MOVEMENT.rule(
@@ -98,28 +98,30 @@ def fill(call: Call) -> Work:
     "channel_shuffle",
     "chunk_cat",
 )
-def copy(call: Call) -> Work:
+def copy(call: OperatorCall) -> OperatorWork:
     """Reads each input once, writes the output once."""
-    return Work(OperationKind.COPY)
+    return OperatorWork(OperationKind.COPY)
 
 
 @MOVEMENT.rule("copy")
-def copy_into(call: Call) -> Work:
+def copy_into(call: OperatorCall) -> OperatorWork:
     """copy_(destination, source): the destination is written, not read."""
-    return Work(OperationKind.COPY, read_bytes=call.inputs[1].num_bytes if len(call.inputs) > 1 else 0)
+    return OperatorWork(
+        OperationKind.COPY, read_bytes=call.inputs[1].num_bytes if len(call.inputs) > 1 else 0
+    )
 
 
 @MOVEMENT.rule("all_gather_copy_in")
-def all_gather_copy_in(call: Call) -> Work:
+def all_gather_copy_in(call: OperatorCall) -> OperatorWork:
     """Shards are copied into this rank's part of the buffer that is gathered."""
     shards = bytes_of(call.args[0])
-    return Work(OperationKind.COPY, read_bytes=shards, written_bytes=shards)
+    return OperatorWork(OperationKind.COPY, read_bytes=shards, written_bytes=shards)
 
 
 @MOVEMENT.rule("slice_backward", "select_backward", "unfold_backward", "diagonal_backward")
-def slice_backward(call: Call) -> Work:
+def slice_backward(call: OperatorCall) -> OperatorWork:
     """Fills the whole gradient with zeros and copies the slice into it."""
-    return Work(OperationKind.COPY, written_bytes=bytes_of(call.outputs) + call.inputs[0].num_bytes)
+    return OperatorWork(OperationKind.COPY, written_bytes=bytes_of(call.outputs) + call.inputs[0].num_bytes)
 
 
 @MOVEMENT.rule(
@@ -133,18 +135,18 @@ def slice_backward(call: Call) -> Work:
     "masked_select",
     "nonzero",
 )
-def lookup(call: Call) -> Work:
+def lookup(call: OperatorCall) -> OperatorWork:
     """Reads as many elements as it writes, and the indices."""
     indices = bytes_of(tuple(t for t in call.inputs[1:] if t.dtype.label in ("int64", "int32", "bool")))
     kind = OperationKind.EMBEDDING if call.operator == "embedding" else OperationKind.INDEXING
-    return Work(kind, read_bytes=bytes_of(call.outputs) + indices)
+    return OperatorWork(kind, read_bytes=bytes_of(call.outputs) + indices)
 
 
 @MOVEMENT.rule("embedding_dense_backward")
-def embedding_backward(call: Call) -> Work:
+def embedding_backward(call: OperatorCall) -> OperatorWork:
     """Fills the table's gradient with zeros, then reads and writes one row per lookup."""
     gradient = call.inputs[0]
-    return Work(
+    return OperatorWork(
         OperationKind.EMBEDDING,
         flops=gradient.num_elements,
         read_bytes=bytes_of(call.inputs) + gradient.num_bytes,
@@ -153,11 +155,11 @@ def embedding_backward(call: Call) -> Work:
 
 
 @MOVEMENT.rule("_embedding_bag", "_embedding_bag_forward_only")
-def embedding_bag(call: Call) -> Work:
+def embedding_bag(call: OperatorCall) -> OperatorWork:
     """Reads one row per index and adds it to its bag; the indices and offsets too."""
     table, indices = call.inputs[:2]
     row = table.shape[1]
-    return Work(
+    return OperatorWork(
         OperationKind.EMBEDDING,
         flops=indices.num_elements * row,
         read_bytes=table.dtype.bytes_of(indices.num_elements * row) + bytes_of(call.inputs[1:]),
@@ -166,11 +168,11 @@ def embedding_bag(call: Call) -> Work:
 
 
 @MOVEMENT.rule("_embedding_bag_dense_backward", "_embedding_bag_backward")
-def embedding_bag_backward(call: Call) -> Work:
+def embedding_bag_backward(call: OperatorCall) -> OperatorWork:
     """Fills the table's gradient with zeros, then reads and writes one row per lookup."""
     gradient, indices = call.inputs[:2]
     touched = gradient.dtype.bytes_of(indices.num_elements * gradient.shape[1])
-    return Work(
+    return OperatorWork(
         OperationKind.EMBEDDING,
         flops=indices.num_elements * gradient.shape[1],
         read_bytes=touched * 2 + bytes_of(call.inputs[1:]),
@@ -192,14 +194,14 @@ def embedding_bag_backward(call: Call) -> Work:
     "masked_scatter",
     "index_fill",
 )
-def scatter(call: Call) -> Work:
+def scatter(call: OperatorCall) -> OperatorWork:
     """Touches as many elements as the source has; out of place, the rest is copied first."""
     target = call.inputs[0]
     source = _source_of(call)
     touched = min(source.num_bytes, target.num_bytes) if source is not None else target.num_bytes
     indices = bytes_of(tuple(t for t in call.inputs[1:] if t.dtype.label in ("int64", "int32", "bool")))
     copied = 0 if call.is_in_place else target.num_bytes
-    return Work(
+    return OperatorWork(
         OperationKind.INDEXING,
         flops=touched // max(target.dtype.bits // 8, 1),
         read_bytes=copied + 2 * touched + indices,
@@ -207,7 +209,7 @@ def scatter(call: Call) -> Work:
     )
 
 
-def _source_of(call: Call) -> TensorType | None:
+def _source_of(call: OperatorCall) -> TensorType | None:
     """The tensor whose elements are written: the last input of the target's type."""
     candidates = [t for t in call.inputs[1:] if t.dtype is call.inputs[0].dtype]
     return candidates[-1] if candidates else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work, bytes_of
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable, bytes_of
 
 OPTIMIZERS = RuleTable()
 
@@ -24,17 +24,17 @@ def _elements(types: tuple[TensorType, ...]) -> int:
     return sum(t.num_elements for t in types)
 
 
-def _first_list(call: Call) -> tuple[TensorType, ...]:
+def _first_list(call: OperatorCall) -> tuple[TensorType, ...]:
     return tuple(call.args[0])
 
 
 @OPTIMIZERS.rule(*_FOREACH_FLOPS)
-def foreach(call: Call) -> Work:
+def foreach(call: OperatorCall) -> OperatorWork:
     """The same element-wise operation on every tensor of a list."""
     operator = call.operator.removesuffix("_")
     tensors = _first_list(call)
     written = bytes_of(tensors) if call.is_in_place else bytes_of(call.outputs)
-    return Work(
+    return OperatorWork(
         OperationKind.OPTIMIZER,
         flops=_FOREACH_FLOPS[operator] * _elements(tensors),
         read_bytes=0 if operator == "_foreach_zero" else bytes_of(call.inputs),
@@ -44,12 +44,12 @@ def foreach(call: Call) -> Work:
 
 
 @OPTIMIZERS.rule(*_FUSED_FLOPS)
-def fused(call: Call) -> Work:
+def fused(call: OperatorCall) -> OperatorWork:
     """Reads parameters, gradients and states once and writes all but the gradients once."""
     lists = [value for value in call.args if isinstance(value, tuple)]
     parameters, gradients, *states = lists
     read = sum(bytes_of(tensors) for tensors in lists)
-    return Work(
+    return OperatorWork(
         OperationKind.OPTIMIZER,
         flops=_FUSED_FLOPS[call.operator.removesuffix("_")] * _elements(parameters),
         read_bytes=read,

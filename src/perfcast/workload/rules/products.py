@@ -6,7 +6,7 @@ import math
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable
 
 PRODUCTS = RuleTable()
 
@@ -16,9 +16,9 @@ def _layout(a: TensorType, b: TensorType) -> str:
     return ("t" if a.is_transposed else "n") + ("t" if b.is_transposed else "n")
 
 
-def _product(kind: OperationKind, a: TensorType, b: TensorType) -> Work:
+def _product(kind: OperationKind, a: TensorType, b: TensorType) -> OperatorWork:
     batch, (m, k), n = math.prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    return Work(
+    return OperatorWork(
         kind,
         flops=2 * batch * m * n * k,
         attributes=(("batch", batch), ("m", m), ("n", n), ("k", k), ("layout", _layout(a, b))),
@@ -26,38 +26,40 @@ def _product(kind: OperationKind, a: TensorType, b: TensorType) -> Work:
 
 
 @PRODUCTS.rule("mm", "_scaled_mm")
-def mm(call: Call) -> Work:
+def mm(call: OperatorCall) -> OperatorWork:
     """2·m·n·k."""
     return _product(OperationKind.MATMUL, call.args[0], call.args[1])
 
 
 @PRODUCTS.rule("addmm", "_addmm_activation")
-def addmm(call: Call) -> Work:
+def addmm(call: OperatorCall) -> OperatorWork:
     """2·m·n·k; the addition of the bias is part of the store."""
     return _product(OperationKind.MATMUL, call.args[1], call.args[2])
 
 
 @PRODUCTS.rule("bmm")
-def bmm(call: Call) -> Work:
+def bmm(call: OperatorCall) -> OperatorWork:
     """2·batch·m·n·k."""
     return _product(OperationKind.BATCHED_MATMUL, call.args[0], call.args[1])
 
 
 @PRODUCTS.rule("baddbmm", "addbmm")
-def baddbmm(call: Call) -> Work:
+def baddbmm(call: OperatorCall) -> OperatorWork:
     """2·batch·m·n·k; the addition is part of the store."""
     return _product(OperationKind.BATCHED_MATMUL, call.args[1], call.args[2])
 
 
 @PRODUCTS.rule("mv", "dot", "vdot", "addmv")
-def mv(call: Call) -> Work:
+def mv(call: OperatorCall) -> OperatorWork:
     """2 flops per element of the matrix (or of one vector)."""
     largest = max(t.num_elements for t in call.inputs)
-    return Work(OperationKind.MATMUL, flops=2 * largest, attributes=(("m", 1), ("n", 1), ("k", largest)))
+    return OperatorWork(
+        OperationKind.MATMUL, flops=2 * largest, attributes=(("m", 1), ("n", 1), ("k", largest))
+    )
 
 
 @PRODUCTS.rule("_grouped_mm", "_scaled_grouped_mm")
-def grouped_mm(call: Call) -> Work:
+def grouped_mm(call: OperatorCall) -> OperatorWork:
     """Products whose rows are split over groups: every row meets one group's matrix.
 
     a[t, k] · b[g, k, n] with t rows in all is 2·t·k·n, however the rows are split. With a 2-D b
@@ -70,6 +72,6 @@ def grouped_mm(call: Call) -> Work:
     m, k = a.shape[-2:]
     attributes = (("groups", groups), ("m", m), ("n", b.shape[-1]), ("k", k), ("layout", _layout(a, b)))
     weights = b.num_bytes * min(groups, m) // groups if len(b.shape) == 3 else b.num_bytes
-    return Work(
+    return OperatorWork(
         OperationKind.GROUPED_MATMUL, flops=flops, read_bytes=a.num_bytes + weights, attributes=attributes
     )

@@ -6,7 +6,7 @@ import math
 
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.workload.rules.registry import Call, RuleTable, Work
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable
 
 RECURRENT = RuleTable()
 
@@ -17,9 +17,9 @@ def _cell_flops(input_: TensorType, weights: tuple[TensorType, ...]) -> int:
     return sum(2 * steps_times_batch * math.prod(w.shape) for w in weights if len(w.shape) == 2)
 
 
-def _work(input_: TensorType, weights: tuple[TensorType, ...], passes: int) -> Work:
+def _work(input_: TensorType, weights: tuple[TensorType, ...], passes: int) -> OperatorWork:
     hidden = max((w.shape[1] for w in weights if len(w.shape) == 2), default=0)
-    return Work(
+    return OperatorWork(
         OperationKind.RECURRENT,
         flops=passes * _cell_flops(input_, weights),
         attributes=(
@@ -32,24 +32,24 @@ def _work(input_: TensorType, weights: tuple[TensorType, ...], passes: int) -> W
 
 
 @RECURRENT.rule("mkldnn_rnn_layer")
-def mkldnn_rnn_layer(call: Call) -> Work:
+def mkldnn_rnn_layer(call: OperatorCall) -> OperatorWork:
     """(input, w_ih, w_hh, b_ih, b_hh, h, c, …)."""
     return _work(call.args[0], call.args[1:3], passes=1)
 
 
 @RECURRENT.rule("mkldnn_rnn_layer_backward")
-def mkldnn_rnn_layer_backward(call: Call) -> Work:
+def mkldnn_rnn_layer_backward(call: OperatorCall) -> OperatorWork:
     """Gradients of inputs and of weights: twice the forward."""
     return _work(call.args[0], call.args[1:3], passes=2)
 
 
 @RECURRENT.rule("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell")
-def fused_cell(call: Call) -> Work:
+def fused_cell(call: OperatorCall) -> OperatorWork:
     """The gates' arithmetic only; its products are operators of their own."""
-    return Work(OperationKind.ELEMENTWISE, flops=12 * call.outputs[0].num_elements)
+    return OperatorWork(OperationKind.ELEMENTWISE, flops=12 * call.outputs[0].num_elements)
 
 
 @RECURRENT.rule("_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward")
-def fused_cell_backward(call: Call) -> Work:
+def fused_cell_backward(call: OperatorCall) -> OperatorWork:
     """The gates' arithmetic only."""
-    return Work(OperationKind.ELEMENTWISE, flops=20 * call.outputs[0].num_elements)
+    return OperatorWork(OperationKind.ELEMENTWISE, flops=20 * call.outputs[0].num_elements)

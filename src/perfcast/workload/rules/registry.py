@@ -12,7 +12,7 @@ from perfcast.core.tensor import TensorType
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """A call of an operator with types in place of tensors.
 
     Attributes:
@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Work:
+class OperatorWork:
     """What a rule says of a call; ``None`` takes the usual value.
 
     The usual traffic reads every input once and writes every output once; the usual precision is the
@@ -64,7 +64,7 @@ class Work:
     attributes: tuple[tuple[str, AttributeValue], ...] = ()
 
 
-Rule = Callable[[Call], Work]
+Rule = Callable[[OperatorCall], OperatorWork]
 
 
 class RuleTable(dict[str, Rule]):
@@ -99,13 +99,13 @@ def bytes_of(types: tuple[TensorType, ...]) -> int:
 _FLOATS = frozenset({DType.FP64, DType.FP32, DType.BF16, DType.FP16, DType.FP8})
 
 
-def precision_of(call: Call) -> DType:
+def precision_of(call: OperatorCall) -> DType:
     """Element type of the first floating-point tensor, inputs before outputs; else of the first tensor."""
     types = call.inputs + call.outputs
     return next((t.dtype for t in types if t.dtype in _FLOATS), types[0].dtype if types else DType.FP32)
 
 
-def operation_from(call: Call, work: Work) -> Operation:
+def operation_from(call: OperatorCall, work: OperatorWork) -> Operation:
     """Fill in the usual values and build the operation."""
     inputs, outputs = call.inputs, call.outputs
     if call.is_in_place and not outputs:

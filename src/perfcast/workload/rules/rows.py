@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfcast.core.operation import OperationKind
-from perfcast.workload.rules.registry import Call, Rule, RuleTable, Work, bytes_of
+from perfcast.workload.rules.registry import OperatorCall, OperatorWork, Rule, RuleTable, bytes_of
 
 ROWS = RuleTable()
 
@@ -47,10 +47,10 @@ _NORM_FLOPS = {
 
 
 def _per_input_element(kind: OperationKind, flops_per_element: int) -> Rule:
-    def rule(call: Call) -> Work:
+    def rule(call: OperatorCall) -> OperatorWork:
         elements = call.inputs[0].num_elements if call.inputs else 0
         row = call.inputs[0].shape[-1] if call.inputs and call.inputs[0].shape else 1
-        return Work(kind, flops=flops_per_element * elements, attributes=(("row", row),))
+        return OperatorWork(kind, flops=flops_per_element * elements, attributes=(("row", row),))
 
     return rule
 
@@ -64,9 +64,9 @@ for _name, _flops in _NORM_FLOPS.items():
 
 
 @ROWS.rule("cumsum", "cumprod", "logcumsumexp", "cummax")
-def cumulative(call: Call) -> Work:
+def cumulative(call: OperatorCall) -> OperatorWork:
     """One addition per element."""
-    return Work(OperationKind.REDUCTION, flops=call.inputs[0].num_elements)
+    return OperatorWork(OperationKind.REDUCTION, flops=call.inputs[0].num_elements)
 
 
 @ROWS.rule(
@@ -78,12 +78,12 @@ def cumulative(call: Call) -> Work:
     "adaptive_max_pool2d",
     "_adaptive_avg_pool3d",
 )
-def pooling(call: Call) -> Work:
+def pooling(call: OperatorCall) -> OperatorWork:
     """One comparison or addition per tap; adaptive pooling reads every input element once."""
     window = call.arg(1, "kernel_size")
     taps = math.prod(window) if isinstance(window, tuple) and not call.operator.startswith("_adaptive") else 1
     elements = max(call.outputs[0].num_elements * taps, call.inputs[0].num_elements)
-    return Work(OperationKind.POOLING, flops=elements)
+    return OperatorWork(OperationKind.POOLING, flops=elements)
 
 
 @ROWS.rule(
@@ -93,16 +93,16 @@ def pooling(call: Call) -> Work:
     "_adaptive_avg_pool2d_backward",
     "adaptive_max_pool2d_backward",
 )
-def pooling_backward(call: Call) -> Work:
+def pooling_backward(call: OperatorCall) -> OperatorWork:
     """One addition per element of the gradient that comes in."""
-    return Work(OperationKind.POOLING, flops=call.inputs[0].num_elements)
+    return OperatorWork(OperationKind.POOLING, flops=call.inputs[0].num_elements)
 
 
 @ROWS.rule("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss(call: Call) -> Work:
+def nll_loss(call: OperatorCall) -> OperatorWork:
     """Picks one element per row: reads the rows' targets, not the rows."""
     targets = call.inputs[1]
-    return Work(
+    return OperatorWork(
         OperationKind.LOSS,
         flops=targets.num_elements,
         read_bytes=targets.num_bytes + call.inputs[0].dtype.bytes_of(targets.num_elements),
@@ -110,10 +110,12 @@ def nll_loss(call: Call) -> Work:
 
 
 @ROWS.rule("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(call: Call) -> Work:
+def nll_loss_backward(call: OperatorCall) -> OperatorWork:
     """Fills the rows with zeros and sets one element in each."""
     targets = next(t for t in call.inputs[2:] if t.dtype.label == "int64")
-    return Work(OperationKind.LOSS, read_bytes=targets.num_bytes, written_bytes=bytes_of(call.outputs))
+    return OperatorWork(
+        OperationKind.LOSS, read_bytes=targets.num_bytes, written_bytes=bytes_of(call.outputs)
+    )
 
 
 @ROWS.rule(
@@ -129,14 +131,14 @@ def nll_loss_backward(call: Call) -> Work:
     "soft_margin_loss",
     "soft_margin_loss_backward",
 )
-def elementwise_loss(call: Call) -> Work:
+def elementwise_loss(call: OperatorCall) -> OperatorWork:
     """Some four operations per element (a difference and a square; two logarithms and their sum)."""
-    return Work(OperationKind.LOSS, flops=4 * call.inputs[0].num_elements)
+    return OperatorWork(OperationKind.LOSS, flops=4 * call.inputs[0].num_elements)
 
 
 @ROWS.rule(
     "sort", "topk", "argsort", "kthvalue", "searchsorted", "bucketize", "histc", "bincount", "unique_dim"
 )
-def sorting(call: Call) -> Work:
+def sorting(call: OperatorCall) -> OperatorWork:
     """Traffic of one pass; comparisons are not arithmetic. Real sorts make several passes."""
-    return Work(OperationKind.SORT)
+    return OperatorWork(OperationKind.SORT)

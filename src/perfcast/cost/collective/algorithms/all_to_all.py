@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, per_level
+from perfcast.cost.collective.work import CollectiveWork, per_level
 
 
-def direct_all_to_all(geometry: Geometry) -> Work:
+def direct_all_to_all(geometry: Geometry) -> CollectiveWork:
     """Every level at once; one hop on the outermost level in use, which has the longest way."""
     message, members = geometry.message_bytes[:, None], geometry.members[:, None]
     part = (members - geometry.below) / members
@@ -22,4 +22,4 @@ def direct_all_to_all(geometry: Geometry) -> Work:
     torus = (geometry.spans - 1) / geometry.spans * np.maximum(geometry.spans / 4, 1.0)
     part = np.where(geometry.is_torus, torus, part)
     hops = (geometry.spans > 1).astype(np.float64)
-    return Work(hops, per_level(geometry, message * part).max(axis=1), pattern="all_to_all")
+    return CollectiveWork(hops, per_level(geometry, message * part).max(axis=1), pattern="all_to_all")

@@ -10,23 +10,23 @@ from __future__ import annotations
 import numpy as np
 
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, per_level
+from perfcast.cost.collective.work import CollectiveWork, per_level
 
 
-def hierarchical_all_reduce(geometry: Geometry) -> Work:
+def hierarchical_all_reduce(geometry: Geometry) -> CollectiveWork:
     """Reduce-scatter on every level, then all-gather on every level."""
     half = hierarchical_half(geometry)
-    return Work(2 * half.hops, 2 * half.transfer_seconds)
+    return CollectiveWork(2 * half.hops, 2 * half.transfer_seconds)
 
 
-def hierarchical_half(geometry: Geometry) -> Work:
+def hierarchical_half(geometry: Geometry) -> CollectiveWork:
     """Reduce-scatter or all-gather on every level."""
     part = (geometry.spans - 1) / geometry.spans
     sent = geometry.message_bytes[:, None] / geometry.below * part
-    return Work(geometry.spans - 1, per_level(geometry, sent).sum(axis=1))
+    return CollectiveWork(geometry.spans - 1, per_level(geometry, sent).sum(axis=1))
 
 
-def hierarchical_pipeline(geometry: Geometry) -> Work:
+def hierarchical_pipeline(geometry: Geometry) -> CollectiveWork:
     """Broadcast or reduce: a pipeline on every level, one after the other; a child's root is one member."""
     sent = np.repeat(geometry.message_bytes[:, None], geometry.spans.shape[1], axis=1)
-    return Work(geometry.spans - 1, per_level(geometry, sent).sum(axis=1))
+    return CollectiveWork(geometry.spans - 1, per_level(geometry, sent).sum(axis=1))

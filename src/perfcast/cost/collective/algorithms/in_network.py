@@ -12,15 +12,15 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, tree_hops
+from perfcast.cost.collective.work import CollectiveWork, tree_hops
 
 
-def in_network_all_reduce(geometry: Geometry) -> Work:
+def in_network_all_reduce(geometry: Geometry) -> CollectiveWork:
     """Where the innermost level reduces; the levels above reduce too, or have trees."""
     usable = (geometry.network_rates[:, 0] > 0) & (geometry.spans[:, 0] > 1)
     seconds = np.stack([_level_seconds(geometry, i) for i in range(geometry.spans.shape[1])], axis=1)
     hops = np.where(geometry.network_rates > 0, 2.0 * (geometry.spans > 1), 2 * tree_hops(geometry))
-    return Work(hops, np.where(usable, seconds.max(axis=1), np.inf), pattern="switch")
+    return CollectiveWork(hops, np.where(usable, seconds.max(axis=1), np.inf), pattern="switch")
 
 
 def _level_seconds(geometry: Geometry, level: int) -> Floats:

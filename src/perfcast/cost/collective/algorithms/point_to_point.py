@@ -6,22 +6,22 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work
+from perfcast.cost.collective.work import CollectiveWork
 
 
-def send(geometry: Geometry) -> Work:
+def send(geometry: Geometry) -> CollectiveWork:
     """S over the narrowest link between the two, one hop on the outermost level that parts them."""
     rate = np.where(geometry.spans > 1, geometry.rates, np.inf).min(axis=1)
-    return Work(_outermost(geometry), geometry.message_bytes / rate, pattern="send")
+    return CollectiveWork(_outermost(geometry), geometry.message_bytes / rate, pattern="send")
 
 
-def rooted(geometry: Geometry) -> Work:
+def rooted(geometry: Geometry) -> CollectiveWork:
     """Gather or scatter: the root's link carries all but its own part, each level what comes from outside."""
     members = geometry.members[:, None]
     part = (members - geometry.below) / members
     part[:, 0] = (geometry.spans[:, 0] - 1) / geometry.members
     seconds = np.where(geometry.spans > 1, geometry.message_bytes[:, None] * part / geometry.rates, 0.0)
-    return Work((geometry.spans > 1).astype(np.float64), seconds.max(axis=1), pattern="send")
+    return CollectiveWork((geometry.spans > 1).astype(np.float64), seconds.max(axis=1), pattern="send")
 
 
 def _outermost(geometry: Geometry) -> Floats:

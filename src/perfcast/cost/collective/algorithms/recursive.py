@@ -11,19 +11,19 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, per_level
+from perfcast.cost.collective.work import CollectiveWork, per_level
 
 
-def recursive_all_reduce(geometry: Geometry) -> Work:
+def recursive_all_reduce(geometry: Geometry) -> CollectiveWork:
     """Halving from the innermost level outwards, doubling back."""
     hops, seconds, extra = _half(geometry)
-    return Work(2 * hops + 2 * extra, 2 * seconds + 2 * _extra_seconds(geometry, extra))
+    return CollectiveWork(2 * hops + 2 * extra, 2 * seconds + 2 * _extra_seconds(geometry, extra))
 
 
-def recursive_half(geometry: Geometry) -> Work:
+def recursive_half(geometry: Geometry) -> CollectiveWork:
     """All-gather by doubling, reduce-scatter by halving."""
     hops, seconds, extra = _half(geometry)
-    return Work(hops + extra, seconds + _extra_seconds(geometry, extra))
+    return CollectiveWork(hops + extra, seconds + _extra_seconds(geometry, extra))
 
 
 def _half(geometry: Geometry) -> tuple[Floats, Floats, Floats]:

@@ -8,21 +8,21 @@ optimal all-reduce algorithms for clusters of workstations, JPDC 2009): reduce-s
 from __future__ import annotations
 
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, chain_hops
+from perfcast.cost.collective.work import CollectiveWork, chain_hops
 
 
-def ring_all_reduce(geometry: Geometry) -> Work:
+def ring_all_reduce(geometry: Geometry) -> CollectiveWork:
     """2 (n - 1) hops, 2 (n - 1) / n · S / B."""
     half = ring_half(geometry)
-    return Work(2 * half.hops, 2 * half.transfer_seconds)
+    return CollectiveWork(2 * half.hops, 2 * half.transfer_seconds)
 
 
-def ring_half(geometry: Geometry) -> Work:
+def ring_half(geometry: Geometry) -> CollectiveWork:
     """All-gather or reduce-scatter: n - 1 hops, (n - 1) / n · S / B."""
     part = (geometry.members - 1) / geometry.members
-    return Work(chain_hops(geometry), geometry.message_bytes * part / geometry.ring_rate)
+    return CollectiveWork(chain_hops(geometry), geometry.message_bytes * part / geometry.ring_rate)
 
 
-def ring_pipeline(geometry: Geometry) -> Work:
+def ring_pipeline(geometry: Geometry) -> CollectiveWork:
     """Broadcast or reduce: n - 1 hops, S / B."""
-    return Work(chain_hops(geometry), geometry.message_bytes / geometry.ring_rate)
+    return CollectiveWork(chain_hops(geometry), geometry.message_bytes / geometry.ring_rate)

@@ -12,24 +12,24 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.geometry import Geometry
-from perfcast.cost.collective.work import Work, per_level, tree_hops
+from perfcast.cost.collective.work import CollectiveWork, per_level, tree_hops
 
 _TREE_SHARE = 0.92
 
 
-def tree_all_reduce(geometry: Geometry) -> Work:
+def tree_all_reduce(geometry: Geometry) -> CollectiveWork:
     """One binary tree on each level: an inner member sends 3 S (2 S among three), S between two."""
     factor = np.select([geometry.spans <= 2, geometry.spans <= 3], [1.0, 2.0], 3.0)
-    return Work(2 * tree_hops(geometry), _pipelined(geometry, factor))
+    return CollectiveWork(2 * tree_hops(geometry), _pipelined(geometry, factor))
 
 
-def tree_pipeline(geometry: Geometry) -> Work:
+def tree_pipeline(geometry: Geometry) -> CollectiveWork:
     """Broadcast or reduce on one binary tree: 2 S down from an inner member, S between two."""
     factor = np.where(geometry.spans <= 2, 1.0, 2.0)
-    return Work(tree_hops(geometry), _pipelined(geometry, factor))
+    return CollectiveWork(tree_hops(geometry), _pipelined(geometry, factor))
 
 
-def double_tree_all_reduce(geometry: Geometry) -> Work:
+def double_tree_all_reduce(geometry: Geometry) -> CollectiveWork:
     """As NCCL builds it: a chain through each innermost child, two balanced trees above.
 
     Every member of a chain sends S up and S down. With m children on a level, the trees send S each way
@@ -43,7 +43,7 @@ def double_tree_all_reduce(geometry: Geometry) -> Work:
     factor[:, 0] = np.where(geometry.spans[:, 0] <= 2, 1.0, 2.0)
     actual = _pipelined(geometry, factor)
     judged = _pipelined(geometry, np.full_like(factor, 2 / _TREE_SHARE))
-    return Work(hops, actual, judged_seconds=np.where(geometry.judges_as_is, actual, judged))
+    return CollectiveWork(hops, actual, judged_seconds=np.where(geometry.judges_as_is, actual, judged))
 
 
 def _pipelined(geometry: Geometry, factor: Floats) -> Floats:

@@ -83,7 +83,7 @@ _OPERATIONS = ("moe", "moe_ungated", "moe_cold", "moe_ungated_cold")
 
 
 @dataclass(frozen=True)
-class Work:
+class ExpertWork:
     """What the busiest rank does, shape [n] each.
 
     Attributes:
@@ -145,7 +145,7 @@ def describe(kernels: KernelTable, figures: Figures) -> Physics:
     )
 
 
-def count_work(kernels: KernelTable) -> Work:
+def count_work(kernels: KernelTable) -> ExpertWork:
     """Rows, bytes and flops of each call.
 
     An activation is 16 bits between the steps and of the format's width where it enters a product: the first
@@ -165,7 +165,7 @@ def count_work(kernels: KernelTable) -> Work:
     elements = hidden * (up_width + inter)
     slots = _executed_rows(kernels, routing)
     per_row = 4.0 * up_width + activation_bits / 4.0 * inter + (activation_bits / 8.0 + 4.0) * hidden
-    return Work(
+    return ExpertWork(
         routing=routing,
         slots=slots,
         inter=inter,
@@ -176,7 +176,7 @@ def count_work(kernels: KernelTable) -> Work:
     )
 
 
-def price_steps(kernels: KernelTable, figures: Figures, work: Work) -> Steps:
+def price_steps(kernels: KernelTable, figures: Figures, work: ExpertWork) -> Steps:
     """Seconds of each part of each call."""
     memory_rate = figures.memory_bytes_per_second * MEMORY_EFFICIENCY
     cache_rate = figures.num_sms * figures.clock_hertz * LOAD_BYTES_PER_CYCLE
@@ -198,7 +198,7 @@ def price_steps(kernels: KernelTable, figures: Figures, work: Work) -> Steps:
     )
 
 
-def _price_products(kernels: KernelTable, figures: Figures, work: Work) -> tuple[Floats, Floats]:
+def _price_products(kernels: KernelTable, figures: Figures, work: ExpertWork) -> tuple[Floats, Floats]:
     """Tiles per multiprocessor of the first product, and seconds of both, with the best height of tile.
 
     A tile of h rows and 128 columns takes, for each step of depth, its multiply-adds and its operands' bytes
@@ -247,7 +247,7 @@ def _handled_rows(kernels: KernelTable, slots: Floats) -> Floats:
     return np.where(whole, kernels.size("num_tokens") * kernels.size("experts_per_token"), slots)
 
 
-def _features(kernels: KernelTable, figures: Figures, work: Work, steps: Steps) -> Floats:
+def _features(kernels: KernelTable, figures: Figures, work: ExpertWork, steps: Steps) -> Floats:
     routing = work.routing
     local = np.floor(kernels.size("num_experts") / kernels.size("expert_parallel"))
     columns = (

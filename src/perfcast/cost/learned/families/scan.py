@@ -94,7 +94,7 @@ _LOAD_PEAK_BYTES_PER_CYCLE = 128.0
 
 
 @dataclass(frozen=True)
-class Work:
+class ScanWork:
     """Sizes that decide the time, shape [n] each.
 
     Attributes:
@@ -118,7 +118,7 @@ class Work:
     manner: NDArray[np.str_]
 
 
-def count_work(kernels: KernelTable) -> Work:
+def count_work(kernels: KernelTable) -> ScanWork:
     """Bytes, flops and steps of each call.
 
     Raises:
@@ -134,7 +134,7 @@ def count_work(kernels: KernelTable) -> Work:
     kept = np.where(manner == "update", channels * (kernels.size("conv_size") - 1.0) * _ELEMENT_BYTES, 0.0)
     kept = np.where(manner == "recurrent", state * _STATE_BYTES, kept)
     chunk = np.where(kernels.size("chunk_size") > 0, kernels.size("chunk_size"), _CHUNK_TOKENS)
-    return Work(
+    return ScanWork(
         channels=channels,
         heads=heads,
         state_bytes=kernels.size("batch") * kept,
@@ -187,7 +187,7 @@ class _Paces:
     lane_cycles: Floats
 
 
-def _paces(kernels: KernelTable, work: Work) -> _Paces:
+def _paces(kernels: KernelTable, work: ScanWork) -> _Paces:
     by_channel = kernels.word("framework") == "trtllm"
     choices = (
         ((work.manner == "convolution") & ~by_channel, CONVOLUTION),
@@ -204,7 +204,9 @@ def _paces(kernels: KernelTable, work: Work) -> _Paces:
     )
 
 
-def _price_steps(kernels: KernelTable, figures: Figures, work: Work, pace: _Paces) -> tuple[Floats, Floats]:
+def _price_steps(
+    kernels: KernelTable, figures: Figures, work: ScanWork, pace: _Paces
+) -> tuple[Floats, Floats]:
     """Blocks or lanes per multiprocessor, and seconds of what runs one after the other in them."""
     batch = kernels.size("batch")
     is_conv = work.manner == "convolution"
@@ -216,7 +218,7 @@ def _price_steps(kernels: KernelTable, figures: Figures, work: Work, pace: _Pace
     return np.where(is_conv, blocks, lanes), cycles / figures.clock_hertz
 
 
-def _features(kernels: KernelTable, work: Work, total_over_floor: Floats, lanes: Floats) -> Floats:
+def _features(kernels: KernelTable, work: ScanWork, total_over_floor: Floats, lanes: Floats) -> Floats:
     framework = kernels.word("framework")
     framework_code = np.full(len(kernels), float(len(_FRAMEWORKS)))
     for index, name in enumerate(_FRAMEWORKS):

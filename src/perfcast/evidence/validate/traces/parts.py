@@ -34,7 +34,7 @@ TURN_SECONDS, LEAST_STEPS = 0.15, 1
 
 
 @dataclass(frozen=True)
-class Part:
+class SuitePart:
     """A recording, or a real run, of a model at a batch size.
 
     ``name`` is of the file with its steps; a recording has a folder of that name as well.
@@ -61,11 +61,11 @@ class Part:
         return self.home / self.name
 
 
-def parts_of(model: TraceModel, home: Path) -> tuple[Part, ...]:
+def parts_of(model: TraceModel, home: Path) -> tuple[SuitePart, ...]:
     """Real runs, then recordings, both from small to large."""
     return (
-        *(Part(model, round(model.batch_size * factor), False, home) for factor in RUN),
-        *(Part(model, round(model.batch_size * factor), True, home) for factor in RECORDED),
+        *(SuitePart(model, round(model.batch_size * factor), False, home) for factor in RUN),
+        *(SuitePart(model, round(model.batch_size * factor), True, home) for factor in RECORDED),
     )
 
 
@@ -91,7 +91,7 @@ def turn_steps(usual_seconds: float) -> int:
     return max(LEAST_STEPS, round(TURN_SECONDS / usual_seconds))
 
 
-def _take_turns(parts: Sequence[Part]) -> None:
+def _take_turns(parts: Sequence[SuitePart]) -> None:
     runs = [part for part in parts if not part.is_recording]
     recordings = [part for part in parts if part.is_recording]
     turns = Turns()
@@ -117,7 +117,7 @@ def _take_turns(parts: Sequence[Part]) -> None:
         _check_ended(runs, programs, recordings, futures)
 
 
-def _of_batch(parts: Sequence[Part], batch_size: int) -> Part:
+def _of_batch(parts: Sequence[SuitePart], batch_size: int) -> SuitePart:
     return next(part for part in parts if part.batch_size == batch_size)
 
 
@@ -134,7 +134,7 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _running(parts: Sequence[Part]) -> Iterator[list[subprocess.Popen[bytes]]]:
+def _running(parts: Sequence[SuitePart]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Started programs; those that still run afterwards are ended."""
     programs = [subprocess.Popen(command(p.model.name, p.batch_size, p.times)) for p in parts]
     try:
@@ -144,7 +144,7 @@ def _running(parts: Sequence[Part]) -> Iterator[list[subprocess.Popen[bytes]]]:
             program.terminate()
 
 
-def _record(part: Part, num_steps: int) -> Recording:
+def _record(part: SuitePart, num_steps: int) -> Recording:
     """With as many plain steps as there are in its turns, half of them before the timeline."""
     request = Request(
         str(part.folder), num_steps=NUM_STEPS, num_timed=NUM_TURNS // 2 * num_steps, num_skipped=5
@@ -152,8 +152,8 @@ def _record(part: Part, num_steps: int) -> Recording:
     return record(command(part.model.name, part.batch_size, part.times), request)
 
 
-def _check_ended(runs: Sequence[Part], programs: Sequence[subprocess.Popen[bytes]],
-                 recordings: Sequence[Part], futures: Sequence[Future[Recording]]) -> None:  # fmt: skip
+def _check_ended(runs: Sequence[SuitePart], programs: Sequence[subprocess.Popen[bytes]],
+                 recordings: Sequence[SuitePart], futures: Sequence[Future[Recording]]) -> None:  # fmt: skip
     for part, program in zip(runs, programs, strict=True):
         if program.wait():
             raise TraceError(f"{part.model.name} failed at a batch of {part.batch_size}")
@@ -177,6 +177,6 @@ class StepTimes:
     turns: list[int]
 
 
-def read_times(part: Part) -> StepTimes:
+def read_times(part: SuitePart) -> StepTimes:
     """The steps of a part that is done."""
     return StepTimes(**json.loads(part.times.read_text(encoding="utf-8")))

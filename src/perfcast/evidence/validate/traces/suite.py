@@ -23,7 +23,7 @@ from perfcast.evidence.validate.traces.parts import (
     NUM_TURNS,
     RECORDED,
     RUN,
-    Part,
+    SuitePart,
     measure,
     parts_of,
     read_times,
@@ -137,7 +137,7 @@ def compare_model(model: TraceModel, folder: Path, predictor: str) -> Iterator[R
         )
 
 
-def read_recording(part: Part, plain: StatedStep) -> SecondRecording:
+def read_recording(part: SuitePart, plain: StatedStep) -> SecondRecording:
     """A recording's ranks with what their steps took without it, at the speed at which all are stated."""
     traces = read_ranks_with_inputs(sorted(part.folder.glob("rank*.kineto.json.gz")))
     return SecondRecording(traces, part.batch_size, {trace.rank: plain.seconds for trace in traces})

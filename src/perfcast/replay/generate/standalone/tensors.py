@@ -100,7 +100,7 @@ class Tensors:
         return torch.minimum((starts[:-1] + place * starts.diff()).long(), starts[1:].ceil().long() - 1)
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """Some lines of a step; names of the given tensors used in it for the first and for the last time.
 
     Names have spaces between them.
