@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from perfcast.errors import TraceError
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence
 from perfcast.measure.collectives.plan import BACKENDS
 from perfcast.replay.communication.groups import GroupKey
+
+Value = TypeVar("Value")
 
 #: How long a rank waits for another before it gives up.
 STALL_SECONDS = 120.0
@@ -50,7 +52,7 @@ class RankContext:
 
             torch.cuda.synchronize()
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         """Every rank's value, in order of ranks; plain data only."""
         import torch.distributed as dist
 

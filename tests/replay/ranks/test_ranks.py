@@ -10,7 +10,7 @@ from made_up_ranks import disagree, fail_on_one, reduce_twice
 from perfcast.errors import TraceError
 from perfcast.replay.ranks.ranks import run_ranks
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
