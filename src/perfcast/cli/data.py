@@ -24,7 +24,7 @@ def summary(folders: tuple[str, ...], outputs: Outputs) -> None:
     from perfcast.catalog.devices import find_device_name, load_device_entries
     from perfcast.evidence.dataset.coverage import cover, summarise
     from perfcast.evidence.dataset.table import read_tables
-    from perfcast.report.documents.measured_tables import document_of
+    from perfcast.report.documents.evidence.measured_tables import document_of
 
     devices = {name: entry.device for name, entry in load_device_entries().items()}
     tables = [

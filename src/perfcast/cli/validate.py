@@ -92,7 +92,7 @@ def _local(options: Options) -> None:
 
     from perfcast.cost.profile import load_local_profile
     from perfcast.evidence.validate.local import suite as local
-    from perfcast.report.documents.validation import describe_row, summary_document
+    from perfcast.report.documents.evidence.validation import describe_row, summary_document
     from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
@@ -142,7 +142,7 @@ def _collectives(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.collectives.suite import validate_collectives
-    from perfcast.report.documents.validation import collectives_document
+    from perfcast.report.documents.evidence.validation import collectives_document
     from perfcast.report.terminal import print_document
 
     result = validate_collectives(
@@ -169,7 +169,7 @@ def _memory(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.memory.suite import load_predictors, validate_memory
-    from perfcast.report.documents.validation import memory_document
+    from perfcast.report.documents.evidence.validation import memory_document
     from perfcast.report.terminal import print_document
 
     predictors = load_predictors(options.predictors)
@@ -188,7 +188,7 @@ def _published(options: Options) -> None:
     from rich.progress import track
 
     from perfcast.evidence.validate.published import suite as published
-    from perfcast.report.documents.validation import published_document
+    from perfcast.report.documents.evidence.validation import published_document
     from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
@@ -219,7 +219,7 @@ def _embedding(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.embedding import validate_embedding
-    from perfcast.report.documents.scores import embedding_document
+    from perfcast.report.documents.evidence.scores import embedding_document
     from perfcast.report.terminal import print_document
 
     place = Path(options.data[0]) if options.data else None
@@ -239,7 +239,7 @@ def _traces(options: Options) -> None:
     from rich.console import Console
 
     from perfcast.evidence.validate.traces.suite import validate_traces
-    from perfcast.report.documents.scores import trace_document
+    from perfcast.report.documents.evidence.scores import trace_document
     from perfcast.report.terminal import print_document
 
     result, scores = validate_traces(
@@ -296,7 +296,7 @@ def _finish(result: Result, options: Options) -> None:
     """Tables to the terminal, JSON to where it is wanted, row by row."""
     from rich.console import Console
 
-    from perfcast.report.documents.validation import suite_document
+    from perfcast.report.documents.evidence.validation import suite_document
     from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")

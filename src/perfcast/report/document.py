@@ -125,10 +125,9 @@ class Table:
         title: '' where the section's heading says it.
         rows: A value, or a cell, for each column.
         total: A last row, set apart.
-        things: What the rows are, for 'the first 10 of 97 …'.
+        things: What the rows are, for '10 of 97 …'.
         most_rows: What a terminal shows of them; None for all.
         pick: Which of them.
-        caption: What stands below, '' for nothing but the count of rows left out.
         is_wide: Whether it goes past a terminal's edge rather than with columns that are cut to nothing.
     """
 
@@ -139,7 +138,6 @@ class Table:
     things: str = "rows"
     most_rows: int | None = None
     pick: Pick = "first"
-    caption: str = ""
     is_wide: bool = False
     only: Only | None = None
 

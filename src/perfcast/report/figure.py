@@ -18,8 +18,8 @@ class Axis:
 
     Attributes:
         unit: 's' and other units with a decimal prefix are written beside the ticks; 'B' on a linear axis is
-            drawn in MiB or GiB, which the title then says; '' is none, 'share' a fraction that is drawn in
-            percent.
+            drawn in MiB or GiB and 'duration' in days, which the title then says; '' is none, 'share' a
+            fraction that is drawn in percent.
         low, high: Ends, None for those of the values.
         ticks: Places and texts, () for those that fit.
         from_zero: Whether 0 is on it.

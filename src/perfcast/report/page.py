@@ -23,7 +23,7 @@ from perfcast.report.document import (
     list_figures,
 )
 from perfcast.report.figure import Figure
-from perfcast.report.values import Value, format_value
+from perfcast.report.values import WORDS, Value, format_value
 
 #: Rows of a table; --json has all.
 MAX_ROWS = 200
@@ -103,11 +103,14 @@ def _headline(lead: str, cards: Sequence[Card], facts: Sequence[Fact]) -> str:
 
 
 def _card(card: Card) -> str:
-    small = escape("; ".join(card_details(card)))
+    """A unit that is a word stands below its number, where there is room."""
+    value, details = format_value(card.value, card.unit), card_details(card)
+    if card.unit in WORDS:
+        value, details = value.removesuffix(f" {card.unit}"), [card.unit, *details]
     kind = "" if card.severity == "plain" else f" {card.severity}"
     return (
         f'<div class="card{kind}"><span>{escape(card.label)}</span>'
-        f"<strong>{escape(format_value(card.value, card.unit))}</strong><small>{small}</small></div>"
+        f"<strong>{escape(value)}</strong><small>{escape('; '.join(details))}</small></div>"
     )
 
 
@@ -162,10 +165,9 @@ def _table(table: Table, level: int) -> str:
 
 
 def _caption(table: Table) -> str:
-    texts = [table.caption] if table.caption else []
-    if len(table.rows) > MAX_ROWS:
-        texts.append(f"The first {MAX_ROWS} of {len(table.rows)} {table.things}.")
-    return "".join(f'<p class="note">{escape(text)}</p>' for text in texts)
+    if len(table.rows) <= MAX_ROWS:
+        return ""
+    return f'<p class="note">The first {MAX_ROWS} of {len(table.rows)} {escape(table.things)}.</p>'
 
 
 def _row(row: Sequence[Value | Cell], columns: Sequence[Column], numeric: Sequence[bool]) -> str:

@@ -12,7 +12,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from perfcast.report.figure import (
-    Axis,
     Bars,
     Coordinate,
     Curve,
@@ -25,7 +24,7 @@ from perfcast.report.figure import (
     Treemap,
 )
 from perfcast.report.palette import BLUE, INK, LINE, RED
-from perfcast.units import GIB, MIB
+from perfcast.report.plot_axes import axis_layout, axis_scale, text_lines
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -41,12 +40,12 @@ def draw(figure: Figure) -> PlotlyFigure:
     """A figure as plotly's."""
     from plotly import graph_objects as go
 
-    scales = (_scale(figure, "x"), _scale(figure, "y"))
+    scales = (axis_scale(figure, "x"), axis_scale(figure, "y"))
     drawn = go.Figure()
     drawn.add_traces([_trace(figure, series, scales) for series in figure.series])
     _set_look(drawn, figure)
-    drawn.update_xaxes(**_axis(figure.x, scales[0]))
-    drawn.update_yaxes(**_axis(figure.y, scales[1]))
+    drawn.update_xaxes(**axis_layout(figure, "x", scales[0]))
+    drawn.update_yaxes(**axis_layout(figure, "y", scales[1]))
     for rule in figure.rules:
         _add_rule(drawn, figure, rule, scales)
     for segment in figure.segments:
@@ -91,71 +90,6 @@ def _top(figure: Figure, has_names: bool) -> int:
     return 26 if has_names else 12
 
 
-def _axis(axis: Axis, scale: float) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "gridcolor": LINE,
-        "linecolor": LINE,
-        "zerolinecolor": LINE,
-        "automargin": True,
-        "showgrid": axis.has_grid,
-        "visible": axis.is_visible,
-    }
-    title = axis.title
-    if axis.unit == "B" and axis.scale != "log":
-        unit = "GiB" if scale == GIB else "MiB"
-        title = f"{title} ({unit})" if title else unit
-    elif axis.unit == "share":
-        found |= {"tickformat": ".0%", "hoverformat": ".1%"}
-    elif axis.unit:
-        found |= {"tickformat": "~s", "hoverformat": ".4~s", "nticks": 6}
-        if axis.unit != "count":
-            found["ticksuffix"] = axis.unit
-    if title:
-        found["title"] = {"text": _lines(title)}
-    if axis.scale != "linear":
-        found["type"] = axis.scale
-    if axis.scale == "log" and not axis.ticks:
-        found |= {"dtick": 1, "nticks": None}
-        if not axis.unit:
-            found["exponentformat"] = "power"
-    if axis.ticks:
-        found |= {
-            "tickvals": [place / scale for place, _ in axis.ticks],
-            "ticktext": [_lines(text) for _, text in axis.ticks],
-        }
-    return found | _range(axis, scale)
-
-
-def _range(axis: Axis, scale: float) -> dict[str, Any]:
-    if axis.low is not None and axis.high is not None:
-        ends = [axis.low / scale, axis.high / scale]
-        if axis.scale == "log":
-            ends = [math.log10(end) for end in ends]
-        return {"range": ends[::-1] if axis.is_reversed else ends}
-    if axis.is_reversed:
-        return {"autorange": "reversed"}
-    return {"rangemode": "tozero"} if axis.from_zero else {}
-
-
-def _scale(figure: Figure, which: str) -> float:
-    """What values on an axis are divided by, so that bytes have a unit that can be read."""
-    axis = figure.x if which == "x" else figure.y
-    if axis.unit != "B" or axis.scale == "log":
-        return 1.0
-    found = [axis.high or 0.0]
-    for series in figure.series:
-        found += [float(value) for value in _values(figure, series, which) if isinstance(value, (int, float))]
-    return float(GIB) if max(found) >= GIB else float(MIB)
-
-
-def _values(figure: Figure, series: Series, which: str) -> Sequence[Coordinate]:
-    if isinstance(series, Curve):
-        return series.x if which == "x" else series.y
-    if isinstance(series, Bars):
-        return series.values if figure.is_horizontal == (which == "x") else ()
-    return ()
-
-
 def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> Any:
     match series:
         case Bars():
@@ -172,14 +106,14 @@ def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> Any:
     from plotly import graph_objects as go
 
     scale = scales[0] if figure.is_horizontal else scales[1]
-    labels = [_lines(label) if isinstance(label, str) else label for label in bars.labels]
+    labels = [text_lines(label) if isinstance(label, str) else label for label in bars.labels]
     values = [None if value is None else value / scale for value in bars.values]
     found: dict[str, Any] = (
         {"x": values, "y": labels, "orientation": "h"} if figure.is_horizontal else {"x": labels, "y": values}
     )
     if bars.texts and not figure.is_stacked:
         found |= {
-            "text": [_lines(text) for text in bars.texts],
+            "text": [text_lines(text) for text in bars.texts],
             "textposition": "auto",
             "constraintext": "none",
             "insidetextanchor": "end",
@@ -190,7 +124,7 @@ def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> Any:
     if bars.base:
         found["base"] = [start / scale for start in bars.base]
     return go.Bar(
-        **found, name=_lines(bars.name), marker={"color": _colours(bars.colours)}, **_hover(bars.hovers)
+        **found, name=text_lines(bars.name), marker={"color": _colours(bars.colours)}, **_hover(bars.hovers)
     )
 
 
@@ -206,7 +140,7 @@ def _curve(curve: Curve, scales: tuple[float, float]) -> Any:
     if "markers" in curve.mode:
         found["marker"] = _marker(curve)
     if curve.mode == "text":
-        found |= {"text": [_lines(text) for text in curve.texts], "textposition": curve.text_place}
+        found |= {"text": [text_lines(text) for text in curve.texts], "textposition": curve.text_place}
     if curve.errors:
         found["error_x"] = {
             "type": "data",
@@ -223,7 +157,7 @@ def _curve(curve: Curve, scales: tuple[float, float]) -> Any:
         **_fill(curve),
         **hover,
         mode=curve.mode,
-        name=_lines(curve.name),
+        name=text_lines(curve.name),
         line=line,
         opacity=curve.opacity,
         legendgroup=curve.group or None,
@@ -260,17 +194,20 @@ def _heatmap(heat: Heatmap) -> Any:
 
     found: dict[str, Any] = {"z": [list(row) for row in heat.values]}
     if heat.columns:
-        found |= {"x": [_lines(name) for name in heat.columns], "y": [_lines(name) for name in heat.rows]}
+        found |= {
+            "x": [text_lines(name) for name in heat.columns],
+            "y": [text_lines(name) for name in heat.rows],
+        }
     else:
         found |= {"x0": heat.width / 2, "dx": heat.width, "y0": 0, "dy": 1}
     if heat.bar_ticks:
         found["colorbar"] = {
-            "title": {"text": _lines(heat.bar_title)},
+            "title": {"text": text_lines(heat.bar_title)},
             "tickvals": [value for value, _ in heat.bar_ticks],
             "ticktext": [text for _, text in heat.bar_ticks],
         }
     if heat.hovers:
-        found["customdata"] = [[_lines(text) for text in row] for row in heat.hovers]
+        found["customdata"] = [[text_lines(text) for text in row] for row in heat.hovers]
         found["hovertemplate"] = "%{customdata}<extra></extra>"
     else:
         found["hoverinfo"] = "skip"
@@ -292,9 +229,9 @@ def _treemap(tree: Treemap) -> Any:
         parents=[
             "" if not name else f"m.{parent}" for name, parent in zip(tree.ids, tree.parents, strict=True)
         ],
-        labels=[_lines(label) for label in tree.labels],
+        labels=[text_lines(label) for label in tree.labels],
         values=list(tree.values),
-        text=[_lines(text) for text in tree.texts],
+        text=[text_lines(text) for text in tree.texts],
         **_hover(tree.hovers),
         branchvalues="total",
         textinfo="label+text",
@@ -319,7 +256,7 @@ def _add_rule(drawn: PlotlyFigure, figure: Figure, rule: Rule, scales: tuple[flo
         add(**where, line={"dash": "dash", "color": RED, "width": 2})
     if not rule.label:
         return
-    note: dict[str, Any] = {"text": _lines(rule.label), "showarrow": False, "font": {"size": 12}}
+    note: dict[str, Any] = {"text": text_lines(rule.label), "showarrow": False, "font": {"size": 12}}
     axis = figure.x if is_upright else figure.y
     at = math.log10(at) if axis.scale == "log" else at
     if rule.place == "beside":
@@ -342,9 +279,9 @@ def _add_segment(drawn: PlotlyFigure, segment: Segment) -> None:
 
 
 def _annotation(label: Label, scales: tuple[float, float]) -> dict[str, Any]:
-    text = (f"<b>{_lines(label.bold)}</b>" + ("<br>" if label.text else "") if label.bold else "") + _lines(
-        label.text
-    )
+    text = (
+        f"<b>{text_lines(label.bold)}</b>" + ("<br>" if label.text else "") if label.bold else ""
+    ) + text_lines(label.text)
     found: dict[str, Any] = {
         "x": label.x / scales[0],
         "text": text,
@@ -360,7 +297,7 @@ def _annotation(label: Label, scales: tuple[float, float]) -> dict[str, Any]:
         if label.arrow is None and not label.is_boxed:
             found["yanchor"] = "bottom"
     if label.hover:
-        found["hovertext"] = _lines(label.hover)
+        found["hovertext"] = text_lines(label.hover)
     if label.arrow is not None:
         found |= {
             "showarrow": True,
@@ -385,16 +322,12 @@ def _hover(hovers: Iterable[str]) -> dict[str, Any]:
 
 def _scaled(values: Sequence[Coordinate], scale: float) -> list[Coordinate]:
     if scale == 1.0:
-        return [_lines(value) if isinstance(value, str) else value for value in values]
+        return [text_lines(value) if isinstance(value, str) else value for value in values]
     return [value / scale if isinstance(value, (int, float)) else value for value in values]
 
 
 def _colours(colours: str | tuple[str, ...]) -> str | list[str]:
     return colours if isinstance(colours, str) else list(colours)
-
-
-def _lines(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
 
 
 def _hover_lines(text: str) -> str:

@@ -243,8 +243,7 @@ def _bar(value: Value | Cell, console: Console) -> str:
 
 
 def _caption(table: Table, num_shown: int) -> str:
-    count = f"{num_shown} of {len(table.rows)} {table.things}" if num_shown < len(table.rows) else ""
-    return "\n".join(filter(None, (table.caption, count)))
+    return f"{num_shown} of {len(table.rows)} {table.things}" if num_shown < len(table.rows) else ""
 
 
 def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:

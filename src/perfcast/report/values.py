@@ -34,8 +34,8 @@ Unit = Literal[
 Value = str | int | float | None
 
 #: Units whose values have a decimal prefix: one letter before a symbol, apart from a word.
-_SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh")
-_WORDS = ("tokens/s", "samples/s", "requests/s")
+SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh")
+WORDS = ("tokens/s", "samples/s", "requests/s")
 
 
 def format_value(value: Value, unit: Unit, missing: str = "–") -> str:
@@ -44,9 +44,9 @@ def format_value(value: Value, unit: Unit, missing: str = "–") -> str:
         return missing
     if isinstance(value, str):
         return value
-    if unit in _SYMBOLS:
+    if unit in SYMBOLS:
         return format_count(value, unit) if value else "0"
-    if unit in _WORDS:
+    if unit in WORDS:
         return f"{format_count(value)} {unit}"
     if unit in ("+s", "+B", "+share"):
         return _signed(value, unit)

@@ -16,8 +16,8 @@ from perfcast.core.forecast.recommender import (
 from perfcast.core.recommender import Recommender
 from perfcast.evidence.validate.embedding import EmbeddingScore
 from perfcast.report.data.recommender import data_of
+from perfcast.report.documents.evidence.scores import embedding_document
 from perfcast.report.documents.recommender import document_of, look_of, ranks_figure, timeline_figure
-from perfcast.report.documents.scores import embedding_document
 from perfcast.report.page import render_page
 from perfcast.report.timelines import recommender as timeline
 from rendered import events_of, json_of, text_of

@@ -191,9 +191,8 @@ def _alive(memory: MemoryForecast) -> tuple[Table, Note]:
             )
             for group in groups
         ),
-        things="groups of equal tensors",
+        things=_things(memory),
         most_rows=MAX_TENSORS,
-        caption=_rest(memory),
     )
     note = (
         f"Everything that is held {describe_peak(memory)}: equal tensors together, those with most bytes "
@@ -202,9 +201,9 @@ def _alive(memory: MemoryForecast) -> tuple[Table, Note]:
     return table, Note(note, only="page")
 
 
-def _rest(memory: MemoryForecast) -> str:
+def _things(memory: MemoryForecast) -> str:
     rest = sum(group.total_bytes for group in memory.alive_at_peak[MAX_TENSORS:])
-    return f"{format_bytes(rest)} beyond the first {MAX_TENSORS}" if rest else ""
+    return f"groups of equal tensors; the others hold {format_bytes(rest)}"
 
 
 def _line(created_at: str) -> str | None:

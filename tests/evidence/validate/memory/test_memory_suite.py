@@ -27,7 +27,7 @@ from perfcast.evidence.validate.memory.result import MemoryResult
 from perfcast.evidence.validate.memory.suite import validate_memory
 from perfcast.evidence.validate.result import write_result
 from perfcast.evidence.validate.row import is_skip_reason
-from perfcast.report.documents.validation import memory_document
+from perfcast.report.documents.evidence.validation import memory_document
 from rendered import text_of
 
 MEASURED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfcast.report.documents.validation import suite_document
+from perfcast.report.documents.evidence.validation import suite_document
 from rendered import text_of
 
 

@@ -1,6 +1,6 @@
 """Published runs in a terminal."""
 
-from perfcast.report.documents.validation import published_document
+from perfcast.report.documents.evidence.validation import published_document
 from rendered import text_of
 
 CHOICE = {

@@ -1,0 +1,1 @@
+"""What is said of evidence: errors of suites, scores, measured tables."""
