@@ -8,10 +8,10 @@ from math import prod
 
 from perfcast.replay.program.program import (
     Buffer,
-    Call,
     CallKind,
     Fill,
     Filling,
+    ReplayCall,
     ReplayProgram,
     Slot,
     SlotUse,
@@ -26,7 +26,7 @@ class ProgramWriter:
 
     def __init__(self, world_size: int = 2, rank: int = 0) -> None:
         self.world_size, self.rank = world_size, rank
-        self.calls: list[Call] = []
+        self.calls: list[ReplayCall] = []
         self.slots: list[Slot] = []
         self.buffers: list[Buffer] = []
         self.groups = [ProcessGroup("0", "default_pg", "gloo", tuple(range(world_size)))]
@@ -69,7 +69,7 @@ class ProgramWriter:
             sequence=len(self.calls),
         )
         arguments = (tuple(map(SlotUse, received)), tuple(map(SlotUse, sent)), root)
-        call = Call(
+        call = ReplayCall(
             len(self.calls),
             CallKind.COLLECTIVE,
             "c10d::any",
@@ -86,7 +86,7 @@ class ProgramWriter:
     def operator(self, name: str, *slots: int, outputs: tuple[int, ...] = (), step: int = 0) -> int:
         """An operator on tensors."""
         return self._add(
-            Call(
+            ReplayCall(
                 len(self.calls),
                 CallKind.OPERATOR,
                 name,
@@ -101,10 +101,10 @@ class ProgramWriter:
     def wait(self, collective: int) -> int:
         """A recorded wait."""
         return self._add(
-            Call(len(self.calls), CallKind.WAIT, "record_param_comms", "", "", (), waits_for=collective)
+            ReplayCall(len(self.calls), CallKind.WAIT, "record_param_comms", "", "", (), waits_for=collective)
         )
 
-    def _add(self, call: Call) -> int:
+    def _add(self, call: ReplayCall) -> int:
         self.calls.append(call)
         return len(self.calls) - 1
 

@@ -7,10 +7,10 @@ import math
 from perfcast.replay.program.program import (
     Argument,
     Buffer,
-    Call,
     CallKind,
     Fill,
     Filling,
+    ReplayCall,
     ReplayProgram,
     Slot,
     SlotUse,
@@ -40,7 +40,7 @@ class Script:
     """Writes a program: tensors that are given, then calls, step by step."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ReplayCall] = []
         self.slots: list[Slot] = []
         self.buffers: list[Buffer] = []
         self.step = 0
@@ -121,7 +121,7 @@ class Script:
         schema = SCHEMAS[operator]
         overload = schema.partition("(")[0].partition(".")[2]
         self.calls.append(
-            Call(
+            ReplayCall(
                 node_id=len(self.calls) + 1,
                 kind=CallKind.OPERATOR,
                 operator=operator,

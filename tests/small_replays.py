@@ -7,10 +7,10 @@ from dataclasses import replace
 from perfcast.replay.program.program import (
     Argument,
     Buffer,
-    Call,
     CallKind,
     Fill,
     Filling,
+    ReplayCall,
     ReplayProgram,
     Slot,
     SlotUse,
@@ -30,9 +30,9 @@ def call(
     *,
     node_id: int = 1,
     overload: str = "",
-) -> Call:
+) -> ReplayCall:
     """An operator's call."""
-    return Call(node_id, CallKind.OPERATOR, operator, overload, schema, arguments, outputs)
+    return ReplayCall(node_id, CallKind.OPERATOR, operator, overload, schema, arguments, outputs)
 
 
 def small_program() -> ReplayProgram:
@@ -67,6 +67,6 @@ def small_program() -> ReplayProgram:
     )
 
 
-def with_call(program: ReplayProgram, added: Call) -> ReplayProgram:
+def with_call(program: ReplayProgram, added: ReplayCall) -> ReplayProgram:
     """The program with one more call at its end."""
     return replace(program, calls=(*program.calls, added))

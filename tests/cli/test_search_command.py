@@ -109,10 +109,10 @@ def test_another_searchers_choice_stands_beside_the_winner(tiny: str, capsys: py
     assert code == 0
     jsonschema.validate(data, schema_of("search"))
     # dp · tp · pp = 4: (1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1).
-    plans = data["rival"]["plans"]
-    assert data["rival"]["num_plans"] == len(plans) == 6
+    plans = data["baseline"]["plans"]
+    assert data["baseline"]["num_plans"] == len(plans) == 6
     assert all(p["data_parallel"] * p["tensor_parallel"] * p["pipeline_parallel"] == 4 for p in plans)
-    seconds = [plan["rival_step_seconds"] for plan in plans]
+    seconds = [plan["baseline_step_seconds"] for plan in plans]
     assert seconds == sorted(seconds)
     assert [e["label"] for e in data["explanations"]] == ["the winner", "searcher-3d's choice"]
 

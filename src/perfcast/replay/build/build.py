@@ -19,7 +19,7 @@ from perfcast.replay.fill.fill import FillOptions, fill_given
 from perfcast.replay.play.limits import DEFAULT_LIMITS, ReplayLimits
 from perfcast.replay.play.operators import InstalledOperators, OperatorTable
 from perfcast.replay.program.draft import Draft, NotPlayableError, draft_operator, uses_in
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, Skipped
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, Skipped
 from perfcast.replay.program.strides import with_strides
 from perfcast.replay.rewrite.rewrite import DeviceTarget, moved_value, rewritten, target_of
 from perfcast.traces.events import NONE, Trace
@@ -190,7 +190,7 @@ def _note_sparse(draft: Draft, made: set[int]) -> None:
     made.update(use.tensor_id for use in draft.outputs if use is not None and use.is_sparse)
 
 
-def _with_waits(calls: Sequence[Call], drafts: Sequence[Draft]) -> list[Call]:
+def _with_waits(calls: Sequence[ReplayCall], drafts: Sequence[Draft]) -> list[ReplayCall]:
     """Waits that know the call of their collective; one whose collective is not played becomes idle time."""
     by_sequence: dict[int, int] = {}
     by_buffer: dict[int, int] = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.replay.communication.times import collective_spans
-from perfcast.replay.program.program import Call, CallKind
+from perfcast.replay.program.program import CallKind, ReplayCall
 from perfcast.traces.events import NONE, Category, Events, Trace
 from perfcast.traces.marks import GLOO, STEP_MARK
 
@@ -57,7 +57,7 @@ class CallTimeline:
         self._exchanged = collective_spans(trace) if trace.platform == "cpu" else {}
 
     def times(
-        self, calls: Sequence[Call], rows: Sequence[int], window: tuple[float, float] | None
+        self, calls: Sequence[ReplayCall], rows: Sequence[int], window: tuple[float, float] | None
     ) -> CallTimes:
         """The times of calls whose events are ``rows`` (``NONE``: not recorded), in a window if known."""
         events = self.trace.events
@@ -78,7 +78,7 @@ class CallTimeline:
             gaps[-1] = self._gap(max(before, waited), window[1], NONE)
         return CallTimes(tuple(gaps), tuple(seconds))
 
-    def _waited_until(self, call: Call, rows: Sequence[int]) -> float:
+    def _waited_until(self, call: ReplayCall, rows: Sequence[int]) -> float:
         """When the collective ended that a call without an event of its own waits for."""
         if call.kind is not CallKind.WAIT or call.waits_for == NONE:
             return float("-inf")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.errors import TraceError
 from perfcast.replay.play.limits import ReplayLimits, check_bytes
 from perfcast.replay.program.draft import Draft, DraftValue, uses_in
-from perfcast.replay.program.program import Argument, Buffer, Call, CallKind, Slot, SlotUse, slots_in
+from perfcast.replay.program.program import Argument, Buffer, CallKind, ReplayCall, Slot, SlotUse, slots_in
 from perfcast.replay.program.strides import contiguous_strides
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE
@@ -22,7 +22,7 @@ _Key = tuple[int, str, int, tuple[int, ...], tuple[int, ...]]
 class Placed:
     """Calls with their slots, and all slots and buffers; given slots are not filled yet."""
 
-    calls: list[Call]
+    calls: list[ReplayCall]
     slots: list[Slot]
     buffers: list[Buffer]
 
@@ -65,14 +65,14 @@ class _Places:
         self._given_sparse: set[int] = set()  # ids of the sparse tensors among them
         self._step = 0
 
-    def call(self, index: int, draft: Draft) -> Call:
+    def call(self, index: int, draft: Draft) -> ReplayCall:
         """The call with places for tensors; arguments before results, so that results may be new."""
         self._step = draft.step
         arguments = tuple(self._argument(value, index) for value in draft.arguments)
         self._given = set(slots_in(arguments))
         self._given_sparse = {use.tensor_id for use in uses_in(draft.arguments) if use.is_sparse}
         outputs = tuple(NONE if use is None else self._output(use, index) for use in draft.outputs)
-        return Call(
+        return ReplayCall(
             node_id=draft.node_id,
             kind=draft.kind,
             operator=draft.operator,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram
 from perfcast.traces.collectives.groups import is_address
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE, Collective, ProcessGroup
@@ -40,7 +40,7 @@ def group_of(collective: Collective, groups: Sequence[ProcessGroup], world_size:
     return GroupKey(tuple(range(world_size)), name)
 
 
-def collectives_in(program: ReplayProgram) -> Iterable[tuple[int, Call, Collective]]:
+def collectives_in(program: ReplayProgram) -> Iterable[tuple[int, ReplayCall, Collective]]:
     """The collectives of a program that are carried out: index, call, and what is exchanged."""
     for index, call in enumerate(program.calls):
         is_carried_out = call.emulated_seconds != call.emulated_seconds

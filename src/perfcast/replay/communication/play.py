@@ -20,7 +20,7 @@ from perfcast.replay.communication.calls import Start, start_function
 from perfcast.replay.communication.delays import Delays, delays_of
 from perfcast.replay.communication.groups import GroupKey, group_of, groups_of_program
 from perfcast.replay.communication.shapes import bus_bytes, shape_of
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, slots_in
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, slots_in
 from perfcast.replay.ranks.context import RankContext
 from perfcast.traces.collectives.sizes import canonical_name
 
@@ -143,10 +143,10 @@ class CollectiveRunner:
         for state in self._under_way.values():
             state.seconds.clear()
 
-    def _is_emulated(self, call: Call) -> bool:
+    def _is_emulated(self, call: ReplayCall) -> bool:
         return self._context is None or not math.isnan(call.emulated_seconds)
 
-    def _delayed(self, call: Call, state: _UnderWay) -> Play:
+    def _delayed(self, call: ReplayCall, state: _UnderWay) -> Play:
         seconds = call.communication_seconds if math.isnan(call.emulated_seconds) else call.emulated_seconds
         if math.isnan(seconds):
             raise TraceError(
@@ -157,11 +157,11 @@ class CollectiveRunner:
         start: Start = lambda received, sent: self._delays.start(key, seconds)  # noqa: E731
         return _asynchronous(start, state) if call.is_asynchronous else _at_once(start, state)
 
-    def _key(self, call: Call) -> GroupKey:
+    def _key(self, call: ReplayCall) -> GroupKey:
         assert call.collective is not None
         return group_of(call.collective, self._program.groups, self._program.world_size)
 
-    def _start(self, call: Call) -> Start:
+    def _start(self, call: ReplayCall) -> Start:
         assert call.collective is not None
         assert self._context is not None
         key, context = self._key(call), self._context
@@ -234,7 +234,7 @@ def _check_reach(program: ReplayProgram, context: RankContext) -> None:
         )
 
 
-def _check_devices(program: ReplayProgram, call: Call, context: RankContext) -> None:
+def _check_devices(program: ReplayProgram, call: ReplayCall, context: RankContext) -> None:
     """Gloo's collectives are of a processor's memory, NCCL's of a GPU's."""
     devices = {program.slots[slot].device.partition(":")[0] for slot in slots_in(call.arguments)}
     wanted = "cpu" if context.is_gloo else "cuda"

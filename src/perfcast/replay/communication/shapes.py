@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from perfcast.replay.communication.groups import group_of
-from perfcast.replay.program.program import Argument, Call, ReplayProgram, slots_in
+from perfcast.replay.program.program import Argument, ReplayCall, ReplayProgram, slots_in
 from perfcast.traces.collectives.sizes import canonical_name, ring_elements
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.events import NONE
@@ -22,7 +22,7 @@ class Shape:
     sent_splits: tuple[int, ...]
 
 
-def shape_of(program: ReplayProgram, call: Call) -> Shape:
+def shape_of(program: ReplayProgram, call: ReplayCall) -> Shape:
     """Element counts of a collective's tensors, and its splits."""
     collective = call.collective
     assert collective is not None
@@ -34,7 +34,7 @@ def _elements(program: ReplayProgram, argument: Argument) -> tuple[int, ...]:
     return tuple(prod(program.slots[slot].shape) for slot in slots_in((argument,)))
 
 
-def bus_bytes(program: ReplayProgram, call: Call) -> float:
+def bus_bytes(program: ReplayProgram, call: ReplayCall) -> float:
     """What a collective moves over the slowest link of a ring.
 
     The larger of what goes in and comes out × φ(n) (``core.collective.bus_factor``); of an

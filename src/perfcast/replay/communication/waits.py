@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfcast.replay.communication.groups import with_place
 from perfcast.replay.communication.times import collective_spans
-from perfcast.replay.program.program import Buffer, Call, CallKind, ReplayProgram, slots_in
+from perfcast.replay.program.program import Buffer, CallKind, ReplayCall, ReplayProgram, slots_in
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.link.traces import TraceLink
@@ -60,16 +60,18 @@ def _with_seconds(
     return replace(program, calls=tuple(calls))
 
 
-def _missing_waits(program: ReplayProgram) -> dict[int, list[Call]]:
+def _missing_waits(program: ReplayProgram) -> dict[int, list[ReplayCall]]:
     """Place → waits that go before the call there."""
     waited = {call.waits_for for call in program.calls if call.kind is CallKind.WAIT}
-    waits: dict[int, list[Call]] = {}
+    waits: dict[int, list[ReplayCall]] = {}
     for index, call in enumerate(program.calls):
         if call.kind is CallKind.COLLECTIVE and call.is_asynchronous and index not in waited:
             place = _first_need(program, index)
             step = program.calls[place - 1].step
             waits.setdefault(place, []).append(
-                Call(NONE, CallKind.WAIT, WAIT, "", "", (), waits_for=index, step=step, module=call.module)
+                ReplayCall(
+                    NONE, CallKind.WAIT, WAIT, "", "", (), waits_for=index, step=step, module=call.module
+                )
             )
     return waits
 
@@ -87,12 +89,12 @@ def _first_need(program: ReplayProgram, collective: int) -> int:
     return len(program.calls)
 
 
-def _touched(program: ReplayProgram, call: Call) -> set[int]:
+def _touched(program: ReplayProgram, call: ReplayCall) -> set[int]:
     made = {program.slots[slot].buffer for slot in call.outputs if slot != NONE}
     return _buffers(program, call.arguments) | made
 
 
-def _written(program: ReplayProgram, call: Call) -> set[int]:
+def _written(program: ReplayProgram, call: ReplayCall) -> set[int]:
     """What an operator that works in place, by its name, writes into."""
     is_in_place = call.kind is CallKind.COLLECTIVE or call.operator.endswith("_")
     return _buffers(program, call.arguments[:1]) if is_in_place else set()
@@ -116,13 +118,13 @@ def _kept_until_waited(program: ReplayProgram) -> ReplayProgram:
     return replace(program, buffers=tuple(buffers))
 
 
-def with_calls(program: ReplayProgram, added: Mapping[int, Sequence[Call]]) -> ReplayProgram:
+def with_calls(program: ReplayProgram, added: Mapping[int, Sequence[ReplayCall]]) -> ReplayProgram:
     """The program with more calls, each before the one that stands at its place now; all is renumbered.
 
     ``waits_for`` of added calls counts in the program as it is before.
     """
     moved = list(_new_places(len(program.calls), added))
-    calls: list[Call] = []
+    calls: list[ReplayCall] = []
     for place in range(len(program.calls) + 1):
         calls += added.get(place, ())
         calls += program.calls[place : place + 1]
@@ -138,7 +140,7 @@ def with_calls(program: ReplayProgram, added: Mapping[int, Sequence[Call]]) -> R
     )
 
 
-def _new_places(num_calls: int, added: Mapping[int, Sequence[Call]]) -> Iterator[int]:
+def _new_places(num_calls: int, added: Mapping[int, Sequence[ReplayCall]]) -> Iterator[int]:
     before = 0
     for place in range(num_calls):
         before += len(added.get(place, ()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from perfcast.replay.fill.effects import DATA_DEPENDENT
 from perfcast.replay.fill.needs import Needs
 from perfcast.replay.fill.recorded import recorded_needs
-from perfcast.replay.program.program import Buffer, Call, Fill, Filling, ReplayProgram, Slot
+from perfcast.replay.program.program import Buffer, Fill, Filling, ReplayCall, ReplayProgram, Slot
 from perfcast.traces.events import NONE
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
@@ -57,7 +57,7 @@ def _with_reuse(filling: Filling, options: FillOptions) -> Filling:
     return replace(filling, reuse_fractions=options.reuse_fractions)
 
 
-def _with_given_results(program: ReplayProgram) -> tuple[list[Call], list[Slot], list[Buffer]]:
+def _with_given_results(program: ReplayProgram) -> tuple[list[ReplayCall], list[Slot], list[Buffer]]:
     """Results that are as many as the data say are given instead: their sizes stay as recorded."""
     calls, slots, buffers = list(program.calls), list(program.slots), list(program.buffers)
     for index, call in enumerate(calls):

@@ -19,10 +19,10 @@ from perfcast.replay.fill.rules import Need, View, needs_of
 from perfcast.replay.program.program import (
     Argument,
     Buffer,
-    Call,
     CallKind,
     Fill,
     Filling,
+    ReplayCall,
     Slot,
     SlotUse,
     slots_in,
@@ -45,7 +45,7 @@ class Needs:
     stand-ins among them.
     """
 
-    def __init__(self, calls: Sequence[Call], slots: Sequence[Slot], buffers: Sequence[Buffer]) -> None:
+    def __init__(self, calls: Sequence[ReplayCall], slots: Sequence[Slot], buffers: Sequence[Buffer]) -> None:
         self.calls, self.slots, self.buffers = list(calls), list(slots), list(buffers)
         self.fillings: dict[int, Filling] = {}
         self._windows: dict[int, list[int]] = {}
@@ -181,14 +181,14 @@ class Needs:
         made = [slot for slot in call.outputs if slot != NONE and self.slots[slot].buffer not in given]
         return [slot for slot in (*made, *_written_in_place(call)) if not self.slots[slot].is_floating]
 
-    def _forget(self, call: Call) -> None:
+    def _forget(self, call: ReplayCall) -> None:
         """A collective brings what others have."""
         for slot in _written_in_place(call):
             if not self.slots[slot].is_floating:
                 self._origins[self.slots[slot].buffer] = None
 
 
-def _written_in_place(call: Call) -> list[int]:
+def _written_in_place(call: ReplayCall) -> list[int]:
     """Slots that a call writes into, which were there before it."""
     if call.kind is not CallKind.OPERATOR:
         return _slots_of(call.arguments[:1]) if call.kind is CallKind.COLLECTIVE else []

@@ -13,13 +13,13 @@ from pathlib import Path
 from perfcast.errors import TraceError
 from perfcast.replay.fill.rules import Need
 from perfcast.replay.fill.values import recorded_values
-from perfcast.replay.program.program import Call, Fill, Filling, Slot, slots_in
+from perfcast.replay.program.program import Fill, Filling, ReplayCall, Slot, slots_in
 from perfcast.traces.dtype_words import dtype_bytes
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 
 
 def recorded_needs(
-    call: Call, slots: Sequence[Slot], trace: ExecutionTrace, folder: Path | None
+    call: ReplayCall, slots: Sequence[Slot], trace: ExecutionTrace, folder: Path | None
 ) -> Iterator[Need]:
     """What the recording says of a call's whole numbers; nothing of operators that were replaced."""
     node = trace.by_id.get(call.node_id)

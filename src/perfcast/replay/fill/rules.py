@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from perfcast.replay.program.program import Argument, Call, Fill, Filling, Slot, SlotUse
+from perfcast.replay.program.program import Argument, Fill, Filling, ReplayCall, Slot, SlotUse
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.traces.events import NONE
 
@@ -28,7 +28,7 @@ class Need:
 class View:
     """A call with its arguments by name."""
 
-    def __init__(self, call: Call, slots: list[Slot]) -> None:
+    def __init__(self, call: ReplayCall, slots: list[Slot]) -> None:
         self.call, self.slots = call, slots
         self._schema = parse_schema(call.schema)
 

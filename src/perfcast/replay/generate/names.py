@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perfcast.errors import TraceError
 from perfcast.replay.generate.plan import ProgramPlan
 from perfcast.replay.generate.tokens import identifier, operator_parts
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, slots_in
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, slots_in
 from perfcast.replay.program.schema_text import parse_schema
 
 #: Names of arguments that say nothing of what the tensor is.
@@ -48,7 +48,7 @@ class Names:
             names.setdefault(slot, f"{word}_{slot}")
 
 
-def _roles(call: Call) -> Iterator[tuple[int, str]]:
+def _roles(call: ReplayCall) -> Iterator[tuple[int, str]]:
     """The slots among a call's arguments, with the names of the arguments."""
     words: list[str] = []
     if call.kind is CallKind.OPERATOR and call.schema:
@@ -59,7 +59,7 @@ def _roles(call: Call) -> Iterator[tuple[int, str]]:
             yield slot, "given" if word in _VAGUE else _plain(word)
 
 
-def _word_of(call: Call) -> str:
+def _word_of(call: ReplayCall) -> str:
     if call.kind is not CallKind.OPERATOR:
         return "message"
     return _plain(operator_parts(call.operator, call.overload)[1])

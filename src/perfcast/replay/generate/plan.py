@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfcast.replay.program.program import Argument, Call, ReplayProgram, Slot, SlotUse, slots_in
+from perfcast.replay.program.program import Argument, ReplayCall, ReplayProgram, Slot, SlotUse, slots_in
 from perfcast.traces.events import NONE
 
 #: A part ends where the module changes once it has so many lines, and in any case at so many.
@@ -94,14 +94,14 @@ def plan_program(program: ReplayProgram) -> ProgramPlan:
     return ProgramPlan(tuple(steps), tuple(order), gaps)
 
 
-def _mean_gaps(calls: Sequence[Call], starts: Sequence[int], num_calls: int) -> list[float]:
+def _mean_gaps(calls: Sequence[ReplayCall], starts: Sequence[int], num_calls: int) -> list[float]:
     """The host's gap before each call of a step, the mean over the steps that are played as it; NaN as 0."""
     seconds = [[calls[start + place].gap_seconds for start in starts] for place in range(num_calls)]
     known = ([one for one in row if math.isfinite(one)] for row in seconds)
     return [math.fsum(row) / len(row) if row else 0.0 for row in known]
 
 
-def _runs(calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
+def _runs(calls: Sequence[ReplayCall]) -> Iterator[tuple[int, int]]:
     """First and end of each row of calls of one step."""
     start = 0
     for place in range(1, len(calls) + 1):
@@ -153,7 +153,7 @@ def _filling_key(slot: Slot) -> object:
     return (slot.filling.kind, slot.filling.low, slot.filling.high, slot.filling.reuse_fractions)
 
 
-def _collective_key(call: Call) -> object:
+def _collective_key(call: ReplayCall) -> object:
     found = call.collective
     if found is None:
         return None

@@ -23,7 +23,7 @@ from perfcast.replay.generate.tokens import (
     string_token,
 )
 from perfcast.replay.play.bind import bind_call, find_operator
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram
 from perfcast.replay.program.program import SlotUse as Use
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.events import NONE
@@ -103,7 +103,9 @@ class StepWriter:
             return f"{name(line.uses[0])}.as_strided({place})"
         return f"window({name(line.uses[0])}, {dtype_token(slot.dtype)}, {place})"
 
-    def _operator(self, line: Line, call: Call, name: Callable[[int], str], unused: set[int]) -> list[str]:
+    def _operator(
+        self, line: Line, call: ReplayCall, name: Callable[[int], str], unused: set[int]
+    ) -> list[str]:
         bound = bind_call(call)
         arguments = [argument_text(value, name, self._device) for value in bound.positional]
         arguments += [
@@ -122,7 +124,7 @@ class StepWriter:
             return _call_text(f"{_targets(targets)} = ", function, arguments, "", shape)
         return _call_text(f"{_targets(targets)} = flat(", function, arguments, ")", shape)
 
-    def _operator_name(self, call: Call) -> str:
+    def _operator_name(self, call: ReplayCall) -> str:
         space, operator, overload = operator_parts(call.operator, call.overload)
         path = f"torch.ops.{space}.{operator}.{overload}"
         alias = f"{space}_{operator.strip('_')}" if operator.startswith("__") else f"{space}_{operator}"
@@ -135,7 +137,7 @@ class StepWriter:
         found = self._program.slots[slot]
         return f"{dtype_token(found.dtype).removeprefix('torch.')} {list(map(int, found.shape))}"
 
-    def _other(self, index: int, call: Call, name: Callable[[int], str]) -> list[str]:
+    def _other(self, index: int, call: ReplayCall, name: Callable[[int], str]) -> list[str]:
         """A collective, a wait, or time that passes."""
         if call.emulated_seconds == call.emulated_seconds:
             return [f"    wait({number_token(call.emulated_seconds)})"]

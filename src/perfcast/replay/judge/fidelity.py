@@ -10,7 +10,7 @@ from statistics import quantiles
 from perfcast.replay.communication.play import CollectiveLatency
 from perfcast.replay.judge.utilisation import Utilisation
 from perfcast.replay.play.session import Played
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram
 from perfcast.traces.explain.kernel_kinds import operator_kind
 
 _NAN = float("nan")
@@ -144,7 +144,7 @@ def _quartiles(seconds: Sequence[float], num_steps: int) -> Quartiles:
     return Quartiles(*quantiles(own, n=4, method="inclusive"))
 
 
-def _left_out(program: ReplayProgram, failed: Iterable[tuple[Call, str]]) -> tuple[LeftOut, ...]:
+def _left_out(program: ReplayProgram, failed: Iterable[tuple[ReplayCall, str]]) -> tuple[LeftOut, ...]:
     """By operator and reason, those that cost most first."""
     every = [(one.operator, one.reason, one.recorded_seconds, one.is_harmless) for one in program.skipped]
     every += [(call.name, reason, call.recorded_seconds, False) for call, reason in failed]
@@ -160,7 +160,7 @@ def _left_out(program: ReplayProgram, failed: Iterable[tuple[Call, str]]) -> tup
     return tuple(sorted(found, key=lambda one: (one.is_harmless, -one.seconds, -one.count)))
 
 
-def _time_coverage(run: Sequence[Call], left_out: Sequence[LeftOut]) -> float:
+def _time_coverage(run: Sequence[ReplayCall], left_out: Sequence[LeftOut]) -> float:
     known = [call.recorded_seconds for call in run if not math.isnan(call.recorded_seconds)]
     lost = sum(one.seconds for one in left_out if not one.is_harmless)
     return sum(known) / (sum(known) + lost) if known and sum(known) > 0 else _NAN

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcast.replay.build.call_times import CallTimeline, CallTimes, host_rows, median_times
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram
 from perfcast.traces.events import NONE, Trace
 from perfcast.traces.execution_trace.nodes import ExecutionTrace
 from perfcast.traces.link.partners import partners
@@ -70,12 +70,12 @@ def _ending(program: ReplayProgram, linked: Trace) -> ReplayProgram:
     """The program with a call at the end that stands for what the host does after the last one."""
     if not linked.steps or program.calls[-1].kind is CallKind.IDLE:
         return program
-    last = Call(NONE, CallKind.IDLE, "", "", "", (), step=program.calls[-1].step)
+    last = ReplayCall(NONE, CallKind.IDLE, "", "", "", (), step=program.calls[-1].step)
     return replace(program, calls=(*program.calls, last))
 
 
 def _steps(
-    calls: Sequence[Call], rows: Sequence[int], linked: Trace, timeline: CallTimeline
+    calls: Sequence[ReplayCall], rows: Sequence[int], linked: Trace, timeline: CallTimeline
 ) -> list[CallTimes]:
     """Times in each marked step of another timeline in which most of the calls are found."""
     events, lent = timeline.trace.events, linked.events

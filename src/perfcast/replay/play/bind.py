@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from perfcast.errors import TraceError
-from perfcast.replay.program.program import Argument, Call, DeviceName, SlotUse, slots_in
+from perfcast.replay.program.program import Argument, DeviceName, ReplayCall, SlotUse, slots_in
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.replay.rewrite.tables import DTYPE_NUMBERS
 
@@ -40,7 +40,7 @@ class BoundCall:
     written: tuple[int, ...]
 
 
-def bind_call(call: Call) -> BoundCall:
+def bind_call(call: ReplayCall) -> BoundCall:
     """The installed operator of a call, and its arguments.
 
     Raises:
@@ -114,7 +114,7 @@ def find_operator(name: str) -> Any:
     return found
 
 
-def _by_name(call: Call) -> dict[str, Argument]:
+def _by_name(call: ReplayCall) -> dict[str, Argument]:
     """Arguments by the names that the call's schema gives them."""
     names = [argument.name for argument in parse_schema(call.schema).arguments]
     if len(call.arguments) > len(names):
@@ -122,7 +122,7 @@ def _by_name(call: Call) -> dict[str, Argument]:
     return dict(zip(names, call.arguments, strict=False))
 
 
-def _converted(value: Argument, kind: str, call: Call) -> Any:
+def _converted(value: Argument, kind: str, call: ReplayCall) -> Any:
     """A literal as PyTorch takes it; tensors stay places."""
     import torch
 
@@ -179,5 +179,5 @@ def _memory_formats() -> Mapping[int, Any]:
     return {number: getattr(torch, name) for number, name in enumerate(names)}
 
 
-def _where(call: Call) -> str:
+def _where(call: ReplayCall) -> str:
     return f"{call.name} (node {call.node_id})"

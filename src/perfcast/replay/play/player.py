@@ -43,7 +43,7 @@ from perfcast.replay.play.runners import (
     stream_switch,
     window_runner,
 )
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, slots_in
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, slots_in
 from perfcast.replay.program.spots import LaidOutCall, Spot, lay_out
 from perfcast.traces.events import NONE
 
@@ -406,7 +406,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def describe_call(program: ReplayProgram, call: Call) -> str:
+def describe_call(program: ReplayProgram, call: ReplayCall) -> str:
     """Operator, node and shapes: what a person needs to find it in the trace."""
     slots = [program.slots[index] for index in slots_in(call.arguments)]
     shapes = ", ".join(f"{slot.dtype}{list(slot.shape)}" for slot in slots[:6])

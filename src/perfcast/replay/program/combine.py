@@ -14,8 +14,8 @@ from perfcast.errors import InputError
 from perfcast.replay.program.program import (
     Argument,
     Buffer,
-    Call,
     CallKind,
+    ReplayCall,
     ReplayProgram,
     Slot,
     SlotUse,
@@ -37,7 +37,7 @@ def concatenate(programs: Sequence[ReplayProgram]) -> ReplayProgram:
     if len(programs) == 1:
         return programs[0]
     home = _home(programs)
-    calls: list[Call] = []
+    calls: list[ReplayCall] = []
     slots: list[Slot] = []
     buffers: list[Buffer] = []
     groups: dict[str, ProcessGroup] = {}
@@ -121,7 +121,7 @@ def _shifted(place: int, by: int) -> int:
     return NONE if place == NONE else place + by
 
 
-def _shifted_call(call: Call, calls: int, slots: int) -> Call:
+def _shifted_call(call: ReplayCall, calls: int, slots: int) -> ReplayCall:
     moved = _with_slots(call, lambda slot: slot + slots)
     return replace(moved, waits_for=_shifted(call.waits_for, calls))
 
@@ -139,13 +139,13 @@ def _shifted_buffer(buffer: Buffer, calls: int) -> Buffer:
     )
 
 
-def _renamed_group(call: Call, names: Mapping[str, str]) -> Collective | None:
+def _renamed_group(call: ReplayCall, names: Mapping[str, str]) -> Collective | None:
     if call.collective is None:
         return None
     return replace(call.collective, group=names.get(call.collective.group, call.collective.group))
 
 
-def _with_slots(call: Call, renumber: Callable[[int], int]) -> Call:
+def _with_slots(call: ReplayCall, renumber: Callable[[int], int]) -> ReplayCall:
     """The call with every slot, among arguments and outputs, renumbered."""
     return replace(
         call,

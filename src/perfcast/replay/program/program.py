@@ -142,7 +142,7 @@ class CallKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReplayCall:
     """One operator, collective or wait.
 
     ``operator`` is namespace and name ('aten::addmm'), ``overload`` '' for the default one; ``arguments``
@@ -211,7 +211,7 @@ class ReplayProgram:
     are the recording's, or what it was scaled to.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[ReplayCall, ...]
     slots: tuple[Slot, ...]
     buffers: tuple[Buffer, ...]
     groups: tuple[ProcessGroup, ...] = ()

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfcast.errors import TraceError
 from perfcast.replay.play.bind import bind_call
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, SlotUse
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, SlotUse
 from perfcast.traces.events import NONE
 
 #: A place: a list or mapping, and the key in it.
@@ -38,7 +38,7 @@ class LaidOutCall:
     """
 
     index: int
-    call: Call
+    call: ReplayCall
     function: Any = None
     positional: list[Any] = field(default_factory=list)
     keywords: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def lay_out(program: ReplayProgram) -> Layout:
     return Layout(entries, tuple(targets), frozenset(orphans))
 
 
-def _entry(index: int, call: Call) -> LaidOutCall:
+def _entry(index: int, call: ReplayCall) -> LaidOutCall:
     entry = LaidOutCall(index, call)
     if call.kind is CallKind.OPERATOR:
         try:

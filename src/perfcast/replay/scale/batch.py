@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from perfcast.errors import InputError
-from perfcast.replay.program.program import Call, CallKind, Fill, ReplayProgram, Slot, slots_in
+from perfcast.replay.program.program import CallKind, Fill, ReplayCall, ReplayProgram, Slot, slots_in
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.replay.scale.layout import BatchChange, scaled_slot
 from perfcast.replay.scale.literals import EXPANDS, Place, is_factory, number_at, size_places
@@ -106,7 +106,7 @@ def _first_seeds(program: ReplayProgram, batch: BatchChange) -> tuple[Seeds, See
     return frozenset(chosen), frozenset(every)
 
 
-def _makes_rows(program: ReplayProgram, call: Call, batch: BatchChange) -> bool:
+def _makes_rows(program: ReplayProgram, call: ReplayCall, batch: BatchChange) -> bool:
     """Whether a call makes a row of whole numbers out of nothing, as many for each sample."""
     made = [program.slots[slot] for slot in call.outputs if slot != NONE]
     return (
@@ -118,7 +118,7 @@ def _makes_rows(program: ReplayProgram, call: Call, batch: BatchChange) -> bool:
     )
 
 
-def _made_places(call: Call) -> Iterator[Place]:
+def _made_places(call: ReplayCall) -> Iterator[Place]:
     """The literal sizes of calls that make tensors out of nothing, or repeat what there is."""
     is_making = call.kind is CallKind.OPERATOR and (call.operator in EXPANDS or is_factory(call))
     yield from size_places(call) if is_making else ()

@@ -17,7 +17,7 @@ from perfcast.cost.prices import price_communication
 from perfcast.errors import TraceError
 from perfcast.replay.communication.groups import GroupKey, group_of
 from perfcast.replay.communication.shapes import shape_of
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram
 from perfcast.traces.collectives.sizes import canonical_name
 from perfcast.traces.dtype_words import dtype_bytes
 
@@ -109,16 +109,16 @@ def count_untimed(program: ReplayProgram) -> int:
     )
 
 
-def _is_communication(call: Call) -> bool:
+def _is_communication(call: ReplayCall) -> bool:
     return call.kind is CallKind.COLLECTIVE and call.collective is not None
 
 
-def _key(program: ReplayProgram, call: Call) -> GroupKey:
+def _key(program: ReplayProgram, call: ReplayCall) -> GroupKey:
     assert call.collective is not None
     return group_of(call.collective, program.groups, program.world_size)
 
 
-def _is_out_of_reach(program: ReplayProgram, call: Call, num_ranks: int) -> bool:
+def _is_out_of_reach(program: ReplayProgram, call: ReplayCall, num_ranks: int) -> bool:
     """Whether some of its ranks are not there, or it is alone of several."""
     ranks = _key(program, call).ranks
     return max(ranks) >= num_ranks or program.rank not in ranks
@@ -133,7 +133,7 @@ def _forecast(program: ReplayProgram, chosen: Sequence[int], cluster: Cluster) -
     return [float(prices[operation]) for operation in operations]
 
 
-def _operation(program: ReplayProgram, call: Call) -> Operation:
+def _operation(program: ReplayProgram, call: ReplayCall) -> Operation:
     collective = call.collective
     assert collective is not None
     name = canonical_name(collective.name)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TypeAlias
 
-from perfcast.replay.program.program import Argument, Call
+from perfcast.replay.program.program import Argument, ReplayCall
 from perfcast.replay.program.schema_text import parse_schema
 from perfcast.replay.scale.layout import BatchChange, Carried, carried_after_view
 
@@ -34,19 +34,19 @@ _ALL = 2**62
 _MOST_TRIES = 128
 
 
-def size_places(call: Call) -> list[Place]:
+def size_places(call: ReplayCall) -> list[Place]:
     """The numbers among the arguments that say how large something is."""
     return [place for place, _ in _numbers_named(call, _SIZES)]
 
 
-def is_factory(call: Call) -> bool:
+def is_factory(call: ReplayCall) -> bool:
     """Whether a call makes a tensor whose sizes are all literals."""
     name = call.operator.partition("::")[2]
     has_tensor = any(argument.is_tensor for argument in parse_schema(call.schema).arguments)
     return bool(size_places(call)) and (not has_tensor or name.startswith("new_"))
 
 
-def with_scaled(call: Call, places: Sequence[Place], batch: BatchChange) -> Call:
+def with_scaled(call: ReplayCall, places: Sequence[Place], batch: BatchChange) -> ReplayCall:
     """The call with the numbers at these places scaled."""
     wanted = set(places)
 
@@ -62,8 +62,8 @@ def with_scaled(call: Call, places: Sequence[Place], batch: BatchChange) -> Call
 
 
 def reshaped(
-    call: Call, old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
-) -> Call:
+    call: ReplayCall, old: Sequence[int], carried: Carried, new: Sequence[int], batch: BatchChange
+) -> ReplayCall:
     """A reshape's sizes, where the batch goes; ``new`` are the recorded sizes of what it makes."""
     moved = carried_after_view(old, carried, new, batch)
     places: list[Place] = [
@@ -72,7 +72,7 @@ def reshaped(
     return with_scaled(call, places, batch)
 
 
-def unflattened(call: Call, carried: Carried, batch: BatchChange) -> Call | None:
+def unflattened(call: ReplayCall, carried: Carried, batch: BatchChange) -> ReplayCall | None:
     """``aten::unflatten``: the part that carries the batch; ``None`` where the dimension carries none."""
     found = list(_numbers_named(call, {"sizes"}))
     dim = _whole(call, "dim")
@@ -86,7 +86,7 @@ def unflattened(call: Call, carried: Carried, batch: BatchChange) -> Call | None
     return with_scaled(call, [place for place, _ in found if place[1] in moved], batch)
 
 
-def cut(call: Call, carried: Carried, num_dims: int, batch: BatchChange) -> Call:
+def cut(call: ReplayCall, carried: Carried, num_dims: int, batch: BatchChange) -> ReplayCall:
     """What cuts along a dimension that carries the batch cuts at the same fractions of it."""
     dim = _whole(call, "dim")
     if dim is None or dim % max(num_dims, 1) not in carried:
@@ -95,7 +95,7 @@ def cut(call: Call, carried: Carried, num_dims: int, batch: BatchChange) -> Call
     return with_scaled(call, places, batch)
 
 
-def spread(call: Call, carried: Carried, batch: BatchChange) -> Call:
+def spread(call: ReplayCall, carried: Carried, batch: BatchChange) -> ReplayCall:
     """What puts a gradient back where it was taken from: sizes follow those of the gradient."""
     dim = _whole(call, "dim") or 0
     found = list(_numbers_named(call, {"input_sizes", "sizes"}))
@@ -113,7 +113,7 @@ def spread(call: Call, carried: Carried, batch: BatchChange) -> Call:
     return cut(with_scaled(call, places, batch), {} if is_dropped else carried, len(found), batch)
 
 
-def attempts(call: Call, batch: BatchChange) -> Iterator[Call]:
+def attempts(call: ReplayCall, batch: BatchChange) -> Iterator[ReplayCall]:
     """The call as it is, then with ever more of its sizes scaled, those that are the batch itself first."""
     yield call
     found = [
@@ -131,7 +131,7 @@ def attempts(call: Call, batch: BatchChange) -> Iterator[Call]:
             yield with_scaled(call, chosen, batch)
 
 
-def _numbers_named(call: Call, names: frozenset[str] | set[str]) -> Iterator[tuple[Place, int]]:
+def _numbers_named(call: ReplayCall, names: frozenset[str] | set[str]) -> Iterator[tuple[Place, int]]:
     if not call.schema:
         return
     for index, (described, value) in enumerate(
@@ -147,7 +147,7 @@ def _numbers_named(call: Call, names: frozenset[str] | set[str]) -> Iterator[tup
                     yield (index, inner), item
 
 
-def _whole(call: Call, name: str) -> int | None:
+def _whole(call: ReplayCall, name: str) -> int | None:
     place = parse_schema(call.schema).place(name) if call.schema else None
     if place is None or place >= len(call.arguments):
         return None
@@ -155,7 +155,7 @@ def _whole(call: Call, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def number_at(call: Call, place: Place) -> int:
+def number_at(call: ReplayCall, place: Place) -> int:
     """The number at a place; 0 where none stands there."""
     index, inner = place
     value = call.arguments[index]

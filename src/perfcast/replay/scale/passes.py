@@ -9,7 +9,7 @@ from typing import Any
 from perfcast.errors import InputError, PerfcastError
 from perfcast.replay.play.bind import bind_call
 from perfcast.replay.play.prepare import element_type
-from perfcast.replay.program.program import Call, CallKind, ReplayProgram, SlotUse, slots_in
+from perfcast.replay.program.program import CallKind, ReplayCall, ReplayProgram, SlotUse, slots_in
 from perfcast.replay.scale.layout import (
     BatchChange,
     carried_after_view,
@@ -57,7 +57,7 @@ class ScalePass:
 
     def __init__(self, program: ReplayProgram, batch: BatchChange, seeds: frozenset[Seed]) -> None:
         self.seeds = seeds
-        self.calls: list[Call] = []
+        self.calls: list[ReplayCall] = []
         self.carried: dict[int, dict[int, int]] = {}
         self._program, self._batch = program, batch
         self._bases: dict[int, int] = {}  # buffer → the slot that was first seen of it
@@ -92,7 +92,7 @@ class ScalePass:
             found = {dim: slot.shape[dim] // self._batch.recorded for dim in dims}
         self.carried[index] = found
 
-    def _follow(self, index: int, call: Call) -> Call:
+    def _follow(self, index: int, call: ReplayCall) -> ReplayCall:
         """The call with its literals, once its results are known.
 
         Raises:
@@ -120,7 +120,7 @@ class ScalePass:
             return call  # needs numbers, not sizes, and nothing follows from it
         raise InputError(f"cannot be run with these sizes: {reason}")
 
-    def _attempts(self, index: int, call: Call) -> Iterator[Call]:
+    def _attempts(self, index: int, call: ReplayCall) -> Iterator[ReplayCall]:
         """The call with its literals as the batch asks for; where that is not known, with some of them."""
         own = next(iter(slots_in(call.arguments)), NONE)
         carried = self.carried.get(own, {})
@@ -143,7 +143,7 @@ class ScalePass:
             changed = cut(call, carried, len(old), self._batch)
             yield from (changed,) if changed is not call else attempts(call, self._batch)
 
-    def _expanded(self, index: int, call: Call, own: int) -> list[Place]:
+    def _expanded(self, index: int, call: ReplayCall, own: int) -> list[Place]:
         """The sizes of an expansion that carry the batch: its argument's, and those that are assumed."""
         shape, carried = self._program.slots[own].shape, self.carried.get(own, {})
         places = size_places(call)
@@ -157,7 +157,7 @@ class ScalePass:
                 found.append(place)
         return found
 
-    def _strided(self, call: Call, own: int, made: int) -> Call:
+    def _strided(self, call: ReplayCall, own: int, made: int) -> ReplayCall:
         """``aten::as_strided`` onto memory whose sizes have changed."""
         slot = self._program.slots[made]
         carried = carried_in_window(slot, self._program.slots[own], self.carried.get(own, {}), self._batch)
@@ -166,7 +166,7 @@ class ScalePass:
         kept = call.arguments[3 + len(rest) :]
         return replace(call, arguments=(call.arguments[0], new.shape, new.strides, *rest, *kept))
 
-    def _carried_by(self, call: Call, found: Sequence[Any]) -> dict[int, dict[int, int]] | None:
+    def _carried_by(self, call: ReplayCall, found: Sequence[Any]) -> dict[int, dict[int, int]] | None:
         """Which dimensions of the results carry the batch; ``None``: sizes that make no sense."""
         shapes = [None if tensor is None else tuple(tensor.shape) for tensor in found]
         if all(self._changed(old, new) is not None for _, old, new in self._pairs(call, shapes)):
@@ -187,7 +187,7 @@ class ScalePass:
         return result
 
     def _pairs(
-        self, call: Call, shapes: Sequence[tuple[int, ...] | None]
+        self, call: ReplayCall, shapes: Sequence[tuple[int, ...] | None]
     ) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
         """The slots that come out, their recorded sizes, and those that came out."""
         return [
@@ -206,7 +206,7 @@ class ScalePass:
         )
         return dims if is_right else None
 
-    def _inner(self, call: Call, shape: Sequence[int], dim: int) -> int:
+    def _inner(self, call: ReplayCall, shape: Sequence[int], dim: int) -> int:
         """How many elements of a result's dimension stand inside one place of the batch."""
         sources = list(slots_in(call.arguments))
         if call.operator in RESHAPES and sources:
@@ -220,7 +220,7 @@ class ScalePass:
                     return inner
         return shape[dim] // self._batch.recorded
 
-    def _collective(self, call: Call) -> Call:
+    def _collective(self, call: ReplayCall) -> ReplayCall:
         """A collective of tensors that carry the batch moves as many more elements, split alike."""
         collective = call.collective
         if collective is None or not any(self.carried[slot] for slot in slots_in(call.arguments)):
@@ -246,7 +246,7 @@ class ScalePass:
         new = scaled_slot(slot, self.carried.get(index, {}), self._batch)
         return _without_memory(new.shape, new.strides, slot.dtype)
 
-    def _as_recorded(self, call: Call) -> Any:
+    def _as_recorded(self, call: ReplayCall) -> Any:
         def recorded(index: int) -> Any:
             slot = self._program.slots[index]
             return _without_memory(slot.shape, slot.strides, slot.dtype)
@@ -260,7 +260,7 @@ def _without_memory(shape: Sequence[int], strides: Sequence[int], dtype: str) ->
     return torch.empty_strided(tuple(shape), tuple(strides), dtype=element_type(dtype), device="meta")
 
 
-def _run_without_memory(call: Call, tensor: Any) -> list[Any] | str:
+def _run_without_memory(call: ReplayCall, tensor: Any) -> list[Any] | str:
     """What an operator gives for tensors without memory, lists opened; why it fails, if it does."""
     import torch
 

@@ -24,10 +24,10 @@ from perfcast.replay.communication.shapes import shape_of
 from perfcast.replay.program.program import (
     Argument,
     Buffer,
-    Call,
     CallKind,
     Fill,
     Filling,
+    ReplayCall,
     ReplayProgram,
     Slot,
     SlotUse,
@@ -103,7 +103,7 @@ def _as_asked(collective: Collective, before: GroupKey, ranks: tuple[int, ...]) 
     return replace(collective, group=before.name, group_size=len(ranks), ranks=ranks)
 
 
-def _sizes(program: ReplayProgram, call: Call, before: int, after: int) -> Sizes:
+def _sizes(program: ReplayProgram, call: ReplayCall, before: int, after: int) -> Sizes:
     """What a collective moves in a group of another size."""
     assert call.collective is not None
     shape, name = shape_of(program, call), canonical_name(call.collective.name)
@@ -158,7 +158,7 @@ def splits_sent(program: ReplayProgram) -> list[tuple[GroupKey, tuple[int, ...]]
     return found
 
 
-def _parts_sent(program: ReplayProgram, call: Call, size: int) -> tuple[int, ...]:
+def _parts_sent(program: ReplayProgram, call: ReplayCall, size: int) -> tuple[int, ...]:
     shape = shape_of(program, call)
     if len(shape.sent) == size > 1:
         return shape.sent

@@ -122,14 +122,14 @@ class SensitivityData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RivalPlanData:
+class BaselinePlanData:
     """Degrees, and both searchers' times.
 
     Attributes:
         data_parallel: Degree; no unit.
         tensor_parallel: Degree; no unit.
         pipeline_parallel: Degree; no unit.
-        rival_step_seconds: Seconds of a step by the other searcher's own formulas.
+        baseline_step_seconds: Seconds of a step by the other searcher's own formulas.
         option: Best plan of this search with these degrees, as --plan takes it; null where none is
             valid.
         step_seconds: Seconds of a step of that plan by closed form.
@@ -138,13 +138,13 @@ class RivalPlanData:
     data_parallel: int
     tensor_parallel: int
     pipeline_parallel: int
-    rival_step_seconds: float
+    baseline_step_seconds: float
     option: str | None
     step_seconds: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RivalData:
+class BaselineData:
     """Another searcher's order of plans on the best cluster.
 
     Attributes:
@@ -157,7 +157,7 @@ class RivalData:
     name: str
     num_plans: int
     reason: str | None
-    plans: tuple[RivalPlanData, ...]
+    plans: tuple[BaselinePlanData, ...]
 
 
 def explanation_data(explanation: Explanation) -> ExplanationData:
@@ -209,15 +209,15 @@ def _point(point: SensitivityPoint) -> PointData:
     )
 
 
-def baseline_data(baseline: BaselineRanking) -> RivalData:
+def baseline_data(baseline: BaselineRanking) -> BaselineData:
     """Another searcher's order."""
     plans = tuple(
         view(
-            RivalPlanData,
+            BaselinePlanData,
             one,
-            rival_step_seconds=one.baseline_seconds,
+            baseline_step_seconds=one.baseline_seconds,
             option=None if one.plan is None else format_plan(one.plan),
         )
         for one in baseline.plans
     )
-    return view(RivalData, baseline, reason=baseline.reason or None, plans=plans)
+    return view(BaselineData, baseline, reason=baseline.reason or None, plans=plans)

@@ -9,9 +9,9 @@ from perfcast.core.plan_text import format_plan
 from perfcast.core.training import Training
 from perfcast.report.answers import Answer, view
 from perfcast.report.data.search.explained import (
+    BaselineData,
     DifferenceData,
     ExplanationData,
-    RivalData,
     SensitivityData,
     baseline_data,
     difference_data,
@@ -180,7 +180,7 @@ class SearchData(Answer):
         differences: From the winner to each named plan.
         skipped: Named plans that the best cluster cannot follow.
         sensitivity: How the winner changes.
-        rival: Another searcher's order of plans on the best cluster.
+        baseline: Another searcher's order of plans on the best cluster.
     """
 
     model: str
@@ -196,7 +196,7 @@ class SearchData(Answer):
     differences: tuple[DifferenceData, ...]
     skipped: tuple[SkippedData, ...]
     sensitivity: SensitivityData | None
-    rival: RivalData | None
+    baseline: BaselineData | None
 
 
 def data_of(found: SearchReport) -> SearchData:
@@ -214,7 +214,7 @@ def data_of(found: SearchReport) -> SearchData:
         differences=tuple(difference_data(difference) for difference in found.differences),
         skipped=tuple(SkippedData(label=label, reason=reason) for label, reason in found.skipped),
         sensitivity=None if found.sensitivity is None else sensitivity_data(found.sensitivity),
-        rival=None if found.baseline is None else baseline_data(found.baseline),
+        baseline=None if found.baseline is None else baseline_data(found.baseline),
     )
 
 
