@@ -35,7 +35,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.plan import ORDERS, RECOMPUTE, SCHEDULES, Plan
-from perfcast.core.plan_text import STAGE_WORDS
+from perfcast.core.plans.text import STAGE_WORDS
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel, Estimates

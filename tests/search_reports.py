@@ -9,7 +9,7 @@ import numpy as np
 
 from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.ranking.objectives import OBJECTIVES

@@ -11,7 +11,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.forecast.footprint import PeakCandidate, StageFootprint, Term
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import Weight

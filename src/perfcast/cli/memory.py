@@ -17,7 +17,7 @@ from perfcast.cli.options.shared import (
     training_of,
 )
 from perfcast.cli.output import Outputs, output_options, write_answer
-from perfcast.core.plan_choice import choose_plan
+from perfcast.core.plans.choice import choose_plan
 
 if TYPE_CHECKING:
     from perfcast.core.forecast.device import Forecast

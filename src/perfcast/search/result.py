@@ -10,7 +10,7 @@ import numpy as np
 
 from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import COLUMNS, to_table, with_splits
+from perfcast.core.plans.table import COLUMNS, to_table, with_splits
 from perfcast.core.training import Training
 from perfcast.errors import PlanError
 from perfcast.units import HOUR

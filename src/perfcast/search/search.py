@@ -13,7 +13,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Method
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.cost.host_link import has_host_link
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.step.timer import make_timer

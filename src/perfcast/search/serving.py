@@ -17,7 +17,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
-from perfcast.core.plan_text import EVEN, PlanValue
+from perfcast.core.plans.text import EVEN, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError

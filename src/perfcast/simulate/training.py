@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.operation import Operation
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
 from perfcast.simulate.critical_path import critical_path

@@ -9,7 +9,7 @@ import pytest
 
 from perfcast.catalog.devices import load_device
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly

@@ -9,8 +9,8 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.model import Recommender, recommender_from_config
 from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast
-from perfcast.core.recommender import Recommender, recommender_from_config
 from perfcast.errors import InputError, ModelError, PlanError
 from perfcast.prediction.recommender.predict import forecast_recommender, read_recommender
 from perfcast.prediction.recommender.program import StepSeconds, play_step

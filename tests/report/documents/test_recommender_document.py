@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
+from perfcast.core.embedding.model import Recommender
 from perfcast.core.forecast.recommender import (
     RECOMMENDER_CAUSES,
     RecommenderForecast,
     RecommenderRank,
     RecommenderSpan,
 )
-from perfcast.core.recommender import Recommender
 from perfcast.evidence.validate.embedding import EmbeddingScore
 from perfcast.report.data.recommender import data_of
 from perfcast.report.documents.evidence.scores import embedding_document

@@ -8,7 +8,7 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
-from perfcast.core.plan_table import join, to_table
+from perfcast.core.plans.table import join, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline

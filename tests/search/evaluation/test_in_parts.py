@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline

@@ -9,7 +9,7 @@ from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.collective import group_ranks
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import ORDERS, Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError

@@ -9,8 +9,8 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable
-from perfcast.core.plan_text import EVEN
+from perfcast.core.plans.table import PlanTable
+from perfcast.core.plans.text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError

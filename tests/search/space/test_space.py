@@ -10,7 +10,7 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import ORDERS, Plan
-from perfcast.core.plan_table import COLUMNS, PlanTable, join
+from perfcast.core.plans.table import COLUMNS, PlanTable, join
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.cost.roofline import Roofline

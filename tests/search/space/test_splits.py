@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.plan_text import PlanValue
+from perfcast.core.plans.text import PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
 from perfcast.search.space.splits import balanced_split, head_layers, splits_of_parts

@@ -4,7 +4,7 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.core.placement import group_of
 from perfcast.core.plan import ORDERS, Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.placement import group_of
+from perfcast.core.plans.table import to_table
 from perfcast.errors import PlanError
 from perfcast.workload.plan_columns.geometry import axis_strides, replica_columns, span_codes
 

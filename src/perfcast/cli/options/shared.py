@@ -10,8 +10,8 @@ import click
 
 from perfcast.cli.options.pack import Command, packed
 from perfcast.core.mode import MODES, Mode
-from perfcast.core.plan_choice import is_one_device, stated_micro_batch_size
-from perfcast.core.plan_text import PlanValues, format_values, parse_plan
+from perfcast.core.plans.choice import is_one_device, stated_micro_batch_size
+from perfcast.core.plans.text import PlanValues, format_values, parse_plan
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 

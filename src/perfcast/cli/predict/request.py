@@ -10,8 +10,8 @@ import click
 from perfcast.cli.options.cost_model import choose_cost_model, find_cost_model
 from perfcast.cli.options.shared import DEFAULT_DTYPE, PLAN_DTYPE, StepOptions, device_request, training_of
 from perfcast.cli.predict.options import PredictOptions
-from perfcast.core.plan_choice import choose_plan, implied_devices
-from perfcast.core.plan_text import format_values
+from perfcast.core.plans.choice import choose_plan, implied_devices
+from perfcast.core.plans.text import format_values
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 

@@ -9,7 +9,7 @@ import click
 
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.values import counts, names, word_of
-from perfcast.core.plan_text import PlanValues, parse_plan
+from perfcast.core.plans.text import PlanValues, parse_plan
 from perfcast.core.training import DTYPES, FRAMEWORKS, TrainingDType, TrainingFramework
 
 DEFAULT_DTYPE: TrainingDType = "bf16"

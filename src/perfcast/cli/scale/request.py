@@ -9,7 +9,7 @@ import click
 from perfcast.cli.scale.options import DEFAULT_DTYPE, ScaledMode, ScaleOptions
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
-from perfcast.core.plan_choice import complete_plan
+from perfcast.core.plans.choice import complete_plan
 
 if TYPE_CHECKING:
     from perfcast.core.training import Training

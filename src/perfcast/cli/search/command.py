@@ -13,7 +13,7 @@ from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import SearchOptions, search_options
 from perfcast.cli.search.request import build_request, build_serving_request
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
 from perfcast.core.mode import MODES, Mode
-from perfcast.core.plan_text import PlanValue
+from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingDType, TrainingFramework
 
 DEFAULT_DTYPE = "bf16"

@@ -10,8 +10,8 @@ import click
 
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import SearchOptions
-from perfcast.core.plan_choice import complete_plan
-from perfcast.core.plan_text import parse_plan
+from perfcast.core.plans.choice import complete_plan
+from perfcast.core.plans.text import parse_plan
 from perfcast.core.training import Training
 from perfcast.errors import UnknownNameError
 

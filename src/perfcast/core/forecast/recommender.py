@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import TablePlacement
-from perfcast.core.recommender import Recommender
+from perfcast.core.embedding.model import Recommender
 
 #: What a rank's time goes to; the seconds of a rank add up to the step.
 #: 'all-to-all' is that which no compute hides, 'all-reduce' likewise, 'waiting' for a slower rank.

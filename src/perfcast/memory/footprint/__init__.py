@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

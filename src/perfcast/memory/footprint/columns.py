@@ -15,7 +15,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable, to_table
+from perfcast.core.plans.table import PlanTable, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perfcast.core.arrays import Floats
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import pad_vocabulary
 from perfcast.memory.footprint.activations import (
     Layout,

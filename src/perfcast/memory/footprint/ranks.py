@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.memory.footprint.stage_layers import StageLayers, num_dense_layers, recomputed_layers
 from perfcast.memory.footprint.weight_figures import KindFigures, PartFigures, WeightFigures

@@ -13,7 +13,7 @@ from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.heads import cached_width, heads_of_rank
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import DTYPES
 from perfcast.core.transformer import Transformer

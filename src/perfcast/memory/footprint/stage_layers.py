@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable, Split
+from perfcast.core.plans.table import PlanTable, Split
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import layers_of_stages
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from perfcast.core.arrays import Floats
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import Weight, embedding_weights, head_weights, kinds_of_layer, pad_vocabulary
 from perfcast.memory.footprint.combinations import ByCombination, Combinations

@@ -9,7 +9,7 @@ from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel

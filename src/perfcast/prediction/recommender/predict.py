@@ -21,6 +21,7 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.embedding.columns import embedding_columns
 from perfcast.core.embedding.lookup import ShardingKind, TablePlacement
+from perfcast.core.embedding.model import Recommender, recommender_from_config
 from perfcast.core.embedding.sharding import (
     check_sharding,
     index_bytes_between,
@@ -31,7 +32,6 @@ from perfcast.core.forecast.recommender import RecommenderForecast, RecommenderR
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
-from perfcast.core.recommender import Recommender, recommender_from_config
 from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer

@@ -10,7 +10,7 @@ from perfcast.core.words import known_word
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.core.embedding.lookup import TablePlacement
-    from perfcast.core.recommender import Recommender
+    from perfcast.core.embedding.model import Recommender
     from perfcast.cost.model import CostModel
 
 #: Of the dense part; bf16 and fp16 are mixed precision. Tables have their own.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.prediction.step.constants import StepConstants

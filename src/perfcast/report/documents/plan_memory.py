@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.core.tensor import Category
 from perfcast.report import palette
 from perfcast.report.blocks import share_table, stacked_bars

@@ -13,7 +13,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel

@@ -20,7 +20,7 @@ import numpy as np
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import OFFLOAD, RECOMPUTE
-from perfcast.core.plan_table import COLUMNS, PlanTable, join
+from perfcast.core.plans.table import COLUMNS, PlanTable, join
 from perfcast.memory.footprint import FootprintColumns
 from perfcast.search.evaluation.evaluate import Evaluation
 from perfcast.search.space.definition import MAPPING, Space, largest_parts

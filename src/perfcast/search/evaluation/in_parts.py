@@ -9,7 +9,7 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.cost.model import CostModel
 from perfcast.prediction.step.columns import evaluate_steps
 from perfcast.prediction.step.constants import StepConstants

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perfcast.core.forecast.plan import CAUSES, PlanForecast
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import EVEN, KEY_OF_FIELD, PLAN_KEYS, PlanValue
+from perfcast.core.plans.text import EVEN, KEY_OF_FIELD, PLAN_KEYS, PlanValue
 from perfcast.errors import PlanError
 
 #: Dimensions of a plan as they are said, in the order of speaking; of experts' tensor parallelism what it

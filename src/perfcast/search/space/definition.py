@@ -14,8 +14,8 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES
-from perfcast.core.plan_table import COLUMNS, PlanTable, Split, table_of
-from perfcast.core.plan_text import STAGE_WORDS, PlanValue
+from perfcast.core.plans.table import COLUMNS, PlanTable, Split, table_of
+from perfcast.core.plans.text import STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
@@ -41,7 +41,7 @@ class Space:
         recompute_layers: With full recomputation, of how many layers of each part of the model; 0 means all.
             None: all; a search tries, around the fastest, the fewest with which a plan fits
             (``fewest_layers``): fewer do not fit, and more take longer.
-        stage_splits: Words of ``plan_text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is better.
+        stage_splits: Words of ``core.plans.text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is better.
         num_shards: Ranks over which ZeRO shards, other replicas hold copies; 0 for all replicas.
         orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.search.space.definition import Space, list_cores, map_plans

@@ -19,8 +19,8 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
 from perfcast.core.hardware import Device
 from perfcast.core.plan import SCHEDULES
-from perfcast.core.plan_table import PlanTable
-from perfcast.core.plan_text import EVEN
+from perfcast.core.plans.table import PlanTable
+from perfcast.core.plans.text import EVEN
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile

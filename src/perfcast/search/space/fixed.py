@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfcast.core.plan_table import COLUMNS, WORDS
-from perfcast.core.plan_text import KEY_OF_FIELD, PLAN_KEYS, PlanValue, parse_plan
+from perfcast.core.plans.table import COLUMNS, WORDS
+from perfcast.core.plans.text import KEY_OF_FIELD, PLAN_KEYS, PlanValue, parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
 #: Columns of plans that a search does not vary.

@@ -12,8 +12,8 @@ from itertools import combinations
 
 import numpy as np
 
-from perfcast.core.plan_table import WORDS, PlanTable
-from perfcast.core.plan_text import PlanValue
+from perfcast.core.plans.table import WORDS, PlanTable
+from perfcast.core.plans.text import PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.definition import Space, divisors, list_cores, map_plans
 from perfcast.search.space.fixed import KEYS, code_of, write_fixed

@@ -10,9 +10,9 @@ import numpy as np
 from perfcast.core.arrays import Flags, Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.placement import group_of
+from perfcast.core.plans.table import PlanTable
 
 #: Groups whose ranks exchange something in a training step; pairs and all ranks together are always even.
 _GROUPS = ("tensor", "context", "replica", "expert", "expert_tensor", "expert_replica", "shard", "copy")

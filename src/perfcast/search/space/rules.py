@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfcast.core.plan_text import PLAN_KEYS, PlanValue
+from perfcast.core.plans.text import PLAN_KEYS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.search.space.fixed import code_of
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from perfcast.core.plan_table import Split
-from perfcast.core.plan_text import BALANCED, EVEN, STAGE_WORDS, PlanValue
+from perfcast.core.plans.table import Split
+from perfcast.core.plans.text import BALANCED, EVEN, STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
@@ -100,7 +100,7 @@ def head_layers(model: Transformer, sequence_length: int) -> float:
 def splits_of_parts(
     model: Transformer, sequence_length: int, kind: PlanValue, num_stages: int, num_chunks: int
 ) -> Split | None:
-    """Layers of each part by a word of ``plan_text.STAGE_WORDS``, or stated; () is the framework's own.
+    """Layers of each part by a word of ``core.plans.text.STAGE_WORDS``, or stated; () is the framework's own.
 
     None: There is no such way, or it is the framework's own.
     """

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from perfcast.catalog.clusters import load_cluster
-from perfcast.core.plan_table import FLAGS, WORDS
-from perfcast.core.plan_text import PlanValue
+from perfcast.core.plans.table import FLAGS, WORDS
+from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
 from perfcast.cost.model import CostModel
 from perfcast.prediction.model import read_model

@@ -11,7 +11,7 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.different import different_rows
 from perfcast.core.operation import Operation
 from perfcast.core.plan import SCHEDULES, Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.simulate.closed_form.figures import call_figures, layer_figures, side_figures
 from perfcast.simulate.part_times import time_parts

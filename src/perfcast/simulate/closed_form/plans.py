@@ -11,7 +11,7 @@ from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import OFFLOAD, SCHEDULES
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
 from perfcast.simulate.closed_form.group import Group
 from perfcast.simulate.closed_form.part_costs import PartCosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from perfcast.core.forecast.plan import Span
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import StepWork
 from perfcast.simulate.engine import Played
 from perfcast.simulate.layer import CAUSE_OF_STREAM, CallsTime

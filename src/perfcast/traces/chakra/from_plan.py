@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from perfcast.core.collective import group_ranks, message_bytes
 from perfcast.core.operation import Operation
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.errors import PlanError
 from perfcast.prediction.step.priced import PricedStep
 from perfcast.simulate.training import PlayedStep

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.heads import Heads, heads_of_rank
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import group_of
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile

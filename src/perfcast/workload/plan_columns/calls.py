@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.arrays import Integers
 from perfcast.core.operation import Operation
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.work import Layer
 from perfcast.workload.plan_columns.cuts import Cuts, cut_models
 from perfcast.workload.plan_columns.layers import KindCalls, Setting, kind_calls

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import SCHEDULES, Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.blocks.step.messages import MESSAGES

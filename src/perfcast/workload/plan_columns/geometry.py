@@ -1,4 +1,4 @@
-"""How the axes of many plans lie in the ranks: their strides, by ``core.placement``'s rule."""
+"""How the axes of many plans lie in the ranks: their strides, by ``core.plans.placement``'s rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
 from perfcast.core.plan import ORDERS
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 
 AXES = {
     "tp": "tensor_parallel",

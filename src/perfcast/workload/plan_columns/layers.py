@@ -13,9 +13,9 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.core.cluster import Cluster
 from perfcast.core.different import different_rows
-from perfcast.core.placement import group_of
 from perfcast.core.plan import OFFLOAD, ORDERS, Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.placement import group_of
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork

@@ -15,9 +15,9 @@ from perfcast.core.arrays import Integers
 from perfcast.core.collective import collective_operation
 from perfcast.core.different import different_rows
 from perfcast.core.operation import Operation
-from perfcast.core.placement import next_stage
 from perfcast.core.plan import OFFLOAD, Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.placement import next_stage
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
 from perfcast.core.work import Calls, Layer
 from perfcast.workload.blocks.ends import training as ends

@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.core.arrays import Integers
 from perfcast.core.different import different_rows
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import PlanTable
+from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import (
     Weight,
     count_elements,

@@ -9,8 +9,8 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.operation import Operation
-from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import next_stage
 from perfcast.core.tensor import Category
 from perfcast.core.weights import split_layers
 from perfcast.errors import PlanError

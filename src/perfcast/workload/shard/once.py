@@ -9,7 +9,7 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Phase
 from perfcast.core.operation import Operation
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import PlanError

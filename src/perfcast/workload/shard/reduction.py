@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import group_of
 from perfcast.core.tensor import TensorType
 from perfcast.core.work import Call, Stream
 from perfcast.frameworks.profile import DataParallelWrapper

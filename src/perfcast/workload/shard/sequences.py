@@ -9,8 +9,8 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.operation import Operation, OperationKind
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import group_of
 from perfcast.core.tensor import Category
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.workload.shard.parts import Parts

@@ -10,7 +10,7 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import to_table
+from perfcast.core.plans.table import to_table
 from perfcast.report.data.search.training import data_of
 from perfcast.report.documents.search.coordinates import coordinates_figure, list_axes
 from perfcast.report.documents.search.figures import format_objective, pareto_figure, sample_plans

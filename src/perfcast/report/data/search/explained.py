@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.report.answers import view
 from perfcast.report.data.search.plans import PlanData, by_cause, plan_data
 from perfcast.search.report.baseline import BaselineRanking

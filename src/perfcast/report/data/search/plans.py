@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.report.answers import view
 from perfcast.search.result import RankedPlan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.core.training import Training
 from perfcast.report.answers import Answer, view
 from perfcast.report.data.search.explained import (

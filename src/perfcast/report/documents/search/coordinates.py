@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.plan_table import FLAGS, WORDS, PlanTable
+from perfcast.core.plans.table import FLAGS, WORDS, PlanTable
 from perfcast.report import palette
 from perfcast.report.documents.search.figures import sample_plans
 from perfcast.report.figure import Axis, Curve, Figure, Label, Segment

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.plan import CAUSES
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.report import palette
 from perfcast.report.blocks import stacked_bars
 from perfcast.report.document import words

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.report.document import Block, Column, Document, Fact, Items, Section, Table, share_of
 from perfcast.report.documents.search.figures import format_objective
 from perfcast.report.values import Value, format_value

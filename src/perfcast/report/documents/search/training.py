@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcast.core.plan_text import format_plan
+from perfcast.core.plans.text import format_plan
 from perfcast.report.blocks import share_table
 from perfcast.report.document import (
     Block,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from perfcast.core.dtype import DType
 from perfcast.core.heads import Heads
 from perfcast.core.operation import Operation
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcast.core.dtype import DType
 from perfcast.core.heads import cached_width
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import ModelError

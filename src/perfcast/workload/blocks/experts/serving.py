@@ -7,7 +7,7 @@ import math
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks.experts.routing import experts_of, load_factor
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor

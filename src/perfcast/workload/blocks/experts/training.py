@@ -9,7 +9,7 @@ between, and all of it back. The backward is the mirror image; each collective m
 from __future__ import annotations
 
 from perfcast.core.dtype import DType
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import kernels

@@ -7,7 +7,7 @@ import math
 from perfcast.core.dtype import DType
 from perfcast.core.layer import LayerPart, layer_parts
 from perfcast.core.operation import OperationKind
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks.attention.serving import latent_attention, plain_attention
 from perfcast.workload.blocks.experts.serving import mixture

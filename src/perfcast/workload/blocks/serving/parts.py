@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.core.placement import group_of
+from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Stream
 from perfcast.workload.blocks.kernels import elementwise, tensor
 from perfcast.workload.blocks.serving.kernels import formatted_product, fused_norm, quantisers

@@ -14,8 +14,8 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.host import FROM_HOST, TO_HOST, host_copy, host_update
 from perfcast.core.operation import Operation
-from perfcast.core.placement import group_of
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import group_of
 from perfcast.core.training import Training
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.frameworks.load import load_training_profile

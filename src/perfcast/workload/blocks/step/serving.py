@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.operation import Operation
-from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import next_stage
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import check_degrees
 from perfcast.core.work import Layer, StageWork, StepWork

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from perfcast.core.collective import collective_operation
 from perfcast.core.operation import Operation
-from perfcast.core.placement import next_stage
 from perfcast.core.plan import Plan
+from perfcast.core.plans.placement import next_stage
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import (

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.plan import Plan
-from perfcast.core.plan_choice import choose_plan, complete_plan, is_one_device
-from perfcast.core.plan_text import parse_plan
+from perfcast.core.plans.choice import choose_plan, complete_plan, is_one_device
+from perfcast.core.plans.text import parse_plan
 from perfcast.errors import PlanError
 
 

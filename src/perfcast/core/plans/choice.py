@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from perfcast.core.plan import Plan
-from perfcast.core.plan_text import BALANCED, EVEN, KEY_OF_FIELD, PlanValues, usual_sequence_parallel
+from perfcast.core.plans.text import BALANCED, EVEN, KEY_OF_FIELD, PlanValues, usual_sequence_parallel
 from perfcast.errors import PlanError
 
 #: Degrees that a replica of the model takes.

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, Plan
-from perfcast.core.plan_choice import complete_plan
-from perfcast.core.plan_text import PLAN_KEYS, format_plan, format_values, parse_plan
+from perfcast.core.plans.choice import complete_plan
+from perfcast.core.plans.text import PLAN_KEYS, format_plan, format_values, parse_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.core.placement import GROUPS, group_of, next_stage
 from perfcast.core.plan import ORDERS, Plan
+from perfcast.core.plans.placement import GROUPS, group_of, next_stage
 from perfcast.errors import UnknownNameError
 
 CUBE = Plan(tensor_parallel=2, data_parallel=3, pipeline_parallel=4)

@@ -2,7 +2,7 @@
 
 What a search prints, every option that takes a plan reads, and JSON holds it: the text states a plan as far
 as it departs from the usual one. The devices say what data parallelism is left, and the batch how many
-micro-batches a replica has (``core.plan_choice``).
+micro-batches a replica has (``core.plans.choice``).
 
     plan   = item { ("," | blank) item }
     item   = key "=" value

@@ -3,7 +3,7 @@
 import numpy as np
 
 from perfcast.core.plan import Plan
-from perfcast.core.plan_table import join, to_table
+from perfcast.core.plans.table import join, to_table
 
 PLANS = [
     Plan(data_parallel=4, tensor_parallel=2, expert_tensor_parallel=2, recompute="full", zero_stage=1),
