@@ -41,7 +41,8 @@ class Space:
         recompute_layers: With full recomputation, of how many layers of each part of the model; 0 means all.
             None: all; a search tries, around the fastest, the fewest with which a plan fits
             (``fewest_layers``): fewer do not fit, and more take longer.
-        stage_splits: Words of ``core.plans.text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is better.
+        stage_splits: Words of ``core.plans.text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is
+            better.
         num_shards: Ranks over which ZeRO shards, other replicas hold copies; 0 for all replicas.
         orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
