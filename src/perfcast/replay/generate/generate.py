@@ -179,7 +179,7 @@ def _program_text(
         steps.append("    ),")
     order = ", ".join(number_token(step) for step in plan.order)
     groups = [f'    "{name}": {_ranks(ranks)},' for name, ranks in groups_text(program).items()]
-    used = ["Part", *(["window"] if any("window(" in entry for entry in entries) else [])]
+    used = ["StepPart", *(["window"] if any("window(" in entry for entry in entries) else [])]
     sources: dict[str, list[str]] = {}
     for function, file in functions.items():
         sources.setdefault(file, []).append(function)
@@ -217,11 +217,11 @@ def _import_lines(module: str, names: Sequence[str]) -> list[str]:
 
 
 def _part_lines(function: str, needs: Sequence[str], done: Sequence[str]) -> list[str]:
-    text = f'        Part({function}, "{" ".join(needs)}", "{" ".join(done)}"),'
+    text = f'        StepPart({function}, "{" ".join(needs)}", "{" ".join(done)}"),'
     if len(text) <= _WIDTH:
         return [text]
     return [
-        "        Part(",
+        "        StepPart(",
         f"            {function},",
         *_wrapped("needs", needs),
         *_wrapped("done", done),
