@@ -14,7 +14,8 @@ def embedding_document(scores: Sequence[EmbeddingScore]) -> Document:
     """One line per predictor, optimizer, phase and group of embedding costs."""
     table = Table(
         columns=(
-            *(Column(name, folds=False) for name in ("predictor", "optimizer", "phase", "cases")),
+            *(Column(name, folds=False) for name in ("predictor", "optimizer", "phase")),
+            Column("cases"),
             Column("n"),
             *(Column(name, "share") for name in ("GMAE", "mean", "median", "in 90 %")),
         ),
