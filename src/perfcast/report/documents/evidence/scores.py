@@ -14,8 +14,7 @@ def embedding_document(scores: Sequence[EmbeddingScore]) -> Document:
     """One line per predictor, optimizer, phase and group of embedding costs."""
     table = Table(
         columns=(
-            *(Column(name, folds=False) for name in ("predictor", "optimizer", "phase")),
-            Column("cases"),
+            *(Column(name, folds=False) for name in ("predictor", "optimizer", "phase", "cases")),
             Column("n"),
             *(Column(name, "share") for name in ("GMAE", "mean", "median", "in 90 %")),
         ),
@@ -33,6 +32,7 @@ def embedding_document(scores: Sequence[EmbeddingScore]) -> Document:
             )
             for score in sorted(scores, key=lambda s: (s.optimizer, s.phase, s.group, s.predictor))
         ),
+        is_wide=True,
     )
     return Document(title="Validation of embedding costs", blocks=(table,))
 
