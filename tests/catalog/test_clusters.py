@@ -14,15 +14,20 @@ from perfcast.catalog.clusters import (
     parse_cluster_file,
 )
 from perfcast.catalog.devices import load_device
+from perfcast.core.dtype import DType
+from perfcast.core.plan import Plan
 from perfcast.cost.collective.constants import load_constants
+from perfcast.cost.collective.datasheet import price_collective
 from perfcast.errors import CatalogError, InputError, PlanError, UnknownNameError
+from perfcast.prediction.step.predict import predict_plan
 
 ENTRIES = load_cluster_entries()
 REQUIRED = """
     dgx-1-v100 dgx-2 dgx-a100 dgx-h100 dgx-h200 hgx-b200 hgx-b300 gb200-nvl72 gb300-nvl72 aws-p4d
     aws-p4de aws-p5 aws-p5en aws-p6-b200 azure-nd-a100-v4 azure-nd-h100-v5 gcp-a3-mega gcp-a3-ultra
     frontier-mi250x mi300x tpu-v4 tpu-v5p l40s-pcie a40-pairs a100-pcie h100-nvl-pairs
-    multi-datacentre-h100 hgx-a100-ethernet
+    multi-datacentre-h100 hgx-a100-ethernet hgx-a800 hgx-h800 hgx-h20 mi325x mi350x mi355x gaudi2 gaudi3
+    tpu-v5e tpu-v6e rtx-pro-server
 """.split()
 
 GOOD = """
@@ -85,6 +90,101 @@ def test_a_part_of_a_node_is_a_node_with_fewer_devices():
     assert [level.size for level in load_cluster("dgx-h100:4").levels] == [4, 1]
 
 
+@pytest.mark.parametrize("count", [4, 8, 16, 36, 64, 70, 72])
+def test_what_fits_into_a_rack_is_one_domain(count: int):
+    assert [level.size for level in load_cluster(f"gb200-nvl72:{count}").levels] == [count, 1]
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(80, [40, 2]), (128, [64, 2]), (144, [72, 2]), (256, [64, 4]), (576, [72, 8]), (1024, [64, 16])],
+)
+def test_racks_are_filled_alike_in_whole_trays_and_the_note_says_so(count: int, sizes: list[int]):
+    cluster = load_cluster(f"gb300-nvl72:{count}")
+    assert [level.size for level in cluster.levels] == sizes
+    assert (f"{sizes[0]} of 72 devices of each rack" in cluster.note) == (sizes[0] < 72)
+
+
+def test_a_number_that_would_split_trays_names_its_neighbours():
+    with pytest.raises(PlanError, match=r"take 96 or 104.*gb200-nvl72/K:N"):
+        load_cluster("gb200-nvl72:100")
+
+
+@given(st.integers(1, 5000))
+def test_racks_in_parts_have_as_many_devices_as_asked_and_are_at_least_half_full(count: int):
+    try:
+        rack, network = load_cluster(f"gb200-nvl72:{count}").levels
+    except PlanError:
+        assert count > 72
+        return
+    assert rack.size * network.size == count
+    assert rack.size <= 72
+    assert network.size == 1 or (rack.size >= 36 and rack.size % 4 == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("gb200-nvl72/36:72", [36, 2]),
+        ("gb200-nvl72/8:512", [8, 64]),
+        ("DGX_GB200/4:4", [4, 1]),
+        ("dgx-h100/4:12", [4, 3]),
+        ("a40-pairs/4:8", [2, 2, 2]),
+        ("dgx-superpod-h100/4:256", [4, 32, 2]),
+    ],
+)
+def test_a_part_of_each_server_is_written_behind_its_name(name: str, sizes: list[int]):
+    cluster = load_cluster(name)
+    assert [level.size for level in cluster.levels] == sizes
+    assert load_cluster(f"{cluster.name}:{cluster.num_devices}") == cluster
+    assert "of each" in cluster.note
+
+
+def test_all_of_each_server_is_the_cluster_itself():
+    assert load_cluster("dgx-h100/8:64") == load_cluster("dgx-h100:64")
+
+
+def test_fewer_devices_of_a_server_have_more_of_its_port():
+    whole, half = load_cluster("hgx-h100-ethernet:16"), load_cluster("hgx-h100-ethernet/4:16")
+    assert half.levels[1].link.bytes_per_second == 2 * whole.levels[1].link.bytes_per_second
+    one = load_cluster("hgx-h100-ethernet/1:16").levels[1].link
+    assert one.bytes_per_second == one.port_bytes_per_second
+
+
+@pytest.mark.parametrize("name", ["dgx-h100/9:9", "dgx-h100/0:8", "a40-pairs/3:6", "tpu-v4/4:64"])
+def test_a_part_that_a_server_cannot_have_is_refused(name: str):
+    with pytest.raises(PlanError):
+        load_cluster(name)
+
+
+def test_a_torus_joins_no_more_than_its_links_do():
+    assert load_cluster("tpu-v6e:256").num_devices == 256
+    with pytest.raises(PlanError, match="1 to 256"):
+        load_cluster("tpu-v6e:512")
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_a_larger_all_reduce_takes_longer_on_every_cluster(entry: ClusterEntry):
+    cluster = entry.of_size(16)
+    for ranks in (range(2), range(16)):
+        seconds = [
+            price_collective(cluster, "all_reduce", 2.0**power, tuple(ranks)) for power in range(10, 31, 4)
+        ]
+        assert seconds == sorted(seconds)
+        assert seconds[0] > 0
+        assert seconds[-1] > 2 * seconds[-2]
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_every_cluster_answers(entry: ClusterEntry):
+    plan = Plan(tensor_parallel=2, data_parallel=8, zero_stage=1)
+    dtype = "bf16" if DType.BF16 in load_device(entry.device).matrix_flops_per_second else "fp16"
+    made = predict_plan(
+        "gpt2", f"{entry.name}:16", plan, dtype=dtype, sequence_length=1024, cost_model="roofline"
+    )
+    assert 1e-3 < made.step_seconds < 1.0
+
+
 def test_a_torus_is_as_cubic_as_its_devices_allow():
     assert [level.size for level in load_cluster("tpu-v4:4096").levels] == [16, 16, 16]
     assert [level.size for level in load_cluster("tpu-v5p:8960").levels] == [16, 20, 28]
@@ -123,6 +223,8 @@ def test_a_file_of_ones_own_is_accepted(tmp_path: Path):
     [
         ("size = 4", "size = -4", "size"),
         ("size = 4", "size = true", "size"),
+        ("size = 4", "size = 4\ntray = 3", "tray"),
+        ('title = "Lab"', 'title = "Lab"\nmost_devices = 0', "most_devices"),
         ('device = "h100-sxm"', 'device = "h101"', "h101"),
         ('source = "mine" }', 'source = "yours" }', "yours"),
         ("value = 450", "value = 0", "positive"),
@@ -156,6 +258,6 @@ def test_rings_of_a_group_are_one_figure_per_size(tmp_path: Path):
         parse_cluster_file(lab(tmp_path, text))
 
 
-@given(st.integers(1, 5000))
+@given(st.integers(1, 4096))
 def test_a_torus_of_any_number_of_devices_holds_them_all(count: int):
     assert load_cluster_entry("tpu-v4").of_size(count).num_devices == count

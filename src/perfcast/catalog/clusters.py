@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +25,7 @@ _FLAGS = ("duplex", "switched", "reduces")
 _LEVEL_KEYS = (
     "name",
     "size",
+    "tray",
     "kind",
     "latency",
     "bandwidth",
@@ -32,7 +34,9 @@ _LEVEL_KEYS = (
     "ring_bandwidth",
     *_FLAGS,
 )
-_CLUSTER_KEYS = ("title", "device", "aliases", "note", "even", "levels")
+_CLUSTER_KEYS = ("title", "device", "aliases", "note", "even", "most_devices", "levels")
+#: Levels that are one server, or one domain of the fastest links; where none is so called, the innermost is.
+_SERVERS = ("node", "rack")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class ClusterEntry:
         levels: From the devices outwards; size 0 is what the number of devices leaves.
         is_even: Whether all levels share the devices evenly (a torus), rather than filling up from inside.
         figures: By level and key: 'node.bandwidth'.
+        most_devices: What its links can join.
+        trays: Of each level, the unit in which a job may take a part of it where several are used; 0: whole.
     """
 
     name: str
@@ -53,6 +59,8 @@ class ClusterEntry:
     aliases: tuple[str, ...]
     figures: Mapping[str, Figure]
     note: str = ""
+    trays: tuple[int, ...] = ()
+    most_devices: int = _MOST_DEVICES
 
     def of_size(self, num_devices: int | None = None) -> Cluster:
         """The cluster of so many devices; by default all levels of a stated size once.
@@ -63,43 +71,94 @@ class ClusterEntry:
         sizes = [level.size for level in self.levels]
         if num_devices is None:
             sizes = [size or 1 for size in sizes]
-        elif not 1 <= num_devices <= _MOST_DEVICES:
+        elif not 1 <= num_devices <= self.most_devices:
             raise PlanError(
-                f"cluster '{self.name}' of {num_devices} devices: 1 to {_MOST_DEVICES} are possible"
+                f"cluster '{self.name}' of {num_devices} devices: 1 to {self.most_devices} are possible"
             )
         else:
             sizes = _even_sizes(num_devices, len(sizes)) if self.is_even else self._filled(num_devices)
         levels = tuple(
             Level(level.name, size, level.link) for level, size in zip(self.levels, sizes, strict=True)
         )
-        return Cluster(self.name, self.title, self.device, levels, self.note)
+        note = " ".join(filter(None, (self.note, self.say_unused(sizes))))
+        return Cluster(self.name, self.title, self.device, levels, note)
+
+    def with_servers_of(self, count: int) -> ClusterEntry:
+        """The same cluster where a job takes ``count`` devices of each server, or rack that is one domain.
+
+        Raises:
+            PlanError: A server does not hold that many evenly, or there are none (a torus).
+        """
+        if self.is_even:
+            raise PlanError(
+                f"cluster '{self.name}' is a torus of devices: it has no servers to take a part of"
+            )
+        names = [level.name for level in self.levels]
+        last = next((names.index(name) for name in _SERVERS if name in names), 0)
+        inner = replace(self, levels=self.levels[: last + 1], trays=())
+        whole = math.prod(level.size for level in inner.levels)
+        if whole and not 1 <= count <= whole:
+            raise PlanError(f"cluster '{self.name}/{count}': a {names[last]} holds 1 to {whole} devices")
+        if count == whole:
+            return self
+        sizes = inner._filled(count)
+        levels = tuple(replace(level, size=size) for level, size in zip(inner.levels, sizes, strict=True))
+        note = f"{count} of {whole} devices of each {names[last]} are used. {self.note}".strip()
+        outer = (
+            replace(level, link=_share_ports(level.link, whole / count)) for level in self.levels[last + 1 :]
+        )
+        return replace(self, name=f"{self.name}/{count}", levels=(*levels, *outer), note=note, trays=())
+
+    def say_unused(self, sizes: Sequence[int]) -> str:
+        """What several parents of one level leave empty: '64 of 72 devices of each rack are used.'"""
+        said = [
+            f"{size} of {level.size} devices of each {level.name} are used."
+            for index, (level, size) in enumerate(zip(self.levels, sizes, strict=True))
+            if size < level.size and math.prod(sizes[index + 1 :]) > 1 and not self.is_even
+        ]
+        return " ".join(said)
 
     def _filled(self, num_devices: int) -> list[int]:
-        """Inner levels are full before an outer one begins; the outermost takes the rest."""
+        """Inner levels are full before an outer one begins, or filled alike; the outermost takes the rest."""
+        sizes = self._try_fill(num_devices)
+        if sizes is not None:
+            return sizes
+        whole = math.prod(level.size or 1 for level in self.levels)
+        if self.levels[-1].size and num_devices > whole:
+            raise PlanError(f"cluster '{self.name}' of {num_devices} devices: it has at most {whole}")
+        below = next(n for n in range(num_devices - 1, 0, -1) if self._try_fill(n) is not None)
+        above = next(
+            n for n in range(num_devices + 1, 2 * num_devices + whole) if self._try_fill(n) is not None
+        )
+        parts = " x ".join(f"{level.name} of {level.size}" for level in self.levels if level.size)
+        raise PlanError(
+            f"cluster '{self.name}' of {num_devices} devices: {parts} cannot be filled alike with that many; "
+            f"take {below} or {above}, or write {self.name}/K:N for K devices of each"
+        )
+
+    def _try_fill(self, num_devices: int) -> list[int] | None:
+        """Size of each level; None where they cannot hold that many alike."""
         sizes, left = [], num_devices
-        for level in self.levels:
+        for level, tray in zip(self.levels, self.trays or (0,) * len(self.levels), strict=True):
             size = min(left, level.size) if level.size else left
             if left % size:
-                inner = num_devices // left
-                raise PlanError(
-                    f"cluster '{self.name}' of {num_devices} devices: level '{level.name}' holds "
-                    f"{size * inner}, and {num_devices} is no multiple of it; "
-                    f"take {num_devices - num_devices % (size * inner)} or "
-                    f"{num_devices + -num_devices % (size * inner)}"
-                )
+                size = _fill_in_trays(left, size, tray)
+            if not size:
+                return None
             sizes.append(size)
             left //= size
-        if left > 1:
-            most = num_devices // left
-            raise PlanError(f"cluster '{self.name}' of {num_devices} devices: it has at most {most}")
-        return sizes
+        return sizes if left == 1 else None
 
 
 def load_cluster(name: str) -> Cluster:
     """A cluster of the catalog by name or alias, or of a ``.toml`` file, with ``:N`` for its devices.
 
+    ``NAME/K:N`` takes K devices of each server, or of each rack whose devices are one domain.
+
     >>> load_cluster("dgx-h100:64").num_devices
     64
+    >>> [level.size for level in load_cluster("gb200-nvl72/36:72").levels]
+    [36, 2]
 
     Raises:
         UnknownNameError: Not in the catalog; lists close names.
@@ -114,8 +173,20 @@ def load_cluster(name: str) -> Cluster:
     return load_cluster_entry(stem).of_size(int(count))
 
 
+def whole_name(name: str) -> str:
+    """A cluster's name without part and number of its devices: what has a price, or is a file.
+
+    >>> whole_name("gb200-nvl72/36:72")
+    'gb200-nvl72'
+    """
+    return re.sub(r"(/\d+)?(:\d+)?$", "", name)
+
+
 def load_cluster_entry(name: str) -> ClusterEntry:
     """Like ``load_cluster``, before the number of devices is known, with the source of every figure."""
+    whole, slash, part = name.rpartition("/")
+    if slash and part.isdecimal():
+        return load_cluster_entry(whole).with_servers_of(int(part))
     if name.endswith(".toml"):
         entries = parse_cluster_file(Path(name))
         if len(entries) != 1:
@@ -152,13 +223,14 @@ def _parse_cluster(
     rows = table["levels"]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         raise CatalogError(f"{where}: levels must be a list of tables, from the devices outwards")
-    levels, figures = [], dict[str, Figure]()
+    levels, trays, figures = [], [], dict[str, Figure]()
     for index, row in enumerate(rows):
         level, mine = _parse_level(row, sources, f"{where}.levels[{index}]")
         is_open = level.size == 0
         if is_open and index < len(rows) - 1 and not table.get("even"):
             raise CatalogError(f"{where}.levels[{index}]: only the outermost level may be without size")
         levels.append(level)
+        trays.append(row.get("tray", 0))
         figures |= {f"{level.name}.{key}": figure for key, figure in mine.items()}
     if len({level.name for level in levels}) < len(levels):
         raise CatalogError(f"{where}: two levels have one name")
@@ -171,7 +243,16 @@ def _parse_cluster(
         aliases=tuple(table.get("aliases", ())),
         figures=MappingProxyType(figures),
         note=str(table.get("note", "")),
+        trays=tuple(trays),
+        most_devices=_parse_most(table, where),
     )
+
+
+def _parse_most(table: Mapping[str, Any], where: str) -> int:
+    most = table.get("most_devices", _MOST_DEVICES)
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= _MOST_DEVICES:
+        raise CatalogError(f"{where}.most_devices: {most!r} is not a number of devices")
+    return most
 
 
 def _parse_level(
@@ -184,6 +265,9 @@ def _parse_level(
     size = row.get("size", 0)
     if isinstance(size, bool) or not isinstance(size, int) or size < 0 or ("size" in row and size < 1):
         raise CatalogError(f"{where}.size: {size!r} is not a positive number of children")
+    tray = row.get("tray", 1)
+    if isinstance(tray, bool) or not isinstance(tray, int) or tray < 1 or (size and size % tray):
+        raise CatalogError(f"{where}.tray: {tray!r} is no whole part of {size} children")
     figures = {
         key: parse_figure(row[key], sources, f"{where}.{key}")
         for key in ("latency", "bandwidth", "port_bandwidth", "oversubscription")
@@ -230,6 +314,29 @@ def _check_plausible(link: Link, where: str) -> None:
         raise CatalogError(f"{where}.latency: {link.latency_seconds:g} s, more than a second")
     if link.oversubscription < 1:
         raise CatalogError(f"{where}.oversubscription: {link.oversubscription:g} is less than 1 (none)")
+
+
+def _share_ports(link: Link, times: float) -> Link:
+    """The link where a device shares its node's ports with so many times fewer; its own port is no faster."""
+    most = link.port_bytes_per_second
+    return replace(link, bytes_per_second=min(most, link.bytes_per_second * times)) if most else link
+
+
+def _fill_in_trays(count: int, size: int, tray: int) -> int:
+    """Children of each parent where the fewest parents share ``count`` alike in whole trays; 0: they cannot.
+
+    Parents less than half full are not what anybody runs: the next number of devices is what was meant.
+
+    >>> _fill_in_trays(128, 72, 4), _fill_in_trays(100, 72, 4)
+    (64, 0)
+    """
+    if not tray:
+        return 0
+    fewest = -(-count // size)
+    for parents in range(fewest, 2 * count // size + 1):
+        if count % (parents * tray) == 0:
+            return count // parents
+    return 0
 
 
 def _even_sizes(count: int, num_levels: int) -> list[int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.clusters import load_cluster_entries
+from perfcast.catalog.clusters import load_cluster_entries, whole_name
 from perfcast.catalog.devices import find_device_name
 from perfcast.core.cluster import Cluster
 from perfcast.errors import InputError
@@ -50,7 +50,8 @@ class PriceList:
         by_name = {_plain(name): price for name, price in self.dollars_per_device_hour.items()}
         sized = f":{cluster.num_devices}"
         stem = asked.removesuffix(sized)
-        for name in (stem + sized, cluster.name + sized, stem, cluster.name, cluster.device):
+        whole = whole_name(cluster.name)
+        for name in (stem + sized, cluster.name + sized, stem, cluster.name, whole, cluster.device):
             if _plain(name) in by_name:
                 return by_name[_plain(name)]
         raise InputError(

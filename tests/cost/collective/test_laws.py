@@ -26,7 +26,9 @@ def groups(draw: st.DrawFn) -> tuple[Cluster, tuple[int, ...]]:
     entry = load_cluster_entry(draw(st.sampled_from(NAMES)))
     inner = prod(level.size or 1 for level in entry.levels)
     cluster = entry.of_size(
-        inner * draw(st.integers(1, 6)) if not entry.is_even else draw(st.integers(1, 512))
+        inner * draw(st.integers(1, 6))
+        if not entry.is_even
+        else draw(st.integers(1, min(512, entry.most_devices)))
     )
     return cluster, tuple(draw(st.integers(1, level.size)) for level in cluster.levels)
 

@@ -76,7 +76,10 @@ def clusters_document(clusters: Iterable[Row]) -> Document:
         ),
         rows=tuple((row["name"], row["device"], _levels(row["levels"])) for row in clusters),
     )
-    return Document(title="Clusters", blocks=(table, Note("NAME:N is a cluster of N devices.")))
+    return Document(
+        title="Clusters",
+        blocks=(table, Note("NAME:N is a cluster of N devices; NAME/K:N takes K of each server or rack.")),
+    )
 
 
 def _levels(levels: Iterable[Row]) -> str:

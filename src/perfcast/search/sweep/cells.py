@@ -17,6 +17,7 @@ from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
+from perfcast.catalog.clusters import whole_name
 from perfcast.cost.profile import data_folder
 from perfcast.errors import InputError
 
@@ -150,8 +151,7 @@ def key_cells(job: SweepJob, cells: Sequence[Cell]) -> list[str]:
 
 def _names(cell: Cell) -> tuple[str, str]:
     """Model and cluster, either of which may be a path."""
-    stem, _, count = cell.cluster.rpartition(":")
-    return cell.model, stem if count.isdecimal() else cell.cluster
+    return cell.model, whole_name(cell.cluster)
 
 
 def _hash(value: object) -> str:

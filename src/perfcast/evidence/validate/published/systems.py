@@ -63,7 +63,8 @@ def _entry(line: Line, device: str) -> ClusterEntry:
         if name is not None and _has_die(load_cluster_entry(name), device):
             return load_cluster_entry(name)
     entries = load_cluster_entries().values()
-    found = [entry for entry in entries if _has_die(entry, device)]
+    found = [entry for entry in entries if entry.device == device]
+    found = found or [entry for entry in entries if _has_die(entry, device)]
     found = found or [e for e in entries if _architecture(e.device) == _architecture(device)]
     if not found:
         raise UnreadableError("unknown device")
