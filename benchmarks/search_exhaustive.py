@@ -213,6 +213,7 @@ def check(case: Case) -> Outcome:
         sequence_length=case.sequence_length,
         training=training,
         space=case.space,
+        any_framework=True,
         cost_models={cluster.device: cost_model},
     )
     found = search_plans(request, cluster)

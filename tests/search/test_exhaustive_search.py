@@ -81,6 +81,7 @@ def test_the_winner_is_the_fastest_plan_of_the_space(case):
         global_batch_size=batch,
         sequence_length=LENGTH,
         space=space,
+        any_framework=True,
         cost_models={cluster.device: Roofline()},
         max_memory_fraction=fraction,
     )

@@ -9,12 +9,15 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
+from perfcast.frameworks.load import load_framework, load_training_profile
+from perfcast.frameworks.profile import TrainingProfile
 from perfcast.prediction.model import Model
 from perfcast.prediction.step.constants import StepConstants
 from perfcast.search.prices_file import PriceList
 from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.report.baseline import Baseline
 from perfcast.search.space.definition import Space
+from perfcast.search.space.support import check_supported, supported_space
 
 #: The best few hundred by formula are simulated, as far as they can still turn out best.
 NUM_SIMULATED = 200
@@ -32,6 +35,7 @@ class SearchRequest:
         sequence_length: None takes the model's own.
         cost_models: By device; a name or an object. Devices that are not there take the default.
         space: What is searched.
+        any_framework: Whether plans are offered that the training's framework cannot run.
         objective: A name of ``objectives.OBJECTIVES``.
         tokens: Of the whole training, for 'time-to-train' and a deadline.
         deadline_seconds: Plans that train longer are left out.
@@ -55,6 +59,7 @@ class SearchRequest:
     training: Training = field(default_factory=lambda: Training(framework="megatron"))
     cost_models: Mapping[str, str | CostModel | None] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
+    any_framework: bool = False
     objective: str = next(iter(OBJECTIVES))
     tokens: float | None = None
     deadline_seconds: float | None = None
@@ -76,3 +81,20 @@ class SearchRequest:
             raise InputError(f"{self.num_processes} processes; there must be at least 1")
         if self.deadline_seconds is not None and self.tokens is None:
             raise InputError("a deadline needs the tokens of the training (--tokens)")
+        if not self.any_framework:
+            check_supported(self.space.fixed, self.framework.support, self.framework_title)
+
+    @property
+    def framework_title(self) -> str:
+        """Of the program that trains, as its authors write it."""
+        return load_framework(self.training.framework).title
+
+    @property
+    def framework(self) -> TrainingProfile:
+        """What the program that trains does."""
+        return load_training_profile(self.training.framework)
+
+    @property
+    def runnable_space(self) -> Space:
+        """Of the space the plans that the framework can run; all with ``any_framework``."""
+        return self.space if self.any_framework else supported_space(self.space, self.framework.support)

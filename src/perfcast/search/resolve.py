@@ -36,7 +36,7 @@ class ResolvedSearch:
     Attributes:
         device: The cluster's, or what stands in its place.
         job: What the objective depends on beside a plan.
-        space: The request's, without what the device cannot do.
+        space: The request's, without what framework and device cannot do.
         seconds_by_part: Grows as the search goes.
     """
 
@@ -89,7 +89,7 @@ def resolve_search(
     die = device or resolve_device(cluster.device)
     model = read_model(request.model)
     length = model.sequence_length(request.sequence_length)
-    space = request.space
+    space = request.runnable_space
     if not has_host_link(die) and "offload" not in space.fixed:
         space = replace(space, offloads=OFFLOAD[:1])
     job = Job(

@@ -351,6 +351,11 @@ def _assumptions(
 ) -> tuple[str, ...]:
     training = search.request.training
     notes = [f"framework {training.framework}, {training.dtype}, {training.optimizer}"]
+    notes.append(
+        "plans of all frameworks' schedules and settings (--any-framework)"
+        if search.request.any_framework
+        else f"only plans that {search.request.framework_title} can run; --any-framework offers others too"
+    )
     if not has_host_link(search.device):
         notes.append(f"nothing offloaded: the rate of {search.device.name}'s link to its host is not known")
     if search.space.recompute_layers is None and "recompute_layers" not in search.space.fixed:

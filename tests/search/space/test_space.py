@@ -190,13 +190,18 @@ def test_a_fixed_value_leaves_the_plans_that_have_it(key: str, column: str, valu
 
 def test_a_fixed_choice_holds_whatever_is_tried_by_default():
     for key, value, name in (
-        ("cp_type", "ulysses", "context_communication"),
         ("order", ORDERS[-1], "order"),
         ("overlap_tensor", 1, "overlaps_tensor"),
         ("schedule", "gpipe", "schedule"),
     ):
         table = enumerate_plans(SMALL, 8, 8, LENGTH, Space(schedules=("1f1b",), fixed={key: value}))
         assert {getattr(plan, name) for plan in plans_of(table)} == {value}
+
+
+def test_a_fixed_way_of_context_parallelism_is_of_plans_that_cut_sequences():
+    table = enumerate_plans(SMALL, 8, 8, LENGTH, Space(least_context_tokens=64, fixed={"cp_type": "ulysses"}))
+    words = {(plan.context_parallel > 1, plan.context_communication) for plan in plans_of(table)}
+    assert words == {(True, "ulysses"), (False, "ring")}
 
 
 def test_fixed_layers_are_recomputed_in_every_plan_and_never_more_than_a_part_has():

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _OF_TRAINING = {
     "min_mfu": "--min-mfu", "tokens": "--tokens", "deadline": "--deadline", "compared": "--compare",
     "sensitivity": "--sensitivity", "target": "--hand-over", "output": "--output",
-    "no_simulate": "--no-simulate", "num_simulated": "--num-simulated", "processes": "--processes",
+    "any_framework": "--any-framework", "no_simulate": "--no-simulate", "num_simulated": "--num-simulated",
+    "processes": "--processes",
 }  # fmt: skip
 _OF_INFERENCE = {"max_ttft": "--max-ttft", "max_tpot": "--max-tpot"}
 _NOT_OF_SWEEPS = {

@@ -15,7 +15,7 @@ from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingDType, TrainingFramework
 
 DEFAULT_DTYPE = "bf16"
-DEFAULT_FRAMEWORK = "megatron"
+DEFAULT_FRAMEWORK: TrainingFramework = "megatron"
 Backend = Literal["local", "ray"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
@@ -39,7 +39,8 @@ class SearchOptions:
     mode: Mode
     dtype: TrainingDType
     optimizer: Optimizer
-    framework: TrainingFramework
+    framework: TrainingFramework | None
+    any_framework: bool
     cost_model: str | None
     fixed: Mapping[str, PlanValue]
     max_memory_fraction: float
@@ -125,10 +126,12 @@ search_options = packed(
     ),
     click.option(
         "--framework",
-        default=DEFAULT_FRAMEWORK,
-        show_default=True,
         callback=values.word_of("framework", FRAMEWORKS),
-        help="Whose program trains.",
+        help="Whose program trains, and can run the plans that are offered; default: that of --hand-over, "
+        f"else {DEFAULT_FRAMEWORK}.",
+    ),
+    click.option(
+        "--any-framework", is_flag=True, help="Plans too that the framework cannot run, such as DualPipe."
     ),
     click.option(
         "--cost-model",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.search.baseline import find_baseline
-from perfcast.cli.search.options import SearchOptions
+from perfcast.cli.search.options import DEFAULT_FRAMEWORK, SearchOptions
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import parse_plan
-from perfcast.core.training import Training
+from perfcast.core.training import FRAMEWORKS, Training, TrainingFramework
 from perfcast.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def build_request(own: SearchOptions) -> SearchRequest:
         clusters=own.clusters,
         global_batch_size=batch,
         sequence_length=_only(own.sequence_lengths),
-        training=Training(dtype=own.dtype, optimizer=own.optimizer, framework=own.framework),
+        training=Training(dtype=own.dtype, optimizer=own.optimizer, framework=choose_framework(own)),
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         space=Space(fixed=own.fixed),
+        any_framework=own.any_framework,
         objective=choose_objective(own),
         tokens=own.tokens,
         deadline_seconds=own.deadline,
@@ -114,9 +115,10 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
     return PlanSearch(
         dtype=own.dtype,
         optimizer=own.optimizer,
-        framework=own.framework,
+        framework=choose_framework(own),
         cost_model=own.cost_model or "learned",
         fixed=own.fixed,
+        any_framework=own.any_framework,
         num_best=own.top,
         num_simulated=_count_simulated(own, 0),
         objective=objective,
@@ -126,6 +128,26 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
         max_memory_fraction=own.max_memory_fraction,
         min_mfu=own.min_mfu,
     )
+
+
+def choose_framework(own: SearchOptions) -> TrainingFramework:
+    """Whose program trains: what is asked for, else that which the plan is handed over to.
+
+    Raises:
+        UsageError: The plan of one framework would be handed over to another.
+    """
+    if own.target is None:
+        return own.framework or DEFAULT_FRAMEWORK
+    from perfcast.search.handover import TARGETS
+
+    named = TARGETS[own.target].framework
+    wanted: TrainingFramework = next((name for name in FRAMEWORKS if name == named), "fsdp")
+    if own.framework not in (None, wanted):
+        raise click.UsageError(
+            f"--framework {own.framework} and --hand-over {own.target} contradict: that one runs plans of "
+            f"--framework {wanted}; leave --framework out"
+        )
+    return wanted
 
 
 def choose_objective(own: SearchOptions) -> str:

@@ -96,7 +96,8 @@ def _rank_baseline(
         try:
             enumerate_fitting(
                 model, cluster, resolve_device(cluster.device), request.training, request.global_batch_size,
-                result.sequence_length, replace(request.space, fixed=fixed), request.max_memory_fraction,
+                result.sequence_length, replace(request.runnable_space, fixed=fixed),
+                request.max_memory_fraction,
             )  # fmt: skip
         except PlanError as error:
             return str(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from typing import get_args
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE
 from perfcast.core.plans.table import COLUMNS, PlanTable, Split, table_of
 from perfcast.core.plans.text import STAGE_WORDS, PlanValue
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.profile import Axis
 from perfcast.search.space.fixed import KEYS, allowed, check_keys, chosen
 from perfcast.search.space.splits import splits_of_parts
 
@@ -43,7 +45,11 @@ class Space:
             (``fewest_layers``): fewer do not fit, and more take longer.
         stage_splits: Words of ``core.plans.text.STAGE_WORDS``: 'balanced' stands beside 'even' where it is
             better.
+        axes: What a model is cut along, beside data parallelism; of others the degree is 1.
         num_shards: Ranks over which ZeRO shards, other replicas hold copies; 0 for all replicas.
+        hybrid_zero_stages: Stages of ZeRO in which shards may be fewer than the replicas.
+        shards_pipelines: Whether stages of a pipeline may shard gradients (ZeRO 2).
+        reshards: With ZeRO 3, whether weights are given up between forward and backward.
         orders: How axes lie in the network; by default those that keep tensor parallelism innermost.
         largest_tensor_parallel, …: Bounds of degrees and of the micro-batch.
         overlaps_weights: None: weights are gathered beside compute where gradients are reduced beside it;
@@ -52,7 +58,11 @@ class Space:
         fixed: Values of ``fixed.KEYS``, by key: what the user has decided, whatever else would be tried.
     """
 
+    axes: Sequence[str] = get_args(Axis)
     zero_stages: Sequence[int] = (0, 1, 2, 3)
+    hybrid_zero_stages: Sequence[int] = (1, 2, 3)
+    shards_pipelines: bool = True
+    reshards: Sequence[int] = (1, 0)
     num_shards: Sequence[int] = (0,)
     recomputes: Sequence[str] = RECOMPUTE
     recompute_layers: Sequence[int] | None = None
@@ -94,7 +104,7 @@ def list_cores(
     """
     check_keys(list(space.fixed))
     rows = _degrees(model, num_devices, sequence_length, space)
-    rows = _expand(rows, _state_choices(space), _belongs_states)
+    rows = _expand(rows, _state_choices(space), lambda rows, values: _belongs_states(rows, values, space))
     rows, splits = _with_batches(rows, model, global_batch_size, sequence_length, space)
     rows["largest_part"] = largest_parts(
         model.num_layers, rows["pipeline_parallel"], rows["virtual_stages_per_rank"], rows["split"], splits
@@ -118,6 +128,7 @@ def map_plans(cores: PlanTable, model: Transformer, space: Space) -> tuple[PlanT
 
     mapped = _expand(rows, _mapping_choices(space), _belongs_to(model, space))
     core = mapped.pop("core")
+    mapped["context_communication"] *= mapped["context_parallel"] > 1  # of whole sequences: the usual word
     return table_of((mapped[name] for name in COLUMNS), cores.splits), core
 
 
@@ -142,12 +153,15 @@ def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: 
     """dp · tp · pp · cp = devices, and the experts' degrees."""
     rows, fixed = [], space.fixed
     pieces = min(space.largest_context_parallel, max(sequence_length // space.least_context_tokens, 1))
-    tensors = _tensor_degrees(model, None if "tp" in fixed else space.largest_tensor_parallel)
-    contexts = divisors(sequence_length, None if "cp" in fixed else pieces)
+    tensors = _tensor_degrees(
+        model, _largest(space, "tp", None if "tp" in fixed else space.largest_tensor_parallel)
+    )
+    contexts = divisors(sequence_length, _largest(space, "cp", None if "cp" in fixed else pieces))
+    stages = _largest(space, "pp", model.num_layers)
     for tp, cp in product(allowed(fixed, "tp", tensors), allowed(fixed, "cp", contexts)):
         if num_devices % (tp * cp):
             continue
-        for pp in allowed(fixed, "pp", divisors(num_devices // (tp * cp), model.num_layers)):
+        for pp in allowed(fixed, "pp", divisors(num_devices // (tp * cp), stages)):
             dp = num_devices // (tp * cp * pp)
             if not allowed(fixed, "dp", [dp]):
                 continue
@@ -162,6 +176,11 @@ def _degrees(model: Transformer, num_devices: int, sequence_length: int, space: 
         "expert_tensor_parallel",
     )
     return {name: table[:, at] for at, name in enumerate(names)}
+
+
+def _largest(space: Space, axis: Axis, largest: int | None) -> int | None:
+    """The largest degree of an axis: 1 where a model is not cut along it, unless it is fixed."""
+    return largest if axis in space.axes or axis in space.fixed else 1
 
 
 def _tensor_degrees(model: Transformer, largest: int | None) -> list[int]:
@@ -182,7 +201,9 @@ def _expert_degrees(model: Transformer, ranks: int, tp: int, space: Space) -> li
         return [(1, tp)] if is_left else []
     return [
         (ep, etp)
-        for ep in allowed(space.fixed, "ep", divisors(experts.num_experts))
+        for ep in allowed(
+            space.fixed, "ep", divisors(experts.num_experts, _largest(space, "ep", experts.num_experts))
+        )
         for etp in allowed(space.fixed, "etp", sorted({1, tp}))
         if ranks % (ep * etp) == 0 and experts.ffn_hidden_size % etp == 0
     ]
@@ -244,7 +265,12 @@ def _listed(space: Space, listed: Mapping[str, Sequence[int | str]]) -> dict[str
 def _state_choices(space: Space) -> dict[str, list[int]]:
     return _listed(
         space,
-        {"zero": space.zero_stages, "shards": space.num_shards, "reshard": (1, 0), "offload": space.offloads},
+        {
+            "zero": space.zero_stages,
+            "shards": space.num_shards,
+            "reshard": space.reshards,
+            "offload": space.offloads,
+        },
     )
 
 
@@ -292,15 +318,17 @@ def _expand(
     return _stack(parts, [*rows, *choices])
 
 
-def _belongs_states(rows: Mapping[str, Integers], values: Mapping[str, int]) -> Flags:
+def _belongs_states(rows: Mapping[str, Integers], values: Mapping[str, int], space: Space) -> Flags:
     """Nothing is sharded over one replica; shards of some are fewer; ZeRO 3, as of FSDP, has no pipeline."""
     fits = np.ones(len(rows["tensor_parallel"]), dtype=np.bool_)
     if values["zero_stage"]:
         fits &= rows["data_parallel"] * rows["context_parallel"] > 1
     if values["num_shards"]:
         replicas = rows["data_parallel"] * rows["context_parallel"]
-        fits &= (values["zero_stage"] > 0) & (replicas % values["num_shards"] == 0)
+        fits &= (values["zero_stage"] in space.hybrid_zero_stages) & (replicas % values["num_shards"] == 0)
         fits &= (values["num_shards"] > 1) & (values["num_shards"] < replicas)
+    if values["zero_stage"] == 2 and not space.shards_pipelines:
+        fits &= rows["pipeline_parallel"] == 1
     if values["zero_stage"] == 3:
         fits &= rows["pipeline_parallel"] == 1
     elif not values["reshard_after_forward"]:

@@ -129,7 +129,7 @@ def _slim(space: Space, key: str, fixed: Mapping[str, PlanValue], num_layers: in
         offloads=space.offloads[:1],
         orders=space.orders[:1],
         recomputes=("none", "full"),
-        zero_stages=(0, 1, 3),
+        zero_stages=[stage for stage in (0, 1, 3) if stage in space.zero_stages] or space.zero_stages,
         overlaps_gradients=(1,),
     )
     whole = {

@@ -53,6 +53,7 @@ class PlanSearch:
         dtype, optimizer, framework: See ``Training``.
         cost_model: A name of ``resolve_cost_model``; None for each device's default.
         fixed: Dimensions that the user has decided, by ``KEYS``.
+        any_framework: Whether plans are offered that the framework cannot run.
         num_best: Plans that are kept of each cell.
         num_simulated: Plans of each cell that are ranked anew event by event; 0: by the closed form alone.
         objective, tokens, deadline_seconds, max_memory_fraction, min_mfu: See ``search_plans``.
@@ -64,6 +65,7 @@ class PlanSearch:
     framework: TrainingFramework = "megatron"
     cost_model: str | None = None
     fixed: Mapping[str, PlanValue] = field(default_factory=dict)
+    any_framework: bool = False
     num_best: int = 1
     num_simulated: int = 0
     objective: str = "time"
@@ -104,6 +106,7 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
             training=training,
             cost_models={cluster.device: cost_of(cluster.device)},
             space=Space(fixed=search.fixed),
+            any_framework=search.any_framework,
             objective=search.objective,
             tokens=search.tokens,
             deadline_seconds=search.deadline_seconds,
