@@ -17,7 +17,8 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction.names import resolve_device
 from perfcast.search.evaluation.evaluate import evaluate_plans
-from perfcast.search.space.definition import MAPPING, Space, count_mappings, divisors, list_cores, map_plans
+from perfcast.search.space.definition import MAPPING, Space, count_mappings, list_cores, map_plans
+from perfcast.search.space.degrees import divisors
 from perfcast.search.space.enumeration import enumerate_plans
 from perfcast.simulate.schedule import stage_actions
 from perfcast.workload.blocks import build_step_work
