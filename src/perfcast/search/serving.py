@@ -28,9 +28,10 @@ from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
 from perfcast.search.prices_file import PriceList
 from perfcast.search.resolve import Progress, ignore_progress
-from perfcast.search.space.definition import Space, list_cores, map_plans
+from perfcast.search.space.definition import Space
 from perfcast.search.space.fixed import write_fixed
 from perfcast.search.space.impossible import Job, explain_none
+from perfcast.search.space.listing import list_cores, map_plans
 from perfcast.units import HOUR, format_bytes, format_seconds
 
 PHASES: tuple[Mode, ...] = ("prefill", "decode")
@@ -279,9 +280,8 @@ def list_serving_plans(
         fixed={"sp": 0, **fixed},
     )  # fmt: skip
     job = Job(model, num_devices, None, context_length, implied={"sp"} - fixed.keys())
-    table = map_plans(
-        list_cores(model, num_devices, job.least_batch, context_length, space), model, space
-    )[0]  # fmt: skip
+    cores = list_cores(model, num_devices, job.least_batch, context_length, space)
+    table, _ = map_plans(cores, model, space)
     if not len(table):
         raise PlanError(explain_none(job, space))
     return [table.plan(at) for at in range(len(table))]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.search.space.definition import Space, list_cores
+from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_plans
 from perfcast.search.space.impossible import Job, find_cause, values_that_work
+from perfcast.search.space.listing import list_cores
 
 MODEL = Transformer(
     num_layers=96, hidden_size=12288, num_attention_heads=96, num_kv_heads=96, head_size=128,

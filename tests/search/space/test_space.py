@@ -17,9 +17,10 @@ from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction.names import resolve_device
 from perfcast.search.evaluation.evaluate import evaluate_plans
-from perfcast.search.space.definition import MAPPING, Space, count_mappings, list_cores, map_plans
+from perfcast.search.space.definition import MAPPING, Space
 from perfcast.search.space.degrees import divisors
 from perfcast.search.space.enumeration import enumerate_plans
+from perfcast.search.space.listing import count_mappings, list_cores, map_plans
 from perfcast.simulate.schedule import stage_actions
 from perfcast.workload.blocks import build_step_work
 

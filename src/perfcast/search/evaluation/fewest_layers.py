@@ -23,7 +23,8 @@ from perfcast.core.plan import OFFLOAD, RECOMPUTE
 from perfcast.core.plans.table import COLUMNS, PlanTable, join
 from perfcast.memory.footprint import FootprintColumns
 from perfcast.search.evaluation.evaluate import Evaluation
-from perfcast.search.space.definition import MAPPING, Space, largest_parts
+from perfcast.search.space.definition import MAPPING, Space
+from perfcast.search.space.listing import largest_parts
 
 #: Most seconds of a step in which every layer is computed again, of one in which none is.
 _MOST_RATIO = 1.5

@@ -19,7 +19,7 @@ from typing import NoReturn
 from perfcast.core.cluster import Cluster
 from perfcast.errors import PlanError
 from perfcast.search.result import SearchResult
-from perfcast.search.space.definition import divisors
+from perfcast.search.space.degrees import divisors
 from perfcast.units import format_duration
 
 #: Of large clusters every size is not tried, but so many between a size and its double.

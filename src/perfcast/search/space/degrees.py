@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.profile import Axis
+from perfcast.search.space.definition import Space
 from perfcast.search.space.fixed import allowed
-
-if TYPE_CHECKING:
-    from perfcast.search.space.definition import Space
 
 
 def divisors(number: int, largest: int | None = None) -> list[int]:

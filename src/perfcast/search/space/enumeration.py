@@ -5,8 +5,9 @@ from __future__ import annotations
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.search.space.definition import Space, list_cores, map_plans
+from perfcast.search.space.definition import Space
 from perfcast.search.space.impossible import Job, explain_none
+from perfcast.search.space.listing import list_cores, map_plans
 
 
 def enumerate_plans(

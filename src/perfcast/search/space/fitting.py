@@ -28,8 +28,9 @@ from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.memory.footprint.spread import load_spread
 from perfcast.search.evaluation.evaluate import take_memory
 from perfcast.search.ranking.constraints import refuse
-from perfcast.search.space.definition import Space, count_mappings, map_plans
+from perfcast.search.space.definition import Space
 from perfcast.search.space.enumeration import enumerate_cores
+from perfcast.search.space.listing import count_mappings, map_plans
 from perfcast.search.space.placement import lie_evenly
 from perfcast.units import format_bytes
 

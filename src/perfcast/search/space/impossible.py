@@ -15,9 +15,10 @@ import numpy as np
 from perfcast.core.plans.table import WORDS, PlanTable
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.transformer import Transformer
-from perfcast.search.space.definition import Space, list_cores, map_plans
+from perfcast.search.space.definition import Space
 from perfcast.search.space.degrees import divisors
 from perfcast.search.space.fixed import KEYS, code_of, write_fixed
+from perfcast.search.space.listing import list_cores, map_plans
 from perfcast.search.space.rules import broken_rules
 
 #: Values of a key that are proposed.
