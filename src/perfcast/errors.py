@@ -12,6 +12,7 @@
     │   ├── CalibrationError       measurements that cannot be fitted, or none where some are needed
     │   ├── TraceError             a trace that cannot be read, or lacks what is asked of it
     │   └── UnsupportedTorchError  a release of PyTorch that lacks what is needed
+    ├── DoesNotFitError            the answer is given, but what has to fit does not: exits with 3
     └── UncoveredOperationError    an operation that no rule or cost model covers
 
 Messages say what is wrong, where, and what to do about it.
@@ -70,6 +71,10 @@ class TraceError(InputError):
 
 class UnsupportedTorchError(InputError):
     """A release of PyTorch that lacks what is needed."""
+
+
+class DoesNotFitError(PerfcastError):
+    """What was asked to fit the memory of the devices does not, or is not known to."""
 
 
 class UncoveredOperationError(PerfcastError):

@@ -1,6 +1,6 @@
 """``perfcast``: verbs, and what becomes of an error.
 
-Exit codes: 0 done, 2 bad input, 1 an internal fault, 130 interrupted.
+Exit codes: 0 done, 2 bad input, 3 does not fit (with --require-fit), 1 an internal fault, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 
 from perfcast import __version__
 from perfcast.cli.lazy import LazyGroup
-from perfcast.errors import InputError, PerfcastError
+from perfcast.errors import DoesNotFitError, InputError, PerfcastError
 
 _HOMES = {
     "predict": "perfcast.cli.predict.command",
@@ -52,6 +52,9 @@ def run(arguments: list[str]) -> int:
     except InputError as error:
         click.echo(f"error: {error}", err=True)
         return 2
+    except DoesNotFitError as error:
+        click.echo(f"error: {error}", err=True)
+        return 3
     except PerfcastError as error:
         click.echo(f"error: {error}", err=True)
         return 1

@@ -68,7 +68,7 @@ memory_options = packed(
 @click.command()
 @step_options(requires_device=True)
 @memory_options
-@output_options(html=True)
+@output_options(html=True, fit=True)
 def memory(step: StepOptions, own: MemoryOptions, outputs: Outputs) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits.
 
@@ -168,7 +168,7 @@ def _answer_plan(request: PlanMemoryRequest, outputs: Outputs) -> None:
     from perfcast.report.documents.plan_memory import document_of
 
     result = forecast_plan_memory(request)
-    write_answer(outputs, lambda: document_of(result), lambda: data_of(result))
+    write_answer(outputs, lambda: document_of(result), lambda: data_of(result), fits=(result.fit,))
 
 
 def _answer(request: MemoryRequest, own: MemoryOptions, outputs: Outputs) -> None:
@@ -224,4 +224,5 @@ def _write(
         outputs,
         lambda: document_of(forecast, largest, comparison),
         lambda: data_of(forecast, largest, comparison),
+        fits=(forecast.fit,),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.pack import Command
+from perfcast.errors import DoesNotFitError
 
 if TYPE_CHECKING:
+    from perfcast.core.forecast.fit import Fit
     from perfcast.report.document import Document
 
 STANDARD_OUTPUT = "-"
@@ -26,11 +28,13 @@ class Outputs:
 
     Attributes:
         json: '-' is standard output, on which nothing else is then written.
+        require_fit: Whether an answer that does not fit ends with exit code 3.
     """
 
     json: str | None = None
     html: str | None = None
     timeline: str | None = None
+    require_fit: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -49,14 +53,24 @@ class Outputs:
             check_writable(path)
 
 
-def output_options(*, html: bool = False, timeline: bool = False) -> Callable[[Command], Command]:
-    """--json, and --html and --timeline where the verb has them, checked, as ``Outputs`` under 'outputs'."""
+def output_options(
+    *, html: bool = False, timeline: bool = False, fit: bool = False
+) -> Callable[[Command], Command]:
+    """--json; --html, --timeline and --require-fit where the verb has them: ``Outputs`` under 'outputs'.
+
+    Files are checked to be writable.
+    """
     options = {"json": click.option("--json", metavar="FILE", help="JSON; '-' is standard output.")}
     if html:
         options["html"] = click.option("--html", metavar="FILE", help="One self-contained page.")
     if timeline:
         options["timeline"] = click.option(
             "--timeline", metavar="FILE", help="Trace events; opens in Perfetto."
+        )
+
+    if fit:
+        options["require_fit"] = click.option(
+            "--require-fit", is_flag=True, help="Exit code 3 where the devices' memory does not hold it."
         )
 
     def decorate(function: Command) -> Command:
@@ -83,6 +97,7 @@ def write_answer(
     written: Sequence[str] = (),
     said: Sequence[str] = (),
     is_exact: bool = False,
+    fits: Iterable[Fit | None] = (),
 ) -> None:
     """Write what was asked for; on the terminal the document, unless JSON goes there.
 
@@ -92,9 +107,11 @@ def write_answer(
         written: Other files that hold a part of the answer.
         said: Lines that follow on the terminal.
         is_exact: Whether the JSON keeps every digit, since a program reads it back.
+        fits: What --require-fit asks of.
 
     Raises:
         InputError: A file cannot be written.
+        DoesNotFitError: With --require-fit, once everything is written.
         ValueError: A number is not finite; the file it belongs to is not written.
     """
     if outputs.json is not None and data is not None:
@@ -111,6 +128,19 @@ def write_answer(
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:
         print_answer(shown, (*said, *(f"wrote {path}" for path in (*outputs.paths, *written))))
+    if outputs.require_fit:
+        _require_fit(tuple(fits))
+
+
+def _require_fit(fits: Sequence[Fit | None]) -> None:
+    """Raises DoesNotFitError where something does not fit by the best estimate, or that is not known."""
+    from perfcast.core.forecast.fit import all_fit, first_said
+
+    verdict = all_fit(fits)
+    if verdict is False:
+        raise DoesNotFitError(first_said(fit for fit in fits if fit is not None and not fit.fits))
+    if verdict is None:
+        raise DoesNotFitError("whether it fits is not known: no closed form of its memory exists")
 
 
 def print_answer(document: Document, said: Sequence[str] = ()) -> None:

@@ -178,6 +178,7 @@ class Document:
 
     Attributes:
         title: What it is of, in one line.
+        verdict: What comes before every figure: that it does not fit, or may not; '' where there is nothing.
         lead: How that is set, in one line.
         cards, facts: The headline.
         blocks: Everything else, in the order in which it is read.
@@ -185,6 +186,7 @@ class Document:
     """
 
     title: str
+    verdict: str = ""
     lead: str = ""
     cards: tuple[Card, ...] = ()
     facts: tuple[Fact, ...] = ()

@@ -70,7 +70,8 @@ def _resource(name: str) -> str:
 
 def _body(document: Document) -> str:
     head = _headline(document.lead, document.cards, document.facts)
-    parts = [f"<section>{head}</section>", *(_block(block, 2) for block in document.blocks)]
+    verdict = f'<p class="verdict alarm">{escape(document.verdict)}</p>' if document.verdict else ""
+    parts = [f"<section>{verdict}{head}</section>", *(_block(block, 2) for block in document.blocks)]
     if document.assumptions:
         listed = "".join(f"<li>{escape(text)}</li>" for text in document.assumptions)
         parts.append(f"<section><h2>Assumptions</h2><ul>{listed}</ul></section>")

@@ -43,6 +43,8 @@ _LEAST_WIDTH, _NUMBERS_WIDTH = 16, 46
 def print_document(document: Document, console: Console) -> None:
     """The whole document, figures left out."""
     console.print(Text(document.title, style="bold"))
+    if document.verdict:
+        console.print(Text(document.verdict, style=_STYLES["alarm"]))
     if document.lead:
         console.print(Text(document.lead))
     if document.cards or document.facts:

@@ -38,6 +38,7 @@ def answer_one_device(request: OneDeviceRequest, outputs: Outputs, chakra: str |
         lambda: document_of(forecast),
         lambda: data_of(forecast),
         lambda: trace_events(events_of(forecast), about(forecast)),
+        fits=(forecast.fit,),
         written=[chakra] if chakra else [],
     )
 
@@ -82,6 +83,7 @@ def answer_recommender(request: RecommenderRequest, outputs: Outputs) -> None:
         lambda: document_of(forecast),
         lambda: data_of(forecast),
         lambda: trace_events(events_of(forecast), about(forecast)),
+        fits=(forecast.fit,),
     )
 
 
@@ -111,4 +113,5 @@ def _write_step(forecast: PlanForecast, run: RunForecast | None, outputs: Output
         lambda: document_of(forecast, run),
         lambda: data_of(forecast, run),
         lambda: trace_events(events_of(forecast), about(forecast)),
+        fits=(forecast.fit,),
     )

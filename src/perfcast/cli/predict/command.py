@@ -14,7 +14,7 @@ from perfcast.cli.predict.options import PredictOptions, predict_options
 @step_options(requires_device=False)
 @predict_options
 @run_options
-@output_options(html=True, timeline=True)
+@output_options(html=True, timeline=True, fit=True)
 def predict(
     step: StepOptions,
     own: PredictOptions,

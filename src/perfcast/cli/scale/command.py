@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @scale_options
-@output_options(html=True)
+@output_options(html=True, fit=True)
 def scale(own: ScaleOptions, outputs: Outputs) -> None:
     """Forecast what becomes of a training step of MODEL on more and more devices, or of inference with
     more sequences and longer contexts.
@@ -55,7 +55,7 @@ def _answer_scaling(request: ScaleRequest, outputs: Outputs) -> None:
         found = predict_scaling(request, lambda name, count: status.update(f"{name}: {count:,} devices …"))
     points = [point for curve in found.curves for point in curve.points]
     _check_any({f"{point.num_devices} devices": point.skipped for point in points})
-    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), fits=found.fits)
 
 
 def _answer_serving(request: ServingRequest, outputs: Outputs) -> None:
@@ -72,7 +72,7 @@ def _answer_serving(request: ServingRequest, outputs: Outputs) -> None:
             lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
         )
     _check_any({f"{p.batch_size} sequences of {p.context_length} tokens": p.skipped for p in found.points})
-    write_answer(outputs, lambda: document_of(found), lambda: data_of(found))
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), fits=found.fits)
 
 
 def _check_any(skipped: dict[str, str]) -> None:

@@ -41,7 +41,7 @@ _MOST_ASKED = 2000
 
 @click.command()
 @search_options
-@output_options(html=True)
+@output_options(html=True, fit=True)
 def search(own: SearchOptions, outputs: Outputs) -> None:
     """Find the best plan of MODEL on a cluster, and say why it wins.
 
@@ -190,7 +190,7 @@ def _write_training(found: SearchReport, said: Sequence[str], outputs: Outputs) 
     from perfcast.report.data.search.training import data_of
     from perfcast.report.documents.search.training import document_of
 
-    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), said=said)
+    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), said=said, fits=found.fits)
 
 
 def _search_serving(own: SearchOptions, outputs: Outputs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from perfcast.core.forecast.fit import Fit
 from perfcast.core.graph import Graph
 from perfcast.core.mode import Mode
 
@@ -140,6 +141,13 @@ class ReservedMemory:
         return self.peak_bytes + self.context_bytes
 
 
+#: What takes less of one device; the captured step is not run again to see which suffices.
+_ON_ONE_DEVICE = (
+    "a smaller --micro-batch-size, --plan recompute=full or more devices may "
+    "('perfcast memory --largest-batch' finds the largest batch that does)"
+)
+
+
 @dataclass(frozen=True)
 class MemoryForecast:
     """Memory of one step.
@@ -178,6 +186,23 @@ class MemoryForecast:
         """Whether what is needed is within the device's memory."""
         return self.reserved.fits if self.reserved else self.peak_bytes <= self.capacity_bytes
 
+    @property
+    def fit(self) -> Fit:
+        """The same with what is needed, and its interval: that of the driver's context."""
+        reserved = self.reserved
+        return Fit(
+            fits=self.fits,
+            needed_bytes=self.needed_bytes,
+            needed_bytes_low=reserved.peak_bytes + reserved.context_low_bytes
+            if reserved
+            else self.peak_bytes,
+            needed_bytes_high=reserved.peak_bytes + reserved.context_high_bytes
+            if reserved
+            else self.peak_bytes,
+            capacity_bytes=self.capacity_bytes,
+            way_out="" if self.fits else _ON_ONE_DEVICE,
+        )
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -212,6 +237,16 @@ class Forecast:
     parameter_count: int
     assumptions: tuple[str, ...]
     graph: Graph
+
+    @property
+    def fit(self) -> Fit:
+        """Whether the device's memory holds the step."""
+        return self.memory.fit
+
+    @property
+    def fits(self) -> bool:
+        """The same, by the best estimate."""
+        return self.memory.fits
 
     @property
     def mfu(self) -> float:

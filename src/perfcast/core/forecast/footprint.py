@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
@@ -103,6 +104,7 @@ class PlanMemory:
         timed_on: How recommendations were timed, or why they were not, in a sentence; '' where none was
             asked for.
         recommendations: Cheapest first; those of one change come first among those that fit.
+        way_out: A clause on what would make it fit; '' where it fits, or nothing is known.
     """
 
     model: str
@@ -119,8 +121,22 @@ class PlanMemory:
     step_seconds: float | None = None
     timed_on: str = ""
     recommendations: tuple[PlanRecommendation, ...] = ()
+    way_out: str = ""
 
     @property
     def fits(self) -> bool:
         """Whether what the worst stage needs of a device is there."""
         return self.footprint.device_bytes <= self.capacity_bytes
+
+    @property
+    def fit(self) -> Fit:
+        """The same with what is needed and its interval."""
+        held = self.footprint
+        return Fit(
+            fits=self.fits,
+            needed_bytes=held.device_bytes,
+            needed_bytes_low=held.reserved_bytes_low + held.context_bytes,
+            needed_bytes_high=held.reserved_bytes_high + held.context_bytes,
+            capacity_bytes=self.capacity_bytes,
+            way_out=self.way_out,
+        )

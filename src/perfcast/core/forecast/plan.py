@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.mode import Method, Mode
@@ -150,6 +151,16 @@ class PlanForecast:
     def step_seconds(self) -> float:
         """Best estimate."""
         return self.time.step_seconds
+
+    @property
+    def fit(self) -> Fit | None:
+        """Whether the devices' memory holds the step; None where no closed form of it is known."""
+        return None if self.memory is None else self.memory.fit
+
+    @property
+    def fits(self) -> bool | None:
+        """The same, by the best estimate."""
+        return None if self.memory is None else self.memory.fits
 
     @property
     def num_sequences(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import TablePlacement
 from perfcast.core.embedding.model import Recommender
+from perfcast.core.forecast.fit import Fit, fit_of
 
 #: What a rank's time goes to; the seconds of a rank add up to the step.
 #: 'all-to-all' is that which no compute hides, 'all-reduce' likewise, 'waiting' for a slower rank.
@@ -80,6 +81,17 @@ class RecommenderForecast:
     def peak_memory_bytes(self) -> float:
         """Peak memory of the fullest rank."""
         return max(rank.memory_bytes for rank in self.ranks)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest rank's device holds it."""
+        return self.peak_memory_bytes <= self.capacity_bytes
+
+    @property
+    def fit(self) -> Fit:
+        """The same with what is needed."""
+        way_out = "" if self.fits else "more devices, or a placement of 'perfcast shard', may"
+        return fit_of(round(self.peak_memory_bytes), round(self.capacity_bytes), way_out=way_out)
 
     @property
     def lookup_imbalance(self) -> float:

@@ -21,6 +21,7 @@ from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.cluster import has_cluster
 from perfcast.prediction.recommendations.plan_times import cluster_of_plan
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
+from perfcast.prediction.recommendations.way_out import with_way_out
 from perfcast.prediction.request.memory import PlanMemoryRequest
 
 
@@ -78,10 +79,11 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         sequence_length=length,
     )
     if not request.fit:
-        return result
+        return with_way_out(result, sizes, device)
     if training is None:
         raise PlanError("--fit weighs changes of training; inference has none to weigh")
-    return _with_recommendations(result, sizes, device, training, request.cluster)
+    found = with_way_out(result, sizes, device)
+    return _with_recommendations(found, sizes, device, training, request.cluster)
 
 
 def _cluster_of(plan: Plan, device: Device, asked: str | Cluster | None) -> tuple[Cluster | None, str]:

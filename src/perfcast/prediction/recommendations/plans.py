@@ -43,7 +43,7 @@ def find_plan_recommendations(
     device: Device,
     *,
     cluster: Cluster | None,
-    cost_model: CostModel,
+    cost_model: CostModel | None = None,
 ) -> tuple[float | None, tuple[PlanRecommendation, ...]]:
     """Seconds of a step, every single change that lowers what a device needs, and combinations that fit.
 
@@ -52,13 +52,13 @@ def find_plan_recommendations(
     change does.
 
     Args:
-        cluster: What steps are timed on; None: no time is known.
+        cluster, cost_model: What steps are timed on, and by which prices; None: no time is known.
     """
     needed = estimate_footprint(model, plan, training, sequence_length, device=device).device_bytes
     candidates = list(_candidates(model, plan, training, sequence_length, device, needed))
     plans = [(plan, training), *((one.plan, one.training) for one in candidates)]
     times: Sequence[PlanTime | PlanError | None] = [None] * len(plans)
-    if cluster is not None:
+    if cluster is not None and cost_model is not None:
         times = time_plans(model, plans, sequence_length, device, cluster, cost_model)
     before = times[0]
     found = [

@@ -65,7 +65,8 @@ class RunForecast:
         between_interruptions_seconds: Mean, of the whole run.
         device_watts: Mean while steps run, with the device's share of its server; None where unknown.
         energy_joules: Of the site; None where no rated power is known.
-        dollars: None without a price.
+        fits: Whether the devices' memory holds a step; None where that is not known.
+        dollars: None without a price, and of steps that do not fit: nobody can buy that run.
         assumptions: For the reader.
     """
 
@@ -87,6 +88,7 @@ class RunForecast:
     checkpoints: Checkpoints
     device_watts: float | None
     energy_joules: float | None
+    fits: bool | None
     dollars: float | None
     assumptions: tuple[str, ...]
 
@@ -126,7 +128,6 @@ def forecast_run(
     seconds = count * segment.seconds
     low, high = _bounds(forecast, segment, count)
     watts, joules = _energy(forecast, request, device, course, figures)
-    price = request.dollars_per_device_hour
     return RunForecast(
         model=forecast.model, cluster=forecast.cluster, num_devices=forecast.num_devices,
         tokens=request.tokens, num_steps=steps, step_seconds=mean_step_seconds(forecast), seconds=seconds,
@@ -135,10 +136,18 @@ def forecast_run(
         lost_seconds=count * course.lost_seconds, restart_seconds=count * course.restart_seconds,
         num_interruptions=count * segment.num_interruptions,
         between_interruptions_seconds=course.between_seconds, checkpoints=course.checkpoints,
-        device_watts=watts, energy_joules=joules,
-        dollars=None if price is None else seconds * forecast.num_devices / HOUR * price,
+        device_watts=watts, energy_joules=joules, fits=forecast.fits,
+        dollars=_dollars(forecast, request, seconds),
         assumptions=(*course.notes, *_assumptions(forecast, request, figures)),
     )  # fmt: skip
+
+
+def _dollars(forecast: PlanForecast, request: RunRequest, seconds: float) -> float | None:
+    """Of all devices; None without a price, and of steps that do not fit."""
+    price = request.dollars_per_device_hour
+    if price is None or forecast.fits is False:
+        return None
+    return seconds * forecast.num_devices / HOUR * price
 
 
 def mean_step_seconds(forecast: PlanForecast) -> float:

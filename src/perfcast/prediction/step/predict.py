@@ -16,6 +16,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.prediction.plan.memory import estimate_plan_memory
 from perfcast.prediction.recommendations.bounds import find_bound_recommendations
+from perfcast.prediction.recommendations.way_out import with_way_out
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.assumptions import list_beyond_positions, list_plan_assumptions
 from perfcast.prediction.step.constants import StepConstants
@@ -143,7 +144,7 @@ def _memory(planned: PlannedStep) -> PlanMemory | None:
     if planned.is_captured:
         return None
     step = planned.step
-    return estimate_plan_memory(
+    held = estimate_plan_memory(
         step.model,
         step.device,
         step.plan,
@@ -152,3 +153,4 @@ def _memory(planned: PlannedStep) -> PlanMemory | None:
         dtype=step.dtype,
         sequence_length=planned.sequence_length,
     )
+    return with_way_out(held, step.model.sizes, step.device)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -86,6 +87,19 @@ class ScaleForecast:
     batch_size: int
     curves: tuple[ScaleCurve, ...]
     assumptions: tuple[str, ...]
+
+    @property
+    def fits(self) -> tuple[Fit | None, ...]:
+        """Whether the memory holds each point that has a forecast; None where that is not known."""
+        found = []
+        for curve in self.curves:
+            for point in curve.points:
+                if point.forecast is None:
+                    continue
+                fit = point.forecast.fit
+                name = f"{point.num_devices:,} devices of {curve.cluster}"
+                found.append(None if fit is None else replace(fit, of=name))
+        return tuple(found)
 
 
 def predict_scaling(

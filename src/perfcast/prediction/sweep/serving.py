@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from perfcast.core.forecast.fit import Fit, fit_of
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
@@ -94,6 +95,19 @@ class ServingForecast:
     points: tuple[ServingPoint, ...]
     largest_batches: tuple[tuple[int, int], ...]
     assumptions: tuple[str, ...]
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        """Whether the memory holds each point that has a forecast."""
+        return tuple(
+            fit_of(
+                point.memory_bytes,
+                self.capacity_bytes,
+                of=f"{point.batch_size:,} sequences of {point.context_length:,} tokens",
+            )
+            for point in self.points
+            if not point.skipped
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcast.core.forecast.device import Forecast, ReservedMemory, TensorInterval
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
 from perfcast.memory.compare import Comparison
 from perfcast.report.answers import Answer, downsample_indices, view
@@ -117,6 +118,9 @@ class MemoryData(Answer):
     """Memory of one step on one device, in bytes.
 
     Attributes:
+        fits: Whether the device's memory holds it; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: Name of the model; no unit.
         device: Catalog name of the device; no unit.
         device_title: The device as its vendor writes it; no unit.
@@ -131,8 +135,6 @@ class MemoryData(Answer):
         peak_memory_by_last_use_bytes: The same, in bytes, where a block is freed after the last
             operation that reads it.
         memory_capacity_bytes: Memory of the device, in bytes.
-        fits: Whether the step runs within memory_capacity_bytes: reserved memory and context where
-            they are given, else the peak; no unit.
         memory_bytes_by_category: Memory held at the peak, in bytes, by category (parameter,
             gradient, activation and others).
         memory_peak: Where the peak is; no unit.
@@ -157,6 +159,8 @@ class MemoryData(Answer):
             context; null on devices without that allocator.
     """
 
+    fits: bool
+    verdict: str
     model: str
     device: str
     device_title: str
@@ -169,7 +173,6 @@ class MemoryData(Answer):
     peak_memory_bytes: int
     peak_memory_by_last_use_bytes: int
     memory_capacity_bytes: int
-    fits: bool
     memory_bytes_by_category: dict[str, int]
     memory_peak: MemoryPeak
     memory_interval_count: int
@@ -201,10 +204,10 @@ def data_of(
     return view(
         MemoryData,
         forecast,
+        verdict=first_said((forecast.fit,)),
         peak_memory_bytes=memory.peak_bytes,
         peak_memory_by_last_use_bytes=memory.peak_by_last_use_bytes,
         memory_capacity_bytes=memory.capacity_bytes,
-        fits=memory.fits,
         memory_bytes_by_category=memory.bytes_by_category,
         memory_peak=peak_of(memory),
         memory_interval_count=len(memory.intervals),

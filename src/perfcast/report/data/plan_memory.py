@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
@@ -48,6 +49,9 @@ class PlanMemoryData(Answer):
     Sizes in bytes, times in seconds.
 
     Attributes:
+        fits: Whether the device's memory holds it; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         device: Catalog name.
         device_title: Name in words.
@@ -68,7 +72,6 @@ class PlanMemoryData(Answer):
         context_bytes: Of the driver and communicators.
         device_bytes: Reserved and context.
         memory_capacity_bytes: Of the device.
-        fits: Whether device_bytes are there.
         peak_stage: The worst stage.
         step_seconds: That recommendations are compared with; null where none was asked for, or is known.
         timed_on: How recommendations were timed, or why they were not; empty where none was asked for.
@@ -78,6 +81,8 @@ class PlanMemoryData(Answer):
         assumptions: What was taken for granted.
     """
 
+    fits: bool
+    verdict: str
     model: str
     device: str
     device_title: str
@@ -98,7 +103,6 @@ class PlanMemoryData(Answer):
     context_bytes: int
     device_bytes: int
     memory_capacity_bytes: int
-    fits: bool
     peak_stage: int
     stages: tuple[StageData, ...]
     step_seconds: float | None
@@ -114,6 +118,7 @@ def data_of(result: PlanMemory) -> PlanMemoryData:
     return view(
         PlanMemoryData,
         result,
+        verdict=first_said((result.fit,)),
         world_size=result.plan.world_size,
         global_batch_size=result.plan.global_batch_size,
         peak_memory_bytes=footprint.peak_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.plan import Plan
@@ -56,6 +57,9 @@ class PlanStepData(Answer):
     Times in seconds, sizes in bytes.
 
     Attributes:
+        fits: Whether the device's memory holds it; null where that is not known; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         cluster: Catalog name.
         device: Catalog name.
@@ -96,6 +100,8 @@ class PlanStepData(Answer):
         run: The whole run; null where none was asked for.
     """
 
+    fits: bool | None
+    verdict: str
     model: str
     cluster: str
     device: str
@@ -142,6 +148,7 @@ def data_of(forecast: PlanForecast, run: RunForecast | None = None) -> PlanStepD
     return view(
         PlanStepData,
         forecast,
+        verdict=first_said((forecast.fit,)),
         global_batch_size=forecast.num_sequences,
         seconds_by_cause=time.seconds_by_cause,
         ranks=tuple(_rank(rank) for rank in time.ranks),

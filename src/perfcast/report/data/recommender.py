@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import ShardingKind
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.recommender import RecommenderForecast, RecommenderRank
 from perfcast.report.answers import Answer, view
 
@@ -29,6 +30,9 @@ class RecommenderData(Answer):
     """A training step of a recommendation model whose embedding tables are sharded over devices.
 
     Attributes:
+        fits: Whether the device's memory holds it; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: Name of the model.
         cluster: Name of the cluster.
         device: Name of its devices.
@@ -51,6 +55,8 @@ class RecommenderData(Answer):
         assumptions: What was taken for granted.
     """
 
+    fits: bool
+    verdict: str
     model: str
     cluster: str
     device: str
@@ -79,6 +85,7 @@ def data_of(forecast: RecommenderForecast) -> RecommenderData:
     return view(
         RecommenderData,
         forecast,
+        verdict=first_said((forecast.fit,)),
         model=forecast.model.name,
         sharding=tuple(
             TablePlacementData(table=table.name, kind=place.kind, ranks=place.ranks)

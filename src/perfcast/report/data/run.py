@@ -31,7 +31,8 @@ class RunData:
         checkpoints: How the run saves itself.
         device_watts: Mean of a device and its share of the server; null where unknown.
         energy_joules: Of the site; null where no rated power is known.
-        dollars: Null without a price.
+        fits: Whether the devices' memory holds a step; null where that is not known.
+        dollars: Null without a price, and of steps that do not fit.
         goodput: Productive share of the time; 0 to 1.
         device_seconds: Of all devices.
         assumptions: What was taken for granted.
@@ -55,6 +56,7 @@ class RunData:
     checkpoints: Checkpoints
     device_watts: float | None
     energy_joules: float | None
+    fits: bool | None
     dollars: float | None
     goodput: float
     device_seconds: float

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -78,6 +79,9 @@ class ScaleData(Answer):
     """Scaling curves.
 
     Attributes:
+        fits: Whether the device's memory holds it; null where that is not known; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         kind: weak where the batch grows with the devices.
         training: How numbers are kept, and by whose program.
@@ -87,6 +91,8 @@ class ScaleData(Answer):
         assumptions: What was taken for granted.
     """
 
+    fits: bool | None
+    verdict: str
     model: str
     kind: Literal["weak", "strong"]
     training: Training | None
@@ -99,7 +105,14 @@ class ScaleData(Answer):
 def data_of(found: ScaleForecast) -> ScaleData:
     """Every figure in SI units."""
     kind: Literal["weak", "strong"] = "weak" if found.is_weak else "strong"
-    return view(ScaleData, found, kind=kind, curves=tuple(_curve(curve) for curve in found.curves))
+    return view(
+        ScaleData,
+        found,
+        fits=all_fit(found.fits),
+        verdict=first_said(found.fits),
+        kind=kind,
+        curves=tuple(_curve(curve) for curve in found.curves),
+    )
 
 
 def _curve(curve: ScaleCurve) -> CurveData:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report.answers import Answer, view
@@ -72,6 +73,9 @@ class ServingData(Answer):
     """Inference over batch sizes and contexts.
 
     Attributes:
+        fits: Whether the device's memory holds it; null where that is not known; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         cluster: Catalog name.
         device: Catalog name.
@@ -85,6 +89,8 @@ class ServingData(Answer):
         assumptions: What was taken for granted.
     """
 
+    fits: bool | None
+    verdict: str
     model: str
     cluster: str
     device: str
@@ -103,6 +109,8 @@ def data_of(found: ServingForecast) -> ServingData:
     return view(
         ServingData,
         found,
+        fits=all_fit(found.fits),
+        verdict=first_said(found.fits),
         points=tuple(_point(point, found.num_devices) for point in found.points),
         largest_batches=tuple(
             LargestBatch(context_length=context, batch_size=batch) for context, batch in found.largest_batches

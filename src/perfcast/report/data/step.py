@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.forecast.device import Forecast, MemoryForecast, OperationTime, TensorInterval
+from perfcast.core.forecast.fit import first_said
 from perfcast.report.answers import Answer, view
 
 MAX_INTERVALS = 100
@@ -72,6 +73,9 @@ class StepData(Answer):
     Seconds, bytes and flops throughout; fractions run from 0 to 1.
 
     Attributes:
+        fits: Whether the device's memory holds it; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: Name of the model; no unit.
         device: Catalog name of the device; no unit.
         device_title: The device as its vendor writes it; no unit.
@@ -110,7 +114,6 @@ class StepData(Answer):
         peak_memory_by_last_use_bytes: The same, in bytes, where a block is freed after the last
             operation that reads it.
         memory_capacity_bytes: Memory of the device, in bytes.
-        fits: Whether peak_memory_bytes is within memory_capacity_bytes; no unit.
         memory_bytes_by_category: Memory held at the peak, in bytes, by category (parameter,
             gradient, activation and others).
         memory_peak: Where the peak is; no unit.
@@ -119,6 +122,8 @@ class StepData(Answer):
         memory_intervals: The 100 largest blocks of memory, largest first.
     """
 
+    fits: bool
+    verdict: str
     model: str
     device: str
     device_title: str
@@ -151,7 +156,6 @@ class StepData(Answer):
     peak_memory_bytes: int
     peak_memory_by_last_use_bytes: int
     memory_capacity_bytes: int
-    fits: bool
     memory_bytes_by_category: dict[str, int]
     memory_peak: MemoryPeak
     memory_interval_count: int
@@ -164,6 +168,7 @@ def data_of(forecast: Forecast) -> StepData:
     return view(
         StepData,
         forecast,
+        verdict=first_said((forecast.fit,)),
         forward_seconds=phases.get("forward", 0.0),
         backward_seconds=phases.get("backward", 0.0),
         optimizer_seconds=phases.get("optimizer", 0.0),
@@ -172,7 +177,6 @@ def data_of(forecast: Forecast) -> StepData:
         peak_memory_bytes=memory.peak_bytes,
         peak_memory_by_last_use_bytes=memory.peak_by_last_use_bytes,
         memory_capacity_bytes=memory.capacity_bytes,
-        fits=memory.fits,
         memory_bytes_by_category=memory.bytes_by_category,
         memory_peak=peak_of(memory),
         memory_interval_count=len(memory.intervals),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.forecast.device import Forecast, MemoryForecast, ReservedMemory
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
 from perfcast.memory.compare import Comparison
 from perfcast.report.document import (
@@ -59,6 +60,7 @@ def document_of(
         blocks.append(_comparison(comparison))
     return Document(
         title=f"Memory of {describe_title(forecast)}",
+        verdict=first_said((forecast.fit,)),
         lead=describe_workload(forecast),
         cards=(*_largest_card(largest), *_cards(forecast)),
         facts=_facts(memory),

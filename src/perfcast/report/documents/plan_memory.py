@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
@@ -25,6 +26,7 @@ def document_of(result: PlanMemory) -> Document:
         blocks.append(_recommendations(result))
     return Document(
         title=f"Memory of {result.model} on {result.plan.world_size} × {result.device_title}",
+        verdict=first_said((result.fit,)),
         lead=_describe(result),
         cards=_cards(result),
         blocks=tuple(blocks),

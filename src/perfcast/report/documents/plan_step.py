@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.prediction.run.predict import RunForecast
@@ -57,6 +58,7 @@ def document_of(forecast: PlanForecast, run: RunForecast | None = None) -> Docum
         blocks.append(run_section(run))
     return Document(
         title=f"{forecast.model} on {forecast.num_devices} × {forecast.device} ({forecast.cluster})",
+        verdict=first_said((forecast.fit,)),
         lead=describe_step(forecast),
         cards=_cards(forecast),
         facts=_facts(forecast),

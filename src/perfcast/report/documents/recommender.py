@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.recommender import (
     RECOMMENDER_CAUSES,
     RecommenderForecast,
@@ -53,6 +54,7 @@ def document_of(forecast: RecommenderForecast) -> Document:
     blocks.append(Section(title="Tables", blocks=(tables,), only="page"))
     return Document(
         title=f"{forecast.model.name} on {forecast.num_devices:,} × {forecast.device} ({forecast.cluster})",
+        verdict=first_said((forecast.fit,)),
         lead=(
             f"training step · {forecast.global_batch_size:,} samples over all devices · {forecast.dtype} · "
             f"tables updated by {words(forecast.optimizer)}"
@@ -64,7 +66,7 @@ def document_of(forecast: RecommenderForecast) -> Document:
 
 
 def _cards(forecast: RecommenderForecast) -> tuple[Card, ...]:
-    fits = forecast.peak_memory_bytes <= forecast.capacity_bytes
+    fits = forecast.fits
     each = format_value(forecast.samples_per_second / forecast.num_devices, "count")
     return (
         Card(

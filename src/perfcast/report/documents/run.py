@@ -67,7 +67,10 @@ def _facts(run: RunForecast) -> tuple[Fact, ...]:
     ]
     if run.energy_joules is None or run.device_watts is None:
         found.append(Fact("Energy", "no rated power of the device is published"))
-    if run.dollars is None:
+    if run.fits is False:
+        reason = "not priced: a step does not fit, so these devices cannot be bought for it"
+        found.append(Fact("Cost", reason, severity="alarm"))
+    elif run.dollars is None:
         found.append(Fact("Cost", "no price given (--price)"))
     return tuple(found)
 

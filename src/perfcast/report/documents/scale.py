@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.scale import COMMUNICATION, ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report import palette
@@ -48,6 +49,7 @@ def document_of(found: ScaleForecast) -> Document:
     curves = (_curve(found, index, curve) for index, curve in enumerate(found.curves))
     return Document(
         title=_describe(found),
+        verdict=first_said(found.fits),
         blocks=(*figures, *curves, Note(LEGEND)),
         assumptions=found.assumptions,
     )

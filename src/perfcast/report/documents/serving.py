@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report import palette
 from perfcast.report.document import Block, Column, Document, Items, Note, Section, Table
@@ -31,6 +32,7 @@ def document_of(found: ServingForecast) -> Document:
             f"{found.model} in {found.dtype} on {found.num_devices:,} × {found.device} ({found.cluster}), "
             f"{describe_degrees(found.plan)}"
         ),
+        verdict=first_said(found.fits),
         blocks=(*figures, _points(found), Section(title="What the memory holds", blocks=(held,))),
         assumptions=found.assumptions,
     )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, OperationTime
+from perfcast.core.forecast.fit import first_said
 from perfcast.report import palette
 from perfcast.report.blocks import SHARE, amount_bars, share_table
 from perfcast.report.document import (
@@ -33,6 +34,7 @@ def document_of(forecast: Forecast) -> Document:
     """Headline, where the time and the memory go, what was assumed."""
     return Document(
         title=describe_title(forecast),
+        verdict=first_said((forecast.fit,)),
         lead=describe_workload(forecast),
         cards=_cards(forecast),
         facts=_facts(forecast),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.fit import Fit
 from perfcast.errors import PlanError
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_device
@@ -51,6 +52,12 @@ class SearchReport:
     def best(self) -> SearchResult:
         """Of the best cluster."""
         return self.comparison.results[0]
+
+    @property
+    def fits(self) -> tuple[Fit | None, ...]:
+        """Whether the memory holds the winner and each named plan; None where that is not known."""
+        found = ((each.label, each.forecast.fit) for each in self.explanations)
+        return tuple(None if fit is None else replace(fit, of=label) for label, fit in found)
 
 
 def compose_report(request: SearchRequest, on_progress: Progress = ignore_progress) -> SearchReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.core.training import Training
@@ -167,6 +168,9 @@ class SearchData(Answer):
     """What a search for training found.
 
     Attributes:
+        fits: Whether the device's memory holds it; null where that is not known; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         objective: What the plans are ranked by.
         sequence_length: Tokens.
@@ -183,6 +187,8 @@ class SearchData(Answer):
         baseline: Another searcher's order of plans on the best cluster.
     """
 
+    fits: bool | None
+    verdict: str
     model: str
     objective: str
     sequence_length: int
@@ -206,6 +212,8 @@ def data_of(found: SearchReport) -> SearchData:
     return view(
         SearchData,
         best,
+        fits=all_fit(found.fits),
+        verdict=first_said(found.fits),
         best_cluster=f"{best.cluster}:{best.num_devices}",
         best_plan=format_plan(best.winner.plan),
         clusters=tuple(_outcome(outcome) for outcome in outcomes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfcast.core.forecast.fit import first_said
 from perfcast.core.plans.text import format_plan
 from perfcast.report.blocks import share_table
 from perfcast.report.document import (
@@ -55,6 +56,7 @@ def document_of(found: SearchReport) -> Document:
     blocks.append(_effort(result))
     return Document(
         title=f"{result.model} on {result.num_devices:,} × {result.device} ({result.cluster})",
+        verdict=first_said(found.fits),
         lead=_describe_job(result),
         cards=_cards(result),
         facts=_facts(found),
