@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import MappingProxyType
 
 from perfcast.core.cluster import Cluster, Level, Link
-from perfcast.cost.collective.constants import Constants, LinkConstants, PatternConstants, load_constants
+from perfcast.cost.collective.constants import (
+    Constants,
+    DispatchConstants,
+    LinkConstants,
+    PatternConstants,
+    load_constants,
+)
 
 FREE = (0.0, 0.0, 0.0)
 
@@ -28,7 +35,7 @@ def cluster(*levels: tuple[int, float], latency_seconds: float = 0.0, **link: ob
 def pure() -> Constants:
     """Nothing but links: no launch, no ramp, full shares, one protocol's worth of everything."""
     shipped = load_constants()
-    links = {name: LinkConstants(1.0, FREE, 1.0) for name in shipped.links}
+    links = {name: LinkConstants(1.0, FREE, 1.0, 1.0) for name in shipped.links}
     patterns = {name: PatternConstants(FREE, FREE, 1.0) for name in shipped.patterns}
     return replace(
         shipped,
@@ -36,4 +43,5 @@ def pure() -> Constants:
         protocol_shares=(1.0, 1.0, 1.0),
         copy_shares=MappingProxyType({}),
         links=MappingProxyType(links),
+        dispatch=DispatchConstants(math.inf, math.inf),
     )

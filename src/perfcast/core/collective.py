@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
 from typing import overload
 
 from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DType
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
+from perfcast.core.token_routing import TokenRouting
 from perfcast.errors import UnknownNameError
 
-#: Names of collective operations; ``send`` and ``receive`` are between two ranks of the group.
+#: Names of collective operations; ``send`` and ``receive`` are between two ranks of the group, ``dispatch``
+#: takes tokens to experts, or back, with one copy for each place (``core.token_routing``).
 COLLECTIVES = (
     "all_gather",
     "all_reduce",
     "all_to_all",
     "barrier",
     "broadcast",
+    "dispatch",
     "gather_to_root",
     "receive",
     "reduce",
@@ -26,13 +30,16 @@ COLLECTIVES = (
     "send",
 )
 
+_ROUTING = tuple(field.name for field in fields(TokenRouting))
+
 
 def message_bytes(operation: Operation) -> int:
     """Bytes of the full, unsharded buffer of a collective operation (the convention of NCCL's tests).
 
     All-gather: what every rank has received in the end; reduce-scatter: what every rank puts in;
-    all-to-all: what one rank sends, to itself too; all-reduce, broadcast, reduce: the buffer, which is
-    equal on all ranks; gather and scatter: the root's buffer; send and receive: the message.
+    all-to-all: what one rank sends, to itself too; dispatch: its tokens, a copy for each of their experts;
+    all-reduce, broadcast, reduce: the buffer, which is equal on all ranks; gather and scatter: the root's
+    buffer; send and receive: the message.
 
     Raises:
         ValueError: It is not a collective.
@@ -78,11 +85,13 @@ def collective_operation(
     dtype: DType = DType.BF16,
     *,
     num_groups: int = 1,
+    routing: TokenRouting | None = None,
 ) -> Operation:
     """A collective as an operation without tensors, such as a plan asks for.
 
     Args:
         num_groups: Groups of this shape, on other devices, that exchange at the same time.
+        routing: Of a dispatch, where its tokens go.
 
     Raises:
         UnknownNameError: Not a collective.
@@ -90,6 +99,8 @@ def collective_operation(
     """
     if collective not in COLLECTIVES:
         raise UnknownNameError("collective", collective, COLLECTIVES, f"Known: {', '.join(COLLECTIVES)}.")
+    if (collective == "dispatch") != (routing is not None):
+        raise ValueError(f"a {collective} with routing {routing}: a dispatch, and nothing else, has one")
     if message_bytes < 0 or not len(ranks):
         raise ValueError(f"a {collective} of {message_bytes} bytes among {len(ranks)} ranks")
     facts: dict[str, AttributeValue] = {
@@ -97,6 +108,8 @@ def collective_operation(
         "num_groups": num_groups,
         "ranks": format_ranks(ranks),
     }
+    if routing is not None:
+        facts |= {f"routing_{name}": getattr(routing, name) for name in _ROUTING}
     return Operation(
         OperationKind.COLLECTIVE,
         collective,
@@ -121,6 +134,14 @@ def bus_factor(collective: str, group_size: int | Floats) -> Floats | float:
     if collective == "all_reduce":
         return 2 * part
     return part if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+def token_routing(operation: Operation) -> TokenRouting | None:
+    """Where the tokens of a dispatch go; None of other collectives."""
+    facts = {name: operation.attribute(f"routing_{name}") for name in _ROUTING}
+    if facts["num_experts"] is None:
+        return None
+    return TokenRouting(**{name: int(value or 0) for name, value in facts.items()})
 
 
 def num_groups(operation: Operation) -> int:

@@ -13,6 +13,9 @@ Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
 Offload = Literal["none", "optimizer", "parameters", "activations"]
 ContextCommunication = Literal["ring", "ulysses", "all_gather"]
+#: How tokens reach their experts: a copy for each expert ('alltoall'), all tokens to all ('allgather'), or a
+#: copy for each rank, over the network one for each node ('deepep'; 'deepep_fp8': in a byte on their way in).
+Dispatch = Literal["alltoall", "allgather", "deepep", "deepep_fp8"]
 #: Axes of the ranks, the innermost first; experts cut what the others span together.
 RankOrder = Literal["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp"]
 
@@ -20,6 +23,7 @@ RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 OFFLOAD: tuple[Offload, ...] = get_args(Offload)
 CONTEXT_COMMUNICATION: tuple[ContextCommunication, ...] = get_args(ContextCommunication)
+DISPATCHES: tuple[Dispatch, ...] = get_args(Dispatch)
 ORDERS: tuple[RankOrder, ...] = get_args(RankOrder)
 _DEGREES = {
     "data_parallel": "dp",
@@ -71,6 +75,7 @@ class Plan:
         bucket_bytes: Of gradients that are reduced together; None: the framework's.
         capacity_factor: Tokens that an expert takes at most, over the mean; None takes all.
         expert_imbalance: Tokens of the busiest rank's experts over the mean.
+        dispatch: How tokens reach their experts; None: as the framework does.
 
     Raises:
         PlanError: A degree below 1, groups that do not divide; the message states the equation.
@@ -105,6 +110,7 @@ class Plan:
     bucket_bytes: int | None = None
     capacity_factor: float | None = None
     expert_imbalance: float = 1.0
+    dispatch: Dispatch | None = None
 
     def __post_init__(self) -> None:
         for name, key in _DEGREES.items():
@@ -117,6 +123,8 @@ class Plan:
         known_word("schedule", self.schedule, SCHEDULES)
         known_word("offload", self.offload, OFFLOAD)
         known_word("order of the ranks", self.order, ORDERS)
+        if self.dispatch is not None:
+            known_word("dispatch", self.dispatch, DISPATCHES)
         known_word("context communication", self.context_communication, CONTEXT_COMMUNICATION)
         if (self.schedule == "interleaved") != (self.virtual_stages_per_rank > 1):
             raise PlanError(

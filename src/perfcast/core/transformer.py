@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.token_routing import TokenRouting
 from perfcast.errors import ModelError
 
 
@@ -34,6 +35,7 @@ class Experts:
         shared_ffn_hidden_size: Of all experts that every token visits, together; 0 without.
         num_dense_layers: Leading layers that keep the dense MLP.
         has_shared_gate: Whether a gate of one output weighs the shared experts (Qwen2-MoE).
+        num_groups, groups_per_token: Node-limited routing (``core.token_routing``); 1 and 1 without.
     """
 
     num_experts: int
@@ -42,6 +44,13 @@ class Experts:
     shared_ffn_hidden_size: int = 0
     num_dense_layers: int = 0
     has_shared_gate: bool = False
+    num_groups: int = 1
+    groups_per_token: int = 1
+
+    @property
+    def routing(self) -> TokenRouting:
+        """Where tokens go."""
+        return TokenRouting(self.num_experts, self.experts_per_token, self.num_groups, self.groups_per_token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.collective import group_ranks, message_bytes, num_groups
+from perfcast.core.collective import group_ranks, message_bytes, num_groups, token_routing
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.host import uses_host
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.collective.datasheet import price_collectives
+from perfcast.cost.collective.geometry import dispatch_visits
 from perfcast.cost.collective.table import collective_table
 from perfcast.cost.host_link import price_on_host
 from perfcast.cost.model import CostModel, Estimates
@@ -86,6 +87,7 @@ def price_communication(operations: Sequence[Operation], cluster: Cluster) -> Es
             rows,
             reducible=np.array([o.compute_dtype in _REDUCIBLE for o in operations]),
             concurrent_groups=np.array([num_groups(o) for o in operations], dtype=np.float64),
+            visits=dispatch_visits(cluster, [token_routing(o) for o in operations], rows),
         ),
     )
     count = len(operations)

@@ -44,6 +44,8 @@ def _of_words(support: SupportProfile, plan: Plan) -> Iterator[tuple[str, str]]:
         words.append(("order", plan.order, support.orders))
     if plan.pipeline_parallel > 1:
         words.append(("schedule", plan.schedule, support.schedules))
+    if plan.expert_parallel > 1 and plan.dispatch is not None:
+        words.append(("dispatch", plan.dispatch, support.dispatches))
     if plan.context_parallel > 1 and support.context_communications:
         words.append(("cp_type", plan.context_communication, support.context_communications))
     for key, word, known in words:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from perfcast.core.kernel import KernelFamily
-from perfcast.core.plan import ContextCommunication, Offload, RankOrder, Recompute, Schedule
+from perfcast.core.plan import ContextCommunication, Dispatch, Offload, RankOrder, Recompute, Schedule
 from perfcast.core.training import TrainingDType
 from perfcast.errors import PlanError
 
@@ -108,6 +108,7 @@ class KernelProfile:
         bucket_parameters: Parameters that are exchanged at once, at least; 0 where no number is set.
         bucket_parameters_per_replica: As many for each replica, where that is more.
         bucket_bytes: Bytes that are exchanged at once, where they and not parameters are counted.
+        dispatch: How tokens reach their experts where a plan does not say.
         wrapper: What reduces the gradients of a captured module.
         source: Where this is written down.
     """
@@ -139,6 +140,7 @@ class KernelProfile:
     bucket_parameters: float = 0.0
     bucket_parameters_per_replica: float = 0.0
     bucket_bytes: float = 0.0
+    dispatch: Dispatch = "alltoall"
     wrapper: DataParallelWrapper
     source: str
 
@@ -176,6 +178,7 @@ class SupportProfile:
         least_prefetched, most_prefetched: Layers whose weights ZeRO 3 gathers ahead; None: any number.
         sets_buckets: Whether the size of buckets of gradients can be set.
         sets_overlaps: Whether collectives can be kept from overlapping with compute.
+        dispatches: How it can bring tokens to experts.
         sets_experts: Whether capacity and the overlap of shared experts can be set.
         reasons: Behind what it cannot do, in words, by 'zero=1', 'order' and the like.
         source: Where this is written down.
@@ -199,6 +202,7 @@ class SupportProfile:
     sets_buckets: bool
     sets_overlaps: bool
     sets_experts: bool
+    dispatches: tuple[Dispatch, ...] = ("alltoall",)
     reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, DISPATCHES, OFFLOAD, ORDERS, RECOMPUTE, Plan
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import PLAN_KEYS, format_plan, format_values, parse_plan
 from perfcast.errors import InputError, PlanError, UnknownNameError
@@ -52,6 +52,7 @@ def plans(draw: st.DrawFn) -> Plan:
         "bucket_bytes": draw(st.sampled_from([None, 1, 25 * 2**20])),
         "capacity_factor": draw(st.sampled_from([None, 1.25, 1 / 3])),
         "expert_imbalance": draw(st.sampled_from([1.0, 1.1, 2.0])),
+        "dispatch": draw(st.sampled_from([None, *DISPATCHES])),
     }
     assert values.keys() == {field.name for field in fields(Plan)}
     try:

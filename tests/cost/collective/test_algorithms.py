@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from made_up_clusters import cluster, pure
 from perfcast.core.cluster import Cluster
+from perfcast.core.token_routing import TokenRouting
+from perfcast.cost.collective.constants import DispatchConstants
 from perfcast.cost.collective.datasheet import price_collectives
+from perfcast.cost.collective.geometry import dispatch_visits
 from perfcast.cost.collective.table import collective_table, uneven_bytes
 from perfcast.errors import InputError, UnknownNameError
 
@@ -173,3 +179,38 @@ def test_a_message_that_cannot_be_is_refused(size: float):
 def test_an_unknown_collective_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="all_reduce"):
         collective_table("allreduce", 1, [(8,)])
+
+
+def test_a_dispatch_sends_one_copy_to_each_node_and_one_to_each_rank():
+    routing = TokenRouting(8, 2)
+    visits = dispatch_visits(NODES, [routing], [(4, 2)])
+    nodes = 2 * (1 - 3 / 14)  # of 28 pairs of experts, 6 lie on one node, and as many on the other
+    assert visits[0].tolist() == pytest.approx([8 * (1 - 21 / 28) / 2, nodes / 2, 1 / 2])
+    # 800 bytes are two copies of 400; the half that is on the other node goes at 10 bytes a second
+    assert seconds(NODES, "dispatch", 800, (4, 2), "nccl", visits=visits) == pytest.approx(
+        400 * nodes / 2 / 10
+    )
+
+
+def test_a_dispatch_in_a_node_sends_fewer_rows_than_an_all_to_all():
+    every = dispatch_visits(NODE, [TokenRouting(8, 8)], [(8,)])
+    assert seconds(NODE, "dispatch", 800, (8,), "nccl", visits=every) == pytest.approx(700 / 100)
+    crowded = dispatch_visits(NODE, [TokenRouting(256, 8)], [(8,)])
+    assert seconds(NODE, "dispatch", 800, (8,), "nccl", visits=crowded) < seconds(
+        NODE, "all_to_all", 800, (8,), "direct"
+    )
+
+
+def test_multiprocessors_of_a_dispatch_also_read_and_write_its_own_rows():
+    constants = replace(pure(), dispatch=DispatchConstants(50.0, 25.0))
+    for on, span, pace in (
+        (NODE, (8,), 50.0),
+        (NODES, (4, 1), 50.0),
+        (cluster((4, 1e9), (2, 1e9)), (4, 2), 25.0),
+    ):
+        visits = dispatch_visits(on, [TokenRouting(8, 8)], [span])
+        table = collective_table("dispatch", 800, [span], visits=visits)
+        ranks = math.prod(span)
+        inside = span[0]
+        found = float(price_collectives(on, table, constants=constants).seconds[0])
+        assert found == pytest.approx(100 * (ranks * (inside - 1) / inside + 2) / pace)

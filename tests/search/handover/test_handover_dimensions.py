@@ -57,7 +57,7 @@ OTHERS = {
     "overlaps_gradients": {"overlaps_gradients": False, "overlaps_weights": False},
     "overlaps_weights": {"overlaps_weights": False}, "overlaps_experts": {"overlaps_experts": True},
     "bucket_bytes": {"bucket_bytes": 2**26}, "capacity_factor": {"capacity_factor": 1.5},
-    "expert_imbalance": {"expert_imbalance": 1.3},
+    "expert_imbalance": {"expert_imbalance": 1.3}, "dispatch": {"expert_parallel": 2, "dispatch": "alltoall"},
 }  # fmt: skip
 #: What a dimension's own step is compared with: the same changes without that dimension.
 PARTNERS = {
@@ -65,13 +65,13 @@ PARTNERS = {
     "recompute_layers": {"recompute_layers": None},
     "schedule": {"schedule": "1f1b"}, "reshard_after_forward": {"reshard_after_forward": True},
     "num_prefetched": {"num_prefetched": 1}, "order": {"order": "tp-cp-dp-pp"},
-    "stage_layers": {"stage_layers": ()},
+    "stage_layers": {"stage_layers": ()}, "dispatch": {"dispatch": None},
     "context_communication": {"context_communication": "ring"},
     "tensor_parallel_inputs": {"tensor_parallel_inputs": 1},
     "virtual_stages_per_rank": {"virtual_stages_per_rank": 1, "schedule": "1f1b"},
 }  # fmt: skip
 OF_EXPERTS = ("expert_parallel", "expert_tensor_parallel", "overlaps_experts", "capacity_factor",
-              "expert_imbalance")  # fmt: skip
+              "expert_imbalance", "dispatch")  # fmt: skip
 
 
 def obstacles(target, model, plan):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfcast.core.collective import message_bytes
+from perfcast.core.collective import message_bytes, token_routing
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
+from perfcast.core.token_routing import TokenRouting
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Call, Calls, Stream
@@ -80,15 +81,44 @@ def test_a_mixtral_layer_computes_two_experts_for_each_token():
 
 def test_a_mixtral_rank_sends_two_rows_of_each_token_and_gets_them_back():
     each = 4096 * 2 * 4096 * 2  # tokens · experts a token · hidden · bytes
-    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=8))
+    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=8, dispatch="alltoall"))
     assert exchanged(calls, Stream.EXPERT) == [
         ("experts.dispatch", "all_to_all", each),
         ("experts.combine", "all_to_all", each),
     ]
 
 
+def test_a_fused_dispatch_says_where_tokens_go_and_repeats_them_where_they_arrive():
+    calls = forward(DEEPSEEK, Plan(data_parallel=64, expert_parallel=64))
+    rows = 4096 * 8 * 7168
+    assert exchanged(calls, Stream.EXPERT) == [
+        ("experts.dispatch", "dispatch", rows * 2),
+        ("experts.combine", "dispatch", rows * 2),
+    ]
+    sent = calls[_place(calls, "experts.dispatch")].operation
+    assert token_routing(sent) == TokenRouting(256, 8)
+    assert _place(calls, "experts.permute") > _place(calls, "experts.dispatch")
+    assert calls[_place(calls, "experts.permute")].operation.outputs[0].shape == (4096 * 8, 7168)
+    assert not [call for call in calls if call.module == "experts.counts"]
+
+
+def test_a_dispatch_in_fp8_sends_a_byte_and_its_scales_and_gets_two_back():
+    calls = forward(DEEPSEEK, Plan(data_parallel=64, expert_parallel=64, dispatch="deepep_fp8"))
+    rows = 4096 * 8 * 7168
+    assert [size for _, _, size in exchanged(calls, Stream.EXPERT)] == [rows + rows // 32, rows * 2]
+
+
+def test_a_gather_of_all_tokens_takes_those_of_every_rank():
+    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=8, dispatch="allgather"))
+    whole = 8 * 4096 * 4096 * 2
+    assert exchanged(calls, Stream.EXPERT) == [
+        ("experts.dispatch", "all_gather", whole),
+        ("experts.combine", "reduce_scatter", whole),
+    ]
+
+
 def test_ranks_tell_each_other_how_many_rows_they_have_for_each_expert():
-    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=4))
+    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=4, dispatch="alltoall"))
     counts = [call.operation for call in calls if call.module == "experts.counts"]
     assert [(o.name, message_bytes(o)) for o in counts] == [("all_gather", 4 * 8 * 8)]
     assert not [call for call in forward(MIXTRAL, Plan()) if call.module == "experts.counts"]
@@ -117,7 +147,7 @@ def test_half_of_a_backward_is_weight_gradients():
 
 def test_what_cuts_an_expert_gathers_its_rows_and_sums_its_outputs():
     plan = Plan(data_parallel=4, tensor_parallel=4, sequence_parallel=True, expert_parallel=8)
-    plan = replace(plan, expert_tensor_parallel=2)
+    plan = replace(plan, expert_tensor_parallel=2, dispatch="alltoall")
     calls = forward(mixture(), plan, 64)
     own = 64 // 4 * 2
     assert exchanged(calls, Stream.EXPERT) == [
@@ -164,7 +194,7 @@ def _place(calls: Calls, module: str) -> int:
 
 
 def test_experts_wait_for_their_rows():
-    calls = forward(MIXTRAL, Plan(data_parallel=4, expert_parallel=4))
+    calls = forward(MIXTRAL, Plan(data_parallel=4, expert_parallel=4, dispatch="alltoall"))
     dispatch = _place(calls, "experts.dispatch")
     assert calls[dispatch].after == (_place(calls, "experts.permute"),)
     assert _place(calls, "experts.counts") in calls[_place(calls, "experts.permute")].after

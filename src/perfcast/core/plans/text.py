@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import CONTEXT_COMMUNICATION, DISPATCHES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
@@ -148,6 +148,7 @@ PLAN_KEYS: Mapping[str, PlanKey] = MappingProxyType(
         "bucket": PlanKey("bucket_bytes", _bytes),
         "capacity": PlanKey("capacity_factor", _number, repr),
         "imbalance": PlanKey("expert_imbalance", _number, repr),
+        "dispatch": PlanKey("dispatch", _word("dispatch", DISPATCHES)),
         "stages": PlanKey("stage_layers", _layers, _write_layers),
         **{f"{OVERLAP}_{word}": PlanKey(field, _switch, _write_switch) for word, field in OVERLAPS.items()},
         "mbs": PlanKey("micro_batch_size", _degree),

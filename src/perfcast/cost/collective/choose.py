@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfcast.cost.collective.algorithms.all_to_all import direct_all_to_all
+from perfcast.cost.collective.algorithms.dispatch import dispatch
 from perfcast.cost.collective.algorithms.hierarchical import (
     hierarchical_all_reduce,
     hierarchical_half,
@@ -47,6 +48,7 @@ _BY_COLLECTIVE: Mapping[str, Mapping[str, Algorithm]] = {
     "all_to_all": {"direct": direct_all_to_all},
     "barrier": _ALL_REDUCES,
     "broadcast": _PIPELINES,
+    "dispatch": {"direct": dispatch},
     "gather_to_root": {"direct": rooted},
     "receive": {"direct": send},
     "reduce": _PIPELINES,

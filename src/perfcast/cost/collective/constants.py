@@ -20,8 +20,8 @@ from perfcast.errors import UnknownNameError
 #: that are synchronised by chunk.
 PROTOCOLS = ("ll", "ll128", "simple")
 #: Ranks that pass data on, ranks that exchange with all others, one sender and one receiver, switches that
-#: reduce.
-Pattern = Literal["chain", "all_to_all", "send", "switch"]
+#: reduce, tokens on their way to experts.
+Pattern = Literal["chain", "all_to_all", "send", "switch", "dispatch"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 Triple = tuple[float, float, float]
@@ -35,11 +35,13 @@ class LinkConstants:
         share: Of the link's rate, of a long message's payload.
         hop_seconds: What software adds to the link's latency for each hop, by protocol.
         network_share: Of the link's rate, when its switches reduce.
+        dispatch_share: Of the link's rate, of tokens on their way to experts.
     """
 
     share: float
     hop_seconds: Triple
     network_share: float
+    dispatch_share: float
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,19 @@ class PatternConstants:
 
 
 @dataclass(frozen=True)
+class DispatchConstants:
+    """Constants of tokens on their way to experts.
+
+    Attributes:
+        pace_in_node, pace_across_nodes: Bytes a second that its multiprocessors move, where a group is in
+            one node, and where some of them serve the network.
+    """
+
+    pace_in_node: float
+    pace_across_nodes: float
+
+
+@dataclass(frozen=True)
 class Constants:
     """Constants of all links and algorithms.
 
@@ -67,6 +82,7 @@ class Constants:
         copy_shares: By collective: part of the full rate's time for the piece of 1/n that stays on the rank.
         links: By group of kinds.
         kinds: Prefix of a link's kind → group.
+        dispatch: Of tokens on their way to experts.
         low, high: 90 % interval as factors of the forecast.
         compute_slowdown, communication_slowdown: Of kernels and collectives that run at once.
     """
@@ -76,6 +92,7 @@ class Constants:
     copy_shares: Mapping[str, float]
     links: Mapping[str, LinkConstants]
     kinds: Mapping[str, str]
+    dispatch: DispatchConstants
     low: float
     high: float
     compute_slowdown: float
@@ -108,7 +125,12 @@ def load_constants() -> Constants:
 def parse_constants(content: Mapping[str, Any]) -> Constants:
     """From the tables of ``constants.toml``."""
     links = {
-        name: LinkConstants(row["share"], _by_protocol(row["hop_seconds"]), row["network_share"])
+        name: LinkConstants(
+            row["share"],
+            _by_protocol(row["hop_seconds"]),
+            row["network_share"],
+            row.get("dispatch_share", row["share"]),
+        )
         for name, row in content["links"].items()
     }
     patterns = {name: _pattern_constants(content["patterns"][name]) for name in PATTERNS}
@@ -120,6 +142,7 @@ def parse_constants(content: Mapping[str, Any]) -> Constants:
         kinds=MappingProxyType(
             {kind: name for name, row in content["links"].items() for kind in row["kinds"]}
         ),
+        dispatch=DispatchConstants(**content["dispatch"]),
         low=content["interval"]["low"],
         high=content["interval"]["high"],
         compute_slowdown=content["overlap"]["compute_slowdown"],

@@ -132,7 +132,7 @@ def _price_rows(
 
 def _different_groups(table: CollectiveTable) -> tuple[Integers, Integers]:
     """First call of each different group, shape [u], and the group of each call, shape [n]."""
-    columns = [*table.spans.T, table.reducible, table.concurrent_groups, table.sharing]
+    columns = [*table.spans.T, *table.visits.T, table.reducible, table.concurrent_groups, table.sharing]
     codes = np.zeros(len(table), dtype=np.int64)
     for column in columns:
         if (column == column[0]).all():

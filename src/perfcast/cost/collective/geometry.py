@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.cluster import Cluster, Link
-from perfcast.cost.collective.constants import PROTOCOLS, Constants
+from perfcast.core.token_routing import TokenRouting
+from perfcast.cost.collective.constants import PROTOCOLS, Constants, load_constants
 from perfcast.cost.collective.table import CollectiveTable
 from perfcast.errors import InputError
 
 #: Groups of links that write 128 bytes in one piece, as LL128 needs: not PCIe between cards, sockets or EFA.
 _ORDERED = ("nvlink", "infiniband", "mesh")
+#: Groups of links that join nodes.
+_NETWORKS = ("infiniband", "ethernet", "efa")
 #: Networks whose plugin brings a tuner of its own (aws-ofi-nccl).
 _TUNED = "efa"
 
@@ -33,6 +38,10 @@ class Geometry:
         allows_ll128: Whether all links of a group keep the order that LL128 needs, shape [n].
         judges_as_is: Whether a tuner that knows the network chooses algorithms, shape [n].
         is_torus: Which levels pass on what is not for them, shape [L].
+        is_network: Which levels lie between nodes, shape [L].
+        dispatch_rates: As ``rates``, of tokens on their way to experts.
+        visits: As in ``CollectiveTable``, shape [n, 3].
+        pace_in_node, pace_across_nodes: Bytes a second that the multiprocessors of a dispatch move at most.
     """
 
     message_bytes: Floats
@@ -46,6 +55,11 @@ class Geometry:
     allows_ll128: Flags
     judges_as_is: Flags
     is_torus: Flags
+    is_network: Flags
+    dispatch_rates: Floats
+    visits: Floats
+    pace_in_node: float
+    pace_across_nodes: float
 
     @property
     def ring_rate(self) -> Floats:
@@ -101,7 +115,26 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
         allows_ll128=_all_busy(table, [constants.group_of(link.kind) in _ORDERED for link in links]),
         judges_as_is=~_all_busy(table, [not link.kind.startswith(_TUNED) for link in links]),
         is_torus=np.array([link.kind.startswith("ici") for link in links]),
+        is_network=np.array([constants.group_of(link.kind) in _NETWORKS for link in links]),
+        dispatch_rates=plain * np.array([figure.dispatch_share for figure in figures]),
+        visits=table.visits,
+        pace_in_node=constants.dispatch.pace_in_node,
+        pace_across_nodes=constants.dispatch.pace_across_nodes,
     )
+
+
+def dispatch_visits(
+    cluster: Cluster, routings: Sequence[TokenRouting | None], spans: Sequence[Sequence[int]]
+) -> Floats:
+    """What ``CollectiveTable.visits`` holds, shape [n, 3]; ones without a routing."""
+    constants, visits = load_constants(), np.ones((len(routings), 3))
+    is_network = [constants.group_of(level.link.kind) in _NETWORKS for level in cluster.levels]
+    for row, (routing, span) in enumerate(zip(routings, spans, strict=True)):
+        if routing is not None:
+            nodes = math.prod(n for n, outer in zip(span, is_network, strict=True) if outer)
+            places = (routing.expected_places(math.prod(span)), routing.expected_places(nodes), 1.0)
+            visits[row] = np.array(places) / routing.experts_per_token
+    return visits
 
 
 def _link_rates(link: Link, spans: np.ndarray) -> Floats:

@@ -26,6 +26,8 @@ class CollectiveTable:
         reducible: Whether switches can reduce the element type, shape [n].
         concurrent_groups: Groups of the same shape, on other devices, that are active at once; they matter
             where a level is oversubscribed. Shape [n].
+        visits: Of a dispatch, copies that a token sends to different ranks and to different nodes by
+            expectation, and one, each over its experts; shape [n, 3]. Ones of all others.
         sharing: Collectives that use the same links of the same devices at once, this one counted: each has
             so many times less of every link. Shape [n].
     """
@@ -36,6 +38,7 @@ class CollectiveTable:
     reducible: Flags
     concurrent_groups: Floats
     sharing: Floats
+    visits: Floats
 
     def __len__(self) -> int:
         return len(self.message_bytes)
@@ -59,6 +62,7 @@ def collective_table(
     reducible: ArrayLike = True,
     concurrent_groups: ArrayLike = 1.0,
     sharing: ArrayLike = 1.0,
+    visits: ArrayLike = 1.0,
 ) -> CollectiveTable:
     """Columns from anything that broadcasts to one shape [n]; ``spans`` to [n, L].
 
@@ -77,6 +81,7 @@ def collective_table(
         np.broadcast_to(np.asarray(reducible, dtype=np.bool_), (count,)),
         np.broadcast_to(np.asarray(concurrent_groups, dtype=np.float64), (count,)),
         np.broadcast_to(np.asarray(sharing, dtype=np.float64), (count,)),
+        np.broadcast_to(np.asarray(visits, dtype=np.float64), (count, 3)),
     )
     _check(table)
     return table

@@ -25,6 +25,8 @@ def _always(plan: Plan, has_experts: bool) -> Iterator[tuple[str, str]]:
         yield f"schedule={plan.schedule}", "pp=1 has no pipeline"
     if plan.tensor_parallel == 1 and plan.sequence_parallel:
         yield "sp=1", "tp=1 cuts nothing"
+    if plan.expert_parallel == 1 and plan.dispatch is not None:
+        yield f"dispatch={plan.dispatch}", "ep=1 sends no tokens"
     if has_experts:
         return
     for key, value, usual in (

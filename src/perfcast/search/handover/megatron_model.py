@@ -10,6 +10,7 @@ from __future__ import annotations
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.load import load_training_profile
 from perfcast.search.handover.job import spoken
 
 #: Names of arguments with their values; None for switches.
@@ -145,6 +146,18 @@ def _window_arguments(model: Transformer) -> Arguments:
     return (*size, ("--window-attn-skip-freq", f"[{','.join(map(str, has))}]"))
 
 
+def _dispatch_arguments(plan: Plan) -> Arguments:
+    """DeepEP takes probabilities in fp32 alone (core/transformer/moe/token_dispatcher.py)."""
+    dispatch = plan.dispatch or load_training_profile("megatron").kernels.dispatch
+    if plan.expert_parallel == 1 or dispatch in ("alltoall", "allgather"):
+        return (("--moe-token-dispatcher-type", "allgather" if dispatch == "allgather" else "alltoall"),)
+    return (
+        ("--moe-token-dispatcher-type", "flex"),
+        ("--moe-flex-dispatcher-backend", "deepep"),
+        ("--moe-router-dtype", "fp32"),
+    )
+
+
 def _expert_arguments(model: Transformer, plan: Plan, training: Training) -> Arguments:
     experts = model.experts
     if experts is None:
@@ -154,7 +167,7 @@ def _expert_arguments(model: Transformer, plan: Plan, training: Training) -> Arg
         ("--moe-ffn-hidden-size", str(experts.ffn_hidden_size)),
         ("--moe-router-topk", str(experts.experts_per_token)),
         ("--moe-router-load-balancing-type", "aux_loss"),
-        ("--moe-token-dispatcher-type", "alltoall"),
+        *_dispatch_arguments(plan),
     ]
     if experts.num_dense_layers:
         sparse = model.num_layers - experts.num_dense_layers

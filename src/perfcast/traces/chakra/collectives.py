@@ -19,6 +19,7 @@ COLLECTIVE_TYPES: Mapping[str, CollectiveType] = {
     "scatter_from_root": CollectiveType.SCATTER,
     "broadcast": CollectiveType.BROADCAST,
     "all_to_all": CollectiveType.ALL_TO_ALL,
+    "dispatch": CollectiveType.ALL_TO_ALL,
     "reduce_scatter": CollectiveType.REDUCE_SCATTER,
     "barrier": CollectiveType.BARRIER,
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
+from perfcast.core.token_routing import TokenRouting
 from perfcast.core.work import Call, Calls, Stream
 
 
@@ -50,18 +51,20 @@ class Tape:
         world_size: int,
         dtype: DType = DType.BF16,
         is_awaited: bool = True,
+        routing: TokenRouting | None = None,
     ) -> int | None:
         """A collective behind the last kernel; None, and nothing, among fewer than two ranks.
 
         Args:
             message_bytes: Of the full buffer (``core.collective.message_bytes``).
             world_size: All devices: the groups of this shape exchange at once.
+            routing: Of a dispatch, where its tokens go.
             is_awaited: Whether the next kernel waits for it; else ``wait`` says when.
         """
         if len(ranks) < 2:
             return None
         operation = collective_operation(
-            collective, message_bytes, ranks, dtype, num_groups=world_size // len(ranks)
+            collective, message_bytes, ranks, dtype, num_groups=world_size // len(ranks), routing=routing
         )
         before = () if self._last_kernel is None else (self._last_kernel,)
         earlier = tuple(at for at in self._awaited if self._calls[at].stream is not stream)

@@ -238,12 +238,15 @@ def _deepseek(config: Any) -> dict[str, Any]:
         rope_head_size=config.qk_rope_head_dim,
         value_head_size=config.v_head_dim,
     )
+    groups, groups_per_token = _expert_groups(config)
     experts = Experts(
         int(getattr(config, "num_local_experts", None) or config.n_routed_experts),
         config.num_experts_per_tok,
         config.moe_intermediate_size,
         shared_ffn_hidden_size=config.moe_intermediate_size * int(config.n_shared_experts or 0),
         num_dense_layers=min(config.first_k_dense_replace, config.num_hidden_layers),
+        num_groups=groups,
+        groups_per_token=groups_per_token,
     )
     head_size = config.qk_nope_head_dim + config.qk_rope_head_dim
     return {
@@ -254,6 +257,14 @@ def _deepseek(config: Any) -> dict[str, Any]:
         "latent_attention": latent,
         "experts": experts,
     }
+
+
+def _expert_groups(config: Any) -> tuple[int, int]:
+    """Groups of experts, and those that a token visits (modeling_deepseek_v2.py: 'greedy' looks at none)."""
+    groups, chosen = getattr(config, "n_group", None), getattr(config, "topk_group", None)
+    if not groups or not chosen or getattr(config, "topk_method", None) == "greedy":
+        return 1, 1
+    return int(groups), int(chosen)
 
 
 # ---- decoders with layer norms -----------------------------------------------------------------

@@ -32,9 +32,11 @@ _MOST_OF: Mapping[Path, float] = {
     ("patterns", "send", "share"): 1.1,  # with 0.9 of the link: nothing beats the datasheet
 }
 _FIXED = (
-    ("interval",), ("overlap",), ("protocol_shares", "simple"), ("links", "mesh"),
+    ("interval",), ("overlap",), ("dispatch",), ("patterns", "dispatch"),
+    ("protocol_shares", "simple"), ("links", "mesh"),
     ("patterns", "chain", "share"), ("patterns", "all_to_all", "share"), ("patterns", "switch", "share"),
     *((("links", group, "network_share")) for group in ("pcie", "infiniband", "ethernet", "efa")),
+    ("links", "infiniband", "dispatch_share"),
     *((("links", group, "hop_seconds", "ll128")) for group in ("pcie", "ethernet", "efa")),
 )  # fmt: skip
 _PRIOR, _LOSS_SCALE, _EVALUATIONS, _WEIGHT = 0.01, 0.45, 15, 0.5

@@ -100,14 +100,23 @@ def _route(tape: Tape, setting: Serving, rows: int) -> None:
 
 
 def _communicate_rows(tape: Tape, setting: Serving, rows: int, module: str, bits: int) -> None:
-    """All-to-all of k copies of each token; on their way in they may be narrow (DeepSeek-V3, section 3.4)."""
+    """Tokens to their experts, or back; on their way in they may be narrow (DeepSeek-V3, section 3.4).
+
+    Prompts go by places, new tokens by copies, straight to every rank (DeepEP's normal and low-latency
+    kernels; SGLang: --deepep-mode auto), but where the plan says otherwise.
+    """
     plan, experts = setting.plan, experts_of(setting.model)
     if not sends_tokens(setting):
         return
-    sent = math.ceil(rows * experts.experts_per_token * load_factor(plan))
+    kind = plan.dispatch or ("alltoall" if setting.is_decode else "deepep")
+    copies = plan.expert_parallel if kind == "allgather" else experts.experts_per_token * load_factor(plan)
+    message = math.ceil(math.ceil(rows * copies) * setting.model.hidden_size * bits / 8)
+    is_inwards = module == "experts.dispatch"
+    gathers = {"alltoall": "all_to_all", "allgather": "all_gather" if is_inwards else "reduce_scatter"}
     tape.collective(
-        "all_to_all", math.ceil(sent * setting.model.hidden_size * bits / 8), group_of(plan, "expert"),
-        Stream.EXPERT, module, world_size=plan.world_size, dtype=setting.precision.element,
+        gathers.get(kind, "dispatch"), message, group_of(plan, "expert"), Stream.EXPERT, module,
+        world_size=plan.world_size, dtype=setting.precision.element,
+        routing=experts.routing if kind not in gathers else None,
     )  # fmt: skip
 
 

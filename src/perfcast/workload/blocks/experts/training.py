@@ -1,9 +1,8 @@
 """A mixture of experts in place of an MLP, forward and backward, as one rank runs it.
 
-As Megatron-LM's all-to-all dispatcher does it (core/transformer/moe: router.py, token_dispatcher.py,
-experts.py): route, sort the rank's t·k rows by expert, exchange them in the experts' group, gather them over
-the ranks that cut an expert, sort them by local expert, two grouped products with the weighted activation
-between, and all of it back. The backward is the mirror image; each collective moves as many bytes again.
+As Megatron-LM does it (core/transformer/moe: router.py, token_dispatcher.py, experts.py): route, bring tokens
+to the ranks of their experts (``exchange``), two grouped products with the weighted activation between, and
+all of it back. The backward is the mirror image; each collective moves as many rows again.
 """
 
 from __future__ import annotations
@@ -13,12 +12,18 @@ from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.experts.exchange import (
+    begin_dispatch,
+    combine,
+    dispatch_of,
+    end_dispatch,
+    load_of,
+)
 from perfcast.workload.blocks.experts.kernels import (
     grouped_product,
     grouped_weight_gradient,
-    moved_rows,
 )
-from perfcast.workload.blocks.experts.routing import ExpertLoad, expert_load, experts_of
+from perfcast.workload.blocks.experts.routing import experts_of
 from perfcast.workload.blocks.experts.shared import shared_backward, shared_forward
 from perfcast.workload.blocks.layer.mlp import activation_backward, activation_forward
 from perfcast.workload.blocks.linear import add
@@ -30,8 +35,6 @@ from perfcast.workload.blocks.tape import Tape
 #: experts filled and scattered, their sums, the loss that balances; and their gradients (Megatron-LM:
 #: moe_utils.py, topk_routing_with_score_function; router.py, _apply_aux_loss).
 _ROUTER_FORWARD, _ROUTER_BACKWARD = 12, 8
-#: Kernels that sort rows: keys, offsets, the sort itself.
-_SORT_LAUNCHES = 3
 
 
 def experts_forward(tape: Tape, local: Local) -> None:
@@ -40,23 +43,19 @@ def experts_forward(tape: Tape, local: Local) -> None:
     Raises:
         PlanError: 2-D tensor parallelism.
     """
-    load, has_shared = load_of(local), experts_of(local.model).shared_ffn_hidden_size > 0
+    _check_inputs(local)
+    has_shared = experts_of(local.model).shared_ffn_hidden_size > 0
     overlaps_shared = local.plan.overlaps_experts
     if has_shared and not overlaps_shared:
         shared_forward(tape, local)
     _route(tape, local)
-    _move(tape, local, "permute", load.tokens, load.sent_rows, num_launches=_SORT_LAUNCHES)
-    arrived = _communicate_rows(tape, local, "experts.dispatch", is_awaited=not overlaps_shared)
+    arrived = begin_dispatch(tape, local, is_awaited=not overlaps_shared)
     if has_shared and overlaps_shared:
         shared_forward(tape, local)
     tape.wait(arrived)
-    _over_expert_tensor(tape, local, "all_gather", "experts.gather")
-    _sort_chunks(tape, local, "experts.sort")
+    end_dispatch(tape, local)
     _multiply(tape, local)
-    _sort_chunks(tape, local, "experts.unsort")
-    _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
-    _communicate_rows(tape, local, "experts.combine")
-    _move(tape, local, "unpermute", load.sent_rows, load.tokens)
+    combine(tape, local)
     _join(tape, local, "experts.output")
     if has_shared:
         add(tape, local.own_tokens, local.hidden, local.element, "experts.add_shared")
@@ -64,40 +63,29 @@ def experts_forward(tape: Tape, local: Local) -> None:
 
 def experts_backward(tape: Tape, local: Local) -> None:
     """From the gradient of the sum to that of the normed input; weights' gradients are flagged."""
-    load, has_shared = load_of(local), experts_of(local.model).shared_ffn_hidden_size > 0
+    has_shared = experts_of(local.model).shared_ffn_hidden_size > 0
     overlaps_shared = local.plan.overlaps_experts
     if has_shared and not overlaps_shared:
         shared_backward(tape, local)
-    _move(tape, local, "unpermute_backward", load.tokens, load.sent_rows)
-    arrived = _communicate_rows(tape, local, "experts.combine", is_awaited=not overlaps_shared)
+    arrived = begin_dispatch(tape, local, is_backward=True, is_awaited=not overlaps_shared)
     if has_shared and overlaps_shared:
         shared_backward(tape, local)
     tape.wait(arrived)
-    _over_expert_tensor(tape, local, "all_gather", "experts.gather")
-    _sort_chunks(tape, local, "experts.unsort")
+    end_dispatch(tape, local, is_backward=True)
     _multiply_backward(tape, local)
-    _sort_chunks(tape, local, "experts.sort")
-    _over_expert_tensor(tape, local, "reduce_scatter", "experts.scatter")
-    _communicate_rows(tape, local, "experts.dispatch")
-    _move(tape, local, "permute_backward", load.sent_rows, load.tokens)
+    combine(tape, local, is_backward=True)
     _route_backward(tape, local)
     _join(tape, local, "experts.input")
     if has_shared:
         add(tape, local.own_tokens, local.hidden, local.element, "experts.add_shared")
 
 
-def load_of(local: Local) -> ExpertLoad:
-    """Rows of the busiest rank for one micro-batch.
-
-    Raises:
-        PlanError: 2-D tensor parallelism.
-    """
+def _check_inputs(local: Local) -> None:
     if local.plan.tensor_parallel_inputs > 1:
         raise PlanError(
             f"tp_inputs={local.plan.tensor_parallel_inputs} with experts: a router needs the whole hidden "
             "size; take tp_inputs=1"
         )
-    return expert_load(local.model, local.plan, local.tokens)
 
 
 # ---- router ------------------------------------------------------------------------------------------
@@ -119,7 +107,9 @@ def _route(tape: Tape, local: Local) -> None:
 
 
 def _share_counts(tape: Tape, local: Local) -> None:
-    """Every rank learns how many rows the others have for each expert."""
+    """Every rank learns how many rows the others have for each expert; a fused dispatch sees to it itself."""
+    if dispatch_of(local) in ("deepep", "deepep_fp8"):
+        return
     ranks = group_of(local.plan, "expert")
     counts = DType.INT64.bytes_of(len(ranks) * experts_of(local.model).num_experts)
     tape.collective(
@@ -138,42 +128,6 @@ def _route_backward(tape: Tape, local: Local) -> None:
     tape.run(kernels.product(tokens, hidden, count, "nn", element, element), module)
     weight_gradient(tape, local, tokens, count, hidden, module, in_fp8=False)
     add(tape, tokens, hidden, element, module)
-
-
-# ---- rows on their way -------------------------------------------------------------------------------
-
-
-def _move(tape: Tape, local: Local, name: str, read: int, written: int, *, num_launches: int = 1) -> None:
-    operation = moved_rows(name, read, written, local.hidden, local.element)
-    tape.run(operation, f"experts.{name.removesuffix('_backward')}", num_launches=num_launches)
-
-
-def _sort_chunks(tape: Tape, local: Local, module: str) -> None:
-    """Rows come by rank and then by expert; several local experts want theirs together."""
-    load, plan = load_of(local), local.plan
-    sources = plan.expert_parallel * (1 if load.is_replicated else plan.tensor_parallel_of_experts)
-    if load.num_local_experts > 1 and sources > 1:
-        tape.run(moved_rows("sort_chunks", load.rows, load.rows, local.hidden, local.element), module)
-
-
-def _communicate_rows(tape: Tape, local: Local, module: str, *, is_awaited: bool = True) -> int | None:
-    """All-to-all in the experts' group; its message is all that a rank sends, to itself too."""
-    return tape.collective(
-        "all_to_all", local.element.bytes_of(load_of(local).sent_rows * local.hidden),
-        group_of(local.plan, "expert"), Stream.EXPERT, module,
-        world_size=local.plan.world_size, dtype=local.element, is_awaited=is_awaited,
-    )  # fmt: skip
-
-
-def _over_expert_tensor(tape: Tape, local: Local, collective: str, module: str) -> None:
-    """Rows of the ranks that cut an expert, gathered before its products and summed behind them."""
-    if load_of(local).is_replicated:
-        return
-    tape.collective(
-        collective, local.element.bytes_of(load_of(local).rows * local.hidden),
-        group_of(local.plan, "expert_tensor"), Stream.EXPERT, module,
-        world_size=local.plan.world_size, dtype=local.element,
-    )  # fmt: skip
 
 
 def _join(tape: Tape, local: Local, module: str) -> None:
