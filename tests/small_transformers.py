@@ -71,8 +71,10 @@ def memory_profile(**changes: Any) -> MemoryProfile:
 
 
 def training_profile(**changes: Any) -> TrainingProfile:
-    """A framework that keeps ``memory_profile``, pads no vocabulary and deals layers out evenly."""
-    return replace(load_training_profile("fsdp"), memory=memory_profile(**changes))
+    """A framework that keeps ``memory_profile``, pads no vocabulary, deals layers out evenly and drops the core
+    of attention where it recomputes selectively."""
+    own = load_training_profile("fsdp")
+    return replace(own, memory=memory_profile(**changes), selective="attention_core")
 
 
 def one_rank(

@@ -36,11 +36,15 @@ def test_a_framework_that_trains_has_every_part_with_its_source(framework: str):
     assert MICRO / 2 < training.host.launch_seconds < MILLI
 
 
-def test_only_a_programs_front_to_anothers_kernels_has_a_profile_and_no_word():
-    training = {name for name in framework_names() if load_framework(name).training}
-    assert training == {*FRAMEWORKS, "torchtitan"}
-    assert load_training_profile("torchtitan").kernels is not None
-    assert load_training_profile("torchtitan").memory == load_training_profile("fsdp").memory
+def test_every_profile_of_training_has_its_word():
+    assert {name for name in framework_names() if load_framework(name).training} == set(FRAMEWORKS)
+
+
+def test_torchtitan_is_fsdp2_with_settings_of_its_own():
+    own, base = load_training_profile("torchtitan"), load_training_profile("fsdp")
+    assert (own.selective, base.selective) == ("operators", "operators")
+    assert (own.kernels.keeps_wide_gradients, base.kernels.keeps_wide_gradients) == (True, False)
+    assert own.memory_of("bf16").sent_gradient_bytes == 4
 
 
 def test_serving_frameworks_replay_their_own_kernels_and_pytorch_issues_those_of_others():

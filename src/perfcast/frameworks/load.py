@@ -23,6 +23,7 @@ from perfcast.frameworks.profile import (
     InferenceProfile,
     KernelProfile,
     MemoryProfile,
+    SelectiveRecompute,
     SupportProfile,
     TrainingProfile,
 )
@@ -30,6 +31,7 @@ from perfcast.frameworks.profile import (
 _Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfile)
 _TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support")
 _TABLES = (*_TRAINING, "inference", "sources")
+_SHARED = ("vocabulary_multiple", "balances_stages", "selective", "sums_whole_gradients_in_pipelines")
 _TEXTS = ("title", "like")
 #: Fields that count what a program offers; they have the source of their table.
 _COUNTS = ("least_prefetched", "most_prefetched")
@@ -120,13 +122,15 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
         return _parse_part(kind, parse_table(content, key, where), sources, f"{where}: [{key}]")
 
     shared = content["training"]
-    if shared.keys() != {"vocabulary_multiple", "balances_stages"}:
-        raise CatalogError(f"{where}: [training] has vocabulary_multiple and balances_stages")
+    if shared.keys() != set(_SHARED):
+        raise CatalogError(f"{where}: [training] has {', '.join(_SHARED)}")
     multiple = parse_figure(shared["vocabulary_multiple"], sources, f"{where}: vocabulary_multiple").si_value
     narrow = _merged(content.get("memory", {}), content.get("memory_in_fp16", {}))
     return TrainingProfile(
         vocabulary_multiple=int(multiple),
         balances_stages=shared["balances_stages"],
+        selective=_word(shared["selective"], SelectiveRecompute, f"{where}: selective"),
+        sums_whole_gradients_in_pipelines=shared["sums_whole_gradients_in_pipelines"],
         kernels=part("kernels", KernelProfile),
         host=part("host", HostProfile),
         support=part("support", SupportProfile),

@@ -16,6 +16,10 @@ RopeKernels = Literal["fused", "complex", "halves"]
 OptimizerKernels = Literal["fused", "foreach"]
 DataParallelWrapper = Literal["torch_ddp", "megatron_ddp"]
 Axis = Literal["tp", "pp", "cp", "ep"]
+#: What a selective recomputation computes again: the core of attention alone (Korthikanti et al., MLSys 2023,
+#: section 5), or all but every second product, the core of attention and what is reduced and scattered
+#: (torchtitan: distributed/activation_checkpoint.py, selective_ac_option "op").
+SelectiveRecompute = Literal["attention_core", "operators"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,9 @@ class MemoryProfile:
         gradient_bytes: Of the buffer in which gradients are summed over micro-batches.
         local_gradient_bytes: Of what autograd hands over and keeps beside that buffer, at the peak.
         bucket_bytes: Of buckets for the reduction of unsharded gradients among several replicas.
+        sent_gradient_bytes: Of a gradient in the buffer from which ZeRO 3 scatters it.
+        shards_ends_apart: Whether ZeRO 3 gathers the embedding and the head each for itself: the embedding is
+            given up behind its forward, and the larger of layer and head is the most that is on its way.
         has_master_weights: Whether the optimizer keeps fp32 copies.
         keeps_dummy_gradients: Whether an empty gradient for each shape of matrix stays allocated.
         softmax_bytes: Of what the loss makes of a logit, beside the logit, unless it is fused.
@@ -36,6 +43,8 @@ class MemoryProfile:
         further_width: Further elements per token and layer, in hidden sizes, found by measuring.
         tensors_issued_ahead: Unsharded tensors of asynchronous collectives that wait for the device, since
             the host runs ahead of it; of tokens × hidden size, with tensor parallelism and no pipeline.
+        receives_all_micro_batches: Whether a stage of a pipeline keeps a buffer for what it receives of each
+            micro-batch of a step, of activations and of gradients, rather than of those on their way.
         has_second_workspace: Whether a second library keeps a workspace for its products.
         other_bytes: Of small buffers that stay, found by measuring.
         assumption: Of the closed form, in words; '' where there is none.
@@ -47,6 +56,8 @@ class MemoryProfile:
     gradient_bytes: float
     local_gradient_bytes: float = 0.0
     bucket_bytes: float = 0.0
+    sent_gradient_bytes: float = 2.0
+    shards_ends_apart: bool = False
     has_master_weights: bool
     keeps_dummy_gradients: bool
     softmax_bytes: float
@@ -54,6 +65,7 @@ class MemoryProfile:
     keeps_gate: bool
     further_width: float = 0.0
     tensors_issued_ahead: float = 0.0
+    receives_all_micro_batches: bool = False
     has_second_workspace: bool
     other_bytes: float = 0.0
     assumption: str = ""
@@ -68,6 +80,7 @@ class MemoryProfile:
             gradient_bytes=4.0,
             local_gradient_bytes=0.0,
             bucket_bytes=4.0 if self.bucket_bytes else 0.0,
+            sent_gradient_bytes=4.0,
             has_master_weights=False,
         )
 
@@ -230,12 +243,17 @@ class TrainingProfile:
     Attributes:
         vocabulary_multiple: What the vocabulary is padded to a multiple of, times the tensor parallelism.
         balances_stages: Whether the head counts when layers are dealt out to stages.
+        selective: What ``recompute=selective`` computes again.
+        sums_whole_gradients_in_pipelines: Whether the stages of a pipeline with ZeRO 2 or 3 sum whole
+            gradients over their micro-batches, in the format in which they are sent, and scatter them once.
         memory: In mixed precision; None for plain PyTorch, whose modules have a closed form of their own.
         memory_in_fp16: In fp16, where that is kept otherwise.
     """
 
     vocabulary_multiple: int
     balances_stages: bool
+    selective: SelectiveRecompute
+    sums_whole_gradients_in_pipelines: bool
     kernels: KernelProfile
     host: HostProfile
     support: SupportProfile

@@ -89,10 +89,23 @@ def test_stages_exchange_two_activations_cut_along_the_sequence():
         Plan(tensor_parallel=4),
     )
     found = [
-        one(communication_term(rank_of(gpt(), plan), figures_of(gpt(), plan, sequence_length=100))).num_bytes
+        one(
+            communication_term(
+                rank_of(gpt(), plan), figures_of(gpt(), plan, sequence_length=100), memory_profile()
+            )
+        ).num_bytes
         for plan in (whole, cut, alone)
     ]
     assert found == [2 * 2 * 100 * 64, 2 * 2 * 25 * 64, 0]
+
+
+def test_stages_of_pytorch_have_a_buffer_for_every_micro_batch():
+    """Of 6 micro-batches: the first stage receives gradients alone, 2·s·b·h bytes each."""
+    own = memory_profile(receives_all_micro_batches=True)
+    plan = Plan(pipeline_parallel=2, num_micro_batches=6)
+    figures = figures_of(gpt(), plan, sequence_length=100)
+    found = one(communication_term(rank_of(gpt(), plan), figures, own)).num_bytes
+    assert found == 6 * 2 * 100 * 64
 
 
 def test_collectives_issued_ahead_wait_only_with_sequence_parallelism_and_without_a_pipeline():

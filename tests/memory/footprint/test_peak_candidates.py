@@ -77,7 +77,7 @@ def test_selective_recomputation_makes_the_scores_of_one_layer_again():
 
 
 def recomputed(plan: Plan, training: Training = BF16, again: tuple[int, int] | None = None) -> dict[str, int]:
-    terms = recomputed_terms(stage(plan, again=again), layer(plan, training))
+    terms = recomputed_terms(stage(plan, again=again), layer(plan, training), "attention_core")
     return {term.name: one(term).num_bytes for term in terms}
 
 

@@ -52,6 +52,12 @@ def test_degrees_make_the_devices_and_the_batch_adds_up(name: str):
         assert training["local_batch_size"] == micro_batch * plan.num_micro_batches
 
 
+def test_selective_recomputation_is_handed_over_as_that_of_operators():
+    plan = Plan(data_parallel=2, zero_stage=3, recompute="selective")
+    found = read_toml(write(LLAMA, plan, "torchtitan"))["activation_checkpoint"]
+    assert found == {"mode": "selective", "selective_ac_option": "op"}
+
+
 def test_parts_of_the_model_hold_the_plans_layers_and_both_ends():
     parts = read_toml(write(LLAMA, CASES["interleaved"], "torchtitan"))["parallelism"][
         "module_fqns_per_model_part"
@@ -106,7 +112,6 @@ def test_the_width_of_a_new_llamas_mlp_comes_out_as_torchtitan_computes_it(width
         (LLAMA, Plan(pipeline_parallel=2), {}, "bf16 without sharded data parallelism"),
         (LLAMA, Plan(context_parallel=2, context_communication="ulysses", zero_stage=3), {},
          "cp_type=ulysses"),
-        (LLAMA, Plan(data_parallel=2, zero_stage=3, recompute="selective"), {}, "recompute=selective"),
         (
             LLAMA,
             Plan(

@@ -6,7 +6,14 @@ import math
 from typing import Any
 
 from perfcast.core.plan import Plan
-from perfcast.core.plans.text import BALANCED, EVEN, KEY_OF_FIELD, PlanValues, usual_sequence_parallel
+from perfcast.core.plans.text import (
+    BALANCED,
+    EVEN,
+    KEY_OF_FIELD,
+    PlanValues,
+    usual_reshard,
+    usual_sequence_parallel,
+)
 from perfcast.errors import PlanError
 
 #: Degrees that a replica of the model takes.
@@ -46,6 +53,10 @@ def complete_plan(
     micro, num_micro_batches = _cut_batch(replicas, _degree(values, "pipeline_parallel"), batch_size, micro)
     tensor, inputs = _degree(values, "tensor_parallel"), _degree(values, "tensor_parallel_inputs")
     stated.setdefault("sequence_parallel", usual_sequence_parallel(tensor, inputs))
+    zero_stage = int(stated.get("zero_stage", 0))
+    stated.setdefault(
+        "reshard_after_forward", usual_reshard(zero_stage, _degree(values, "pipeline_parallel"))
+    )
     if _degree(values, "virtual_stages_per_rank") > 1:
         stated.setdefault("schedule", "interleaved")
     if stated.get("stage_layers") == EVEN:

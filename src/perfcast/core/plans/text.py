@@ -244,9 +244,21 @@ def stated_values(plan: Plan) -> PlanValues:
     said.pop("sequence_parallel", None)
     if plan.sequence_parallel != usual_sequence_parallel(plan.tensor_parallel, plan.tensor_parallel_inputs):
         said["sequence_parallel"] = plan.sequence_parallel
+    said.pop("reshard_after_forward", None)
+    if plan.reshard_after_forward != usual_reshard(plan.zero_stage, plan.pipeline_parallel):
+        said["reshard_after_forward"] = plan.reshard_after_forward
     if plan.virtual_stages_per_rank > 1:
         del said["schedule"]  # no other has chunks
     return said
+
+
+def usual_reshard(zero_stage: int, pipeline_parallel: int) -> bool:
+    """Whether gathered weights are given up behind a forward where a plan does not say.
+
+    Stages of a pipeline keep them, so as not to gather for every micro-batch (torchtitan:
+    models/llama3/infra/parallelize.py, fsdp_reshard_after_forward "default").
+    """
+    return zero_stage < _HIGHEST_ZERO_STAGE or pipeline_parallel == 1
 
 
 def usual_sequence_parallel(tensor_parallel: int, tensor_parallel_inputs: int) -> bool:

@@ -14,9 +14,10 @@ from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.allocator.context import bytes_beside_allocator
-from perfcast.memory.footprint.activations import lay_out, layer_activations
+from perfcast.memory.footprint.activations import lay_out
 from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns, stage_footprints
 from perfcast.memory.footprint.pytorch.stage import pytorch_stage
+from perfcast.memory.footprint.selective import saved_tensors
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
 from perfcast.memory.footprint.setting import Setting, workspace_bytes
 from perfcast.memory.footprint.spread import load_spread
@@ -57,8 +58,8 @@ def _layer_terms(setting: Setting, plan: Plan) -> tuple[Term, ...]:
     """What one layer saves, of the kind with experts where there is one."""
     model, training = setting.model, setting.training
     layout = lay_out(plan, training, setting.sequence_length)
-    saved = layer_activations(
-        model, plan, training, setting.memory, layout, has_experts=model.experts is not None
+    saved = saved_tensors(
+        model, plan, training, setting.profile, layout, has_experts=model.experts is not None
     )
     source = "Korthikanti et al., MLSys 2023, section 4.1"
     return tuple(

@@ -10,7 +10,7 @@ from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.frameworks.profile import MemoryProfile
 from perfcast.memory.footprint.layer_figures import LayerFigures
-from perfcast.memory.footprint.ranks import Ranks
+from perfcast.memory.footprint.ranks import Ranks, chunks_of_ranks
 from perfcast.memory.footprint.terms import TermColumn
 
 _FSDP = "Zhao et al.: PyTorch FSDP, VLDB 2023, section 3; PyTorch: fully_shard, _fsdp_collectives.py"
@@ -39,15 +39,20 @@ def input_term(figures: LayerFigures) -> TermColumn:
 def gathered_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]:
     """ZeRO 3: weights gathered for use, and the unsharded gradient of one layer on its way to its shards.
 
-    The embedding and the head are gathered from their forward to their backward. Layers come and go with
-    resharding: the current one, those gathered ahead, and one gather's landing buffer; without it all stay.
+    The embedding and the head are gathered from their forward to their backward, or the head alone. Layers
+    come and go with resharding: the current one, those gathered ahead, and one gather's landing buffer;
+    without it all stay.
     """
     gathers = ranks.plans.zero_stage >= 3
     if not gathers.any():
         return
-    largest, outside = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
-    whole = sum(ranks.amounts(ranks.weights.elements)) - outside
+    largest, ends = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
+    whole = sum(ranks.amounts(ranks.weights.elements)) - ends
     reshards = ranks.plans.reshard_after_forward > 0
+    outside, sent = ends, largest
+    if profile.shards_ends_apart:
+        heads = ranks.heads(ranks.weights.elements)
+        outside, sent = np.where(reshards, heads, ends), np.maximum(largest, np.maximum(heads, ends - heads))
     at_once = np.where(reshards, np.minimum(whole, largest * (1 + ranks.plans.num_prefetched)), whole)
     each = profile.compute_weight_bytes
 
@@ -66,8 +71,8 @@ def gathered_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]
     yield TermColumn(
         "gradient before it is sharded",
         Category.TEMPORARY,
-        np.where(gathers, 2 * each * largest, 0.0),
-        lambda row: f"{each} bytes · {largest[row]:,.0f}, and the copy that is sent",
+        np.where(gathers, (each + profile.sent_gradient_bytes) * sent, 0.0),
+        lambda row: f"{each} bytes · {sent[row]:,.0f}, and {profile.sent_gradient_bytes:g} that are sent",
         _FSDP,
     )
 
@@ -96,11 +101,21 @@ def offload_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]:
         )
 
 
-def communication_term(ranks: Ranks, figures: LayerFigures) -> TermColumn:
-    """Between stages: an activation received and its gradient sent, twice where both overlap with work."""
-    num_bytes = np.where(ranks.plans.pipeline_parallel > 1, 2 * figures.norm_rows, 0.0)
+def communication_term(ranks: Ranks, figures: LayerFigures, profile: MemoryProfile) -> TermColumn:
+    """Between stages: an activation received and its gradient sent, twice where both overlap with work.
+
+    PyTorch's stages have a buffer for each micro-batch, of activations but in the model's first part and of
+    gradients but in its last.
+    """
+    plans, count, formula = ranks.plans, np.full(len(ranks.plans), 2.0), "2 · 2·s·b·h"
     source = "Narayanan et al.: Megatron-LM, SC 2021, section 3.2"
-    return TermColumn("communication between stages", Category.TEMPORARY, num_bytes, "2 · 2·s·b·h", source)
+    if profile.receives_all_micro_batches:
+        ends = ranks.has_embedding.astype(np.float64) + ranks.has_head
+        count = plans.num_micro_batches * (2 * chunks_of_ranks(plans) - ends)
+        formula = "2·s·b·h of every micro-batch, of activations and of gradients"
+        source = "PyTorch: distributed/pipelining/stage.py, args_recv_info and grad_recv_info"
+    num_bytes = np.where(plans.pipeline_parallel > 1, count * figures.norm_rows, 0.0)
+    return TermColumn("communication between stages", Category.TEMPORARY, num_bytes, formula, source)
 
 
 def issued_ahead_term(ranks: Ranks, figures: LayerFigures, profile: MemoryProfile) -> TermColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.arrays import Floats
 from perfcast.core.heads import heads_of_rank
@@ -11,13 +11,13 @@ from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import pad_vocabulary
 from perfcast.memory.footprint.activations import (
     Layout,
-    attention_core,
+    Saved,
     expert_visits,
     lay_out,
-    layer_activations,
     layer_bytes,
 )
 from perfcast.memory.footprint.combinations import ByCombination, Combinations
+from perfcast.memory.footprint.selective import made_again_bytes, saved_tensors
 from perfcast.memory.footprint.setting import Setting
 
 #: Columns on which a layer's activations depend.
@@ -31,7 +31,7 @@ class LayerFigures:
 
     Attributes:
         saved_dense, saved_expert: What a layer without, with experts saves for its backward.
-        attention_core: What selective recomputation makes again.
+        again_dense, again_expert: What selective recomputation makes again in a layer without, with experts.
         norm_rows: Rows of the residual stream, cut along the sequence with sequence parallelism.
         rows: The same, whole.
         attention_backward: What the backward of attention works with.
@@ -42,7 +42,8 @@ class LayerFigures:
 
     saved_dense: Floats
     saved_expert: Floats
-    attention_core: Floats
+    again_dense: Floats
+    again_expert: Floats
     norm_rows: Floats
     rows: Floats
     attention_backward: Floats
@@ -63,23 +64,35 @@ def layer_figures(setting: Setting, plans: PlanTable) -> ByCombination[LayerFigu
 
 
 def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
-    model, training, memory = setting.model, setting.training, setting.memory
-    layout = lay_out(plan, training, setting.sequence_length)
+    model, layout = setting.model, lay_out(plan, setting.training, setting.sequence_length)
     vocabulary = pad_vocabulary(model.vocab_size, plan.tensor_parallel, setting.profile.vocabulary_multiple)
-    dense = layer_activations(model, plan, training, memory, layout, has_experts=False)
-    expert = (
-        layer_activations(model, plan, training, memory, layout, has_experts=True) if model.experts else ()
-    )
+    dense, again_dense = _layer(setting, plan, layout, has_experts=False)
+    expert, again_expert = _layer(setting, plan, layout, has_experts=True) if model.experts else (0, 0)
     return {
-        "saved_dense": layer_bytes(dense),
-        "saved_expert": layer_bytes(expert),
-        "attention_core": layer_bytes(tuple(attention_core(model, training, layout))),
+        "saved_dense": dense,
+        "saved_expert": expert,
+        "again_dense": again_dense,
+        "again_expert": again_expert,
         "norm_rows": layout.norm_rows(model.hidden_size),
         "rows": layout.rows(model.hidden_size),
         "logits": layout.tokens * (vocabulary // plan.tensor_parallel),
         "inputs": _input_bytes(setting, layout),
         **_backward(setting, plan, layout),
     }
+
+
+def _layer(setting: Setting, plan: Plan, layout: Layout, *, has_experts: bool) -> tuple[int, int]:
+    """Bytes that a layer keeps, and those that a selective recomputation makes again."""
+
+    def saved(plan: Plan) -> tuple[Saved, ...]:
+        return saved_tensors(
+            setting.model, plan, setting.training, setting.profile, layout, has_experts=has_experts
+        )
+
+    kept = saved(plan)
+    if plan.recompute != "selective":
+        return layer_bytes(kept), 0
+    return layer_bytes(kept), made_again_bytes(kept, saved(replace(plan, recompute="none")))
 
 
 def _input_bytes(setting: Setting, layout: Layout) -> int:

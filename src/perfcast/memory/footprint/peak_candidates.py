@@ -17,7 +17,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.frameworks.profile import MemoryProfile
+from perfcast.frameworks.profile import MemoryProfile, SelectiveRecompute
 from perfcast.memory.footprint.activations import element_bytes
 from perfcast.memory.footprint.buffers import (
     communication_term,
@@ -30,7 +30,7 @@ from perfcast.memory.footprint.buffers import (
 from perfcast.memory.footprint.layer_figures import LayerFigures
 from perfcast.memory.footprint.ranks import Ranks, chunks_of_ranks, larger_kind
 from perfcast.memory.footprint.setting import Setting
-from perfcast.memory.footprint.states import state_terms
+from perfcast.memory.footprint.states import state_terms, whole_gradient_term
 from perfcast.memory.footprint.terms import PeakCandidateColumn, TermColumn, TermGroup
 
 _KORTHIKANTI = "Korthikanti et al., MLSys 2023, sections 4 and 5"
@@ -55,7 +55,10 @@ class PeakCandidates:
 def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> PeakCandidates:
     """All candidates of each rank, term by term."""
     training, profile = setting.training, setting.memory
-    states = TermGroup(state_terms(ranks, training, profile))
+    whole = setting.profile.sums_whole_gradients_in_pipelines
+    states = TermGroup(
+        (*state_terms(ranks, training, profile), *((whole_gradient_term(ranks, profile),) if whole else ()))
+    )
     always = TermGroup(
         (
             *workspace_terms(ranks, setting.workspace_bytes, profile),
@@ -65,8 +68,12 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
         )
     )
     waiting = TermGroup(waiting_terms(ranks, figures))
-    passing = TermGroup((communication_term(ranks, figures), issued_ahead_term(ranks, figures, profile)))
-    layer = TermGroup((*recomputed_terms(ranks, figures), *layer_backward_terms(ranks, figures)))
+    passing = TermGroup(
+        (communication_term(ranks, figures, profile), issued_ahead_term(ranks, figures, profile))
+    )
+    layer = TermGroup(
+        (*recomputed_terms(ranks, figures, setting.profile.selective), *layer_backward_terms(ranks, figures))
+    )
     head = TermGroup((head_input_term(figures),))
     loss = TermGroup(loss_terms(figures, training, profile))
     gradients = TermGroup(head_backward_terms(ranks, figures, training, profile))
@@ -123,8 +130,10 @@ def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
     return np.where(moves_away, one, saved)
 
 
-def recomputed_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
-    """What the layer whose backward runs has made again: all beside its input, or attention's core.
+def recomputed_terms(
+    ranks: Ranks, figures: LayerFigures, selective_of: SelectiveRecompute
+) -> Iterator[TermColumn]:
+    """What the layer whose backward runs has made again: all beside its input, or what 'selective' dropped.
 
     Where only the first layers are computed again, what those behind them kept is free by then.
     """
@@ -139,8 +148,12 @@ def recomputed_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn
         yield TermColumn("recomputed layer", Category.ACTIVATION, made, formula, _KORTHIKANTI)
     selective = ranks.plans.has_word("recompute", "selective")
     if selective.any():
-        core = np.where(selective, figures.attention_core, 0.0)
-        yield TermColumn("recomputed attention", Category.ACTIVATION, core, "of one layer", _KORTHIKANTI)
+        part = larger_kind(
+            ranks.holding.dense_layers, figures.again_dense, ranks.holding.expert_layers, figures.again_expert
+        )
+        part = np.where(selective, part, 0.0)
+        name = "recomputed attention" if selective_of == "attention_core" else "recomputed operators"
+        yield TermColumn(name, Category.ACTIVATION, part, "of one layer", _KORTHIKANTI)
 
 
 def layer_backward_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:

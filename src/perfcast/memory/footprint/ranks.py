@@ -83,9 +83,11 @@ class Ranks:
 
     def outside(self, figures: PartFigures) -> Floats:
         """Sum over embedding and head."""
-        held = self.holding
-        heads = held.heads * figures.head + held.heads_alone * figures.head_alone
-        return held.embeddings * figures.embedding + heads
+        return self.holding.embeddings * figures.embedding + self.heads(figures)
+
+    def heads(self, figures: PartFigures) -> Floats:
+        """Sum over the head alone."""
+        return self.holding.heads * figures.head + self.holding.heads_alone * figures.head_alone
 
     def largest_layer(self) -> Floats:
         """Parameters of the largest kind of layer that a rank has; 0 without layers."""

@@ -65,6 +65,17 @@ def local_gradient_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
     )
 
 
+def whole_gradient_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
+    """Gradients of a stage that sums them whole over its micro-batches, beside the shards that stay."""
+    plans = ranks.plans
+    sums = (plans.zero_stage >= 2) & (plans.pipeline_parallel > 1) & (plans.num_micro_batches > 1)
+    each = np.where(sums, profile.sent_gradient_bytes, 0.0)
+    source = "PyTorch: distributed/pipelining/stage.py, backward_maybe_with_nosync"
+    return _per_parameter(
+        "whole gradients of a stage", Category.GRADIENT, each, ranks, _shards(ranks, _NEVER), source
+    )
+
+
 def master_term(ranks: Ranks) -> TermColumn:
     """The optimizer's fp32 copy of half-precision weights; sharded from ZeRO 1 on."""
     each = np.where(_has_optimizer_on_host(ranks), 0.0, 4.0)

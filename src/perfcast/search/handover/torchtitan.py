@@ -174,12 +174,18 @@ def _sections(job: Job, flavor: Flavor) -> dict[str, dict[str, Value]]:
             "enable_cpu_offload": plan.offload == "parameters",
         },
         "parallelism": _parallelism(job),
-        "activation_checkpoint": {"mode": plan.recompute},
+        "activation_checkpoint": _recomputation(plan),
         "compile": {"enable": plan.overlaps_tensor},
     }
     if flavor.module:
         sections["experimental"] = {"custom_import": MODEL_MODULE}
     return sections
+
+
+def _recomputation(plan: Plan) -> dict[str, Value]:
+    """Its 'selective' is of every second layer unless operators are asked for."""
+    option: dict[str, Value] = {"selective_ac_option": "op"} if plan.recompute == "selective" else {}
+    return {"mode": plan.recompute, **option}
 
 
 def _parallelism(job: Job) -> dict[str, Value]:

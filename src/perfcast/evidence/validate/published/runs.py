@@ -12,6 +12,7 @@ from typing import Any
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import RECOMPUTE, Plan, Recompute
+from perfcast.core.plans.text import usual_reshard
 from perfcast.core.training import DTYPES, FLASH_VERSIONS, AttentionKernels, FlashVersion, Training
 from perfcast.core.transformer import Transformer
 from perfcast.evidence.validate.published.models import is_lora, published_model
@@ -157,12 +158,13 @@ def _plan(line: Line, setup: Setup, model: Transformer) -> Plan:
     keeps = "shard_grad_op" in line.text("zero_or_fsdp").lower() or "not resharded" in line.text(
         "zero_or_fsdp"
     )
+    stage = 3 if keeps and setup.framework in ("fsdp", "torchtitan") else stage
     return replace(
         plan,
         expert_parallel=line.whole("ep", 1),
         stage_layers=layers,
-        zero_stage=3 if keeps and setup.framework == "fsdp" else stage,
-        reshard_after_forward=not keeps,
+        zero_stage=stage,
+        reshard_after_forward=not keeps and usual_reshard(stage, plan.pipeline_parallel),
         num_shards=shards,
         sequence_parallel=cuts_layers and _is_sequence_parallel(line, setup),
         recompute=_recompute(line, setup),

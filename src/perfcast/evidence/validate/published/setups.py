@@ -97,6 +97,16 @@ _FSDP = Setup(
     flash_version=2,
     assumptions=("FSDP with prefetch, mixed precision, AdamW, FlashAttention 2 as PyTorch has it",),
 )
+#: torchtitan's own files of settings for Llama 3 (torchtitan/models/llama3/train_configs): selective by
+#: operators in that of 8B, full in those of 70B and 405B.
+_TORCHTITAN = Setup(
+    name="torchtitan",
+    framework="torchtitan",
+    zero_stage=3,
+    recompute="selective",
+    flash_version=2,
+    assumptions=("torchtitan: FSDP2, gradients reduced in fp32, fused AdamW, FlashAttention 2",),
+)
 
 #: By the prefix of a line's id.
 SETUPS = {
@@ -152,7 +162,8 @@ SETUPS = {
 }
 #: By words of a line's source, model and sharding, for sources that are not listed.
 _BY_WORDS = (
-    (r"torchtitan|fsdp|llama.?cookbook|maxtext|axlearn|olmo", _FSDP),
+    (r"torchtitan", _TORCHTITAN),
+    (r"fsdp|llama.?cookbook|maxtext|axlearn|olmo", _FSDP),
     (r"nemo|megatron.?bridge|mcore|megatron.?core|dgx ?cloud", _NEMO),
     (r"deepspeed|zero-[23]", Setup(name="deepspeed", framework="deepspeed", zero_stage=1, recompute="full",
                                    assumptions=("DeepSpeed, full recomputation",))),

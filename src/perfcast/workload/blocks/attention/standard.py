@@ -80,9 +80,9 @@ def core_forward(tape: Tape, local: Local) -> None:
 def core_backward(tape: Tape, local: Local) -> None:
     """From the gradient of the heads' output to those of queries, keys and values.
 
-    Selective recomputation runs the forward again first (Korthikanti et al.: 2022, section 5).
+    Selective recomputation of the core runs the forward again first (Korthikanti et al.: 2022, section 5).
     """
-    if local.plan.recompute == "selective":
+    if local.plan.recompute == "selective" and local.framework.selective == "attention_core":
         with tape.recomputing():
             core_forward(tape, local)
     if local.plan.context_parallel > 1:

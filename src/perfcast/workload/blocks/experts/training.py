@@ -31,6 +31,7 @@ from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.products import accumulate, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
 
+ROUTER = "experts.router"
 #: Small kernels over tokens × experts beside the named ones: casts, normalised weights, maps of the chosen
 #: experts filled and scattered, their sums, the loss that balances; and their gradients (Megatron-LM:
 #: moe_utils.py, topk_routing_with_score_function; router.py, _apply_aux_loss).
@@ -94,7 +95,7 @@ def _check_inputs(local: Local) -> None:
 def _route(tape: Tape, local: Local) -> None:
     """One product, probabilities in fp32, the k largest of each row."""
     tokens, experts = load_of(local).tokens, experts_of(local.model)
-    count, module, element = experts.num_experts, "experts.router", local.element
+    count, module, element = experts.num_experts, ROUTER, local.element
     tape.run(kernels.product(tokens, count, local.hidden, "nt", element, element), module)
     tape.run(kernels.softmax(tokens, count, element, DType.FP32), module)
     logits = kernels.tensor(DType.FP32, tokens, count)
@@ -120,7 +121,7 @@ def _share_counts(tape: Tape, local: Local) -> None:
 
 def _route_backward(tape: Tape, local: Local) -> None:
     tokens, count = load_of(local).tokens, experts_of(local.model).num_experts
-    hidden, element, module = local.hidden, local.element, "experts.router"
+    hidden, element, module = local.hidden, local.element, ROUTER
     logits = kernels.tensor(DType.FP32, tokens, count)
     for _ in range(_ROUTER_BACKWARD):
         tape.run(kernels.elementwise("mul", (logits,), (logits,)), module)

@@ -17,6 +17,7 @@ from perfcast.workload.blocks.attention.standard import attention_backward, atte
 from perfcast.workload.blocks.experts.training import experts_backward, experts_forward
 from perfcast.workload.blocks.layer.mlp import mlp_backward, mlp_forward
 from perfcast.workload.blocks.layer.norm import norm_backward, norm_forward
+from perfcast.workload.blocks.layer.recomputed import computed_again
 from perfcast.workload.blocks.linear import add
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.tape import Tape
@@ -36,9 +37,10 @@ def layer_forward(local: Local, has_experts: bool) -> Calls:
 def layer_backward(local: Local, has_experts: bool) -> Calls:
     """The calls of a layer's backward; what is recomputed stands in front."""
     tape = Tape()
-    if local.plan.recompute == "full":
+    again = computed_again(local, layer_forward(local, has_experts))
+    if again:
         with tape.recomputing():
-            tape.add(_recomputed(local, layer_forward(local, has_experts)))
+            tape.add(again)
     record_backward(tape, local, has_experts=has_experts)
     return tape.calls()
 
@@ -126,15 +128,3 @@ def _mlp(tape: Tape, local: Local, *, has_experts: bool, is_backward: bool) -> N
         (experts_backward if is_backward else experts_forward)(tape, local)
     else:
         (mlp_backward if is_backward else mlp_forward)(tape, local)
-
-
-def _recomputed(local: Local, forward: Calls) -> Calls:
-    """The whole forward; where recomputing ends with the last kept tensor, not its last product.
-
-    What the last product reads is the last that the backward needs, unless dropout follows, whose mask is
-    kept (PyTorch: utils/checkpoint.py, early stop).
-    """
-    if not local.profile.stops_recompute_early or local.model.has_dropout:
-        return forward
-    last = max((at for at, call in enumerate(forward) if call.operation.uses_matrix_units), default=-1)
-    return forward if last < 0 else forward[:last]

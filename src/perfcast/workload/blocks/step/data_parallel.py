@@ -56,11 +56,19 @@ class SideRules:
 
 
 def side_rules(plan: Plan, training: Training) -> SideRules:
-    """As the framework runs a plan."""
-    profile = load_training_profile(training.framework).kernels
+    """As the framework runs a plan.
+
+    Stages of a pipeline that keep gathered weights between forward and backward keep them to the last
+    micro-batch, and those that sum whole gradients scatter them behind it (PyTorch:
+    distributed/pipelining/stage.py, backward_maybe_with_nosync).
+    """
+    framework, is_pipeline = load_training_profile(training.framework), plan.pipeline_parallel > 1
+    profile = framework.kernels
+    stays = is_pipeline and not plan.reshard_after_forward
     return SideRules(
-        gathers_each_micro_batch=plan.zero_stage == 3 or plan.offload == "parameters",
-        reduces_gradients_each_micro_batch=plan.zero_stage >= 2,
+        gathers_each_micro_batch=(plan.zero_stage == 3 and not stays) or plan.offload == "parameters",
+        reduces_gradients_each_micro_batch=plan.zero_stage >= 2
+        and not (is_pipeline and framework.sums_whole_gradients_in_pipelines),
         overlaps_gather=plan.overlaps_weights and (profile.overlaps_weights or plan.zero_stage == 3),
         overlaps_gradient_reduction=plan.overlaps_gradients and profile.overlaps_gradients,
     )

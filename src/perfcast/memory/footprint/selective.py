@@ -1,0 +1,118 @@
+"""What a layer keeps under a plan's recomputation, and what its backward makes again.
+
+``recompute=selective`` is another thing in each program (``frameworks.profile.SelectiveRecompute``):
+
+attention_core   all but the core of attention is kept (Korthikanti et al., MLSys 2023, section 5)
+operators        the layer's input, the outputs of every second matrix product in the order in which the layer
+                 runs them, the output of attention with its row statistics, and what was reduced and
+                 scattered, or sent between experts (torchtitan: distributed/activation_checkpoint.py,
+                 _apply_op_sac; PyTorch: utils/checkpoint.py keeps what a policy names, whether or not the
+                 backward reads it)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from perfcast.core.heads import heads_of_rank
+from perfcast.core.plan import Plan
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.frameworks.profile import TrainingProfile
+from perfcast.memory.footprint.activations import (
+    Layout,
+    Saved,
+    attention_core,
+    expert_visits,
+    layer_activations,
+)
+
+_GATE = "input of the activation"
+_OUTPUT = "output of attention"
+
+
+def saved_tensors(
+    model: Transformer,
+    plan: Plan,
+    training: Training,
+    profile: TrainingProfile,
+    layout: Layout,
+    *,
+    has_experts: bool,
+) -> tuple[Saved, ...]:
+    """What a layer keeps from its forward to its backward, unless all of it is computed again."""
+    if plan.recompute == "selective" and profile.selective == "operators":
+        return tuple(_kept_operators(model, plan, training, layout, has_experts=has_experts))
+    memory = profile.memory_of(training.dtype)
+    return layer_activations(model, plan, training, memory, layout, has_experts=has_experts)
+
+
+def made_again_bytes(kept: tuple[Saved, ...], every: tuple[Saved, ...]) -> int:
+    """Bytes of a layer's tensors that were not kept, when its backward has them all again."""
+    held = Counter[str]()
+    for tensor in kept:
+        held[tensor.name] += tensor.num_bytes
+    whole = Counter[str]()
+    for tensor in every:
+        whole[tensor.name] += tensor.num_bytes
+    return sum(max(0, whole[name] - held[name]) for name in whole)
+
+
+def _kept_operators(
+    model: Transformer, plan: Plan, training: Training, layout: Layout, *, has_experts: bool
+) -> Iterator[Saved]:
+    yield Saved("input of the attention norm", layout.norm_rows(model.hidden_size))
+    products = (*_attention_products(model, layout), *_mlp_products(model, layout, has_experts=has_experts))
+    yield from products[::2]
+    yield Saved(_OUTPUT, layout.rows(heads_of_rank(model, layout.tensor_parallel).output_width))
+    if training.attention == "flash":
+        yield from attention_core(model, training, layout)
+    if plan.sequence_parallel and layout.tensor_parallel > 1:
+        scattered = layout.norm_rows(model.hidden_size)
+        yield Saved("what attention reduced and scattered", scattered)
+        yield Saved("what the MLP reduced and scattered", scattered)
+    if has_experts and model.experts is not None and plan.expert_parallel > 1:
+        rows = expert_visits(model.experts, plan, layout)
+        sent = round(layout.element_bytes * rows * model.hidden_size)
+        yield Saved("tokens sent to experts", sent)
+        yield Saved("tokens sent back from experts", sent)
+
+
+def _attention_products(model: Transformer, layout: Layout) -> Iterator[Saved]:
+    """Outputs of the products around attention, in their order."""
+    heads, latent = heads_of_rank(model, layout.tensor_parallel), model.latent_attention
+    if latent is not None:
+        if latent.query_rank is not None:
+            yield Saved("compressed queries", layout.norm_rows(latent.query_rank))
+        yield Saved("queries before their rotation", layout.rows(heads.query_width))
+        yield Saved("compressed keys and values", layout.norm_rows(latent.kv_rank + latent.rope_head_size))
+        expanded = heads.queries * (latent.nope_head_size + latent.value_head_size)
+        yield Saved("expanded keys and values", layout.rows(expanded))
+    elif model.has_fused_qkv:
+        yield Saved("the joint projection", layout.rows(heads.joint_width))
+    else:
+        changes = model.positions == "rope" or model.has_head_norms
+        before = " before their rotation" if changes else ""
+        yield Saved(f"queries{before}", layout.rows(heads.query_width))
+        yield Saved(f"keys{before}", layout.rows(heads.key_width))
+        yield Saved("values", layout.rows(heads.value_width))
+    yield Saved("product behind attention", layout.rows(model.hidden_size))
+
+
+def _mlp_products(model: Transformer, layout: Layout, *, has_experts: bool) -> Iterator[Saved]:
+    """Outputs of the MLP's products, in their order; grouped ones of experts are none, nor the router's."""
+    width = model.ffn_hidden_size
+    if has_experts:
+        assert model.experts is not None
+        width = model.experts.shared_ffn_hidden_size
+        if not width:
+            return
+    name = "input of the shared experts' activation" if has_experts else _GATE
+    gates = 2 if model.is_gated else 1
+    each = layout.rows(width / layout.tensor_parallel)
+    if model.has_fused_gate:
+        yield Saved(name, gates * each)
+    else:
+        yield from [Saved(name, each)] * gates
+    yield Saved("product behind the MLP", layout.rows(model.hidden_size))
