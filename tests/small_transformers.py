@@ -71,8 +71,8 @@ def memory_profile(**changes: Any) -> MemoryProfile:
 
 
 def training_profile(**changes: Any) -> TrainingProfile:
-    """A framework that keeps ``memory_profile``, pads no vocabulary, deals layers out evenly and drops the core
-    of attention where it recomputes selectively."""
+    """A framework that keeps ``memory_profile``, pads no vocabulary, deals layers out evenly and drops the
+    core of attention where it recomputes selectively."""
     own = load_training_profile("fsdp")
     return replace(own, memory=memory_profile(**changes), selective="attention_core")
 
