@@ -9,12 +9,12 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import PlanError
 from perfcast.search.serving import (
-    ServingSearchRequest,
     broken_limits,
     compare_serving,
     list_serving_plans,
     search_serving,
 )
+from perfcast.search.serving_request import ServingSearchRequest
 from small_transformers import gpt
 
 TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}

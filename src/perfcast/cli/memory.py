@@ -134,6 +134,7 @@ def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryReque
         mode=step.mode,
         training=training,
         dtype=dtype,
+        kv_cache_dtype=step.kv_cache_dtype,
         sequence_length=step.sequence_length,
         fit=own.fit,
         cluster=own.cluster,

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import KernelFamily
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import parse_figure, parse_table, parse_toml
@@ -190,6 +191,18 @@ def _source(key: Any, sources: Mapping[str, str], where: str) -> str:
     return sources[key]
 
 
+def _flag(table: Mapping[str, Any], name: str, where: str) -> bool:
+    """One that is off where it is not said."""
+    return bool(_checked(table.get(name, False), bool, f"{where}: {name}"))
+
+
+def _formats(names: Any, where: str) -> tuple[str, ...]:
+    for name in names:
+        if name not in FORMATS:
+            raise CatalogError(f"{where}: {name} is no format; known: {', '.join(FORMATS)}")
+    return tuple(names)
+
+
 def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> InferenceProfile:
     families = {family.value: family for family in KernelFamily}
     kernels = parse_table(table, "kernels", where)
@@ -198,6 +211,9 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
     return InferenceProfile(
         kernels=MappingProxyType({families[name]: word for name, word in kernels.items()}),
         replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
+        narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
+        attends_in_cache_format=_flag(table, "attends_in_cache_format", where),
+        fuses_quantisation=_flag(table, "fuses_quantisation", where),
         source=_source(table.get("source"), sources, f"{where}: [inference]"),
     )
 

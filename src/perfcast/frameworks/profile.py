@@ -228,11 +228,18 @@ class InferenceProfile:
         kernels: Frameworks of measured tables, by family of kernels; a family that is not named has the
             framework's own.
         replays_graphs: Whether kernels are replayed as CUDA graphs, without a host that issues each.
+        narrow_caches: Formats of products beside which keys and values are kept in fp8 unless it is said
+            otherwise; beside all others in the type of the activations.
+        attends_in_cache_format: Whether prompts attend in fp8 where products and cache are narrow.
+        fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
         source: Where this is written down.
     """
 
     kernels: Mapping[KernelFamily, str]
     replays_graphs: bool
+    narrow_caches: tuple[str, ...] = ()
+    attends_in_cache_format: bool = False
+    fuses_quantisation: bool = False
     source: str
 
 

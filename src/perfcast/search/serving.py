@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
-from perfcast.core.mode import Mode
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
 from perfcast.core.plans.text import EVEN, PlanValue
+from perfcast.core.precision import Precision
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_serving_footprint
-from perfcast.prediction.model import Model, NamedModel, read_model
+from perfcast.frameworks.precision import serving_precision
+from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.serving import ServingRequest
-from perfcast.prediction.sweep.serving import ServingPoint, serving_sweep, split_batch
-from perfcast.search.prices_file import PriceList
+from perfcast.prediction.step.resolve import kernels_of
+from perfcast.prediction.sweep.serving import ServingPoint, held_bytes, serving_sweep, split_batch
 from perfcast.search.resolve import Progress, ignore_progress
+from perfcast.search.serving_request import ServingObjective, ServingSearchRequest
 from perfcast.search.space.definition import Space
 from perfcast.search.space.fixed import write_fixed
 from perfcast.search.space.impossible import Job, explain_none
 from perfcast.search.space.listing import list_cores, map_plans
 from perfcast.units import HOUR, format_bytes, format_seconds
 
-PHASES: tuple[Mode, ...] = ("prefill", "decode")
 #: Sequences of one replica beyond which no batch is tried.
 _LARGEST_SHARE = 4096
 #: Bisection ends when a batch is known to this part of itself.
@@ -46,60 +45,6 @@ _OF_INFERENCE: Mapping[str, PlanValue] = {
     "offload": "none", "order": ORDERS[0], "cp_type": CONTEXT_COMMUNICATION[0], "reshard": 1,
     "overlap_tensor": 0, "overlap_gradients": 1, "overlap_weights": 1, "overlap_experts": 0, "stages": EVEN,
 }  # fmt: skip
-
-
-#: What clusters and plans of inference are ordered by: the rate of a device, or what a token costs.
-ServingObjective = Literal["tokens-per-second", "dollars-per-token"]
-SERVING_OBJECTIVES: tuple[ServingObjective, ...] = get_args(ServingObjective)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingSearchRequest:
-    """Inference that is served within limits, on one or several clusters.
-
-    Attributes:
-        clusters: Names with ``:N``, or files; several are compared.
-        mode: 'prefill' (tokens of prompts a second count) or 'decode' (tokens of answers).
-        context_length: Tokens of a prompt, and of the cache when a token is written.
-        max_first_seconds: Until the first token of all sequences of a batch; None: no limit.
-        max_token_seconds: For each further token; None: no limit.
-        fixed: Degrees that the user has decided, by ``space.KEYS``.
-        max_memory_fraction: Of the device's memory that a plan may take.
-        batch_size: Sequences that are answered at once; None tries all.
-        cost_models: By device; a name or an object. Devices that are not there take the default.
-        prices: Of a device and hour; None: nothing costs.
-        top: Plans that a result ranks.
-    """
-
-    model: Model
-    mode: Mode
-    clusters: tuple[str, ...]
-    context_length: int | None = None
-    dtype: str = "bf16"
-    max_first_seconds: float | None = None
-    max_token_seconds: float | None = None
-    fixed: Mapping[str, PlanValue] = field(default_factory=dict)
-    max_memory_fraction: float = 1.0
-    batch_size: int | None = None
-    cost_models: Mapping[str, str | CostModel | None] = field(default_factory=dict)
-    objective: ServingObjective = "tokens-per-second"
-    prices: PriceList | None = None
-    top: int = 10
-
-    def __post_init__(self) -> None:
-        if self.mode not in PHASES:
-            raise PlanError(f"--mode {self.mode}: inference is searched for prefill or decode")
-        limits = {"--max-ttft": self.max_first_seconds, "--max-tpot": self.max_token_seconds}
-        for option, seconds in limits.items():
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise PlanError(f"{option} {seconds:g}: must be a number of seconds above 0")
-        if self.mode == "prefill" and self.max_token_seconds is not None:
-            raise PlanError("--max-tpot is of --mode decode; a prefill writes no further tokens")
-
-    @property
-    def phases(self) -> tuple[Mode, ...]:
-        """What has to be forecast: the mode, and prefill where its time is limited."""
-        return PHASES if self.mode == "decode" and self.max_first_seconds is not None else (self.mode,)
 
 
 @dataclass(frozen=True)
@@ -166,7 +111,8 @@ def search_serving(
     context = model.sequence_length(request.context_length)
     plans = list_serving_plans(model.sizes, cluster.num_devices, context, request.fixed)
     memory_bytes = round(request.max_memory_fraction * device.memory_bytes)
-    setting = _Setting(request, cluster, device, model, context, cost_model, memory_bytes)
+    precision = serving_precision(request.dtype, kernels_of(cost_model), request.kv_cache_dtype)
+    setting = _Setting(request, cluster, device, model, context, cost_model, memory_bytes, precision)
     tried: list[ServingChoice] = []
     kept: list[ServingChoice] = []
     for done, plan in enumerate(plans):
@@ -298,6 +244,7 @@ class _Setting:
     context: int
     cost_model: CostModel
     memory_bytes: int
+    precision: Precision
 
 
 def _try_batches(setting: _Setting, plan: Plan) -> list[ServingChoice]:
@@ -340,6 +287,7 @@ def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None
             context_lengths=(setting.context,),
             modes=request.phases,
             dtype=request.dtype,
+            kv_cache_dtype=request.kv_cache_dtype,
             cost_model=setting.cost_model,
         )
     )
@@ -351,13 +299,15 @@ def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None
 def _least_bytes(setting: _Setting, plan: Plan, batch: int) -> float:
     """Of the device that needs most; infinite where the model cannot be cut so."""
     try:
-        return max(
-            estimate_serving_footprint(
-                setting.model.sizes, split_batch(plan, batch), setting.request.dtype, setting.context,
-                is_decode=phase == "decode", device=setting.device,
-            ).device_bytes
-            for phase in setting.request.phases
-        )  # fmt: skip
+        split = split_batch(plan, batch)
+        return held_bytes(
+            setting.model.sizes,
+            split,
+            setting.precision,
+            setting.context,
+            setting.request.phases,
+            setting.device,
+        )
     except PlanError:
         return math.inf
 

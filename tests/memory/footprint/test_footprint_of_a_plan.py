@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from builders import made_up_device
 from perfcast.core.forecast.footprint import Footprint, StageFootprint
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.precision import inference_precision
 from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
@@ -242,7 +243,9 @@ def test_serving_shrinks_with_more_devices(model: Transformer, plan: Plan, is_de
     assume(2 * plan.tensor_parallel * plan.context_parallel <= model.num_attention_heads)
 
     def need(each: Plan) -> int:
-        return estimate_serving_footprint(model, each, "bf16", S, is_decode=is_decode).peak_bytes
+        return estimate_serving_footprint(
+            model, each, inference_precision("bf16"), S, is_decode=is_decode
+        ).peak_bytes
 
     assert need(replace(plan, tensor_parallel=2 * plan.tensor_parallel)) <= need(plan)
     assert need(plan) <= need(replace(plan, micro_batch_size=plan.micro_batch_size + 1))
@@ -263,4 +266,4 @@ def test_what_cannot_be_cut_is_refused_in_training_and_in_serving(plan: Plan, eq
     with pytest.raises(PlanError, match=equation):
         estimate(llama(), plan)
     with pytest.raises(PlanError, match=equation):
-        estimate_serving_footprint(llama(), plan, "bf16", S, is_decode=True)
+        estimate_serving_footprint(llama(), plan, inference_precision("bf16"), S, is_decode=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from perfcast.core.forecast.footprint import PeakCandidate
 from perfcast.core.plan import Plan
+from perfcast.core.precision import inference_precision
 from perfcast.core.transformer import LatentAttention, Transformer
 from perfcast.core.weights import count_parameters
-from perfcast.errors import PlanError, UnknownNameError
+from perfcast.errors import PlanError
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
 from perfcast.units import KIB
 from small_transformers import gpt, llama, mixture, term_of
@@ -26,22 +29,36 @@ LLAMA_70B = llama(
 
 
 def peaks(
-    model: Transformer, plan: Plan, dtype: str = "bf16", tokens: int = 100, *, is_decode: bool = True
+    model: Transformer,
+    plan: Plan,
+    dtype: str = "bf16",
+    tokens: int = 100,
+    *,
+    is_decode: bool = True,
+    cache_dtype: str | None = None,
 ) -> list[PeakCandidate]:
     """What a rank of each stage holds."""
-    found = serving_stages(ServingSetting(model, dtype, tokens, is_decode), plan)
+    found = serving_stages(
+        ServingSetting(model, inference_precision(dtype, cache_dtype), tokens, is_decode), plan
+    )
     return [stage.peak for stage in found]
 
 
 def first(
-    model: Transformer, plan: Plan, dtype: str = "bf16", tokens: int = 100, *, is_decode: bool = True
+    model: Transformer,
+    plan: Plan,
+    dtype: str = "bf16",
+    tokens: int = 100,
+    *,
+    is_decode: bool = True,
+    cache_dtype: str | None = None,
 ) -> PeakCandidate:
     """What one of the first stage holds."""
-    return peaks(model, plan, dtype, tokens, is_decode=is_decode)[0]
+    return peaks(model, plan, dtype, tokens, is_decode=is_decode, cache_dtype=cache_dtype)[0]
 
 
 def cache(model: Transformer, plan: Plan, dtype: str, tokens: int) -> int:
-    return size(first(model, plan, dtype, tokens), "keys and values")
+    return size(first(model, plan, tokens=tokens, cache_dtype=dtype), "keys and values")
 
 
 def size(found: PeakCandidate, name: str) -> int:
@@ -98,6 +115,18 @@ def test_weights_are_there_once(dtype: str, each: int):
     assert size(first(llama(), Plan(), dtype), "weights") == each * count_parameters(llama())
 
 
+def test_weights_are_counted_with_their_scales():
+    outside = 2 * V * H + H
+    inside = count_parameters(llama()) - outside
+
+    def held(dtype: str) -> int:
+        return size(first(llama(), Plan(), dtype), "weights") - 2 * outside
+
+    assert held("mxfp8") == math.ceil(inside * (1 + 1 / 32))
+    assert held("nvfp4") == math.ceil(inside * (1 / 2 + 1 / 16))
+    assert held("int4_wo") == math.ceil(inside * (1 / 2 + 2 / 128))
+
+
 def test_in_fp8_embedding_head_and_last_norm_stay_in_16_bits():
     outside = 2 * V * H + H
     assert size(first(llama(), Plan(), "fp8"), "weights") == count_parameters(llama()) + outside
@@ -125,13 +154,13 @@ def test_only_the_last_stage_has_logits():
 
 
 def test_a_library_keeps_its_workspace():
-    (stage,) = serving_stages(ServingSetting(llama(), "bf16", 100, True, workspace_bytes=32), Plan())
+    (stage,) = serving_stages(
+        ServingSetting(llama(), inference_precision("bf16"), 100, True, workspace_bytes=32), Plan()
+    )
     assert size(stage.peak, "workspaces of products") == 32
 
 
 def test_what_cannot_be_served_is_refused():
-    with pytest.raises(UnknownNameError, match="int8"):
-        first(llama(), Plan(), "int8")
     with pytest.raises(PlanError, match="pp=9"):
         first(llama(), Plan(pipeline_parallel=9))
 

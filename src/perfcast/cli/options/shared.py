@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.pack import Command, packed
+from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.choice import is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
@@ -42,6 +43,7 @@ class StepOptions:
     micro_batch_size: int | None
     sequence_length: int | None
     dtype: str | None
+    kv_cache_dtype: str | None
     optimizer: str
     optimizer_implementation: str | None
     attention: str
@@ -86,8 +88,11 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         ),
         click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
         click.option(
-            "--dtype", help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; default: fp32; bf16 for plans."
+            "--dtype",
+            help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; of inference under a plan also fp8_block, "
+            "mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; default: fp32; bf16 for plans.",
         ),
+        kv_cache_option(),
         click.option(
             "--optimizer",
             default="adamw",
@@ -98,6 +103,20 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
         click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
     )
+
+
+def kv_cache_option() -> Callable[[Command], Command]:
+    """In which format keys and values are kept."""
+    return click.option(
+        "--kv-cache-dtype",
+        metavar="FORMAT",
+        help="Of inference, keys and values: auto (what the framework keeps), bf16, fp16, fp8, int8, nvfp4.",
+    )
+
+
+def format_of(_: click.Context, __: click.Parameter, text: str) -> str:
+    """A format's name, however it is spelled."""
+    return spelled(text, "dtype")
 
 
 def _plan_values(_: click.Context, __: click.Parameter, text: str) -> PlanValues:

@@ -62,6 +62,7 @@ def _one_device(step: StepOptions, own: PredictOptions, run: RunOptions) -> OneD
     _refuse(
         {"--closed-form": own.closed_form, "--stragglers": own.stragglers}, "of a plan over several devices"
     )
+    _refuse({"--kv-cache-dtype": step.kv_cache_dtype}, "of a plan; one device is --cluster NAME:1")
     _refuse(dict.fromkeys(run.given, True), "of a plan; one device is --cluster NAME:1")
     if step.device is None:
         raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
@@ -108,6 +109,7 @@ def _plan(step: StepOptions, own: PredictOptions, model: NamedModel, *, with_tim
         mode=step.mode,
         training=training,
         dtype=dtype,
+        kv_cache_dtype=step.kv_cache_dtype,
         sequence_length=step.sequence_length,
         cost_model=choose_cost_model(own.cost_model, cluster.device, kernels, own.weights),
         method="closed_form" if own.closed_form else "simulated",

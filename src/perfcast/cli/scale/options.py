@@ -8,11 +8,12 @@ from typing import Literal, get_args
 import click
 
 from perfcast.cli.options.pack import packed
+from perfcast.cli.options.shared import format_of, kv_cache_option
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
-from perfcast.core.training import DTYPES, FRAMEWORKS, TrainingDType, TrainingFramework
+from perfcast.core.training import FRAMEWORKS, TrainingFramework
 
-DEFAULT_DTYPE: TrainingDType = "bf16"
+DEFAULT_DTYPE = "bf16"
 #: A training, or what is forecast of inference: prompts, answers, or both.
 ScaledMode = Literal["train", "prefill", "decode", "serve"]
 SCALED_MODES: tuple[ScaledMode, ...] = get_args(ScaledMode)
@@ -39,7 +40,8 @@ class ScaleOptions:
     mode: ScaledMode
     batch_sizes: tuple[int, ...]
     contexts: tuple[int, ...]
-    dtype: TrainingDType
+    dtype: str
+    kv_cache_dtype: str | None
     framework: TrainingFramework | None
     cost_model: str | None
     simulated: bool
@@ -102,9 +104,10 @@ scale_options = packed(
         "--dtype",
         default=DEFAULT_DTYPE,
         show_default=True,
-        callback=word_of("dtype", DTYPES),
-        help="bf16, fp16, fp32 or fp8.",
+        callback=format_of,
+        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …",
     ),
+    kv_cache_option(),
     click.option(
         "--framework",
         callback=word_of("framework", FRAMEWORKS),

@@ -10,6 +10,7 @@ from perfcast.cli.scale.options import DEFAULT_DTYPE, ScaledMode, ScaleOptions
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import complete_plan
+from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
     from perfcast.core.training import Training
@@ -63,11 +64,11 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
 
 def _training(own: ScaleOptions) -> Training | None:
     """None where nothing but the default is asked for: each plan then suggests its framework."""
-    from perfcast.core.training import Training
+    from perfcast.core.training import DTYPES, Training
 
     if own.framework is None and own.dtype == DEFAULT_DTYPE:
         return None
-    return Training(dtype=own.dtype, framework=own.framework or "megatron")
+    return Training(dtype=known_word("dtype", own.dtype, DTYPES), framework=own.framework or "megatron")
 
 
 def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
@@ -114,6 +115,7 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
         context_lengths=own.contexts or (_usual_context(model),),
         modes=_MODES[own.mode],
         dtype=own.dtype,
+        kv_cache_dtype=own.kv_cache_dtype,
         cost_model=_cost_model(own),
     )
 

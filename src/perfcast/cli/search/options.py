@@ -10,9 +10,10 @@ import click
 
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
+from perfcast.cli.options.shared import format_of, kv_cache_option
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
-from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingDType, TrainingFramework
+from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingFramework
 
 DEFAULT_DTYPE = "bf16"
 DEFAULT_FRAMEWORK: TrainingFramework = "megatron"
@@ -37,7 +38,8 @@ class SearchOptions:
     batch_sizes: tuple[int, ...]
     sequence_lengths: tuple[int, ...]
     mode: Mode
-    dtype: TrainingDType
+    dtype: str
+    kv_cache_dtype: str | None
     optimizer: Optimizer
     framework: TrainingFramework | None
     any_framework: bool
@@ -114,9 +116,10 @@ search_options = packed(
         "--dtype",
         default=DEFAULT_DTYPE,
         show_default=True,
-        callback=values.word_of("dtype", DTYPES),
-        help="bf16, fp16, fp32 or fp8.",
+        callback=format_of,
+        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …",
     ),
+    kv_cache_option(),
     click.option(
         "--optimizer",
         default="adamw",

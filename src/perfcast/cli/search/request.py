@@ -12,7 +12,8 @@ from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import DEFAULT_FRAMEWORK, SearchOptions
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import parse_plan
-from perfcast.core.training import FRAMEWORKS, Training, TrainingFramework
+from perfcast.core.training import DTYPES, FRAMEWORKS, Training, TrainingFramework
+from perfcast.core.words import known_word
 from perfcast.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
     from perfcast.search.prices_file import PriceList
     from perfcast.search.request import MakePlan, SearchRequest
-    from perfcast.search.serving import ServingSearchRequest
+    from perfcast.search.serving_request import ServingSearchRequest
     from perfcast.search.sweep.plans import PlanSearch
 
 
@@ -42,7 +43,11 @@ def build_request(own: SearchOptions) -> SearchRequest:
         clusters=own.clusters,
         global_batch_size=batch,
         sequence_length=_only(own.sequence_lengths),
-        training=Training(dtype=own.dtype, optimizer=own.optimizer, framework=choose_framework(own)),
+        training=Training(
+            dtype=known_word("dtype", own.dtype, DTYPES),
+            optimizer=own.optimizer,
+            framework=choose_framework(own),
+        ),
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         space=Space(fixed=own.fixed),
         any_framework=own.any_framework,
@@ -68,7 +73,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         InputError: A value that an option cannot have; the message names it.
         UsageError: An objective that inference does not have, or without what it needs.
     """
-    from perfcast.search.serving import SERVING_OBJECTIVES, ServingSearchRequest
+    from perfcast.search.serving_request import SERVING_OBJECTIVES, ServingSearchRequest
 
     asked = own.objective or SERVING_OBJECTIVES[0]
     objective = next((name for name in SERVING_OBJECTIVES if name == asked), None)
@@ -83,6 +88,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         clusters=own.clusters,
         context_length=_only(own.sequence_lengths),
         dtype=own.dtype,
+        kv_cache_dtype=own.kv_cache_dtype,
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         max_first_seconds=own.max_ttft,
         max_token_seconds=own.max_tpot,
@@ -113,7 +119,7 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
         assert prices is not None
         prices.of_cluster(load_cluster(name), name)
     return PlanSearch(
-        dtype=own.dtype,
+        dtype=known_word("dtype", own.dtype, DTYPES),
         optimizer=own.optimizer,
         framework=choose_framework(own),
         cost_model=own.cost_model or "learned",

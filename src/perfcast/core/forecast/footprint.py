@@ -8,6 +8,7 @@ from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.precision import Precision
 from perfcast.core.training import Training
 
 
@@ -105,6 +106,7 @@ class PlanMemory:
             asked for.
         recommendations: Cheapest first; those of one change come first among those that fit.
         way_out: A clause on what would make it fit; '' where it fits, or nothing is known.
+        precision: Of inference; None for training.
     """
 
     model: str
@@ -122,6 +124,7 @@ class PlanMemory:
     timed_on: str = ""
     recommendations: tuple[PlanRecommendation, ...] = ()
     way_out: str = ""
+    precision: Precision | None = None
 
     @property
     def fits(self) -> bool:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
+from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
+from perfcast.cost.learned.relatives import WIDENING, has_stand_in
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
 from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, is_unknown, roofline_seconds
@@ -61,7 +64,7 @@ class LearnedCost:
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """The measurement nearest to each operation; '' where none is known."""
         found = [""] * len(operations)
-        translation = translate(operations, self.framework)
+        translation = translate(operations, self.framework, device.vendor)
         for family, table in translation.tables.items():
             for model, rows in _by_model(table):
                 words = self.model(model).nearest(table.take(rows), device)
@@ -79,7 +82,7 @@ class LearnedCost:
         low, high = np.where(unknown, roofline, 0.0), np.where(unknown, seconds * UNKNOWN_SPREAD, 0.0)
         bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
-        translation = translate(operations, self.framework)
+        translation = translate(operations, self.framework, device.vendor)
         for family, table in translation.tables.items():
             source, repeats = translation.sources[family], translation.repeats[family]
             for model, rows in _by_model(table):
@@ -96,7 +99,24 @@ class LearnedCost:
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
         assert len(seconds) == count
+        self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
+        relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
+        provenance[relatives] = EXTRAPOLATED
+        low[relatives] = np.maximum(low[relatives] / WIDENING, roofline[relatives])
+        high[relatives] *= WIDENING
         return Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+
+    def _take_off_quantisation(
+        self, operations: Sequence[Operation], device: Device, roofline: Floats, spans: Sequence[Floats]
+    ) -> None:
+        """Of products whose operand the kernel before has quantised, in place."""
+        rows = quantised_products(operations)
+        if not len(rows):
+            return
+        chosen = [operations[i] for i in rows.tolist()]
+        share = share_without_quantisation(chosen, spans[0][rows], device, self.framework, self.model)
+        for seconds in spans:
+            seconds[rows] = np.maximum(seconds[rows] * share, roofline[rows])
 
 
 def _by_model(table: KernelTable) -> list[tuple[str, np.ndarray[tuple[int], np.dtype[np.int64]]]]:

@@ -19,6 +19,7 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
 from perfcast.cost.learned.families.row_operations import MEASURED
+from perfcast.cost.learned.relatives import measured_format
 from perfcast.frameworks.load import load_inference_profiles
 
 Kind = OperationKind
@@ -42,8 +43,23 @@ class Translation:
     repeats: Mapping[KernelFamily, Floats]
 
 
-def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK) -> Translation:
-    """All operations that run a kernel and have a rule; the others appear in no table."""
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Who runs the kernels: whose kernels, and on whose devices."""
+
+    framework: str
+    vendor: str
+
+
+def translate(
+    operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK, vendor: str = "nvidia"
+) -> Translation:
+    """All operations that run a kernel and have a rule; the others appear in no table.
+
+    Args:
+        vendor: Of the device: formats that were measured on another's stand for those that were not.
+    """
+    runs = _Runs(framework, vendor)
     cells: defaultdict[KernelFamily, list[float | str]] = defaultdict(list)
     sources: defaultdict[KernelFamily, list[int]] = defaultdict(list)
     repeats: defaultdict[KernelFamily, list[float]] = defaultdict(list)
@@ -51,7 +67,7 @@ def translate(operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWOR
         kind = operation.kind
         if kind is Kind.ALLOCATION or kind is Kind.UNKNOWN:
             continue
-        family, values, times = _TRANSLATORS.get(kind, _rows)(operation, framework)
+        family, values, times = _TRANSLATORS.get(kind, _rows)(operation, runs)
         cells[family] += values
         sources[family].append(index)
         repeats[family].append(times)
@@ -83,12 +99,12 @@ def _number(attributes: Mapping[str, object], name: str, default: float = 1.0) -
     return float(value) if isinstance(value, int | float) and value > 0 else default
 
 
-def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+def _products(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
     kind, attributes = operation.kind, dict(operation.attributes)
     if kind is Kind.GROUPED_MATMUL and "experts_per_token" in attributes:
-        return _experts(operation, attributes, framework)
+        return _experts(operation, attributes, runs)
     if kind is Kind.MATMUL and family_of(operation) == "matvec":
-        return _rows(operation, framework)
+        return _rows(operation, runs)
     if kind is Kind.RECURRENT:
         sizes, times = _recurrent_sizes(operation, attributes)
     elif kind is Kind.GROUPED_MATMUL:
@@ -97,23 +113,24 @@ def _products(operation: Operation, framework: str) -> tuple[KernelFamily, Value
         batch, m = _number(attributes, "batch"), _number(attributes, "m")
         sizes, times = (batch, m, _number(attributes, "n"), _number(attributes, "k")), 1.0
     name = "bmm" if kind is Kind.BATCHED_MATMUL or kind is Kind.GROUPED_MATMUL else "linear"
-    dtype, family = _matrix_format(operation), KernelFamily.PRODUCT
-    library = "pytorch" if dtype in ("fp32", "fp64") else _framework(framework, family)
+    family = KernelFamily.PRODUCT
+    dtype = _matrix_format(operation, family, runs)
+    library = "pytorch" if dtype in ("fp32", "fp64") else _framework(runs.framework, family)
     return family, (*sizes, name, str(attributes.get("layout", "nn")), dtype, library), times
 
 
-def _matrix_format(operation: Operation) -> str:
-    """The format that an operation states, else its type's.
+def _matrix_format(operation: Operation, family: KernelFamily, runs: _Runs) -> str:
+    """The format that an operation states, else its type's, as it was measured.
 
     fp16 and bf16 run at one rate with the same kernels, and bf16 was measured.
     """
     stated = operation.attribute("format") if operation.attributes else None
     name = stated if isinstance(stated, str) else _FORMATS[operation.compute_dtype]
-    return "bf16" if name == "fp16" else name
+    return measured_format(name, family, runs.vendor)
 
 
 def _experts(
-    operation: Operation, attributes: Mapping[str, object], framework: str
+    operation: Operation, attributes: Mapping[str, object], runs: _Runs
 ) -> tuple[KernelFamily, Values, float]:
     """All that follows the router, as serving frameworks run it: sorted rows, two products, weighted sum.
 
@@ -121,8 +138,11 @@ def _experts(
     """
     sizes = tuple(_number(attributes, name) for name in SIZES[KernelFamily.EXPERTS])
     name = "moe_cold" if attributes.get("is_gated") else "moe_ungated_cold"
-    words = (name, "balanced", _matrix_format(operation), _framework(framework, KernelFamily.EXPERTS))
-    return KernelFamily.EXPERTS, (*sizes, *words), 1.0
+    family = KernelFamily.EXPERTS
+    words = (
+        name, "balanced", _matrix_format(operation, family, runs), _framework(runs.framework, family),
+    )  # fmt: skip
+    return family, (*sizes, *words), 1.0
 
 
 def _grouped_sizes(
@@ -151,7 +171,7 @@ def _recurrent_sizes(
     return (1.0, batch, max(1.0, operation.flops / (2 * times * batch * k)), k), times
 
 
-def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+def _convolutions(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
     attributes = dict(operation.attributes)
     filter_size = max(1.0, round(_number(attributes, "filter") ** 0.5))
     out, into = _number(attributes, "output_size") ** 0.5, _number(attributes, "input_size") ** 0.5
@@ -171,7 +191,7 @@ def _convolutions(operation: Operation, framework: str) -> tuple[KernelFamily, V
     return KernelFamily.CONVOLUTION, (*sizes, *words), _number(attributes, "passes")
 
 
-def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+def _attention(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
     attributes = dict(operation.attributes)
     queries, keys = _number(attributes, "num_queries"), _number(attributes, "num_keys")
     causal = bool(attributes.get("causal"))
@@ -182,8 +202,9 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
         name = "mla_generation" if queries == 1 else "mla_context"
     head_size = _number(attributes, "head_size")
     value_size = _number(attributes, "value_head_size", head_size)
-    dtype = _matrix_format(operation)
-    keys_dtype = str(attributes.get("keys_format", dtype))
+    family = KernelFamily.ATTENTION
+    dtype = _matrix_format(operation, family, runs)
+    keys_dtype = measured_format(str(attributes.get("keys_format", dtype)), family, runs.vendor)
     sizes = (
         _number(attributes, "batch"),
         queries,
@@ -195,15 +216,15 @@ def _attention(operation: Operation, framework: str) -> tuple[KernelFamily, Valu
         _number(attributes, "window", 0.0),
         float(causal),
     )
-    words = (name, dtype, keys_dtype, _framework(framework, KernelFamily.ATTENTION))
-    return KernelFamily.ATTENTION, (*sizes, *words), 1.0
+    words = (name, dtype, keys_dtype, _framework(runs.framework, family))
+    return family, (*sizes, *words), 1.0
 
 
 #: Of a table that is looked up, or a cache that one row is put into, the traffic is the part touched.
 _TOUCH_PARTS = frozenset({Kind.EMBEDDING, Kind.INDEXING, Kind.SORT})
 
 
-def _rows(operation: Operation, framework: str) -> tuple[KernelFamily, Values, float]:
+def _rows(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
     traffic = float(operation.memory_traffic_bytes)
     written = float(sum([t.num_bytes for t in operation.outputs]))
     written = min(max(written, 1.0), max(traffic, 1.0))
@@ -249,7 +270,7 @@ _FORMATS: dict[DType, str] = {
     DType.INT4: "int4_wo",
 }
 
-_Translator = Callable[[Operation, str], tuple[KernelFamily, Values, float]]
+_Translator = Callable[[Operation, _Runs], tuple[KernelFamily, Values, float]]
 _TRANSLATORS: dict[OperationKind, _Translator] = {
     Kind.MATMUL: _products,
     Kind.BATCHED_MATMUL: _products,

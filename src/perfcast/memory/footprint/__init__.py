@@ -8,6 +8,7 @@ from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
+from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
@@ -71,7 +72,7 @@ def _layer_terms(setting: Setting, plan: Plan) -> tuple[Term, ...]:
 def estimate_serving_footprint(
     model: Transformer,
     plan: Plan,
-    dtype: str,
+    precision: Precision,
     sequence_length: int,
     *,
     is_decode: bool,
@@ -85,7 +86,7 @@ def estimate_serving_footprint(
     Raises:
         PlanError: A plan that cannot cut the model.
     """
-    setting = ServingSetting(model, dtype, sequence_length, is_decode, workspace_bytes(device))
+    setting = ServingSetting(model, precision, sequence_length, is_decode, workspace_bytes(device))
     stages = serving_stages(setting, plan)
     notes = ("the cache holds exactly the tokens so far", "logits of every position that is computed")
     return _with_spread(stages, "any", _context_bytes(device, plan), notes)

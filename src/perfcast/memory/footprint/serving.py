@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfcast.core.arrays import Floats
-from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.heads import cached_width, heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
+from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
-from perfcast.core.training import DTYPES
 from perfcast.core.transformer import Transformer
-from perfcast.errors import UnknownNameError
 from perfcast.memory.footprint.ranks import Ranks, ranks_of_stages
 from perfcast.memory.footprint.stage_layers import deal_out_layers
 from perfcast.memory.footprint.terms import PeakCandidateColumn, TermColumn, TermGroup
 from perfcast.memory.footprint.weight_figures import weight_figures
 
-#: Bytes of an element of weights, and of the cache.
-_BYTES: Mapping[str, int] = {name: DTYPES_BY_LABEL[name].bytes_of(1) for name in DTYPES}
 _CACHE = "Pope et al.: Efficiently Scaling Transformer Inference, MLSys 2023, section 3.3"
 _LATENT = "DeepSeek-AI: DeepSeek-V2, 2024, section 2.1.2"
 
@@ -34,29 +30,30 @@ class ServingSetting:
     """What is served.
 
     Attributes:
-        dtype: Of weights and cache.
+        precision: Of weights, activations and cache.
         sequence_length: Of the prompt; for decode, tokens in the cache.
     """
 
     model: Transformer
-    dtype: str
+    precision: Precision
     sequence_length: int
     is_decode: bool
     workspace_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        if self.dtype not in _BYTES:
-            raise UnknownNameError("dtype", self.dtype, _BYTES, f"Known: {', '.join(_BYTES)}.")
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of an element of the layers' weights, with its share of a scale."""
+        return self.precision.weight.bytes_per_element
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of an element of the layers' weights and of the cache."""
-        return _BYTES[self.dtype]
+    def cache_bytes(self) -> float:
+        """Bytes of an element of keys and values."""
+        return self.precision.cache.bytes_per_element
 
     @property
     def outer_bytes(self) -> int:
         """Bytes of an element of embedding, head and activations: two or more."""
-        return max(self.element_bytes, 2)
+        return self.precision.element.bytes_of(1)
 
 
 def serving_stages(setting: ServingSetting, plan: Plan) -> tuple[StageFootprint, ...]:
@@ -92,15 +89,15 @@ def serving_terms(setting: ServingSetting, plan: Plan, ranks: Ranks) -> Iterator
 
 
 def weight_term(setting: ServingSetting, ranks: Ranks) -> TermColumn:
-    """Weights of the rank; embedding and head stay in 16 bits where the layers have 8."""
-    each, outer = setting.element_bytes, setting.outer_bytes
+    """Weights of the rank with their scales; embedding and head stay wide where the layers are not."""
+    each, outer = setting.weight_bytes, setting.outer_bytes
     outside = ranks.outside(ranks.weights.elements)
     inside = sum(ranks.amounts(ranks.weights.elements)) - outside
     return TermColumn(
         "weights",
         Category.PARAMETER,
-        each * inside + outer * outside,
-        lambda row: f"{each} bytes · {inside[row]:,.0f} + {outer} · {outside[row]:,.0f}",
+        np.ceil(each * inside) + outer * outside,
+        lambda row: f"{each:.6g} bytes · {inside[row]:,.0f} + {outer} · {outside[row]:,.0f}",
         _CACHE,
     )
 
@@ -113,7 +110,7 @@ def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     Latent attention keeps one compressed vector and the rotated part of the key, whole on every
     tensor-parallel rank.
     """
-    model, length, each = setting.model, setting.sequence_length, setting.element_bytes
+    model, length, each = setting.model, setting.sequence_length, setting.cache_bytes
     width = cached_width(model, plan.tensor_parallel)
     words, source = "2 · kv heads · head size", _CACHE
     if model.latent_attention is not None:
@@ -126,9 +123,11 @@ def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
 
     def formula(row: int) -> str:
         tokens = f"{sequences} sequences · {rows[row]:,.0f} tokens of layers"
-        return f"{each} bytes · {tokens} · {words} = {width}"
+        return f"{each:.6g} bytes · {tokens} · {words} = {width}"
 
-    return TermColumn("keys and values", Category.KV_CACHE, each * sequences * rows * width, formula, source)
+    return TermColumn(
+        "keys and values", Category.KV_CACHE, np.ceil(each * sequences * rows * width), formula, source
+    )
 
 
 def layer_term(setting: ServingSetting, plan: Plan, new_tokens: Floats) -> TermColumn:

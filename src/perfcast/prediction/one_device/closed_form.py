@@ -9,6 +9,7 @@ from perfcast.core.forecast.footprint import PeakCandidate
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.errors import PlanError
+from perfcast.frameworks.precision import serving_precision
 from perfcast.memory.compare import Comparison, compare_with_liveness
 from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.memory.footprint.pytorch.step import estimate_eager
@@ -51,7 +52,7 @@ def _inference(request: Request, forecast: Forecast) -> tuple[PeakCandidate, ...
     footprint = estimate_serving_footprint(
         read_model(request.model).sizes,
         Plan(micro_batch_size=request.batch_size),
-        request.dtype,
+        serving_precision(request.dtype),
         forecast.sequence_length or 1,
         is_decode=request.mode == "decode",
     )

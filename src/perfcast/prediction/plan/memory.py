@@ -9,12 +9,14 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.precision import Precision
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import default_framework
+from perfcast.frameworks.precision import refuse_cache_of_training, serving_precision
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -33,6 +35,7 @@ def predict_plan_memory(
     mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
+    kv_cache_dtype: str | None = None,
     sequence_length: int | None = None,
     fit: bool = False,
     cluster: str | Cluster | None = None,
@@ -50,6 +53,7 @@ def predict_plan_memory(
             mode=mode,
             training=training,
             dtype=dtype,
+            kv_cache_dtype=kv_cache_dtype,
             sequence_length=sequence_length,
             fit=fit,
             cluster=cluster,
@@ -64,18 +68,21 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         InputError: As ``predict_plan_memory``.
     """
     device = resolve_device(request.device) if isinstance(request.device, str) else request.device
-    model, plan, training = read_model(request.model), request.plan, None
+    model, plan, training, precision = read_model(request.model), request.plan, None, None
     sizes, length = model.sizes, model.sequence_length(request.sequence_length)
     if request.mode == "train":
         dtype = known_word("dtype", request.dtype, DTYPES)
         training = request.training or Training(dtype=dtype, framework=default_framework(plan))
+        refuse_cache_of_training(request.kv_cache_dtype)
+    else:
+        precision = serving_precision(request.dtype, None, request.kv_cache_dtype)
     result = estimate_plan_memory(
         model,
         device,
         plan,
         mode=request.mode,
         training=training,
-        dtype=request.dtype if training is None else training.dtype,
+        precision=precision,
         sequence_length=length,
     )
     if not request.fit:
@@ -131,14 +138,14 @@ def estimate_plan_memory(
     *,
     mode: Mode,
     training: Training | None,
-    dtype: str,
+    precision: Precision | None,
     sequence_length: int,
 ) -> PlanMemory:
     """Memory of the worst stage, in closed form.
 
     Args:
         training: None for inference.
-        dtype: Of the products; for inference of weights and cache too.
+        precision: Of inference; None for training.
 
     Raises:
         ModelError: No closed form describes the model.
@@ -146,10 +153,13 @@ def estimate_plan_memory(
     """
     if training is not None:
         footprint = estimate_footprint(model.sizes, plan, training, sequence_length, device=device)
+        dtype: str = training.dtype
     else:
+        assert precision is not None
         footprint = estimate_serving_footprint(
-            model.sizes, plan, dtype, sequence_length, is_decode=mode == "decode", device=device
+            model.sizes, plan, precision, sequence_length, is_decode=mode == "decode", device=device
         )
+        dtype = precision.format
     return PlanMemory(
         model=model.name,
         device=device.name,
@@ -162,4 +172,5 @@ def estimate_plan_memory(
         parameter_count=count_parameters(model.sizes),
         capacity_bytes=device.memory_bytes,
         footprint=footprint,
+        precision=precision,
     )

@@ -37,12 +37,13 @@ def _way_out(memory: PlanMemory, model: Transformer, device: Device) -> str:
 
 def _of_serving(memory: PlanMemory, model: Transformer, device: Device) -> str:
     """Fewer sequences at once, else weights cut further over more devices."""
+    assert memory.precision is not None
     for words, plan in _serving_variants(memory.plan):
         try:
             held = estimate_serving_footprint(
                 model,
                 plan,
-                memory.dtype,
+                memory.precision,
                 memory.sequence_length,
                 is_decode=memory.mode == "decode",
                 device=device,

@@ -27,7 +27,8 @@ class PlanMemoryRequest:
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
         training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
             ``default_framework`` names.
-        dtype: Where ``training`` does not say; of inference, of weights and cache.
+        dtype: Where ``training`` does not say; of inference, of weights.
+        kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
         sequence_length: None takes the model's own.
         fit: Whether to look for changes that make it fit, and what they cost.
         cluster: On which that is timed; None: the catalog's cluster of the device.
@@ -39,6 +40,7 @@ class PlanMemoryRequest:
     mode: Mode = "train"
     training: Training | None = None
     dtype: str = "bf16"
+    kv_cache_dtype: str | None = None
     sequence_length: int | None = None
     fit: bool = False
     cluster: str | Cluster | None = None

@@ -32,6 +32,7 @@ class PlanRequest:
         training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
             ``default_framework`` names, for a captured model PyTorch.
         dtype: Where ``training`` does not say.
+        kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
         sequence_length: None takes the model's own.
         cost_model: 'learned' (default), 'roofline', or an object that prices operations.
         method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
@@ -49,6 +50,7 @@ class PlanRequest:
     mode: Mode = "train"
     training: Training | None = None
     dtype: str = "bf16"
+    kv_cache_dtype: str | None = None
     sequence_length: int | None = None
     cost_model: str | CostModel | None = None
     method: Method = "simulated"

@@ -24,7 +24,8 @@ class ServingRequest:
         batch_sizes: Sequences that are answered at once, over all devices.
         context_lengths: Tokens of each prompt, and of the cache when a token is written.
         modes: What is forecast of 'prefill' and 'decode'.
-        dtype: Of weights and cache.
+        dtype: Of weights.
+        kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
     """
 
     model: Model
@@ -34,6 +35,7 @@ class ServingRequest:
     context_lengths: tuple[int, ...]
     modes: tuple[Mode, ...] = ("prefill", "decode")
     dtype: str = "bf16"
+    kv_cache_dtype: str | None = None
     cost_model: str | CostModel | None = None
 
     def __post_init__(self) -> None:

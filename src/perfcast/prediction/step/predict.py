@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.forecast.recommendation import BoundRecommendation
+from perfcast.core.formats import arithmetic_of
 from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -36,6 +36,7 @@ def predict_plan(
     mode: Mode = "train",
     training: Training | None = None,
     dtype: str = "bf16",
+    kv_cache_dtype: str | None = None,
     sequence_length: int | None = None,
     cost_model: str | CostModel | None = None,
     method: Method = "simulated",
@@ -63,6 +64,7 @@ def predict_plan(
             mode=mode,
             training=training,
             dtype=dtype,
+            kv_cache_dtype=kv_cache_dtype,
             sequence_length=sequence_length,
             cost_model=cost_model,
             method=method,
@@ -125,7 +127,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         num_tokens=work.num_tokens,
         flops=work.flops,
         recompute_flops=work.recompute_flops,
-        peak_flops_per_second=device.peak_flops_per_second(DTYPES_BY_LABEL[step.dtype], matrix_units=True),
+        peak_flops_per_second=device.peak_flops_per_second(arithmetic_of(step.dtype), matrix_units=True),
         parameter_count=planned.parameter_count,
         memory=memory,
         stragglers=effect,
@@ -150,7 +152,7 @@ def _memory(planned: PlannedStep) -> PlanMemory | None:
         step.plan,
         mode=step.mode,
         training=step.training,
-        dtype=step.dtype,
+        precision=step.precision,
         sequence_length=planned.sequence_length,
     )
     return with_way_out(held, step.model.sizes, step.device)

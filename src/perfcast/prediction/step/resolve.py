@@ -9,11 +9,14 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.precision import Precision
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.words import known_word
+from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import default_framework
+from perfcast.frameworks.precision import refuse_cache_of_training, serving_precision
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.plan import PlanRequest
@@ -27,7 +30,9 @@ class ResolvedStep:
 
     Attributes:
         training: None for inference.
-        dtype: Of the products; for inference of weights and cache too.
+        dtype: Of the products.
+        precision: Of inference: products, activations, cache; None for training.
+        framework: Of inference, whose kernels run; None for training.
         sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
     """
 
@@ -38,6 +43,8 @@ class ResolvedStep:
     mode: Mode
     training: Training | None
     dtype: str
+    precision: Precision | None
+    framework: str | None
     sequence_length: int | None
     cost_model: CostModel
     timer: Timer
@@ -56,6 +63,14 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     model = read_model(request.model)
     training = _training(request, model)
     length = request.sequence_length
+    framework, precision = None, None
+    if training is None:
+        framework = kernels_of(cost_model)
+        precision = serving_precision(request.dtype, framework, request.kv_cache_dtype)
+        dtype = precision.format
+    else:
+        refuse_cache_of_training(request.kv_cache_dtype)
+        dtype = training.dtype
     return ResolvedStep(
         model=model,
         cluster=cluster,
@@ -63,13 +78,20 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
         plan=request.plan,
         mode=request.mode,
         training=training,
-        dtype=request.dtype if training is None else training.dtype,
+        dtype=dtype,
+        precision=precision,
+        framework=framework,
         sequence_length=model.sequence_length(length) if model.has_sizes else length,
         cost_model=cost_model,
         timer=make_timer(
             request.method, request.mode, training, cost_model, request.constants or load_step_constants()
         ),
     )
+
+
+def kernels_of(cost_model: CostModel) -> str | None:
+    """Whose kernels a cost model prices; None: it does not tell frameworks apart."""
+    return cost_model.framework if isinstance(cost_model, LearnedCost) else None
 
 
 def _training(request: PlanRequest, model: NamedModel) -> Training | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from perfcast.core.weights import count_parameters
 from perfcast.core.work import StepWork
+from perfcast.frameworks.load import load_inference_profiles
+from perfcast.frameworks.precision import PLAIN
 from perfcast.prediction.step.resolve import ResolvedStep
 
 
@@ -49,5 +51,9 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
     else:
         from perfcast.workload.blocks.step.serving import build_serving_work
 
-        work = build_serving_work(sizes, step.plan, step.dtype, length, is_decode=step.mode == "decode")
+        assert step.precision is not None
+        work = build_serving_work(
+            sizes, step.plan, step.precision, length, is_decode=step.mode == "decode",
+            fuses_quantisation=load_inference_profiles()[step.framework or PLAIN].fuses_quantisation,
+        )  # fmt: skip
     return PlannedStep(step, work, length, count_parameters(sizes))

@@ -21,15 +21,18 @@ from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.precision import Precision
+from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
+from perfcast.frameworks.precision import serving_precision
 from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.step.predict import predict_step
-from perfcast.prediction.step.resolve import check_devices
+from perfcast.prediction.step.resolve import check_devices, kernels_of
 from perfcast.units import MEGA
 
 #: No search for the largest batch goes beyond.
@@ -193,6 +196,7 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
             plan=replace(plan, num_micro_batches=1),
             mode=mode,
             dtype=request.dtype,
+            kv_cache_dtype=request.kv_cache_dtype,
             sequence_length=context,
             cost_model=setting.cost_model,
             method="closed_form",
@@ -225,13 +229,20 @@ def slowest_stage_seconds(forecast: PlanForecast) -> float:
 
 
 def _memory_bytes(setting: _Resolved, plan: Plan, context: int) -> int:
+    request = setting.request
+    precision = serving_precision(request.dtype, kernels_of(setting.cost_model), request.kv_cache_dtype)
+    return held_bytes(setting.model.sizes, plan, precision, context, request.modes, setting.device)
+
+
+def held_bytes(
+    sizes: Transformer, plan: Plan, precision: Precision, context: int, modes: Sequence[Mode], device: Device
+) -> int:
     """Of the device that needs most: the larger of what prompts and what answers take."""
-    sizes, request = setting.model.sizes, setting.request
     return max(
         estimate_serving_footprint(
-            sizes, plan, request.dtype, context, is_decode=mode == "decode", device=setting.device
+            sizes, plan, precision, context, is_decode=mode == "decode", device=device
         ).device_bytes
-        for mode in request.modes
+        for mode in modes
     )
 
 

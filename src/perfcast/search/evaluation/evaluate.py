@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.cluster import Cluster
-from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.forecast.plan import CAUSES
+from perfcast.core.formats import arithmetic_of
 from perfcast.core.hardware import Device
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.training import Training
@@ -100,7 +100,7 @@ def evaluate_plans(
         num_processes,
     )
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
-    peak = device.peak_flops_per_second(DTYPES_BY_LABEL[training.dtype], matrix_units=True)
+    peak = device.peak_flops_per_second(arithmetic_of(training.dtype), matrix_units=True)
     flops = batch * float(flops_per_sequence(model, sequence_length))
     return Evaluation(
         plans,

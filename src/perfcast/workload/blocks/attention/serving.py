@@ -123,7 +123,7 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
 
 def _gather_keys(tape: Tape, setting: Serving, width: int) -> None:
     """A prompt cut along its sequence: every rank gathers all keys and values (Llama 3, section 3.3.2)."""
-    plan, keys = setting.plan, setting.precision.keys
+    plan, keys = setting.plan, setting.precision.cache.element
     if setting.is_decode:
         return
     tape.collective(

@@ -33,7 +33,7 @@ def layer(setting: Serving, *, has_experts: bool, window: int) -> Calls:
                 mlp(tape, setting, setting.model.ffn_hidden_size // setting.plan.tensor_parallel)
                 reduce_over_tensor(tape, setting, "mlp.down")
             case _ if part.is_norm:
-                add_norm(tape, setting, part.value)
+                add_norm(tape, setting, part.value, quantises=True)
     return tape.calls()
 
 

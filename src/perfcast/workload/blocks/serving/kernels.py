@@ -10,93 +10,55 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perfcast.core.dtype import DType
-from perfcast.core.formats import FORMATS, SPELLINGS
+from perfcast.core.formats import FORMATS
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
+from perfcast.core.precision import Precision
 from perfcast.core.tensor import TensorType
-from perfcast.errors import UnknownNameError
 from perfcast.workload.blocks.kernels import attention, elementwise, norm, rows_kernel, tensor
 
 Kind = OperationKind
-_WIDTHS = {32: DType.FP32, 16: DType.BF16, 8: DType.FP8, 4: DType.FP4}
-#: Formats whose products find their operand quantised by a kernel before them; the others' quantise it.
-_COMPUTES_SCALE = ("fp8", "fp8_token", "int8", "sq")
-_SCALES = (*_COMPUTES_SCALE, "fp8_static")
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """How numbers are kept while a model answers.
-
-    Attributes:
-        format: Of the layers' products, as ``core.formats`` has them.
-        element: Of activations, and of what is not quantised: embedding, head, router.
-        keys_format: Of the cache of keys and values.
-    """
-
-    format: str
-    element: DType
-    keys_format: str
-
-    @property
-    def keys(self) -> DType:
-        """Element type of the cache."""
-        return _WIDTHS[FORMATS[self.keys_format].activation_bits]
-
-    @property
-    def outside(self) -> str:
-        """Format of products that are not quantised."""
-        return self.format if FORMATS[self.format].weight_bits > 8 else self.element.label
-
-
-def precision_of(dtype: str, cache_dtype: str | None) -> Precision:
-    """The precision of a format's name; the cache keeps elements of 16 bits unless said otherwise.
-
-    Raises:
-        UnknownNameError: Not a format.
-    """
-    for kind, name in (("format", dtype), ("format of the cache", cache_dtype)):
-        spelled = None if name is None else SPELLINGS.get(name, name)
-        if spelled is not None and spelled not in FORMATS:
-            raise UnknownNameError(kind, spelled, tuple(FORMATS), f"Known: {', '.join(FORMATS)}.")
-    name = SPELLINGS.get(dtype, dtype)
-    wide = {"fp32": DType.FP32, "tf32": DType.FP32, "fp16": DType.FP16}.get(name, DType.BF16)
-    keys = wide.label if cache_dtype is None else SPELLINGS.get(cache_dtype, cache_dtype)
-    return Precision(name, wide, keys)
+_WIDE = {32: DType.FP32, 16: DType.BF16}
 
 
 @lru_cache(maxsize=16384)
-def formatted_product(m: int, n: int, k: int, format_name: str) -> Operation:
-    """C[m, n] = A[m, k] · B[k, n] with operands stored and multiplied as a format says."""
+def formatted_product(m: int, n: int, k: int, format_name: str, *, is_quantised: bool = False) -> Operation:
+    """C[m, n] = A[m, k] · B[k, n] with operands stored and multiplied as a format says.
+
+    Args:
+        is_quantised: Whether A comes narrow out of the kernel before. Else a format that quantises does so
+            in the same call, as serving frameworks' linear layers do (and as they were measured).
+    """
     form = FORMATS[format_name]
-    a = TensorType((m, k), _WIDTHS[form.activation_bits], (k, 1))
-    b = TensorType((k, n), _WIDTHS[form.weight_bits], (1, k))
-    c = tensor(_WIDTHS[form.output_bits], m, n)
+    a = TensorType((m, k), form.activation.element, (k, 1))
+    b = TensorType((k, n), form.weight.element, (1, k))
+    c = tensor(_WIDE[form.output_bits], m, n)
     flops = 2 * m * n * k
-    attributes: tuple[tuple[str, AttributeValue], ...] = (
-        ("batch", 1), ("format", format_name), ("k", k), ("layout", "nt"), ("m", m), ("n", n),
+    attributes: dict[str, AttributeValue] = {
+        "batch": 1, "format": format_name, "k": k, "layout": "nt", "m": m, "n": n,
+    }  # fmt: skip
+    if is_quantised:
+        attributes["is_quantised"] = True
+    scales = form.activation.scale_bytes_of(m * k) + form.weight.scale_bytes_of(n * k)
+    traffic = sum(t.num_bytes for t in (a, b, c)) + scales
+    return Operation(
+        Kind.MATMUL, "mm", (a, b), (c,), form.arithmetic, flops, flops, traffic, 0,
+        tuple(sorted(attributes.items())),
     )  # fmt: skip
-    traffic = sum(t.num_bytes for t in (a, b, c))
-    return Operation(Kind.MATMUL, "mm", (a, b), (c,), form.arithmetic, flops, flops, traffic, 0, attributes)
 
 
-def quantisers(m: int, k: int, precision: Precision) -> tuple[Operation, ...]:
-    """What makes a product's operand narrow: a pass for the scale where it is not known, a pass to divide."""
-    if precision.format not in _SCALES:
-        return ()
-    wide = tensor(precision.element, m, k)
-    narrow = tensor(_WIDTHS[FORMATS[precision.format].activation_bits], m, k)
-    scale = elementwise("quant_scale_matrix", (wide,), (narrow,), flops_per_element=2)
-    if precision.format not in _COMPUTES_SCALE:
-        return (scale,)
-    return (elementwise("quant_compute_scale", (wide,), (tensor(DType.FP32, m),), flops_per_element=2), scale)
+def fused_norm(
+    name: str, rows: int, size: int, element: DType, *, adds: bool, out: DType | None = None
+) -> tuple[Operation, ...]:
+    """A norm; ``adds``: the sum with the residual before it, in the same kernel where it is an RMS norm.
 
-
-def fused_norm(name: str, rows: int, size: int, element: DType, *, adds: bool) -> tuple[Operation, ...]:
-    """A norm; ``adds``: the sum with the residual before it, in the same kernel where it is an RMS norm."""
+    Args:
+        out: Of what an RMS norm gives, where it is quantised in the same kernel.
+    """
     x = tensor(element, rows, size)
     if name == "rmsnorm":
-        tensors = (x, x) if adds else (x,)
-        return (elementwise("rms_norm", tensors, tensors, flops_per_element=6),)
+        residual = (x,) if adds else ()
+        normed = tensor(out or element, rows, size)
+        return (elementwise("rms_norm", (x, *residual), (*residual, normed), flops_per_element=6),)
     plain = norm("native_layer_norm", rows, size, element, has_bias=True)
     return (elementwise("add", (x, x), (x,)), plain) if adds else (plain,)
 
@@ -111,7 +73,7 @@ def cache_write(rows: int, size: int, precision: Precision) -> Operation:
     """New keys and values put into the cache."""
     return rows_kernel(
         Kind.COPY, "reshape_and_cache", (tensor(precision.element, rows, size),),
-        (tensor(precision.keys, rows, size),), flops_per_element=0,
+        (tensor(precision.cache.element, rows, size),), flops_per_element=0,
     )  # fmt: skip
 
 
@@ -144,16 +106,20 @@ def cached_attention(
     shares_key = is_latent and num_queries == 1
     key_width = head_size + (0 if shares_key else value_size)
     outer = element.bytes_of(batch * num_queries * heads * (head_size + value_size))
-    inner = precision.keys.bytes_of(batch * seen * kv_heads * key_width)
+    inner = precision.cache.bytes_of(batch * seen * kv_heads * key_width)
     attributes = dict(plain.attributes)
-    if precision.keys_format != precision.element.label:
-        attributes["keys_format"] = precision.keys_format
+    if precision.cache_format != precision.element.label:
+        attributes["keys_format"] = precision.cache_format
+    attends_narrow = precision.attends_in_cache_format and num_queries > 1
+    if attends_narrow:
+        attributes["format"] = precision.cache_format
     if window:
         attributes["window"] = window
     if is_latent:
         attributes["is_latent"] = True
     return replace(
         plain,
+        compute_dtype=precision.cache.element if attends_narrow else plain.compute_dtype,
         executed_flops=2 * batch * heads * pairs * (head_size + value_size),
         memory_traffic_bytes=outer + inner,
         attributes=tuple(sorted(attributes.items())),
@@ -199,10 +165,10 @@ def fused_experts(shape: ExpertShape, format_name: str, element: DType) -> Opera
     width = shape.inter_size // shape.tensor_parallel
     up_width = (2 if shape.is_gated else 1) * width
     tokens = tensor(element, min(shape.num_tokens, shape.rows), shape.hidden_size)
-    stored = _WIDTHS[form.weight_bits]
-    up = tensor(stored, local, up_width, shape.hidden_size)
-    down = tensor(stored, local, shape.hidden_size, width)
-    weight_bytes = (up.num_bytes + down.num_bytes) * min(local, shape.rows) // local
+    up = tensor(form.weight.element, local, up_width, shape.hidden_size)
+    down = tensor(form.weight.element, local, shape.hidden_size, width)
+    scales = form.weight.scale_bytes_of(local * (up_width + width) * shape.hidden_size)
+    weight_bytes = (up.num_bytes + down.num_bytes + scales) * min(local, shape.rows) // local
     flops = 2 * shape.rows * shape.hidden_size * (up_width + width)
     sizes: dict[str, AttributeValue] = {
         "num_tokens": shape.num_tokens, "hidden_size": shape.hidden_size, "inter_size": shape.inter_size,

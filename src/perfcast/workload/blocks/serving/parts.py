@@ -5,23 +5,23 @@ from __future__ import annotations
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Stream
 from perfcast.workload.blocks.kernels import elementwise, tensor
-from perfcast.workload.blocks.serving.kernels import formatted_product, fused_norm, quantisers
+from perfcast.workload.blocks.serving.kernels import formatted_product, fused_norm
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.tape import Tape
 
 
-def add_norm(tape: Tape, setting: Serving, module: str) -> None:
-    """The sum with the residual and its norm."""
+def add_norm(tape: Tape, setting: Serving, module: str, *, quantises: bool = False) -> None:
+    """The sum with the residual and its norm; ``quantises``: a layer's product reads what it gives."""
     model, element = setting.model, setting.precision.element
-    for operation in fused_norm(model.norm, setting.tokens, model.hidden_size, element, adds=True):
+    out = setting.fused_operand if quantises else None
+    for operation in fused_norm(model.norm, setting.tokens, model.hidden_size, element, adds=True, out=out):
         tape.run(operation, module)
 
 
 def linear(tape: Tape, setting: Serving, m: int, n: int, k: int, module: str) -> None:
-    """A product with what quantises its operand."""
-    for operation in quantisers(m, k, setting.precision):
-        tape.run(operation, module)
-    tape.run(formatted_product(m, n, k, setting.precision.format), module)
+    """A product in the layers' format, its operand quantised in the same call or by the kernel before."""
+    is_quantised = setting.fused_operand is not None
+    tape.run(formatted_product(m, n, k, setting.precision.format, is_quantised=is_quantised), module)
 
 
 def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, module: str = "mlp") -> None:
@@ -31,7 +31,10 @@ def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, mo
     up = (2 if model.is_gated else 1) * width
     linear(tape, setting, tokens, up, model.hidden_size, f"{module}.up")
     name = f"{model.activation}_mul" if model.is_gated else model.activation
-    inputs, outputs = (tensor(element, tokens, up),), (tensor(element, tokens, width),)
+    inputs, outputs = (
+        (tensor(element, tokens, up),),
+        (tensor(setting.fused_operand or element, tokens, width),),
+    )
     tape.run(elementwise(name, inputs, outputs, flops_per_element=6), f"{module}.activation")
     linear(tape, setting, tokens, model.hidden_size, width, f"{module}.down")
 

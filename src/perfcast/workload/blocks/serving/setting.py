@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from perfcast.core.dtype import DType
 from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.plan import Plan
+from perfcast.core.precision import Precision
 from perfcast.core.transformer import Transformer
-from perfcast.workload.blocks.serving.kernels import Precision
+
+#: Formats whose scales are known before, or found within a row: a norm can quantise what it gives.
+_QUANTISED_BEFORE = ("fp8", "fp8_static", "fp8_token", "nvfp4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,7 @@ class Serving:
         batch_size: Sequences of a micro-batch on one replica.
         context_length: Tokens of a sequence: of the prompt, or of the cache with the new token in it.
         replays_graph: Whether the host issues no kernels.
+        fuses_quantisation: Whether norms and activations quantise what they give, where the format lets them.
     """
 
     model: Transformer
@@ -28,6 +33,14 @@ class Serving:
     context_length: int
     is_decode: bool
     replays_graph: bool = False
+    fuses_quantisation: bool = False
+
+    @property
+    def fused_operand(self) -> DType | None:
+        """Type in which norms and activations hand over an operand; None: as wide as they compute."""
+        if self.fuses_quantisation and self.precision.format in _QUANTISED_BEFORE:
+            return self.precision.products.activation.element
+        return None
 
     @property
     def num_queries(self) -> int:

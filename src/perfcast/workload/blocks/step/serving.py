@@ -15,6 +15,7 @@ from perfcast.core.collective import collective_operation
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import next_stage
+from perfcast.core.precision import Precision
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import check_degrees
 from perfcast.core.work import Layer, StageWork, StepWork
@@ -22,7 +23,6 @@ from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks.ends.training import EMBEDDING
 from perfcast.workload.blocks.experts.routing import routing_assumptions
 from perfcast.workload.blocks.layer import serving as serving_layers
-from perfcast.workload.blocks.serving.kernels import precision_of
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.step.flops import forward_flops
 from perfcast.workload.blocks.step.stages import LayerKey, ModelPart, runs_of, split_model
@@ -31,28 +31,27 @@ from perfcast.workload.blocks.step.stages import LayerKey, ModelPart, runs_of, s
 def build_serving_work(
     model: Transformer,
     plan: Plan,
-    dtype: str,
+    precision: Precision,
     sequence_length: int,
     *,
     is_decode: bool,
     batch_size: int | None = None,
-    cache_dtype: str | None = None,
+    fuses_quantisation: bool = False,
     replays_graph: bool = True,
 ) -> StepWork:
     """The work of a forward pass.
 
     Args:
-        dtype: Format of the layers' weights and products (``core.formats.FORMATS``).
+        precision: Of weights, products and cache.
         sequence_length: Tokens of each prompt, or of the cache that one new token attends to.
         batch_size: Sequences of one micro-batch on one replica; None takes ``plan.micro_batch_size``.
             ``plan.num_micro_batches`` are under way in the pipeline at once.
-        cache_dtype: Format of keys and values; None: 16 bits.
+        fuses_quantisation: Whether norms and activations quantise what products read (else those do).
         replays_graph: Whether decoding replays a CUDA graph, so that the host issues no kernels.
 
     Raises:
         PlanError: A plan that cannot cut the model, or one that shards what inference does not.
         ModelError: Decoding with a model that sees the whole sequence at once.
-        UnknownNameError: Not a format.
     """
     check_degrees(model, plan)
     _check_plan(plan)
@@ -61,8 +60,8 @@ def build_serving_work(
     if sequence_length < 1 or (batch_size is not None and batch_size < 1):
         raise PlanError(f"{batch_size} sequences of {sequence_length} tokens: both must be at least 1")
     setting = Serving(
-        model, plan, precision_of(dtype, cache_dtype), batch_size or plan.micro_batch_size, sequence_length,
-        is_decode, is_decode and replays_graph,
+        model, plan, precision, batch_size or plan.micro_batch_size, sequence_length,
+        is_decode, is_decode and replays_graph, fuses_quantisation,
     )  # fmt: skip
     parts = _split_model(model, plan)
     built = {key: _layer(setting, key) for part in parts for key, _ in part.contents()}
@@ -128,7 +127,10 @@ def serving_flops(model: Transformer, sequences: int, sequence_length: int, *, i
 
 
 def _assumptions(setting: Serving) -> tuple[str, ...]:
+    precision = setting.precision
     said = ["logits of the last token only; the next token is drawn from their softmax"]
+    if setting.model.is_causal:
+        said.append(f"weights in {precision.format}, keys and values in {precision.cache_format}")
     if setting.replays_graph:
         said.append("decoding replays a CUDA graph: the host issues no kernels")
     return (*said, *routing_assumptions(setting.model, setting.plan))

@@ -1,0 +1,55 @@
+"""Formats of which nobody measured a kernel, and the measured ones that stand for them.
+
+A stand-in has the same arithmetic and elements of the same width; what differs is how many elements share a
+scale. Its price is called extrapolated, and its interval is wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfcast.core.kernel import KernelFamily
+from perfcast.core.operation import Operation, OperationKind
+
+#: How much wider the interval of a stand-in is, on either side: what measured formats of one arithmetic and
+#: width differ by (fp8 by tensor, by token and by block in tables of aiconfigurator: 7–28 %).
+WIDENING = 1.25
+_ANY = ""
+_Formats = Mapping[str, str]
+#: By family and vendor. fp16 runs with the kernels and at the rate of bf16, so it is no stand-in.
+_STAND_INS: Mapping[KernelFamily, Mapping[str, _Formats]] = {
+    KernelFamily.PRODUCT: {
+        _ANY: {"fp8_token": "fp8", "mxfp8": "fp8", "nf4": "int4_wo", "w4a16_mxfp4": "int4_wo"},
+        "nvidia": {"int8": "sq", "mxfp4": "nvfp4"},
+        "amd": {"sq": "int8", "nvfp4": "mxfp4", "fp8_static": "fp8"},
+    },
+    KernelFamily.EXPERTS: {
+        _ANY: {"fp8_static": "fp8", "mxfp8": "fp8_block", "nf4": "int4_wo", "sq": "int8"},
+        "nvidia": {"fp8_token": "fp8", "mxfp4": "nvfp4"},
+        "amd": {"nvfp4": "mxfp4"},
+    },
+    KernelFamily.ATTENTION: {_ANY: {"int8": "fp8", "nvfp4": "fp8"}},
+}
+
+
+def measured_format(name: str, family: KernelFamily, vendor: str) -> str:
+    """The format under which a family was measured for one, or that one itself."""
+    if name == "fp16":
+        return "bf16"
+    tables = _STAND_INS.get(family, {})
+    return tables.get(vendor, {}).get(name) or tables.get(_ANY, {}).get(name, name)
+
+
+def has_stand_in(operation: Operation, vendor: str) -> bool:
+    """Whether another format's measurements stand for an operation's."""
+    stated = dict(operation.attributes)
+    if operation.kind is OperationKind.ATTENTION:
+        family, names = KernelFamily.ATTENTION, (stated.get("format"), stated.get("keys_format"))
+    elif operation.kind is OperationKind.GROUPED_MATMUL:
+        family, names = KernelFamily.EXPERTS, (stated.get("format"), None)
+    else:
+        family, names = KernelFamily.PRODUCT, (stated.get("format"), None)
+    return any(
+        isinstance(name, str) and name != "fp16" and measured_format(name, family, vendor) != name
+        for name in names
+    )
