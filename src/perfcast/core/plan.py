@@ -71,7 +71,9 @@ class Plan:
         overlaps_tensor: Whether tensor-parallel communication runs beside the products that they feed.
         overlaps_gradients, overlaps_weights: Whether gradients are reduced beside the backward, and sharded
             weights gathered beside the compute before them.
-        overlaps_experts: Whether shared experts run beside the all-to-all of rows between experts.
+        overlaps_experts: Whether tokens travel between experts beside another micro-batch's opposite pass
+            (Megatron-LM: --overlap-moe-expert-parallel-comm); DualPipe does so by itself.
+        overlaps_shared_experts: Whether shared experts run beside the dispatch of tokens to others.
         bucket_bytes: Of gradients that are reduced together; None: the framework's.
         capacity_factor: Tokens that an expert takes at most, over the mean; None takes all.
         expert_imbalance: Tokens of the busiest rank's experts over the mean.
@@ -107,6 +109,7 @@ class Plan:
     overlaps_gradients: bool = True
     overlaps_weights: bool = True
     overlaps_experts: bool = False
+    overlaps_shared_experts: bool = False
     bucket_bytes: int | None = None
     capacity_factor: float | None = None
     expert_imbalance: float = 1.0
@@ -181,6 +184,12 @@ class Plan:
             )
         if self.recompute_layers < 1:
             raise PlanError(f"recompute_layers={self.recompute_layers}: must be at least 1")
+
+    @property
+    def overlaps_passes(self) -> bool:
+        """Whether a forward and another micro-batch's backward hide each other's dispatches."""
+        takes_turns = self.schedule in ("1f1b", "interleaved") and self.num_micro_batches > 1
+        return self.overlaps_experts and takes_turns and self.expert_parallel > 1
 
     @property
     def ranks_per_stage(self) -> int:

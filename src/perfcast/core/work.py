@@ -94,6 +94,7 @@ class Layer:
         gather_again: The same before its backward, where they were given up in between.
         gradient_reduction: What reduces its gradients over data-parallel ranks; ``after`` points into
             ``backward``.
+        overlaps_passes: Whether its dispatches of tokens run beside another micro-batch's opposite pass.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Layer:
     gather: Calls = ()
     gather_again: Calls = ()
     gradient_reduction: Calls = ()
+    overlaps_passes: bool = False
 
     def parts(self) -> Iterator[Calls]:
         """All sequences of calls."""

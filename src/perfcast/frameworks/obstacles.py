@@ -77,7 +77,8 @@ def _of_settings(support: SupportProfile, plan: Plan) -> Iterator[tuple[str, str
         yield "bucket", "a bucket of gradients"
     if not (plan.overlaps_gradients and plan.overlaps_weights) and not support.sets_overlaps:
         yield "overlap", "exchanges that do not overlap"
-    if (plan.overlaps_experts or plan.capacity_factor is not None) and not support.sets_experts:
+    sets_experts = plan.overlaps_experts or plan.overlaps_shared_experts or plan.capacity_factor is not None
+    if sets_experts and not support.sets_experts:
         yield "experts", "settings of experts"
 
 

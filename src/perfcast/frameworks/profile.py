@@ -192,7 +192,7 @@ class SupportProfile:
         sets_buckets: Whether the size of buckets of gradients can be set.
         sets_overlaps: Whether collectives can be kept from overlapping with compute.
         dispatches: How it can bring tokens to experts.
-        sets_experts: Whether capacity and the overlap of shared experts can be set.
+        sets_experts: Whether capacity and the overlaps of experts can be set.
         reasons: Behind what it cannot do, in words, by 'zero=1', 'order' and the like.
         source: Where this is written down.
     """

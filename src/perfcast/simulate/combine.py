@@ -58,20 +58,62 @@ def slower(part: CallsTime, factor: float) -> CallsTime:
     )
 
 
+def beside_each_other(
+    first: CallsTime, second: CallsTime, slowdown: tuple[float, float]
+) -> tuple[CallsTime, CallsTime]:
+    """A forward and a backward of two micro-batches that hide each other's dispatches of tokens.
+
+    As ``joined``, but only what is exposed of the expert stream is hidden, and each of the two keeps its part
+    of the rest (Megatron-LM: core/pipeline_parallel/combined_1f1b.py). The few passes of a step that have no
+    other beside them are taken as the others.
+    """
+    exposed = [part.seconds_by_cause.get("expert", 0.0) for part in (first, second)]
+    communication = sum(exposed)
+    if not communication:
+        return first, second
+    compute = first.seconds + second.seconds - communication
+    together = _together(compute, communication, slowdown)
+    kept = max(together - compute, 0.0) / communication
+    return _with_dispatch(first, kept), _with_dispatch(second, kept)
+
+
+def _with_dispatch(part: CallsTime, kept: float) -> CallsTime:
+    """With a share of its exposed dispatches."""
+    exposed = part.seconds_by_cause.get("expert", 0.0)
+    hidden = (1.0 - kept) * exposed
+    scale = (part.seconds - hidden) / part.seconds if part.seconds else 1.0
+    return CallsTime(
+        part.seconds - hidden,
+        {**part.seconds_by_cause, "expert": exposed - hidden} if exposed else part.seconds_by_cause,
+        part.hidden_seconds + hidden,
+        part.host_seconds,
+        min(max(part.lead_seconds + hidden, 0.0), part.host_seconds) if part.lead_seconds else 0.0,
+        part.calls,
+        [scale * start for start in part.starts],
+        [scale * end for end in part.ends],
+    )
+
+
+def _together(compute: float, communication: float, slowdown: tuple[float, float]) -> float:
+    """Compute c and communication m side by side, slower by a and b while both run.
+
+    Both run until the first is done, at min(a c, b m), and the other goes on alone.
+    """
+    slowed_compute, slowed_communication = slowdown[0] * compute, slowdown[1] * communication
+    if slowed_compute <= slowed_communication:
+        return slowed_compute + communication - slowed_compute / slowdown[1]
+    return slowed_communication + compute - slowed_communication / slowdown[0]
+
+
 def joined(first: CallsTime, second: CallsTime, slowdown: tuple[float, float]) -> CallsTime:
     """Two sequences side by side that hide each other's communication, as well as that can be.
 
-    With compute c, exposed communication m and slowdowns a, b: both run until the first is done, at min(a c,
-    b m), and the other goes on alone. What is left of communication is shared among their causes in
+    What is left of communication is shared among their causes in
     proportion.
     """
     compute = first.compute_seconds + second.compute_seconds
     communication = first.communication_seconds + second.communication_seconds
-    slowed_compute, slowed_communication = slowdown[0] * compute, slowdown[1] * communication
-    if slowed_compute <= slowed_communication:
-        seconds = slowed_compute + communication - slowed_compute / slowdown[1]
-    else:
-        seconds = slowed_communication + compute - slowed_communication / slowdown[0]
+    seconds = _together(compute, communication, slowdown)
     both = in_a_row(((first, 1), (second, 1)))
     causes = dict(both.seconds_by_cause)
     share = (seconds - compute) / communication if communication else 0.0

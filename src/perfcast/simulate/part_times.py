@@ -9,6 +9,7 @@ from functools import cached_property
 from perfcast.core.operation import Operation
 from perfcast.core.work import Call, Layer, StepWork, Stream
 from perfcast.errors import PlanError
+from perfcast.simulate.combine import beside_each_other
 from perfcast.simulate.layer import NO_TIME, OWN_WORK, CallsTime, time_calls
 
 
@@ -142,8 +143,7 @@ def time_parts(
             )
         return LayerTime(
             layer.name,
-            timed(layer.forward),
-            timed(layer.backward),
+            *passes_of(layer, timed(layer.forward), timed(layer.backward), slowdown),
             *parts,
             beside(layer.gather),
             beside(layer.gather_again),
@@ -162,6 +162,13 @@ def time_parts(
         launch_seconds,
         slowdown,
     )
+
+
+def passes_of(
+    layer: Layer, forward: CallsTime, backward: CallsTime, slowdown: tuple[float, float]
+) -> tuple[CallsTime, CallsTime]:
+    """A layer's forward and backward as they run beside those of other micro-batches."""
+    return beside_each_other(forward, backward, slowdown) if layer.overlaps_passes else (forward, backward)
 
 
 def _of_optimizer(time: CallsTime) -> CallsTime:

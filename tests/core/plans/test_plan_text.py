@@ -49,6 +49,7 @@ def plans(draw: st.DrawFn) -> Plan:
         "overlaps_gradients": draw(st.booleans()),
         "overlaps_weights": draw(st.booleans()),
         "overlaps_experts": draw(st.booleans()),
+        "overlaps_shared_experts": draw(st.booleans()),
         "bucket_bytes": draw(st.sampled_from([None, 1, 25 * 2**20])),
         "capacity_factor": draw(st.sampled_from([None, 1.25, 1 / 3])),
         "expert_imbalance": draw(st.sampled_from([1.0, 1.1, 2.0])),
@@ -125,6 +126,7 @@ def test_overlap_says_what_runs_beside_the_compute_and_what_does_not():
         "overlaps_gradients": False,
         "overlaps_weights": True,
         "overlaps_experts": False,
+        "overlaps_shared_experts": False,
     }
     assert not any(parse_plan("overlap=none").values())
     assert format_values(parse_plan("mbs=2,overlap=weights+tensor")) == "overlap=tensor+weights,mbs=2"

@@ -56,6 +56,7 @@ OTHERS = {
     "overlaps_tensor": {"tensor_parallel": 2, "overlaps_tensor": True},
     "overlaps_gradients": {"overlaps_gradients": False, "overlaps_weights": False},
     "overlaps_weights": {"overlaps_weights": False}, "overlaps_experts": {"overlaps_experts": True},
+    "overlaps_shared_experts": {"overlaps_shared_experts": True},
     "bucket_bytes": {"bucket_bytes": 2**26}, "capacity_factor": {"capacity_factor": 1.5},
     "expert_imbalance": {"expert_imbalance": 1.3}, "dispatch": {"expert_parallel": 2, "dispatch": "alltoall"},
 }  # fmt: skip
@@ -70,7 +71,8 @@ PARTNERS = {
     "tensor_parallel_inputs": {"tensor_parallel_inputs": 1},
     "virtual_stages_per_rank": {"virtual_stages_per_rank": 1, "schedule": "1f1b"},
 }  # fmt: skip
-OF_EXPERTS = ("expert_parallel", "expert_tensor_parallel", "overlaps_experts", "capacity_factor",
+OF_EXPERTS = ("expert_parallel", "expert_tensor_parallel", "overlaps_experts", "overlaps_shared_experts",
+              "capacity_factor",
               "expert_imbalance", "dispatch")  # fmt: skip
 
 

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Transformer, Plan]] = {
     "latent": (
         deepseek(),
         Plan(
-            data_parallel=2, pipeline_parallel=2, expert_parallel=2, overlaps_experts=True,
+            data_parallel=2, pipeline_parallel=2, expert_parallel=2, overlaps_shared_experts=True,
             stage_layers=(5, 3),
         ),
     ),

@@ -203,7 +203,7 @@ def test_experts_wait_for_their_rows():
 
 def test_shared_experts_run_beside_the_collective_only_where_the_plan_says():
     plan = Plan(data_parallel=8, expert_parallel=8)
-    apart, beside = forward(DEEPSEEK, plan), forward(DEEPSEEK, replace(plan, overlaps_experts=True))
+    apart, beside = forward(DEEPSEEK, plan), forward(DEEPSEEK, replace(plan, overlaps_shared_experts=True))
     assert _place(apart, "shared.up") < _place(apart, "experts.dispatch")
     assert _place(beside, "shared.up") > _place(beside, "experts.dispatch")
     assert not beside[_place(beside, "shared.up")].after
@@ -213,7 +213,7 @@ def test_shared_experts_run_beside_the_collective_only_where_the_plan_says():
 @pytest.mark.parametrize("build", [forward, backward])
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_calls_wait_for_earlier_ones_on_other_streams(build: object, overlaps: bool):
-    plan = Plan(data_parallel=8, expert_parallel=8, overlaps_experts=overlaps)
+    plan = Plan(data_parallel=8, expert_parallel=8, overlaps_shared_experts=overlaps)
     calls: tuple[Call, ...] = build(DEEPSEEK, plan)  # type: ignore[operator]
     for place, call in enumerate(calls):
         assert all(at < place for at in call.after)

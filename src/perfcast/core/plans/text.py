@@ -118,6 +118,7 @@ OVERLAPS: Mapping[str, str] = MappingProxyType(
         "gradients": "overlaps_gradients",
         "weights": "overlaps_weights",
         "experts": "overlaps_experts",
+        "shared_experts": "overlaps_shared_experts",
     }
 )
 #: The key that states all of ``OVERLAPS`` at once: ``overlap=tensor+weights``, ``overlap=none``.

@@ -57,12 +57,26 @@ def find_model_obstacles(model: Transformer, plan: Plan, training: Training) -> 
                 experts is not None and tp > 1 and not plan.sequence_parallel,
                 f"experts with tp={tp} and without sp",
             ),
-            (plan.overlaps_experts and not (experts and experts.shared_ffn_hidden_size), _OVERLAP),
+            (plan.overlaps_shared_experts and not (experts and experts.shared_ffn_hidden_size), _OVERLAP),
+            (
+                plan.overlaps_experts and (experts is None or plan.expert_parallel == 1),
+                "dispatches of tokens beside another micro-batch, of which there are none",
+            ),
+            (
+                plan.overlaps_experts
+                and (plan.recompute == "full" or plan.virtual_stages_per_rank == 1 < plan.pipeline_parallel),
+                "dispatches beside another micro-batch with full recomputation, or with stages that are not "
+                "interleaved",
+            ),
+            (
+                plan.overlaps_experts and plan.overlaps_shared_experts,
+                "dispatches beside shared experts and beside another micro-batch at once",
+            ),
         ]
     )
 
 
-_OVERLAP = "all-to-alls of experts beside shared experts, of which the model has none"
+_OVERLAP = "dispatches of tokens beside shared experts, of which the model has none"
 
 
 def left_to_you(model: Transformer) -> tuple[str, ...]:
@@ -174,8 +188,10 @@ def _expert_arguments(model: Transformer, plan: Plan, training: Training) -> Arg
         arguments.append(("--moe-layer-freq", f"([0]*{experts.num_dense_layers}+[1]*{sparse})"))
     if experts.shared_ffn_hidden_size:
         arguments.append(("--moe-shared-expert-intermediate-size", str(experts.shared_ffn_hidden_size)))
-    if plan.overlaps_experts:
+    if plan.overlaps_shared_experts:
         arguments.append(("--moe-shared-expert-overlap", None))
+    if plan.overlaps_experts:
+        arguments.append(("--overlap-moe-expert-parallel-comm", None))
     if training.dtype in ("bf16", "fp8"):
         arguments.append(("--moe-grouped-gemm", None))
     if plan.capacity_factor is not None:

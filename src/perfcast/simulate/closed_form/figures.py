@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -27,12 +27,9 @@ def call_figures(time: CallsTime) -> list[float]:
     return [time.seconds, time.compute_seconds, time.host_seconds, *causes]
 
 
-def layer_figures(forwards: Sequence[LayerTime], backwards: Sequence[LayerTime]) -> Floats:
-    """Of layers whose forward and backward are those of two others, [part, figure, layer]."""
-    rows = [
-        [call_figures(part) for part in (one.forward, two.backward, two.input_gradient, two.weight_gradient)]
-        for one, two in zip(forwards, backwards, strict=True)
-    ]
+def layer_figures(times: Iterable[tuple[CallsTime, CallsTime, CallsTime, CallsTime]]) -> Floats:
+    """Of layers' forward, backward, gradients of inputs and of weights, [part, figure, layer]."""
+    rows = [[call_figures(part) for part in parts] for parts in times]
     return np.ascontiguousarray(np.array(rows).transpose(1, 2, 0))
 
 

@@ -14,7 +14,8 @@ from perfcast.core.plan import SCHEDULES, Plan
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.simulate.closed_form.figures import call_figures, layer_figures, side_figures
-from perfcast.simulate.part_times import time_parts
+from perfcast.simulate.layer import CallsTime
+from perfcast.simulate.part_times import passes_of, time_parts
 from perfcast.workload.plan_columns.calls import Calls
 from perfcast.workload.plan_columns.cuts import Cuts
 
@@ -90,13 +91,13 @@ def cost_parts(
     )
     of_forward = dict(zip(forwards, times.layers, strict=False))
     of_backward = dict(zip(backwards, times.layers[len(forwards) :], strict=False))
-    layers = tuple(
-        layer_figures(
-            [of_forward[id(layer.forward)] for layer in kind.layers],
-            [of_backward[id(layer.backward)] for layer in kind.layers],
-        )
-        for kind in calls.kinds
-    )
+
+    def passes(layer: Layer) -> tuple[CallsTime, CallsTime, CallsTime, CallsTime]:
+        there, back = of_forward[id(layer.forward)].forward, of_backward[id(layer.backward)]
+        both = passes_of(layer, there, back.backward, slowdown)
+        return *both, back.input_gradient, back.weight_gradient
+
+    layers = tuple(layer_figures(map(passes, kind.layers)) for kind in calls.kinds)
     beside_times = times.layers[len(forwards) + len(backwards) :]
     sides = side_figures(beside_times).reshape(3, 3, -1, len(calls.kinds)).transpose(0, 1, 3, 2)
     parts = [

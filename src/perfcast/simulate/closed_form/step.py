@@ -88,7 +88,9 @@ def stage_columns(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[flo
     places = [keys.index(key) for key in different]
     cut = Cut(tuple(rows[at] for at in places), tuple(different.index(key) for key in keys))
     group = _group(work, times, cut)
-    layers = layer_figures(times.layers, times.layers)
+    layers = layer_figures(
+        (one.forward, one.backward, one.input_gradient, one.weight_gradient) for one in times.layers
+    )
     columns = [layers[:, :, at, None] for at in range(len(times.layers))]
     sides = side_figures(times.layers)[..., None]
     passes = {factor: Passes(group, columns, sides, factor) for factor in sorted(set(factors))}

@@ -91,7 +91,7 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
     lying = span_codes(setting.cluster, [(strides["cp"], cp)])
     columns += [cp, lying, plans.context_communication, plans.micro_batch_size]
     if kind.has_experts:
-        columns += [plans.expert_parallel, plans.expert_tensor_parallel, plans.overlaps_experts]
+        columns += [plans.expert_parallel, plans.expert_tensor_parallel, overlaps_passes(plans)]
         columns += expert_columns(plans, strides, has_experts=True)
     return [*columns, plans.offload == OFFLOAD.index("activations"), plans.recompute]
 
@@ -106,7 +106,14 @@ def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
         layers.layer_forward(plain, sort.has_experts),
         layers.layer_backward(local, sort.has_experts),
     )
-    return Layer("", forward, backward)
+    return Layer("", forward, backward, overlaps_passes=sort.has_experts and plan.overlaps_passes)
+
+
+def overlaps_passes(plans: PlanTable) -> Integers:
+    """``Plan.overlaps_passes`` of every plan."""
+    takes_turns = plans.has_word("schedule", "1f1b", "interleaved") & (plans.num_micro_batches > 1)
+    found: Integers = (takes_turns & (plans.expert_parallel > 1)) * plans.overlaps_experts
+    return found
 
 
 def _end(setting: Setting, plan: Plan, name: str) -> Layer:

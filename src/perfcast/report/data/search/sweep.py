@@ -44,7 +44,7 @@ class RowData:
         overlap_tensor: Whether tensor-parallel communication runs beside products.
         overlap_gradients: Whether gradients are reduced beside the backward.
         overlap_weights: Whether sharded weights are gathered beside the compute.
-        overlap_experts: Whether shared experts run beside the all-to-all between experts.
+        overlap_experts: Whether tokens travel between experts beside another micro-batch's opposite pass.
         method: How the row's figures were found: simulated or closed_form.
         value: Of the objective, in its own unit.
         step_seconds: Seconds, best estimate.

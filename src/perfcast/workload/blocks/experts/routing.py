@@ -10,9 +10,11 @@ GShard, 2020, section 2.2; Fedus et al.: Switch Transformers, 2021, section 2.2)
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from perfcast.core.plan import Plan
+from perfcast.core.plan import Dispatch, Plan
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import ModelError
 
@@ -88,6 +90,31 @@ def dropped_share(plan: Plan) -> float:
     if plan.capacity_factor is None:
         return 0.0
     return max(0.0, 1.0 - plan.capacity_factor / plan.expert_imbalance)
+
+
+_DISPATCHES: Mapping[Dispatch, str] = MappingProxyType(
+    {
+        "alltoall": "a copy for each expert",
+        "allgather": "all tokens to all ranks",
+        "deepep": "a copy for each rank, over the network one for each node",
+        "deepep_fp8": "a copy for each rank, over the network one for each node, in fp8 on its way in",
+    }
+)
+
+
+def dispatch_assumptions(model: Transformer, plan: Plan, usual: Dispatch) -> tuple[str, ...]:
+    """How tokens travel, in words; ``usual``: as the framework does."""
+    if model.experts is None or plan.expert_parallel == 1:
+        return ()
+    kind, places = plan.dispatch or usual, model.experts.routing
+    said = f"tokens travel by dispatch={kind}: {_DISPATCHES[kind]}"
+    if places.num_groups > places.groups_per_token:
+        said += f"; they visit {places.groups_per_token} of {places.num_groups} groups of experts"
+    if plan.schedule == "dualpipe":
+        return (said, "DualPipe hides them beside another micro-batch's compute, whatever overlap= says")
+    if plan.overlaps_passes:
+        return (said, "they are hidden beside another micro-batch's opposite pass, in the first passes too")
+    return (said,)
 
 
 def routing_assumptions(model: Transformer, plan: Plan) -> tuple[str, ...]:

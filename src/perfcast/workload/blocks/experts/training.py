@@ -46,7 +46,7 @@ def experts_forward(tape: Tape, local: Local) -> None:
     """
     _check_inputs(local)
     has_shared = experts_of(local.model).shared_ffn_hidden_size > 0
-    overlaps_shared = local.plan.overlaps_experts
+    overlaps_shared = local.plan.overlaps_shared_experts
     if has_shared and not overlaps_shared:
         shared_forward(tape, local)
     _route(tape, local)
@@ -65,7 +65,7 @@ def experts_forward(tape: Tape, local: Local) -> None:
 def experts_backward(tape: Tape, local: Local) -> None:
     """From the gradient of the sum to that of the normed input; weights' gradients are flagged."""
     has_shared = experts_of(local.model).shared_ffn_hidden_size > 0
-    overlaps_shared = local.plan.overlaps_experts
+    overlaps_shared = local.plan.overlaps_shared_experts
     if has_shared and not overlaps_shared:
         shared_backward(tape, local)
     arrived = begin_dispatch(tape, local, is_backward=True, is_awaited=not overlaps_shared)

@@ -25,7 +25,7 @@ from perfcast.core.work import Call, Calls, Layer, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
-from perfcast.workload.blocks.experts.routing import routing_assumptions
+from perfcast.workload.blocks.experts.routing import dispatch_assumptions, routing_assumptions
 from perfcast.workload.blocks.layer import training as layers
 from perfcast.workload.blocks.local import Local, local_part, weight_type
 from perfcast.workload.blocks.step.assumptions import assumptions_of
@@ -75,7 +75,11 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         num_tokens=plan.global_batch_size * sequence_length,
         flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
         recompute_flops=recomputed_flops(found, stages, plan),
-        assumptions=(*assumptions_of(plan, training), *routing_assumptions(model, plan)),
+        assumptions=(
+            *assumptions_of(plan, training),
+            *routing_assumptions(model, plan),
+            *dispatch_assumptions(model, plan, profile.kernels.dispatch),
+        ),
     )
     return with_messages(work, profile.kernels.message_launches)
 
@@ -148,7 +152,8 @@ def _layer(whole: _Whole, sort: LayerSort) -> Layer:
         layers.layer_backward(local, sort.has_experts),
     )
     of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
-    return _with_reductions(whole, sort.name, *calls, _counts(weights), of_stage)
+    overlaps = sort.has_experts and whole.plan.overlaps_passes
+    return _with_reductions(whole, sort.name, *calls, _counts(weights), of_stage, overlaps_passes=overlaps)
 
 
 def _end(whole: _Whole, name: str) -> Layer:
@@ -170,6 +175,8 @@ def _with_reductions(
     backward: Calls,
     parameters: ParameterCounts,
     num_layers: int = 1,
+    *,
+    overlaps_passes: bool = False,
 ) -> Layer:
     plan, training = whole.plan, whole.training
     gather = incoming_weights(plan, training, parameters)
@@ -185,6 +192,7 @@ def _with_reductions(
         gather=gather,
         gather_again=gather if comes_again else (),
         gradient_reduction=reduce_calls(plan, training, parameters, last, num_layers) if reduces else (),
+        overlaps_passes=overlaps_passes,
     )
 
 
