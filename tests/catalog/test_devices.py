@@ -23,7 +23,9 @@ REQUIRED = """
     a100-pcie-80gb a100-sxm-40gb a100-sxm-80gb l4 l40 l40s h100-sxm h100-pcie h100-nvl h800-sxm h20 h200-sxm
     h200-nvl gh200 b200 gb200 b300 gb300 rtx-2080-ti rtx-3090 rtx-4090 rtx-5090 rtx-a6000 rtx-6000-ada
     mi100 mi210 mi250 mi250x mi300x mi325x mi300a mi350x mi355x
-    tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e gaudi2 gaudi3 max-1550
+    tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-7x gaudi2 gaudi3 max-1550 trainium2 trainium3
+    b100 h100-sxm-96gb l20 gb10 rtx-3080 rtx-4080 rtx-5080 rtx-pro-6000-workstation rtx-pro-6000-max-q
+    rtx-pro-6000-server rubin mi455x
 """.split()
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
@@ -81,6 +83,17 @@ TERA, GIGA = 1e12, 1e9
         ("mi300x", "matrix", "bf16", 1307.4),
         ("mi250x", "matrix", "fp16", 191.5),  # one of the two dies
         ("tpu-v5e", "matrix", "bf16", 197),
+        ("tpu-v6e", "matrix", "fp8", 918),
+        ("tpu-7x", "matrix", "fp8", 4614),
+        ("trainium2", "matrix", "bf16", 667),
+        ("trainium3", "matrix", "fp8", 2517),
+        ("l20", "matrix", "bf16", 119.5),
+        ("b100", "matrix", "fp4", 7000),
+        ("b300", "matrix", "int8", 150),
+        ("gb10", "matrix", "fp4", 500),  # printed with sparsity: 1000
+        ("rtx-3080", "matrix", "bf16", 59.5),  # with fp32 accumulation, at half rate
+        ("rtx-4080", "matrix", "fp8", 194.9),
+        ("rtx-5080", "matrix", "fp4", 900.4),
     ],
 )
 def test_dense_peaks_are_those_of_the_datasheet(name: str, units: str, dtype: str, tflops: float):
@@ -99,12 +112,36 @@ def test_dense_peaks_are_those_of_the_datasheet(name: str, units: str, dtype: st
         ("t4", 320, 16),
         ("mi300x", 5325, 192),
         ("rtx-4090", 1008, 24),
+        ("rtx-5080", 960, 16),
+        ("tpu-7x", 7370, 192),
+        ("trainium3", 4900, 144),
+        ("rubin", 22000, 288),
     ],
 )
 def test_memory_is_that_of_the_datasheet(name: str, gigabytes_per_second: float, gibibytes: int):
     device = load_device(name)
     assert device.memory_bytes_per_second == pytest.approx(gigabytes_per_second * GIGA, rel=1e-3)
     assert device.memory_bytes == gibibytes * 2**30
+
+
+@every_entry
+def test_an_announced_device_says_so_first(entry: DeviceEntry):
+    announced = entry.device.status == "announced"
+    assert announced == (entry.device.name in {"rubin", "mi455x"})
+    assert announced == entry.device.note.startswith("announced, not measured")
+
+
+@every_entry
+def test_only_announced_devices_have_assumed_figures(entry: DeviceEntry):
+    assumed = [key for key, figure in entry.figures.items() if figure.source.startswith("Assumption")]
+    assert not assumed or entry.device.status == "announced"
+
+
+@pytest.mark.parametrize("name", ["rtx-2080-ti", "rtx-3080", "rtx-3090", "rtx-4080", "rtx-4090", "rtx-5080"])
+def test_geforce_multiplies_halves_into_single_precision_at_half_rate(name: str):
+    device = load_device(name)
+    fp16, int8 = (device.matrix_flops_per_second[d] for d in (DType.FP16, DType.INT8))
+    assert int8 == pytest.approx(4 * fp16, rel=0.01)
 
 
 def per_sm_and_cycle(device: Device, rate: float) -> float:
@@ -247,6 +284,7 @@ def test_a_device_of_ones_own_is_taken_from_a_file(tmp_path: Path):
         ("fp32 =", "fp33 =", "x1.vector: unknown element type 'fp33'"),
         ("fp32 =", "fp16 =", "x1: vector.fp32 missing"),
         ('die = "X1"\n', "", "x1: die missing"),
+        ('die = "X1"\n', 'die = "X1"\nstatus = "rumoured"\n', "x1.status: 'rumoured'; known: shipping"),
         ('vendor = "nvidia"', 'vendor = "acme"', "no launch floor for vendor 'acme'"),
         ("value = 500", "value = 500000", "bytes per second of memory bandwidth"),
         ("value = 9.6", "value = 9.6e7", "check multiprocessors, clock and peak"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from perfcast.catalog.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.cost.model import UNKNOWN_SPREAD, CostModel, roofline_seconds
+from perfcast.cost.learned.model import LearnedCost
+from perfcast.cost.model import ANNOUNCED_SPREAD, UNKNOWN_SPREAD, CostModel, roofline_seconds
 from perfcast.cost.roofline import Roofline
 from perfcast.cost.spread import load_spread
 from perfcast.errors import PlanError, UncoveredOperationError
@@ -203,3 +205,14 @@ def test_a_cost_model_without_a_measured_spread_is_an_error_not_a_guess():
 
 def test_every_measured_spread_widens_the_interval():
     assert all(load_spread(model.name) > 1 for model in MODELS)
+
+
+@pytest.mark.parametrize("model", [Roofline(), LearnedCost()], ids=lambda model: model.name)
+def test_an_announced_device_has_a_wider_interval_around_the_same_estimate(model: CostModel):
+    operations = [matmul(4096, 4096, 4096, DType.BF16), elementwise(10**7)]
+    rubin = load_device("rubin")
+    announced = model.estimate(operations, rubin)
+    shipping = model.estimate(operations, replace(rubin, status="shipping"))
+    assert announced.seconds == pytest.approx(shipping.seconds, rel=1e-12)
+    assert announced.seconds_low * ANNOUNCED_SPREAD == pytest.approx(shipping.seconds_low)
+    assert announced.seconds_high == pytest.approx(shipping.seconds_high * ANNOUNCED_SPREAD)

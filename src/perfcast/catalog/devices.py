@@ -11,7 +11,7 @@ from typing import Any
 
 from perfcast.catalog.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.hardware import Device
+from perfcast.core.hardware import STATUSES, Device
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
@@ -20,6 +20,7 @@ _OPTIONAL = ("power", "last_level", "base_clock")
 #: A tenth of what the most efficient shipped unit (fp4) takes.
 _LEAST_JOULES_PER_OPERATION = 1e-14
 _TEXTS = ("title", "vendor", "architecture", "die")
+_ANNOUNCED = "announced, not measured: its figures are what the vendor has said before it ships. "
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str
     for key in (*_TEXTS, *_REQUIRED, "vector"):
         if key not in table:
             raise CatalogError(f"{where}: {key} missing")
+    if table.get("status", "shipping") not in STATUSES:
+        raise CatalogError(f"{where}.status: {table['status']!r}; known: {', '.join(STATUSES)}")
     figures = {
         key: parse_figure(table[key], sources, f"{where}.{key}")
         for key in (*_REQUIRED, *_OPTIONAL)
@@ -130,7 +133,8 @@ def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figu
         compute_capability=table.get("compute_capability", ""),
         base_clock_hertz=figures["base_clock"].si_value if "base_clock" in figures else None,
         operation_energy=operation_energy(table["process"]).si_value if "process" in table else None,
-        note=table.get("note", ""),
+        note=(_ANNOUNCED if table.get("status") == "announced" else "") + table.get("note", ""),
+        status=table.get("status", "shipping"),
     )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from perfcast.core.dtype import DType
 from perfcast.errors import PlanError
+
+#: Whether a device can be had, or is known from what its vendor has said before.
+Status = Literal["shipping", "announced"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Device:
         base_clock_hertz: Clock that the vendor guarantees under load; None where not published.
         operation_energy: Energy of one operation in the chip's manufacturing process relative to 16 nm.
         launch_seconds: Shortest time between two dependent kernels on one stream.
+        status: An announced device has the vendor's intentions for figures; forecasts on it say so.
     """
 
     name: str
@@ -48,6 +54,7 @@ class Device:
     base_clock_hertz: float | None = None
     operation_energy: float | None = None
     note: str = ""
+    status: Status = "shipping"
 
     @property
     def is_cpu(self) -> bool:

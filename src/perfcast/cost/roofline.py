@@ -21,6 +21,7 @@ from perfcast.cost.model import (
     is_free,
     is_unknown,
     memory_seconds,
+    widen_announced,
 )
 from perfcast.cost.spread import load_spread
 
@@ -45,10 +46,11 @@ class Roofline:
             ["nothing", "launch", "compute"],
             "memory",
         )
-        return Estimates(
+        priced = Estimates(
             seconds=seconds,
             seconds_low=np.where(runs, bound, 0.0),
             seconds_high=seconds * spread,
             bound_by=tuple(bound_by.tolist()),
             provenance=tuple("bounded" for _ in operations),
         )
+        return widen_announced(priced, device)

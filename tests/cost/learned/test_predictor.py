@@ -10,11 +10,13 @@ from perfcast.catalog.devices import load_device
 from perfcast.cost.learned.predictor import (
     EXTRAPOLATED,
     INTERPOLATED,
+    UNSEEN_VENDOR,
     architecture_code,
     find_spread,
     log_sizes,
     with_codes,
 )
+from perfcast.cost.learned.store import load_family
 
 FIRST = np.zeros(1, np.int64)
 T4, L4 = load_device("t4"), load_device("l4")
@@ -82,6 +84,35 @@ def test_an_operation_that_was_never_measured_is_extrapolated_with_a_wider_inter
     assert (known.provenance[0], foreign.provenance[0]) == (INTERPOLATED, EXTRAPOLATED)
     assert foreign.seconds_high[0] / foreign.seconds[0] > known.seconds_high[0] / known.seconds[0]
     assert np.isfinite(foreign.seconds_high[0])
+
+
+def test_a_vendor_of_whom_nothing_was_measured_has_a_wider_interval(narrow):
+    stranger = replace(L4, name="stranger", architecture="other", compute_capability="")
+    ours = estimate(narrow, products(), stranger)
+    theirs = estimate(narrow, products(), replace(stranger, vendor="intel"))
+    assert {vendor for vendor, _, _ in narrow.scalars.architectures.values()} == {"nvidia"}
+    log_high = [np.log(found.seconds_high / found.seconds)[0] for found in (ours, theirs)]
+    assert log_high[1] == pytest.approx(np.hypot(log_high[0], 1.645 * UNSEEN_VENDOR))
+    assert (theirs.seconds_low <= ours.seconds_low * (theirs.seconds / ours.seconds)).all()
+
+
+@pytest.mark.parametrize("model", ["product_wide", "product_narrow", "rows"])
+def test_what_an_unseen_vendor_adds_is_what_the_shipped_scalars_of_two_vendors_show(model):
+    scalars = load_family(model).scalars
+    vendor = {name: key[:2] for name, key in scalars.architectures.items()}
+    across, within = [], []
+    for (device, segment), values in scalars.values.items():
+        if len(segment) != 2:
+            continue
+        others = [name for name, key in scalars.values if key == segment]
+        of_vendor = [n for n in others if vendor[n][0] == vendor[device][0] and vendor[n] != vendor[device]]
+        of_others = [n for n in others if vendor[n][0] != vendor[device][0]]
+        for names, found in ((of_vendor, within), (of_others, across)):
+            if names:
+                found.append(values - np.mean([scalars.values[name, segment] for name in names], axis=0))
+    excess = np.mean(np.square(across), axis=0) - np.mean(np.square(within), axis=0)
+    assert 0.1 < np.sqrt(np.maximum(excess, 0)).max() < 0.4
+    assert 0.5 < np.sqrt(np.maximum(excess, 0)).max() / UNSEEN_VENDOR < 1.6
 
 
 def test_a_format_that_was_never_measured_is_priced_by_physics_and_what_stands_in(narrow):

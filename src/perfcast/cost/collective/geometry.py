@@ -19,6 +19,8 @@ from perfcast.errors import InputError
 _ORDERED = ("nvlink", "infiniband", "mesh")
 #: Groups of links that join nodes.
 _NETWORKS = ("infiniband", "ethernet", "efa")
+#: Links of chips that pass on what is not for them.
+_TORI = ("ici", "neuronlink3")
 #: Networks whose plugin brings a tuner of its own (aws-ofi-nccl).
 _TUNED = "efa"
 
@@ -114,7 +116,7 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
         ),
         allows_ll128=_all_busy(table, [constants.group_of(link.kind) in _ORDERED for link in links]),
         judges_as_is=~_all_busy(table, [not link.kind.startswith(_TUNED) for link in links]),
-        is_torus=np.array([link.kind.startswith("ici") for link in links]),
+        is_torus=np.array([link.kind.startswith(_TORI) for link in links]),
         is_network=np.array([constants.group_of(link.kind) in _NETWORKS for link in links]),
         dispatch_rates=plain * np.array([figure.dispatch_share for figure in figures]),
         visits=table.visits,

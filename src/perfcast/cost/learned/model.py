@@ -17,7 +17,14 @@ from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
-from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, is_unknown, roofline_seconds
+from perfcast.cost.model import (
+    UNKNOWN_SPREAD,
+    Estimates,
+    is_free,
+    is_unknown,
+    roofline_seconds,
+    widen_announced,
+)
 from perfcast.errors import UnknownNameError
 from perfcast.frameworks.load import load_inference_profiles, load_training_profile
 
@@ -104,7 +111,8 @@ class LearnedCost:
         provenance[relatives] = EXTRAPOLATED
         low[relatives] = np.maximum(low[relatives] / WIDENING, roofline[relatives])
         high[relatives] *= WIDENING
-        return Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+        found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+        return widen_announced(found, device)
 
     def _take_off_quantisation(
         self, operations: Sequence[Operation], device: Device, roofline: Floats, spans: Sequence[Floats]

@@ -39,6 +39,13 @@ INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 _WIDER_PER_DOUBLING = 0.06
 #: Noise of one measurement around the model, as the ridge of a few-shot update sees it.
 _FEW_SHOT_NOISE = 0.15
+#: Standard deviation of log(measured / predicted) that a vendor adds, none of whose devices was measured:
+#: scalars of AMD's devices are so much farther from the mean of NVIDIA's than from those of their vendor's
+#: other architectures (root of the difference of mean squares, 0.1 to 0.3 by family and regime in the shipped
+#: weights; tests/cost/learned/test_predictor computes it).
+UNSEEN_VENDOR = 0.25
+#: Half of a 90 % interval in standard deviations.
+_NINETY = 1.645
 #: Devices may differ by more than the few that were trained on do.
 _FEW_SHOT_SPREAD = 0.3
 
@@ -148,6 +155,7 @@ class FittedFamily:
         beyond = self._beyond(kernels, segments, segment_index)
         known = own & (codes >= 0)
         low, high = self._interval(segments, segment_index, shares.argmax(axis=1), known, beyond)
+        low, high = self._widen_vendors(low, high, devices, device_index)
         return KernelEstimates(
             seconds=seconds,
             seconds_low=np.maximum(seconds * np.exp(low), np.minimum(floor, seconds)),
@@ -214,6 +222,15 @@ class FittedFamily:
             low[rows], high[rows] = find_spread(table, segment, number // 2 % NUM_SCALARS)
         margin = _WIDER_PER_DOUBLING * np.minimum(beyond, 10.0)
         return low - margin, high + margin
+
+    def _widen_vendors(
+        self, low: Floats, high: Floats, devices: Sequence[Device], device_index: Integers
+    ) -> tuple[Floats, Floats]:
+        """The same, wider where no device of the vendor was measured for this family."""
+        vendors = {vendor for vendor, _, _ in self.scalars.architectures.values()}
+        unseen = np.array([device.vendor not in vendors for device in devices], dtype=bool)[device_index]
+        margin = np.where(unseen, _NINETY * UNSEEN_VENDOR, 0.0)
+        return np.where(unseen, -np.hypot(low, margin), low), np.where(unseen, np.hypot(high, margin), high)
 
     def nearest(self, kernels: KernelTable, device: Device) -> list[str]:
         """For each kernel the device and sizes measured nearest to it, in words."""

@@ -16,8 +16,8 @@ from perfcast.frameworks.load import load_training_profile
 #: Level of a cluster whose members share a host, and one launcher.
 _HOST_LEVEL = "node"
 #: Devices of one host where the catalog's levels are racks. NVIDIA, GB200 NVL72 datasheet (2024) and GB300
-#: NVL72 datasheet (2025): 18 compute trays of two boards, each with two GPUs.
-_DEVICES_PER_HOST = {"gb200": 4, "gb300": 4}
+#: NVL72 datasheet (2025): 18 compute trays of two boards, each with two GPUs. Others: catalog/data/clusters.
+_DEVICES_PER_HOST = {"gb200": 4, "gb300": 4, "rubin": 4, "mi455x": 4, "trainium3": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
