@@ -62,6 +62,11 @@ def group_ranks(operation: Operation) -> Sequence[int]:
     return parse_ranks(value)
 
 
+def reads_peers(operation: Operation) -> bool:
+    """Whether the program has a kernel of its own for a collective, beside NCCL's."""
+    return operation.attribute("reads_peers") is True
+
+
 def format_ranks(ranks: Sequence[int]) -> str:
     """``'0:64:8'`` (start, stop, stride) for ranks that are evenly spaced, else ``'0,1,8,9'``."""
     stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
@@ -86,10 +91,12 @@ def collective_operation(
     *,
     num_groups: int = 1,
     routing: TokenRouting | None = None,
+    reads_peers: bool = False,
 ) -> Operation:
     """A collective as an operation without tensors, such as a plan asks for.
 
     Args:
+        reads_peers: Whether the program has a kernel of its own that reads the other ranks' memory.
         num_groups: Groups of this shape, on other devices, that exchange at the same time.
         routing: Of a dispatch, where its tokens go.
 
@@ -108,6 +115,8 @@ def collective_operation(
         "num_groups": num_groups,
         "ranks": format_ranks(ranks),
     }
+    if reads_peers:
+        facts["reads_peers"] = True
     if routing is not None:
         facts |= {f"routing_{name}": getattr(routing, name) for name in _ROUTING}
     return Operation(

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.cluster import Cluster
-from perfcast.core.collective import group_ranks, message_bytes, num_groups, token_routing
+from perfcast.core.collective import group_ranks, message_bytes, num_groups, reads_peers, token_routing
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.host import uses_host
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.geometry import dispatch_visits
+from perfcast.cost.collective.peer import HIGH, LOW, peer_all_reduce
 from perfcast.cost.collective.table import collective_table
 from perfcast.cost.host_link import price_on_host
 from perfcast.cost.model import CostModel, Estimates
@@ -90,5 +91,13 @@ def price_communication(operations: Sequence[Operation], cluster: Cluster) -> Es
             visits=dispatch_visits(cluster, [token_routing(o) for o in operations], rows),
         ),
     )
+    seconds, low, high = times.seconds, times.low, times.high
+    for row, operation in enumerate(operations):
+        if not reads_peers(operation):
+            continue
+        size = np.array([message_bytes(operation)], dtype=np.float64)
+        (peer,) = peer_all_reduce(cluster, rows[row], size).tolist()
+        if peer < seconds[row]:
+            seconds[row], low[row], high[row] = peer, LOW * peer, HIGH * peer
     count = len(operations)
-    return Estimates(times.seconds, times.low, times.high, ("link",) * count, ("datasheet",) * count)
+    return Estimates(seconds, low, high, ("link",) * count, ("datasheet",) * count)

@@ -34,6 +34,10 @@ _TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support
 _TABLES = (*_TRAINING, "inference", "sources")
 _SHARED = ("vocabulary_multiple", "balances_stages", "selective", "sums_whole_gradients_in_pipelines")
 _TEXTS = ("title", "like")
+#: Flags of inference; off where they are not said.
+_SERVING_FLAGS = (
+    "attends_in_cache_format", "fuses_quantisation", "fuses_rotation", "reads_peers", "fuses_all_reduce",
+)  # fmt: skip
 #: Fields that count what a program offers; they have the source of their table.
 _COUNTS = ("least_prefetched", "most_prefetched")
 
@@ -212,8 +216,7 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
         kernels=MappingProxyType({families[name]: word for name, word in kernels.items()}),
         replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
         narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
-        attends_in_cache_format=_flag(table, "attends_in_cache_format", where),
-        fuses_quantisation=_flag(table, "fuses_quantisation", where),
+        **{name: _flag(table, name, where) for name in _SERVING_FLAGS},
         source=_source(table.get("source"), sources, f"{where}: [inference]"),
     )
 

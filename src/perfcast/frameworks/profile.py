@@ -232,6 +232,9 @@ class InferenceProfile:
             otherwise; beside all others in the type of the activations.
         attends_in_cache_format: Whether prompts attend in fp8 where products and cache are narrow.
         fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
+        fuses_rotation: Whether rotating queries and keys and writing the cache are one kernel.
+        reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
+        fuses_all_reduce: Whether those also add the residual and take the norm behind it while decoding.
         source: Where this is written down.
     """
 
@@ -240,6 +243,9 @@ class InferenceProfile:
     narrow_caches: tuple[str, ...] = ()
     attends_in_cache_format: bool = False
     fuses_quantisation: bool = False
+    fuses_rotation: bool = False
+    reads_peers: bool = False
+    fuses_all_reduce: bool = False
     source: str
 
 

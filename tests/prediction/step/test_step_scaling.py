@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.errors import CatalogError
 from perfcast.prediction.step.scaling import StepScaling, leaves_node, parse_step_scaling, scale_seconds
 from perfcast.workload.blocks import build_step_work
+from perfcast.workload.blocks.serving.kernels import formatted_product
 
 SCALING = StepScaling(
     {"products": 2.0, "memory": 3.0, "node": 5.0, "network": 7.0},
@@ -44,6 +46,16 @@ def test_each_class_takes_its_own_factor() -> None:
     by_name = {operation.name: value for operation, value in scaled.items()}
     assert (by_name["mm"], by_name["attention"]) == (3.0, 12.0)
     assert by_name["embedding"] == 3.0
+
+
+def test_products_that_only_wait_for_their_weights_run_at_full_clocks_in_inference() -> None:
+    waits, computes = (formatted_product(m, 4096, 4096, "bf16") for m in (1, 4096))
+    seconds, device = {waits: 1.0, computes: 1.0}, load_device("h100-sxm")
+    assert scale_seconds(seconds, device, scaling=SCALING) == {waits: 3.0, computes: 3.0}
+    plain = replace(SCALING, factors={"products": 2.0})
+    assert scale_seconds(seconds, device, scaling=plain) == {waits: 1.0, computes: 3.0}
+    trained = scale_seconds(seconds, device, None, Training(), plain)
+    assert trained == {waits: 3.0, computes: 3.0}
 
 
 def test_collectives_differ_by_where_they_run() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError
+from perfcast.frameworks.load import load_inference_profiles
 from perfcast.workload.blocks.step.serving import build_serving_work, serving_flops
 from small_transformers import gpt, llama, mixture
 
@@ -24,6 +26,7 @@ LATENT = llama(
     latent_attention=LatentAttention(32, 16, 8, 4, 8),
 )
 S = 64
+TENSORRT = load_inference_profiles()["trtllm"]
 
 
 def prefill(model: Transformer, plan: Plan | None = None, dtype: str = "bf16", **asked: object) -> StepWork:
@@ -292,7 +295,9 @@ def test_a_product_quantises_its_operand_in_the_same_call(dtype: str):
 
 def test_norms_and_activations_that_quantise_hand_over_narrow_operands():
     def calls(dtype: str) -> Calls:
-        return layer(decode(llama(), Plan(), dtype, fuses_quantisation=True), "layer").forward
+        return layer(
+            decode(llama(), Plan(), dtype, profile=load_inference_profiles()["trtllm"]), "layer"
+        ).forward
 
     for module in ("attention.norm", "mlp.norm", "mlp.activation"):
         assert at(calls("fp8"), module).outputs[-1].dtype is DType.FP8
@@ -300,6 +305,23 @@ def test_norms_and_activations_that_quantise_hand_over_narrow_operands():
         assert at(calls("bf16"), module).outputs[-1].dtype is DType.BF16
     assert at(calls("fp8"), "mlp.down").attribute("is_quantised") is True
     assert at(calls("fp8_block"), "mlp.down").attribute("is_quantised") is None
+
+
+def test_an_all_reduce_that_takes_the_norm_along_leaves_none_while_decoding():
+    def names(plan: Plan, build: Callable[..., StepWork]) -> set[str]:
+        return {c.operation.name for c in layer(build(llama(), plan, profile=TENSORRT), "layer").forward}
+
+    cut = Plan(tensor_parallel=2)
+    assert "rms_norm" not in names(cut, decode)
+    assert "rms_norm" in names(cut, prefill)
+    assert "rms_norm" in names(Plan(), decode)
+
+
+def test_one_kernel_rotates_and_writes_the_cache_where_the_framework_has_it():
+    calls = layer(decode(llama(), cache="fp8", profile=TENSORRT), "layer").forward
+    assert "reshape_and_cache" not in {call.operation.name for call in calls}
+    turned, cached = (8 + 4) * 8, 2 * 4 * 8
+    assert at(calls, "attention.rope").memory_traffic_bytes == 2 * 2 * turned + 2 * cached + cached
 
 
 def test_head_and_router_are_not_quantised():

@@ -23,13 +23,14 @@ from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.training import Training
+from perfcast.cost.learned.figures import matrix_unit
 from perfcast.errors import CatalogError
 from perfcast.figures import parse_figure, parse_table, parse_toml
 
-#: Classes of operations: products, those of eight bits, attention, other kernels, collectives inside a node,
-#: and between nodes.
+#: Classes of operations: products, those of at most eight bits, attention, other kernels, collectives inside
+#: a node, and between nodes.
 CLASSES = ("products", "products_8bit", "attention", "memory", "node", "network")
-_EIGHT_BITS = frozenset({DType.FP8, DType.INT8})
+_EIGHT_BITS = frozenset({DType.FP8, DType.INT8, DType.FP6, DType.FP4, DType.INT4})
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,35 @@ def parse_step_scaling(path: Path) -> StepScaling:
     )
 
 
-def operation_classes(operations: Sequence[Operation], cluster: Cluster | None) -> Integers:
-    """Index into ``CLASSES`` of each operation."""
-    return np.array([CLASSES.index(_class(operation, cluster)) for operation in operations], dtype=np.int64)
+def operation_classes(
+    operations: Sequence[Operation], cluster: Cluster | None, device: Device | None = None
+) -> Integers:
+    """Index into ``CLASSES`` of each operation.
+
+    Args:
+        device: Of inference: a product that only waits for its weights loads the units little, so that no
+            clock falls, and counts as a kernel that streams memory. None: of training, where all count.
+    """
+    classes = [_class(operation, cluster, device) for operation in operations]
+    return np.array([CLASSES.index(name) for name in classes], dtype=np.int64)
 
 
-def _class(operation: Operation, cluster: Cluster | None) -> str:
+def _class(operation: Operation, cluster: Cluster | None, device: Device | None) -> str:
     if operation.kind is OperationKind.COLLECTIVE:
         return "network" if cluster is not None and leaves_node(operation, cluster) else "node"
     if operation.kind is OperationKind.ATTENTION:
         return "attention"
+    if device is not None and operation.kind in MATRIX_KINDS and streams_weights(operation, device):
+        return "memory"
     if operation.kind in MATRIX_KINDS:
         return "products_8bit" if operation.compute_dtype in _EIGHT_BITS else "products"
     return "memory"
+
+
+def streams_weights(operation: Operation, device: Device) -> bool:
+    """Whether a product's traffic takes longer than its arithmetic at the device's peaks."""
+    rate, _ = matrix_unit(device, operation.compute_dtype)
+    return operation.flops / rate < operation.memory_traffic_bytes / device.memory_bytes_per_second
 
 
 def leaves_node(operation: Operation, cluster: Cluster) -> bool:
@@ -140,6 +157,6 @@ def scale_seconds(
     """Seconds of operations in a step from those of operations alone."""
     factors = class_factors(scaling or load_step_scaling(), device, cluster, training)
     operations = list(seconds)
-    classes = operation_classes(operations, cluster)
+    classes = operation_classes(operations, cluster, None if training is not None else device)
     scaled = np.array([seconds[operation] for operation in operations]) * factors[classes]
     return dict(zip(operations, scaled.tolist(), strict=True))

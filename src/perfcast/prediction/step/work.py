@@ -54,6 +54,6 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
         assert step.precision is not None
         work = build_serving_work(
             sizes, step.plan, step.precision, length, is_decode=step.mode == "decode",
-            fuses_quantisation=load_inference_profiles()[step.framework or PLAIN].fuses_quantisation,
+            profile=load_inference_profiles()[step.framework or PLAIN],
         )  # fmt: skip
     return PlannedStep(step, work, length, count_parameters(sizes))

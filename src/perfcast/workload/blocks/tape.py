@@ -52,6 +52,7 @@ class Tape:
         dtype: DType = DType.BF16,
         is_awaited: bool = True,
         routing: TokenRouting | None = None,
+        reads_peers: bool = False,
     ) -> int | None:
         """A collective behind the last kernel; None, and nothing, among fewer than two ranks.
 
@@ -59,13 +60,15 @@ class Tape:
             message_bytes: Of the full buffer (``core.collective.message_bytes``).
             world_size: All devices: the groups of this shape exchange at once.
             routing: Of a dispatch, where its tokens go.
+            reads_peers: Whether the program has a kernel of its own for it (``core.collective``).
             is_awaited: Whether the next kernel waits for it; else ``wait`` says when.
         """
         if len(ranks) < 2:
             return None
         operation = collective_operation(
-            collective, message_bytes, ranks, dtype, num_groups=world_size // len(ranks), routing=routing
-        )
+            collective, message_bytes, ranks, dtype, num_groups=world_size // len(ranks), routing=routing,
+            reads_peers=reads_peers,
+        )  # fmt: skip
         before = () if self._last_kernel is None else (self._last_kernel,)
         earlier = tuple(at for at in self._awaited if self._calls[at].stream is not stream)
         index = self._append(Call(operation, stream, after=tuple(sorted((*before, *earlier))), module=module))

@@ -14,6 +14,7 @@ from perfcast.workload.blocks.serving.kernels import (
     cached_attention,
     fused_norm,
     rotation,
+    rotation_into_cache,
 )
 from perfcast.workload.blocks.serving.parts import linear
 from perfcast.workload.blocks.serving.setting import Serving
@@ -32,8 +33,9 @@ def plain_attention(setting: Serving, window: int) -> Calls:
             tape.run(operation, "attention.head_norms")
     if model.positions == "rope":
         rotated = (heads.queries + heads.keys) * (model.rope_size or heads.size)
-        tape.run(rotation(tokens, rotated, element), "attention.rope")
-    tape.run(cache_write(tokens, width, setting.precision), "attention.cache")
+        _rotate(tape, setting, tokens, rotated, width)
+    else:
+        tape.run(cache_write(tokens, width, setting.precision), "attention.cache")
     _gather_keys(tape, setting, width)
     sizes = (setting.batch_size, heads.queries, heads.keys, setting.num_queries, setting.num_keys, heads.size)
     if model.is_causal:
@@ -60,16 +62,22 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     _compress(tape, setting, latent)
     _queries(tape, setting, latent)
     width = cached_width(setting.model)
-    tape.run(
-        rotation(setting.tokens, (heads.queries + 1) * latent.rope_head_size, setting.precision.element),
-        "attention.rope",
-    )
-    tape.run(cache_write(setting.tokens, width, setting.precision), "attention.cache")
+    _rotate(tape, setting, setting.tokens, (heads.queries + 1) * latent.rope_head_size, width)
     _gather_keys(tape, setting, width)
     (_absorbed if setting.is_decode else _expanded)(tape, setting, latent, window)
     hidden = setting.model.hidden_size
     linear(tape, setting, setting.tokens, hidden, heads.output_width, "attention.output")
     return tape.calls()
+
+
+def _rotate(tape: Tape, setting: Serving, tokens: int, rotated: int, cached: int) -> None:
+    """Queries and keys turned, new keys and values put into the cache: one kernel, or one for each."""
+    element, precision = setting.precision.element, setting.precision
+    if setting.profile.fuses_rotation:
+        tape.run(rotation_into_cache(tokens, rotated, cached, precision), "attention.rope")
+        return
+    tape.run(rotation(tokens, rotated, element), "attention.rope")
+    tape.run(cache_write(tokens, cached, precision), "attention.cache")
 
 
 def _compress(tape: Tape, setting: Serving, latent: LatentAttention) -> None:

@@ -77,6 +77,20 @@ def cache_write(rows: int, size: int, precision: Precision) -> Operation:
     )  # fmt: skip
 
 
+def rotation_into_cache(rows: int, rotated: int, cached: int, precision: Precision) -> Operation:
+    """Queries turned in place, turned keys and the values written to the cache, in one pass.
+
+    The ``cached`` elements of a token include its turned keys.
+    """
+    x = tensor(precision.element, rows, rotated)
+    written = precision.cache.bytes_of(rows * cached)
+    values = precision.element.bytes_of(rows * cached)
+    return rows_kernel(
+        Kind.ELEMENTWISE, "rope", (x,), (x,), flops_per_element=3,
+        traffic_bytes=2 * x.num_bytes + values + written,
+    )  # fmt: skip
+
+
 @lru_cache(maxsize=16384)
 def cached_attention(
     batch: int,

@@ -11,7 +11,12 @@ from perfcast.workload.blocks.tape import Tape
 
 
 def add_norm(tape: Tape, setting: Serving, module: str, *, quantises: bool = False) -> None:
-    """The sum with the residual and its norm; ``quantises``: a layer's product reads what it gives."""
+    """The sum with the residual and its norm; ``quantises``: a layer's product reads what it gives.
+
+    Behind an all-reduce that does it along, nothing.
+    """
+    if setting.fuses_all_reduce:
+        return
     model, element = setting.model, setting.precision.element
     out = setting.fused_operand if quantises else None
     for operation in fused_norm(model.norm, setting.tokens, model.hidden_size, element, adds=True, out=out):
@@ -45,7 +50,7 @@ def reduce_over_tensor(tape: Tape, setting: Serving, module: str) -> None:
     tape.collective(
         "all_reduce", element.bytes_of(setting.tokens * setting.model.hidden_size),
         group_of(setting.plan, "tensor"), Stream.TENSOR, module,
-        world_size=setting.plan.world_size, dtype=element,
+        world_size=setting.plan.world_size, dtype=element, reads_peers=setting.profile.reads_peers,
     )  # fmt: skip
 
 

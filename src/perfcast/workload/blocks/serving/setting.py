@@ -10,6 +10,7 @@ from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.profile import InferenceProfile
 
 #: Formats whose scales are known before, or found within a row: a norm can quantise what it gives.
 _QUANTISED_BEFORE = ("fp8", "fp8_static", "fp8_token", "nvfp4")
@@ -23,7 +24,7 @@ class Serving:
         batch_size: Sequences of a micro-batch on one replica.
         context_length: Tokens of a sequence: of the prompt, or of the cache with the new token in it.
         replays_graph: Whether the host issues no kernels.
-        fuses_quantisation: Whether norms and activations quantise what they give, where the format lets them.
+        profile: Of the framework whose kernels run.
     """
 
     model: Transformer
@@ -32,15 +33,20 @@ class Serving:
     batch_size: int
     context_length: int
     is_decode: bool
-    replays_graph: bool = False
-    fuses_quantisation: bool = False
+    replays_graph: bool
+    profile: InferenceProfile
 
     @property
     def fused_operand(self) -> DType | None:
         """Type in which norms and activations hand over an operand; None: as wide as they compute."""
-        if self.fuses_quantisation and self.precision.format in _QUANTISED_BEFORE:
+        if self.profile.fuses_quantisation and self.precision.format in _QUANTISED_BEFORE:
             return self.precision.products.activation.element
         return None
+
+    @property
+    def fuses_all_reduce(self) -> bool:
+        """Whether the norm behind a sum over ranks is in the same kernel, of so few tokens."""
+        return self.is_decode and self.plan.tensor_parallel > 1 and self.profile.fuses_all_reduce
 
     @property
     def num_queries(self) -> int:

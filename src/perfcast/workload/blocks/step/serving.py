@@ -20,6 +20,9 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.weights import check_degrees
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.errors import ModelError, PlanError
+from perfcast.frameworks.load import load_inference_profiles
+from perfcast.frameworks.precision import PLAIN
+from perfcast.frameworks.profile import InferenceProfile
 from perfcast.workload.blocks.ends.training import EMBEDDING
 from perfcast.workload.blocks.experts.routing import routing_assumptions
 from perfcast.workload.blocks.layer import serving as serving_layers
@@ -36,7 +39,7 @@ def build_serving_work(
     *,
     is_decode: bool,
     batch_size: int | None = None,
-    fuses_quantisation: bool = False,
+    profile: InferenceProfile | None = None,
     replays_graph: bool = True,
 ) -> StepWork:
     """The work of a forward pass.
@@ -46,7 +49,7 @@ def build_serving_work(
         sequence_length: Tokens of each prompt, or of the cache that one new token attends to.
         batch_size: Sequences of one micro-batch on one replica; None takes ``plan.micro_batch_size``.
             ``plan.num_micro_batches`` are under way in the pipeline at once.
-        fuses_quantisation: Whether norms and activations quantise what products read (else those do).
+        profile: Of the framework whose kernels run; None: of plain PyTorch's.
         replays_graph: Whether decoding replays a CUDA graph, so that the host issues no kernels.
 
     Raises:
@@ -61,7 +64,7 @@ def build_serving_work(
         raise PlanError(f"{batch_size} sequences of {sequence_length} tokens: both must be at least 1")
     setting = Serving(
         model, plan, precision, batch_size or plan.micro_batch_size, sequence_length,
-        is_decode, is_decode and replays_graph, fuses_quantisation,
+        is_decode, is_decode and replays_graph, profile or load_inference_profiles()[PLAIN],
     )  # fmt: skip
     parts = _split_model(model, plan)
     built = {key: _layer(setting, key) for part in parts for key, _ in part.contents()}
