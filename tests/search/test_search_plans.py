@@ -12,6 +12,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.search.prices_file import PriceList
+from perfcast.search.ranking.kinds import KIND, TIE, simplicity
 from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.request import SearchRequest
 from perfcast.search.resolve import ignore_progress
@@ -28,6 +29,10 @@ FEW = Space(
     fixed={"cp": 1, "sp": 0, "mbs": 1},
 )  # fmt: skip
 BATCH, LENGTH = 16, 256
+
+
+def kind_of(plan):
+    return tuple(getattr(plan, name) for name in KIND)
 
 
 def found(objective="time", **changes):
@@ -61,9 +66,30 @@ def test_the_winner_is_the_fastest_of_all_valid_plans_played_one_by_one():
         ).step_seconds
         for at in range(len(plans))
     ]  # fmt: skip
-    assert result.winner.step_seconds == pytest.approx(min(steps), rel=1e-9)
-    ranked = [plan.step_seconds for plan in result.ranked]
-    assert ranked == pytest.approx(sorted(steps)[: len(ranked)], rel=1e-9)
+    weighed = [
+        *(plan.step_seconds for plan in result.ranked),
+        *(v.plan.step_seconds for v in result.variants),
+    ]
+    assert min(weighed) == pytest.approx(min(steps), rel=1e-9)
+    assert result.winner.step_seconds <= (1 + TIE) * min(steps)
+
+
+def test_each_kind_is_ranked_once_with_all_that_was_played_of_it():
+    result = whole()
+    kinds = [kind_of(one.plan) for one in result.ranked]
+    assert len(set(kinds)) == len(kinds)
+    assert all(kind_of(one.plan.plan) == kinds[one.of] for one in result.variants)
+    plans = {*(one.plan for one in result.ranked), *(one.plan.plan for one in result.variants)}
+    assert len(plans) == len(result.ranked) + len(result.variants) <= result.num_simulated
+
+
+def test_the_plan_that_stands_for_its_kind_is_the_simplest_that_costs_the_same():
+    result = whole()
+    for place, one in enumerate(result.ranked):
+        for other in result.alike(place):
+            assert other.step_seconds >= one.step_seconds * (1 - TIE)
+            if other.step_seconds < one.step_seconds:
+                assert simplicity(other.plan) > simplicity(one.plan)
 
 
 def test_a_result_counts_its_plans_and_names_its_parts():
@@ -137,7 +163,9 @@ def test_demands_remove_plans_and_are_counted():
 def test_a_plan_that_misses_the_deadline_only_when_simulated_is_dropped_and_counted():
     free = whole()
     # The slowest plan whose events take longer than its formula, as a deadline between the two.
-    simulated = {plan.plan: plan.step_seconds for plan in found(top=200).ranked}
+    all_kinds = found(top=200)
+    simulated = {plan.plan: plan.step_seconds for plan in all_kinds.ranked}
+    simulated |= {one.plan.plan: one.plan.step_seconds for one in all_kinds.variants}
     evaluation = free.evaluation
     late = [
         (seconds, simulated[plan])

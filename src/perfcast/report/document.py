@@ -90,6 +90,14 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """A command line, whole: never folded, so that it can be copied."""
+
+    text: str
+    only: Only | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
 
@@ -154,7 +162,7 @@ class Section:
     only: Only | None = None
 
 
-Block = Note | Items | Table | Figure | Section
+Block = Note | Items | Command | Table | Figure | Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

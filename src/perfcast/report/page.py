@@ -12,6 +12,7 @@ from perfcast.report.document import (
     Card,
     Cell,
     Column,
+    Command,
     Document,
     Fact,
     Items,
@@ -121,6 +122,8 @@ def _block(block: Block, level: int) -> str:
     match block:
         case Note():
             return f'<p class="note {block.severity}">{escape(block.text)}</p>'
+        case Command():
+            return f'<pre class="command">{escape(block.text)}</pre>'
         case Items():
             listed = "".join(f"<li>{escape(_item(*line))}</li>" for line in block.lines)
             return f'<ul class="note">{listed}</ul>' if listed else ""

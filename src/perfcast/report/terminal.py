@@ -17,6 +17,7 @@ from perfcast.report.document import (
     Card,
     Cell,
     Column,
+    Command,
     Document,
     Fact,
     Items,
@@ -102,6 +103,8 @@ def _print_block(block: Block, console: Console) -> None:
             console.print(Text(block.text, style=_NOTE_STYLES[block.severity]))
         case Items():
             _print_lines(console, block.lines)
+        case Command():
+            console.print(Text(block.text), soft_wrap=True)
         case Table():
             _print_table(block, console)
         case Section():

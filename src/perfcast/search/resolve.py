@@ -29,6 +29,12 @@ def ignore_progress(part: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
+def cluster_stem(name: str) -> str:
+    """A cluster's name without its number of devices."""
+    stem, _, count = name.rpartition(":")
+    return stem if count.isdecimal() else name
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResolvedSearch:
     """What is searched on one cluster.

@@ -13,6 +13,8 @@ from perfcast.core.plan import Plan
 from perfcast.core.plans.table import COLUMNS, to_table, with_splits
 from perfcast.core.training import Training
 from perfcast.errors import PlanError
+from perfcast.prediction.request.command import predict_command
+from perfcast.prediction.request.plan import PlanRequest
 from perfcast.units import HOUR
 
 if TYPE_CHECKING:
@@ -97,13 +99,29 @@ class Separation:
     measurements: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A plan of the kind of one that is ranked, folded behind it (``ranking.kinds``).
+
+    Attributes:
+        of: Place in ``SearchResult.ranked``, from 0.
+        is_alike: Whether the interval cannot tell it from that one; by formula, whether it costs the same.
+    """
+
+    of: int
+    plan: RankedPlan
+    is_alike: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
     """The plans of one model on one cluster.
 
     Attributes:
+        asked_cluster, asked_cost_model: As a command line names them; None: the usual one.
         objective: A name of ``objectives.OBJECTIVES``.
-        ranked: Best first, as many as were asked for.
+        ranked: The best of each kind, as many as were asked for, best first.
+        variants: Other plans of the kinds that are ranked, as far as they were weighed.
         front: Plans that none beats in time, cost and memory headroom at once, fastest first.
         separations: Of the first from each of the top that it cannot be told from.
         num_steps: Of the whole training; None where its tokens are not known.
@@ -133,6 +151,9 @@ class SearchResult:
     num_operations: int
     num_steps: int | None = None
     seconds_by_part: Mapping[str, float] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+    asked_cluster: str = ""
+    asked_cost_model: str | None = None
     evaluation: Evaluation
     assumptions: tuple[str, ...] = ()
 
@@ -157,9 +178,29 @@ class SearchResult:
             raise PlanError("the plan is not among those that the search left")
         return float(self.evaluation.step_seconds[place])
 
+    def command(self, plan: RankedPlan) -> str:
+        """The ``perfcast predict`` that forecasts a plan with the same time and memory."""
+        request = PlanRequest(
+            model=self.model,
+            cluster=self.asked_cluster,
+            plan=plan.plan,
+            training=self.training,
+            sequence_length=self.sequence_length,
+            cost_model=self.asked_cost_model,
+            method=plan.method,
+        )
+        return predict_command(request, self.model, self.asked_cluster)
+
+    def alike(self, place: int) -> tuple[RankedPlan, ...]:
+        """Plans that cannot be told from one that is ranked, at a place from 0."""
+        return tuple(one.plan for one in self.variants if one.of == place and one.is_alike)
+
     def best_plans(self, num_others: int) -> Iterator[Plan]:
-        """The ranked plans, then those of the fastest by formula that are not among them."""
-        ranked = [one.plan for one in self.ranked]
+        """The ranked plans, those like them, then those of the fastest by formula that are not among them."""
+        ranked = [
+            *(one.plan for one in self.ranked),
+            *(one.plan.plan for one in self.variants if one.is_alike),
+        ]
         fastest = np.argsort(self.evaluation.step_seconds, kind="stable")[:num_others]
         yield from dict.fromkeys([*ranked, *map(self.evaluation.plans.plan, fastest.tolist())])
 

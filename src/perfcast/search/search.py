@@ -15,19 +15,22 @@ from perfcast.core.hardware import Device
 from perfcast.core.mode import Method
 from perfcast.core.plans.table import PlanTable
 from perfcast.cost.host_link import has_host_link
+from perfcast.cost.prices import Prices
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
+from perfcast.prediction.request.command import name_of_cost_model
 from perfcast.prediction.step.timer import make_timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.evaluation.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.ranking.constraints import Constraint, apply_constraints
+from perfcast.search.ranking.kinds import Group, group_by_formula, group_simulated, kinds_of
 from perfcast.search.ranking.objectives import order_of, watts_of_devices
 from perfcast.search.ranking.pareto import pareto_front
-from perfcast.search.ranking.separate import separate
+from perfcast.search.ranking.separate import separate, tell_apart
 from perfcast.search.ranking.shortlist import Shortlist, make_shortlist
 from perfcast.search.ranking.simulator import Simulated, Simulator
 from perfcast.search.request import SearchRequest
-from perfcast.search.resolve import Progress, ResolvedSearch, ignore_progress, resolve_search
-from perfcast.search.result import RankedPlan, SearchResult, Separation
+from perfcast.search.resolve import Progress, ResolvedSearch, cluster_stem, ignore_progress, resolve_search
+from perfcast.search.result import RankedPlan, SearchResult, Separation, Variant
 from perfcast.search.space.fitting import Fitting, enumerate_fitting
 from perfcast.units import format_duration
 
@@ -77,11 +80,14 @@ def search_plans(
     """
     search = resolve_search(request, cluster, asked=asked, device=device, on_progress=on_progress)
     found = _evaluate(search)
-    found, simulated, separations = _rank(search, found)
+    found, simulated, prices = _rank(search, found)
+    with search.part("separate"):
+        groups = _groups(search, found, simulated, prices)
+        separations = _separations(search, groups, simulated, prices)
     with search.part("front"):
         front = _front(search, found, simulated)
-    ranked = _detailed(search, found, simulated, _best(search, found, simulated))
-    evaluation = found.evaluation
+    ranked = _detailed(search, found, simulated, [group.first for group in groups])
+    evaluation, asked_cost = found.evaluation, request.cost_models.get(cluster.device)
     return SearchResult(
         model=search.model.name,
         cluster=cluster.name,
@@ -92,6 +98,8 @@ def search_plans(
         global_batch_size=request.global_batch_size,
         cost_model=search.cost_model.name,
         objective=request.objective,
+        asked_cluster=f"{cluster_stem(asked or cluster.name)}:{cluster.num_devices}",
+        asked_cost_model=None if asked_cost is None else name_of_cost_model(asked_cost),
         ranked=ranked,
         front=front,
         separations=separations,
@@ -102,6 +110,7 @@ def search_plans(
         num_operations=evaluation.num_operations,
         num_steps=None if request.tokens is None else search.job.num_steps,
         seconds_by_part=search.seconds_by_part,
+        variants=_variants(search, found, simulated, groups),
         evaluation=evaluation,
         assumptions=_assumptions(search, simulated, evaluation),
     )
@@ -185,17 +194,15 @@ def _later_constraints(search: ResolvedSearch, seconds: Floats, mfu: Floats) -> 
     return found
 
 
-def _rank(
-    search: ResolvedSearch, found: _Evaluated
-) -> tuple[_Evaluated, list[Simulated], tuple[Separation, ...]]:
+def _rank(search: ResolvedSearch, found: _Evaluated) -> tuple[_Evaluated, list[Simulated], Prices | None]:
     """Simulate the best plans of the closed form; best first.
 
     Returns:
-        The valid plans without those that miss a demand when simulated, the simulated ones, and which of
-        them the first cannot be told from.
+        The valid plans without those that miss a demand when simulated, the simulated ones, and the prices of
+        their operations; None where none is simulated.
     """
     if search.request.num_simulated < 1:
-        return found, [], ()
+        return found, [], None
     listed = _shortlist(search, found)
 
     def stops(place: int, before: Sequence[Simulated]) -> bool:
@@ -209,10 +216,56 @@ def _rank(
     found, simulated = _drop_late(search, found, simulated)
     times = np.array([one.time.step_seconds for one in simulated])
     order = order_of(search.objective, _values(search, simulated), times).tolist()
-    best_first = [simulated[at] for at in order]
-    with search.part("separate"):
-        apart = separate(best_first[: search.request.top], prices, search.constants.interval_widening)
-    return found, best_first, apart
+    return found, [simulated[at] for at in order], prices
+
+
+def _groups(
+    search: ResolvedSearch, found: _Evaluated, simulated: Sequence[Simulated], prices: Prices | None
+) -> list[Group]:
+    """The best plan of each of the best kinds: of simulated ones first, then of others by formula."""
+    top, kinds = search.request.top, kinds_of(found.evaluation.plans)
+    known = {one.place: one for one in simulated}
+    widening = search.constants.interval_widening
+
+    def tells(first: int, others: Sequence[int]) -> Sequence[bool]:
+        assert prices is not None  # there are simulated plans
+        return tell_apart(known[first], [known[place] for place in others], prices, widening)
+
+    plan_of = found.evaluation.plans.plan
+    groups = group_simulated(
+        list(known), kinds[list(known)].tolist(), _values(search, simulated).tolist(), plan_of, tells, top
+    )
+    if len(groups) == top:
+        return groups
+    order = order_of(search.objective, found.values, found.evaluation.step_seconds)
+    others = order[~np.isin(kinds[order], kinds[list(known)])]
+    return [*groups, *group_by_formula(others, found.values, kinds, plan_of, top - len(groups))]
+
+
+def _separations(
+    search: ResolvedSearch, groups: Sequence[Group], simulated: Sequence[Simulated], prices: Prices | None
+) -> tuple[Separation, ...]:
+    """Which of the ranked plans the first cannot be told from."""
+    known = {one.place: one for one in simulated}
+    ranked = [known[group.first] for group in groups if group.first in known]
+    return () if prices is None else separate(ranked, prices, search.constants.interval_widening)
+
+
+def _variants(
+    search: ResolvedSearch, found: _Evaluated, simulated: Sequence[Simulated], groups: Sequence[Group]
+) -> tuple[Variant, ...]:
+    """The plans that are folded behind ranked ones."""
+    rows = [
+        (at, place, is_alike)
+        for at, group in enumerate(groups)
+        for places, is_alike in ((group.alike, True), (group.others, False))
+        for place in places
+    ]
+    plans = _detailed(search, found, simulated, [place for _, place, _ in rows])
+    return tuple(
+        Variant(of=at, plan=plan, is_alike=is_alike)
+        for (at, _, is_alike), plan in zip(rows, plans, strict=True)
+    )
 
 
 def _shortlist(search: ResolvedSearch, found: _Evaluated) -> Shortlist:
@@ -226,6 +279,7 @@ def _shortlist(search: ResolvedSearch, found: _Evaluated) -> Shortlist:
     return make_shortlist(
         costs,
         evaluation.plans.schedule,
+        kinds_of(evaluation.plans),
         least=search.request.top,
         most=search.request.num_simulated,
         cost_of=cost_of,
@@ -283,15 +337,6 @@ def _values(search: ResolvedSearch, simulated: Sequence[Simulated]) -> Floats:
 def _watts(search: ResolvedSearch, seconds_by_cause: Mapping[str, float]) -> float:
     columns = {cause: np.array([seconds_by_cause.get(cause, 0.0)]) for cause in CAUSES}
     return float(watts_of_devices(search.device, columns, load_run_figures())[0])
-
-
-def _best(search: ResolvedSearch, found: _Evaluated, simulated: Sequence[Simulated]) -> list[int]:
-    """Places of the plans that are ranked: simulated ones first, then others by formula."""
-    top = search.request.top
-    places = [one.place for one in simulated]
-    order = order_of(search.objective, found.values, found.evaluation.step_seconds)
-    others = order[~np.isin(order, places)]
-    return [*places, *others[: max(top - len(places), 0)].tolist()][:top]
 
 
 def _detailed(

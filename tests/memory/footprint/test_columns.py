@@ -100,6 +100,16 @@ def test_columns_of_parts_equal_the_footprint_of_each_plan_to_the_byte(model: Tr
     np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
 
 
-def test_plain_pytorch_has_a_closed_form_of_its_own():
+@pytest.mark.parametrize("changes", [{}, {"zero_stage": 1}, {"recompute": "full", "num_micro_batches": 2}])
+def test_columns_of_plain_pytorch_equal_the_footprint_of_each_plan(changes):
+    plans = [Plan(data_parallel=2), Plan(data_parallel=2, **changes)]
+    columns = footprint_columns(gpt(), to_table(plans), Training(), LENGTH)
+    alone = [estimate_footprint(gpt(), plan, Training(), LENGTH) for plan in plans]
+    np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])
+    np.testing.assert_array_equal(columns.device_bytes, [f.device_bytes for f in alone])
+    assert (columns.state_bytes + columns.activation_bytes <= columns.peak_bytes).all()
+
+
+def test_plain_pytorch_cannot_cut_a_model():
     with pytest.raises(PlanError, match="pytorch"):
-        footprint_columns(gpt(), to_table([Plan()]), Training(), LENGTH)
+        footprint_columns(gpt(), to_table([Plan(tensor_parallel=2)]), Training(), LENGTH)

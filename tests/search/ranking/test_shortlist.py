@@ -12,10 +12,15 @@ from perfcast.search.ranking.shortlist import SHORTFALL, make_shortlist
 PLAIN, SPLIT = SCHEDULES.index("1f1b"), SCHEDULES.index("zero_bubble")
 
 
-def play(costs, schedules, events, least=1, most=100):
+def play(costs, schedules, events, least=1, most=100, kinds=None):
     """Places that are simulated, in their order."""
     listed = make_shortlist(
-        np.array(costs), np.array(schedules), least=least, most=most, cost_of=lambda one: events[one.place]
+        np.array(costs),
+        np.array(schedules),
+        np.arange(len(costs)) if kinds is None else np.array(kinds),
+        least=least,
+        most=most,
+        cost_of=lambda one: events[one.place],
     )
     before = []
     for place in listed.places:
@@ -43,6 +48,11 @@ def test_a_schedule_with_rougher_formulas_is_simulated_first():
 def test_no_more_are_simulated_than_asked_for_and_the_first_in_any_case():
     assert play([1.0, 1.0, 1.0], [PLAIN] * 3, [1.0] * 3, most=2) == [0, 1]
     assert play([1.0, 2.0, 3.0], [PLAIN] * 3, [1.0, 2.0, 3.0], least=3) == [0, 1, 2]
+
+
+def test_the_best_of_each_kind_comes_before_a_second_of_one():
+    # Places 0 and 1 are of one kind; 2 is far behind and shown all the same.
+    assert play([1.0, 1.01, 3.0], [PLAIN] * 3, [1.0, 1.01, 3.0], least=2, kinds=[0, 0, 1]) == [0, 2, 1]
 
 
 @given(

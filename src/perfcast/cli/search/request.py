@@ -146,8 +146,7 @@ def choose_framework(own: SearchOptions) -> TrainingFramework:
         return own.framework or DEFAULT_FRAMEWORK
     from perfcast.search.handover import TARGETS
 
-    named = TARGETS[own.target].framework
-    wanted: TrainingFramework = next((name for name in FRAMEWORKS if name == named), "fsdp")
+    wanted = known_word("framework", TARGETS[own.target].framework, FRAMEWORKS)
     if own.framework not in (None, wanted):
         raise click.UsageError(
             f"--framework {own.framework} and --hand-over {own.target} contradict: that one runs plans of "

@@ -16,16 +16,17 @@ from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable, to_table
+from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.combinations import ByCombination
 from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
 from perfcast.memory.footprint.peak_candidates import PeakCandidates, peak_candidates
+from perfcast.memory.footprint.pytorch.stage import pytorch_stage
 from perfcast.memory.footprint.ranks import ranks_of_stages
-from perfcast.memory.footprint.setting import Setting
+from perfcast.memory.footprint.setting import Setting, workspace_bytes
 from perfcast.memory.footprint.spread import load_spread
 from perfcast.memory.footprint.stage_layers import (
     StageLayers,
@@ -35,6 +36,7 @@ from perfcast.memory.footprint.stage_layers import (
 )
 from perfcast.memory.footprint.weight_figures import WeightFigures, weight_figures
 
+_STATES = (Category.PARAMETER, Category.GRADIENT, Category.OPTIMIZER_STATE)
 #: Rows that are computed together: their arrays stay in a processor's cache.
 _BLOCK = 16384
 
@@ -67,17 +69,40 @@ def footprint_columns(
     """Peak memory of every plan of a table: its largest peak candidate on the stage that needs most.
 
     Raises:
-        PlanError: Plain PyTorch, or a plan that cannot cut the model.
+        PlanError: A plan that cannot cut the model, or that plain PyTorch cannot run.
     """
     profile = load_training_profile(training.framework)
     if profile.memory is None:
-        raise PlanError(
-            f"many plans at once are weighed on frameworks that cut models, not on {training.framework}"
-        )
+        return _of_whole_models(model, plans, training, sequence_length, device)
     table = _prepare(Setting(model, training, profile, sequence_length, device), plans)
     largest = np.zeros((3, len(plans)))
     for begin in range(0, len(plans), _BLOCK):
         _fill(table, np.arange(begin, min(begin + _BLOCK, len(plans))), largest)
+    return _columns(largest, plans, training, device)
+
+
+def _of_whole_models(
+    model: Transformer,
+    plans: PlanTable,
+    training: Training,
+    sequence_length: int,
+    device: Device | None,
+) -> FootprintColumns:
+    """Of plain PyTorch, whose plans are few: each by itself."""
+    workspace = workspace_bytes(device)
+    found = np.zeros((3, len(plans)))
+    for at in range(len(plans)):
+        peak = pytorch_stage(model, plans.plan(at), training, sequence_length, workspace).peak
+        states = sum(term.num_bytes for term in peak.terms if term.category in _STATES)
+        activations = sum(term.num_bytes for term in peak.terms if term.category == Category.ACTIVATION)
+        found[:, at] = peak.num_bytes, states, activations
+    return _columns(found, plans, training, device)
+
+
+def _columns(
+    largest: Floats, plans: PlanTable, training: Training, device: Device | None
+) -> FootprintColumns:
+    """Peaks, states and waiting activations, shape [3, n], with what the allocator and the driver hold."""
     peak, states, activations = largest
     return FootprintColumns(
         peak_bytes=peak,

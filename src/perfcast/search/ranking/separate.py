@@ -93,28 +93,47 @@ def separate(ranked: Sequence[Simulated], prices: Prices, widening: float = 1.0)
     return tuple(found)
 
 
+def tell_apart(
+    first: Simulated, others: Sequence[Simulated], prices: Prices, widening: float = 1.0
+) -> list[bool]:
+    """Which plans the interval of the difference tells from a first one."""
+    base = _seconds_of(first, prices)
+    found = []
+    for other in others:
+        sources = _sources(first, other, _more(base, _seconds_of(other, prices)), prices)
+        low, high = _interval(first, other, sources, widening)
+        found.append(low > 0 or high < 0)
+    return found
+
+
 def difference_interval(
     first: Simulated, second: Simulated, prices: Prices, widening: float = 1.0
 ) -> tuple[float, float]:
     """90 % interval of the second's step less the first's, in seconds."""
     more = _more(_seconds_of(first, prices), _seconds_of(second, prices))
-    found = _separation(1, first, second, _sources(first, second, more, prices), widening)
-    return found.difference_seconds_low, found.difference_seconds_high
+    return _interval(first, second, _sources(first, second, more, prices), widening)
+
+
+def _interval(
+    first: Simulated, second: Simulated, sources: Sequence[Source], widening: float
+) -> tuple[float, float]:
+    difference = second.time.step_seconds - first.time.step_seconds
+    below = widening * sum(source.low**2 for source in sources) ** 0.5
+    above = widening * sum(source.high**2 for source in sources) ** 0.5
+    return difference - below, difference + above
 
 
 def _separation(
     place: int, first: Simulated, second: Simulated, sources: Sequence[Source], widening: float
 ) -> Separation:
-    difference = second.time.step_seconds - first.time.step_seconds
-    below = widening * sum(source.low**2 for source in sources) ** 0.5
-    above = widening * sum(source.high**2 for source in sources) ** 0.5
+    low, high = _interval(first, second, sources, widening)
     named = [source for source in sources if max(source.low, source.high) > 0][:_NUM_NAMED]
     return Separation(
         first=0,
         second=place,
-        difference_seconds=difference,
-        difference_seconds_low=difference - below,
-        difference_seconds_high=difference + above,
+        difference_seconds=second.time.step_seconds - first.time.step_seconds,
+        difference_seconds_low=low,
+        difference_seconds_high=high,
         measurements=tuple(_words(source) for source in named),
     )
 

@@ -2,7 +2,8 @@
 
 By how much events are faster than the formula at most depends on the schedule and on what the host does
 meanwhile. A plan's bound is its formula less that shortfall, a measured figure and no proof. The best by
-formula are played first, then plans by their bounds, until the next bound is above the best step played.
+formula of each of the best kinds are played first, since they are shown (``kinds``), then plans by their
+bounds, until the next bound is above the best step played.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan import SCHEDULES
+from perfcast.search.ranking.kinds import best_of_kinds
 from perfcast.search.ranking.simulator import Simulated
 
 #: Of the formula that a simulated step was faster at most, rounded up. Of 2,945 plans of small spaces, which
@@ -51,23 +53,25 @@ class Shortlist:
 def make_shortlist(
     costs: Floats,
     schedules: Integers,
+    kinds: Integers,
     *,
     least: int,
     most: int,
     cost_of: Callable[[Simulated], float],
 ) -> Shortlist:
-    """Plans by formula, then by bound.
+    """The best plans of kinds by formula, then all by bound.
 
     Args:
         costs: By formula, less is better, [n].
         schedules: Of each plan, as indices into ``SCHEDULES``, [n].
-        least, most: Plans that are simulated in any case, and at most.
+        kinds: Of each plan (``kinds_of``), [n].
+        least: Kinds whose best is simulated in any case.
+        most: Plans that are simulated at most.
         cost_of: A simulated plan's cost, in the unit of ``costs``.
     """
     shortfalls = np.array([SHORTFALL[name] for name in SCHEDULES])
     bounds = (1 - shortfalls[schedules]) * costs
-    least = min(least, most)
-    first = np.argsort(costs, kind="stable")[:least]
+    first = best_of_kinds(np.argsort(costs, kind="stable"), kinds)[: min(least, most)]
     others = np.argsort(bounds, kind="stable")
-    rest = others[~np.isin(others, first)][: most - least]
-    return Shortlist([*first.tolist(), *rest.tolist()], least, bounds, cost_of)
+    rest = others[~np.isin(others, first)][: most - len(first)]
+    return Shortlist([*first.tolist(), *rest.tolist()], len(first), bounds, cost_of)

@@ -19,7 +19,7 @@ from perfcast.search.report.devices import find_fewest_devices
 from perfcast.search.report.explain import Difference, Explanation, explain_difference, explain_plan
 from perfcast.search.report.sensitivity import Condition, Sensitivity, find_sensitivity
 from perfcast.search.request import MakePlan, SearchRequest
-from perfcast.search.resolve import Progress, ignore_progress, resolve_search
+from perfcast.search.resolve import Progress, cluster_stem, ignore_progress, resolve_search
 from perfcast.search.result import RankedPlan, SearchResult
 from perfcast.search.search import search_plans
 from perfcast.search.space.fitting import enumerate_fitting
@@ -82,7 +82,7 @@ def compose_report(request: SearchRequest, on_progress: Progress = ignore_progre
     comparison = compare_clusters(request.clusters, search)
     name = comparison.outcomes[comparison.ranking[0]].asked
     target = best_cluster(comparison)
-    name = f"{_stem(name)}:{target.num_devices}"
+    name = f"{cluster_stem(name)}:{target.num_devices}"
     result = comparison.results[0]
     other = None if request.baseline is None else _rank_baseline(request, request.baseline, result, target)
     named = {**request.named, **_choice_of(other)}
@@ -129,13 +129,7 @@ def best_cluster(comparison: ClusterComparison) -> Cluster:
 
 def _sized(name: str, num_devices: int) -> Cluster:
     """The cluster of a name with another number of devices."""
-    return load_cluster(f"{_stem(name)}:{num_devices}")
-
-
-def _stem(name: str) -> str:
-    """A cluster's name without its number of devices."""
-    stem, _, count = name.rpartition(":")
-    return stem if count.isdecimal() else name
+    return load_cluster(f"{cluster_stem(name)}:{num_devices}")
 
 
 def _search(request: SearchRequest, name: str, cluster: Cluster, on_progress: Progress) -> SearchResult:

@@ -22,6 +22,7 @@ from perfcast.report.data.search.explained import (
 from perfcast.report.data.search.plans import PlanData, plan_data, plan_figures
 from perfcast.search.report.clusters import ClusterOutcome
 from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.variants import differing_items
 from perfcast.search.result import SearchResult
 
 
@@ -30,7 +31,8 @@ class RankedData:
     """A plan with its rank, 1 for the best.
 
     Attributes:
-        rank: Of the plans shown, from 1.
+        rank: Of the kinds of plans shown, from 1; others of its kind are under variants.
+        command: The perfcast predict that forecasts it with the same time and memory.
         option: The plan as --plan and --compare take it, with the micro-batch's size.
         method: simulated or closed_form.
         step_seconds: Seconds, best estimate.
@@ -54,6 +56,7 @@ class RankedData:
     """
 
     rank: int
+    command: str
     option: str
     plan: Plan
     method: str
@@ -73,6 +76,25 @@ class RankedData:
     dollars_per_device_hour: float | None
     dollars_per_token: float | None
     objective_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantData:
+    """Another plan of the kind of one that is ranked.
+
+    Attributes:
+        rank: Of the kind, from 1.
+        is_alike: Whether the interval cannot tell it from the ranked one.
+        differences: What it sets differently.
+        command: The perfcast predict that forecasts it with the same time and memory.
+        figures: The plan and its figures.
+    """
+
+    rank: int
+    is_alike: bool
+    differences: tuple[str, ...]
+    command: str
+    figures: PlanData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +133,8 @@ class ResultData:
         num_operations: Different operations that were priced.
         excluded: Plans that each constraint removed.
         seconds_by_part: Seconds that the search took, by its part.
-        ranked: Best first.
+        ranked: The best plan of each kind, best first.
+        variants: Other plans of those kinds that were weighed.
         front: Plans that none beats in time, cost and headroom at once, fastest first.
         separations: Plans that cannot be told from the first.
         assumptions: What was taken for granted.
@@ -128,7 +151,8 @@ class ResultData:
     num_operations: int
     excluded: dict[str, int]
     seconds_by_part: dict[str, float]
-    ranked: tuple[object, ...]
+    ranked: tuple[RankedData, ...]
+    variants: tuple[VariantData, ...]
     front: tuple[PlanData, ...]
     separations: tuple[SeparationData, ...]
     assumptions: tuple[str, ...]
@@ -178,6 +202,7 @@ class SearchData(Answer):
         training: How numbers are kept, and by whose program.
         best_cluster: Catalog name and devices.
         best_plan: As --plan takes it, with the micro-batch's size.
+        best_command: The perfcast predict that forecasts it with the same time and memory.
         clusters: In the order asked for.
         ranking: Clusters with a plan, best first.
         explanations: Of the winner of the best cluster, then of named plans.
@@ -196,6 +221,7 @@ class SearchData(Answer):
     training: Training
     best_cluster: str
     best_plan: str
+    best_command: str
     clusters: tuple[OutcomeData, ...]
     ranking: tuple[str, ...]
     explanations: tuple[ExplanationData, ...]
@@ -216,6 +242,7 @@ def data_of(found: SearchReport) -> SearchData:
         verdict=first_said(found.fits),
         best_cluster=f"{best.cluster}:{best.num_devices}",
         best_plan=format_plan(best.winner.plan),
+        best_command=best.command(best.winner),
         clusters=tuple(_outcome(outcome) for outcome in outcomes),
         ranking=tuple(outcomes[at].asked for at in found.comparison.ranking),
         explanations=tuple(explanation_data(explanation) for explanation in found.explanations),
@@ -236,8 +263,18 @@ def _result(result: SearchResult) -> ResultData:
         ResultData,
         result,
         ranked=tuple(
-            view(RankedData, plan, rank=place, **plan_figures(plan))
+            view(RankedData, plan, rank=place, command=result.command(plan), **plan_figures(plan))
             for place, plan in enumerate(result.ranked, 1)
+        ),
+        variants=tuple(
+            VariantData(
+                rank=one.of + 1,
+                is_alike=one.is_alike,
+                differences=tuple(differing_items(result.ranked[one.of].plan, one.plan.plan)),
+                command=result.command(one.plan),
+                figures=plan_data(one.plan),
+            )
+            for one in result.variants
         ),
         front=tuple(plan_data(plan) for plan in result.front),
         separations=tuple(

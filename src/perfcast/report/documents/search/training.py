@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfcast.core.forecast.fit import first_said
+from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.report.blocks import share_table
 from perfcast.report.document import (
@@ -12,6 +14,7 @@ from perfcast.report.document import (
     Card,
     Cell,
     Column,
+    Command,
     Document,
     Fact,
     Items,
@@ -34,9 +37,12 @@ from perfcast.search.ranking.objectives import OBJECTIVES
 from perfcast.search.report.baseline import BaselineRanking
 from perfcast.search.report.clusters import ClusterComparison
 from perfcast.search.report.compose import SearchReport
+from perfcast.search.report.variants import differing_items
 from perfcast.search.result import RankedPlan, SearchResult, Separation
 from perfcast.units import HOUR, MEGA, format_count, format_duration, format_seconds
 
+#: Settings of folded plans that are named; there may be more.
+_MOST_NAMED = 4
 #: Plans of the front that a terminal shows.
 MAX_FRONT = 8
 
@@ -44,7 +50,8 @@ MAX_FRONT = 8
 def document_of(found: SearchReport) -> Document:
     """Everything that was found."""
     result = found.best
-    blocks: list[Block] = []
+    again = Section(title="The best plan again", blocks=(Command(result.command(result.winner)),))
+    blocks: list[Block] = [again]
     if len(found.comparison.outcomes) > 1:
         blocks.append(_clusters(found.comparison))
     blocks += [_ranked(result), _pareto(result), _coordinates(result), _causes(result)]
@@ -224,13 +231,23 @@ def _ranked(result: SearchResult) -> Section:
                 Cell(f"{'≈' if place in unsure else ''}{place + 1}", place),
                 *_plan_figures(plan),
                 words(plan.method),
-                format_plan(plan.plan, " "),
+                describe_alike(plan.plan, [one.plan for one in result.alike(place)]),
             )
             for place, plan in enumerate(result.ranked)
         ),
     )
     blocks = (table, *_separations(result), Note(_unit_note(result), only="page"))
-    return Section(title=f"Best plans on {result.cluster}:{result.num_devices}", blocks=blocks)
+    return Section(title=f"Best plans of each kind on {result.cluster}:{result.num_devices}", blocks=blocks)
+
+
+def describe_alike(plan: Plan, alike: Sequence[Plan], separator: str = " ") -> str:
+    """A plan and how many others cannot be told from it: 'tp=8 mbs=1; and 2 alike: order=tp-cp-pp-dp'."""
+    text = format_plan(plan, separator)
+    if not alike:
+        return text
+    items = list(dict.fromkeys(item for other in alike for item in differing_items(plan, other)))
+    more = ", …" if len(items) > _MOST_NAMED else ""
+    return f"{text}; and {len(alike):,} alike: {', '.join(items[:_MOST_NAMED])}{more}"
 
 
 def _unit_note(result: SearchResult) -> str:
@@ -239,11 +256,17 @@ def _unit_note(result: SearchResult) -> str:
     return "J: joules of a token, of devices and their servers; without --prices there are no dollars."
 
 
-def _separations(result: SearchResult) -> tuple[Note, ...] | tuple[Note, Items]:
+def _separations(result: SearchResult) -> tuple[Note | Items, ...]:
+    """Which plans may be as good as the first, and what would separate them: in a terminal of one."""
     if not result.separations:
         return (Note(describe_sure(result)),)
     lines = tuple(("·", describe_separation(separation)) for separation in result.separations)
-    return Note(describe_unsure(result)), Items(lines)
+    first = replace(result.separations[0], measurements=result.separations[0].measurements[:1])
+    return (
+        Note(describe_unsure(result)),
+        Items((("·", describe_separation(first)),), only="terminal"),
+        Items(lines, only="page"),
+    )
 
 
 def describe_sure(result: SearchResult) -> str:
