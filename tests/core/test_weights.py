@@ -154,9 +154,21 @@ def test_the_vocabulary_is_padded_to_a_multiple_of_128_times_the_ranks(
 
 
 def test_the_first_stages_take_what_is_left_over():
-    assert split_layers(10, 4) == (3, 3, 2, 2)
+    assert split_layers(11, 4) == (3, 3, 3, 2)
     with pytest.raises(PlanError, match=r"pp=5 .* the model has 4"):
         split_layers(4, 5)
+
+
+def test_embedding_and_head_count_as_layers_where_only_that_makes_stages_equal():
+    """Llama 3.1 405B: 126 layers on 16 stages, in chunks of one on 128."""
+    assert split_layers(126, 16) == (7, *(8,) * 14, 7)
+    assert split_layers(126, 6) == (21,) * 6
+    whole = llama(num_layers=126)
+    chunks = Plan(pipeline_parallel=16, virtual_stages_per_rank=8, schedule="interleaved")
+    assert layers_of_parts(whole, chunks) == (0, *(1,) * 126, 0)
+    assert layers_of_stages(whole, chunks) == (7, *(8,) * 14, 7)
+    with pytest.raises(PlanError, match="at least as many layers"):
+        split_layers(6, 8)
 
 
 @given(st.integers(1, 8), st.integers(1, 40))

@@ -86,14 +86,32 @@ def pad_vocabulary(vocab_size: int, tensor_parallel: int, multiple: int) -> int:
 
 
 def split_layers(num_layers: int, num_stages: int) -> tuple[int, ...]:
-    """Layers of each stage: equal, or one more in the first ones.
+    """Layers of each stage: equal; else one fewer in the first and the last, if that leaves equal ones
+    between them; else one more in the first ones.
+
+    Embedding and head then count as a layer each (Megatron-LM:
+    --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split; torchtitan:
+    distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part; The Llama 3 Herd of Models, 2024,
+    section 3.3.2).
 
     Raises:
         PlanError: Fewer layers than stages.
     """
+    if _ends_count_as_layers(num_layers, num_stages) and num_layers >= num_stages:
+        return _with_short_ends(num_layers, num_stages)
     if num_layers < num_stages:
         raise PlanError(f"pp={num_stages} stages need at least as many layers; the model has {num_layers}")
     return split_evenly(num_layers, num_stages)
+
+
+def _with_short_ends(num_layers: int, num_parts: int) -> tuple[int, ...]:
+    each = (num_layers + 2) // num_parts
+    return (each - 1, *(each,) * (num_parts - 2), each - 1)
+
+
+def _ends_count_as_layers(num_layers: int, num_parts: int) -> bool:
+    """Whether layers are dealt out equally only if embedding and head count as one each."""
+    return num_parts > 1 and num_layers % num_parts != 0 and (num_layers + 2) % num_parts == 0
 
 
 def balance_layers(model: Transformer, num_stages: int) -> tuple[int, ...]:
@@ -129,7 +147,11 @@ def layers_of_parts(model: Transformer, plan: Plan, *, balances_head: bool = Fal
     if not stated:
         if balances_head and chunks == 1:
             return balance_layers(model, stages)
-        return split_layers(model.num_layers, stages * chunks)
+        if chunks > 1 and _ends_count_as_layers(model.num_layers, stages * chunks):
+            return _with_short_ends(model.num_layers, stages * chunks)
+        if chunks == 1 or not _ends_count_as_layers(model.num_layers, stages):
+            return split_layers(model.num_layers, stages * chunks)
+        stated = split_layers(model.num_layers, stages)
     if sum(stated) != model.num_layers:
         terms = " + ".join(map(str, stated))
         raise PlanError(f"stages of {terms} = {sum(stated)} layers; the model has {model.num_layers}")
@@ -223,7 +245,8 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
     else:
         _check_expert_degrees(model.experts, plan)
     stages = plan.pipeline_parallel * plan.virtual_stages_per_rank
-    if plan.virtual_stages_per_rank > 1 and not plan.stage_layers and model.num_layers < stages:
+    too_few = model.num_layers < stages and not _ends_count_as_layers(model.num_layers, stages)
+    if plan.virtual_stages_per_rank > 1 and not plan.stage_layers and too_few:
         raise PlanError(
             f"pp={plan.pipeline_parallel} · vp={plan.virtual_stages_per_rank} = {stages} chunks need at "
             f"least as many layers; the model has {model.num_layers}"

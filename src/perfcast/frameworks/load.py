@@ -98,6 +98,7 @@ def parse_framework(path: Path) -> FrameworkProfile:
     return FrameworkProfile(
         name=name,
         title=content["title"],
+        like=content.get("like", ""),
         training=_training(content, sources, path.name) if "training" in content else None,
         inference=_inference(content["inference"], sources, path.name) if "inference" in content else None,
     )

@@ -293,10 +293,12 @@ class FrameworkProfile:
     Attributes:
         name: As in ``core.training.FRAMEWORKS``, or of a program that serves or runs another's kernels.
         title: As its authors write it.
+        like: Another of which this one says only what differs; '' where it stands alone.
         training, inference: None where nothing is known of it.
     """
 
     name: str
     title: str
+    like: str = ""
     training: TrainingProfile | None = None
     inference: InferenceProfile | None = None

@@ -162,11 +162,13 @@ def _prepare(setting: Setting, plans: PlanTable) -> _Table:
 
 
 def _stages(model: Transformer, plans: PlanTable) -> tuple[Integers, ...]:
-    """Stages of which one needs most: the ends, the first behind dense layers, the middle for DualPipe."""
+    """Stages of which one needs most: the ends, the second where the first has fewer layers, the first behind
+    dense layers, the middle for DualPipe."""
     stages = plans.pipeline_parallel
     num_dense = 0 if model.experts is None else num_dense_layers(model)
     behind = -(-num_dense // -(-model.num_layers // stages))
-    usual = (np.zeros_like(stages), np.minimum(behind, stages - 1), (stages - 1) // 2, stages - 1)
+    first, last = np.zeros_like(stages), stages - 1
+    usual = (first, np.minimum(1, last), np.minimum(behind, last), last // 2, last)
     return (*usual, *stages_beside_others(model, plans))
 
 

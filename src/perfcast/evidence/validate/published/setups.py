@@ -7,7 +7,7 @@ the defaults of the source's scripts, and says so. A source that is not listed i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.plan import RankOrder, Recompute
 from perfcast.core.training import AttentionKernels, FlashVersion, TrainingFramework
@@ -81,12 +81,23 @@ _MEGATRON_2021 = Setup(
 #: collections/llm/recipes), distributed optimizer, everything overlapped that can be.
 _NEMO = Setup(
     name="nemo",
-    framework="megatron",
+    framework="nemo",
     zero_stage=1,
     overlaps_tensor=True,
     interleaves=True,
     assumptions=(
-        "NeMo's performance recipes: distributed optimizer, gradients, weights and tensor-parallel "
+        "NeMo's performance recipes: distributed optimizer, gradients in bf16; gradients, weights and "
+        "tensor-parallel communication overlapped, no dropout, pipelines interleaved by single layers where "
+        "not stated",
+    ),
+)
+#: Megatron Core by itself: gradients in fp32, as its arguments set them for bf16.
+_MEGATRON_CORE = replace(
+    _NEMO,
+    name="mcore",
+    framework="megatron",
+    assumptions=(
+        "Megatron Core: distributed optimizer, gradients in fp32; gradients, weights and tensor-parallel "
         "communication overlapped, no dropout, pipelines interleaved by single layers where not stated",
     ),
 )
@@ -140,7 +151,7 @@ SETUPS = {
     "nemo": _NEMO,
     "gcp": _NEMO,
     "mlperf": _NEMO,
-    "mcore": _NEMO,
+    "mcore": _MEGATRON_CORE,
     "llmfoundry": Setup(
         name="llmfoundry",
         framework="fsdp",
@@ -164,10 +175,10 @@ SETUPS = {
 _BY_WORDS = (
     (r"torchtitan", _TORCHTITAN),
     (r"fsdp|llama.?cookbook|maxtext|axlearn|olmo", _FSDP),
-    (r"nemo|megatron.?bridge|mcore|megatron.?core|dgx ?cloud", _NEMO),
+    (r"nemo|megatron.?bridge|dgx ?cloud", _NEMO),
     (r"deepspeed|zero-[23]", Setup(name="deepspeed", framework="deepspeed", zero_stage=1, recompute="full",
                                    assumptions=("DeepSpeed, full recomputation",))),
-    (r"megatron", _NEMO),
+    (r"megatron|mcore", _MEGATRON_CORE),
 )  # fmt: skip
 
 

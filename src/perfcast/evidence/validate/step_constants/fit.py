@@ -135,7 +135,7 @@ class Fitter:
         for row, weight in zip(rows, weights, strict=True):
             seconds = np.interp(grid, coarse, self._paces_of(row))
             left = seconds - np.log(self.evidence.measured[row])
-            name = f"{_LAUNCH}.{self.evidence.runs[row].run.training.framework}"
+            name = f"{_LAUNCH}.{self.evidence.runs[row].host}"
             if name not in spreads:
                 continue
             costs[name] = costs[name] + weight * _SCALE**2 * np.log1p((left / _SCALE) ** 2) / _NOISE**2
@@ -162,7 +162,7 @@ class Fitter:
     def _at_pace(self, run: Scalable, pace: float) -> dict[str, float]:
         """All constants at their start but the host's pace of a run's program."""
         start = self._start()
-        return start | {_LAUNCH: pace / start.get(f"{_LAUNCH}.{run.run.training.framework}", 1.0)}
+        return start | {_LAUNCH: pace / start.get(f"{_LAUNCH}.{run.host}", 1.0)}
 
 
 def _moved(parameters: Sequence[Parameter], offsets: Floats) -> dict[str, float]:
@@ -175,7 +175,7 @@ def concerns(name: str, run: Scalable) -> bool:
     own_class = {"networks": "network"}.get(group, group)
     if own_class in CLASSES and not (run.classes == CLASSES.index(own_class)).any():
         return False
-    own = {_LAUNCH: run.run.training.framework, "dies": run.die, "networks": run.network}
+    own = {_LAUNCH: run.host, "dies": run.die, "networks": run.network}
     return not member or own[group] == member
 
 

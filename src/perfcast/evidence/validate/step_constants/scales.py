@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.training import FRAMEWORKS
 from perfcast.evidence.validate.published.prices import PricedRun
+from perfcast.frameworks.load import load_framework, load_training_profile
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.scaling import (
     CLASSES,
@@ -43,6 +45,14 @@ class Parameter:
     spread: float
 
 
+@cache
+def host_owner(framework: str) -> str:
+    """The framework whose data file states what the host of a framework costs: itself, or one it is like."""
+    like = load_framework(framework).like
+    shares = like and load_training_profile(framework).host == load_training_profile(like).host
+    return host_owner(like) if shares else framework
+
+
 def parameters(dies: Sequence[str], networks: Sequence[str]) -> tuple[Parameter, ...]:
     """All constants: those shared by everything, and how far single programs, dies and networks differ.
 
@@ -50,7 +60,11 @@ def parameters(dies: Sequence[str], networks: Sequence[str]) -> tuple[Parameter,
     """
     return (
         Parameter("launch", _LAUNCH_SECONDS, 1.0),
-        *(Parameter(f"launch.{name}", 1.0, 0.5) for name in FRAMEWORKS if name not in TRACED),
+        *(
+            Parameter(f"launch.{name}", 1.0, 0.5)
+            for name in FRAMEWORKS
+            if name not in TRACED and host_owner(name) == name
+        ),
         Parameter("products", 1.0, 0.1),
         Parameter("products_8bit", 1.0, 0.1),
         Parameter("memory", 1.0, 0.2),
@@ -88,6 +102,11 @@ class Scalable:
     network: str
 
     @property
+    def host(self) -> str:
+        """The framework whose host's pace the run's program has."""
+        return host_owner(self.run.training.framework)
+
+    @property
     def die(self) -> str:
         """The device's die."""
         return self.device.die
@@ -100,14 +119,14 @@ class Scalable:
 
     def launch_seconds(self, values: Mapping[str, float]) -> float:
         """What the host takes from one launch to the next."""
-        framework = self.run.training.framework
+        framework = self.host
         if framework in TRACED:
             return load_step_constants().launch_seconds[framework]
         return values.get("launch", 1.0) * values.get(f"launch.{framework}", 1.0)
 
     def fixed_seconds(self, values: Mapping[str, float]) -> float:
         """What every step takes beside its operations."""
-        return values.get("fixed", 0.0) or values.get(f"fixed.{self.run.training.framework}", 0.0)
+        return values.get("fixed", 0.0) or values.get(f"fixed.{self.host}", 0.0)
 
 
 def scaling_of(values: Mapping[str, float]) -> StepScaling:

@@ -11,7 +11,7 @@ from typing import Any
 from perfcast.core.training import FRAMEWORKS
 from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.evidence.validate.published.priced import Chosen
-from perfcast.evidence.validate.step_constants.scales import TRACED
+from perfcast.evidence.validate.step_constants.scales import TRACED, host_owner
 from perfcast.files import write_text_atomically
 
 _CHOSEN = (
@@ -39,7 +39,8 @@ def write_step_constants(chosen: Chosen, folder: Path) -> tuple[Path, ...]:
 
 def _hosts(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Fixed seconds and seconds from launch to launch; the pace that was seen in a trace stays."""
-    hosts: dict[str, dict[str, float]] = {name: {"fixed_seconds": values["fixed"]} for name in FRAMEWORKS}
+    owners = dict.fromkeys(host_owner(name) for name in FRAMEWORKS)
+    hosts: dict[str, dict[str, float]] = {name: {"fixed_seconds": values["fixed"]} for name in owners}
     for name in hosts.keys() - set(TRACED):
         hosts[name]["launch_seconds"] = values["launch"] * values[f"launch.{name}"]
     return hosts
