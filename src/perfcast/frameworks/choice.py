@@ -5,6 +5,9 @@ from __future__ import annotations
 from perfcast.core.plan import Plan
 from perfcast.core.training import TrainingFramework
 
+#: Whose program answers where none is named.
+DEFAULT_SERVING = "vllm"
+
 
 def default_framework(plan: Plan) -> TrainingFramework:
     """FSDP for ZeRO 3, Megatron where models are cut, DeepSpeed for less of ZeRO, else plain PyTorch."""

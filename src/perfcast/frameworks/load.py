@@ -25,6 +25,7 @@ from perfcast.frameworks.profile import (
     KernelProfile,
     MemoryProfile,
     SelectiveRecompute,
+    StepTokens,
     SupportProfile,
     TrainingProfile,
 )
@@ -218,8 +219,27 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
         replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
         narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
         **{name: _flag(table, name, where) for name in _SERVING_FLAGS},
+        step_tokens=_step_tokens(table.get("steps", []), sources, f"{where}: [inference.steps]"),
         source=_source(table.get("source"), sources, f"{where}: [inference]"),
     )
+
+
+def _step_tokens(rows: Any, sources: Mapping[str, str], where: str) -> tuple[StepTokens, ...]:
+    """Rows of ``[[inference.steps]]``, by rising memory."""
+    found = tuple(
+        StepTokens(
+            least_memory_bytes=parse_figure(
+                row.get("least_memory"), sources, f"{where} least_memory"
+            ).si_value,
+            tokens=int(parse_figure(row.get("tokens"), sources, f"{where} tokens").si_value),
+            but_not=_checked(row.get("but_not", ""), str, f"{where} but_not"),
+        )
+        for row in _checked(rows, list, where)
+    )
+    least = [row.least_memory_bytes for row in found]
+    if least != sorted(least):
+        raise CatalogError(f"{where}: rows must stand by rising least_memory")
+    return found
 
 
 def _known(name: str, names: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
+from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
 from perfcast.core.plan import ContextCommunication, Dispatch, Offload, RankOrder, Recompute, Schedule
 from perfcast.core.training import TrainingDType
@@ -221,6 +222,21 @@ class SupportProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepTokens:
+    """How many tokens a serving program reads in one step, by the device.
+
+    Attributes:
+        least_memory_bytes: Of devices that it is of.
+        tokens: At most, of prompts and answers together.
+        but_not: Devices with this in their name keep to the row before; '' for none.
+    """
+
+    least_memory_bytes: float
+    tokens: int
+    but_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceProfile:
     """Whose measured kernels stand for those that it runs in inference, and how they are launched.
 
@@ -235,6 +251,7 @@ class InferenceProfile:
         fuses_rotation: Whether rotating queries and keys and writing the cache are one kernel.
         reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
         fuses_all_reduce: Whether those also add the residual and take the norm behind it while decoding.
+        step_tokens: Of devices with rising memory; empty where all prompts are read at once.
         source: Where this is written down.
     """
 
@@ -246,7 +263,21 @@ class InferenceProfile:
     fuses_rotation: bool = False
     reads_peers: bool = False
     fuses_all_reduce: bool = False
+    step_tokens: tuple[StepTokens, ...] = ()
     source: str
+
+    def most_step_tokens(self, device: Device | None) -> int | None:
+        """Tokens of one step on a device, on the largest where none is named; None: whatever is asked."""
+        found = [
+            row.tokens
+            for row in self.step_tokens
+            if device is None
+            or (
+                device.memory_bytes >= row.least_memory_bytes
+                and not (row.but_not and row.but_not in device.name)
+            )
+        ]
+        return found[-1] if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

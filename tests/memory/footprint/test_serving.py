@@ -167,3 +167,31 @@ def test_what_cannot_be_served_is_refused():
 
 def test_an_encoder_has_no_cache():
     assert term_of(first(llama(is_causal=False), Plan(), is_decode=False), "keys and values") is None
+
+
+def read_in_steps(tokens: int, sequences: int, most: int, *, is_decode: bool) -> dict[str, int]:
+    """Bytes by name of a program that reads so many tokens in a step."""
+    setting = ServingSetting(llama(), inference_precision("bf16"), tokens, is_decode, step_tokens=most)
+    (stage,) = serving_stages(setting, Plan(micro_batch_size=sequences))
+    return {term.name: term.num_bytes for term in stage.peak.terms}
+
+
+def test_prompts_are_read_in_steps_and_leave_logits_of_one_position():
+    # 16 prompts of 100 tokens, 256 of which are read at once; each ends in one position.
+    found = read_in_steps(100, 16, 256, is_decode=False)
+    assert found["logits"] == 2 * 16 * llama().vocab_size
+    whole = {term.name: term.num_bytes for term in first(llama(), Plan(), tokens=256, is_decode=False).terms}
+    assert found["one layer's activations"] == whole["one layer's activations"]
+
+
+@pytest.mark.parametrize(("tokens", "sequences", "most"), [(100, 16, 256), (100, 1, 256), (4, 512, 256)])
+def test_a_serving_program_takes_the_same_for_prompts_and_answers(tokens, sequences, most):
+    prompts, answers = (read_in_steps(tokens, sequences, most, is_decode=mode) for mode in (False, True))
+    assert prompts == answers
+
+
+def test_a_short_prompt_takes_no_more_than_its_tokens_and_many_answers_a_token_each():
+    short = read_in_steps(100, 1, 256, is_decode=True)["one layer's activations"]
+    many = read_in_steps(4, 512, 256, is_decode=True)["one layer's activations"]
+    each = read_in_steps(1, 1, 256, is_decode=True)["one layer's activations"]
+    assert (short, many) == (100 * each, 512 * each)

@@ -12,7 +12,8 @@ from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
-from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.choice import DEFAULT_SERVING
+from perfcast.frameworks.load import load_inference_profiles, load_training_profile
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.activations import lay_out
@@ -77,18 +78,25 @@ def estimate_serving_footprint(
     *,
     is_decode: bool,
     device: Device | None = None,
+    framework: str = DEFAULT_SERVING,
 ) -> Footprint:
     """Memory of a rank of each stage while it answers ``plan.micro_batch_size`` sequences.
 
     Args:
         sequence_length: Of the prompt; for decode, tokens in the cache.
+        framework: Whose program answers: how many tokens it reads in a step.
 
     Raises:
         PlanError: A plan that cannot cut the model.
     """
-    setting = ServingSetting(model, precision, sequence_length, is_decode, workspace_bytes(device))
+    profile = load_inference_profiles()[framework]
+    most = profile.most_step_tokens(device) if model.is_causal else None
+    setting = ServingSetting(model, precision, sequence_length, is_decode, workspace_bytes(device), most)
     stages = serving_stages(setting, plan)
-    notes = ("the cache holds exactly the tokens so far", "logits of every position that is computed")
+    read = "logits of every position that is computed"
+    if most is not None:
+        read = f"prompts are read in steps of at most {most:,} tokens ({framework})"
+    notes = ("the cache holds exactly the tokens so far", read)
     return _with_spread(stages, "any", _context_bytes(device, plan), notes)
 
 

@@ -32,6 +32,7 @@ class ServingSetting:
     Attributes:
         precision: Of weights, activations and cache.
         sequence_length: Of the prompt; for decode, tokens in the cache.
+        step_tokens: That the program reads at once, of all prompts and answers; None: whatever is asked.
     """
 
     model: Transformer
@@ -39,6 +40,7 @@ class ServingSetting:
     sequence_length: int
     is_decode: bool
     workspace_bytes: int = 0
+    step_tokens: int | None = None
 
     @property
     def weight_bytes(self) -> float:
@@ -77,15 +79,30 @@ def serving_stages(setting: ServingSetting, plan: Plan) -> tuple[StageFootprint,
 
 def serving_terms(setting: ServingSetting, plan: Plan, ranks: Ranks) -> Iterator[TermColumn]:
     """All that the ranks of the stages of one plan hold."""
-    tokens = 1 if setting.is_decode else math.ceil(setting.sequence_length / plan.context_parallel)
-    new_tokens, everywhere = plan.micro_batch_size * tokens, np.ones(len(ranks.plans))
+    new_tokens, positions = tokens_of_step(setting, plan)
+    everywhere = np.ones(len(ranks.plans))
     yield weight_term(setting, ranks)
     if setting.model.is_causal:  # an encoder reads no earlier tokens
         yield cache_term(setting, plan, ranks)
     yield layer_term(setting, plan, new_tokens * everywhere)
-    yield logit_term(setting, plan, np.where(ranks.has_head, new_tokens, 0.0))
+    yield logit_term(setting, plan, np.where(ranks.has_head, positions, 0.0))
     workspace = setting.workspace_bytes * everywhere
     yield TermColumn("workspaces of products", Category.BUFFER, workspace, "one", "PyTorch: CUDABlas")
+
+
+def tokens_of_step(setting: ServingSetting, plan: Plan) -> tuple[int, int]:
+    """Tokens that a rank computes at once, and how many of them have logits.
+
+    A serving program reads prompts in steps of so many tokens, among which those of answers are, and sets
+    memory aside for the largest such step, whatever it does afterwards: prompts and answers then take the
+    same. Others read all prompts at once, with the logits of every position.
+    """
+    sequences = plan.micro_batch_size
+    prompts = sequences * math.ceil(setting.sequence_length / plan.context_parallel)
+    if setting.step_tokens is None:
+        tokens = sequences if setting.is_decode else prompts
+        return tokens, tokens
+    return max(min(prompts, setting.step_tokens), sequences), sequences
 
 
 def weight_term(setting: ServingSetting, ranks: Ranks) -> TermColumn:
@@ -150,7 +167,7 @@ def layer_term(setting: ServingSetting, plan: Plan, new_tokens: Floats) -> TermC
 
 
 def logit_term(setting: ServingSetting, plan: Plan, tokens: Floats) -> TermColumn:
-    """Logits of every position that is computed."""
+    """Logits of the positions of which there are any."""
     each, elements = setting.outer_bytes, tokens * math.ceil(setting.model.vocab_size / plan.tensor_parallel)
     return TermColumn(
         "logits",

@@ -55,6 +55,7 @@ def _inference(request: Request, forecast: Forecast) -> tuple[PeakCandidate, ...
         serving_precision(request.dtype),
         forecast.sequence_length or 1,
         is_decode=request.mode == "decode",
+        framework="pytorch",
     )
     peak = footprint.peak_stage.peak
     terms = (
