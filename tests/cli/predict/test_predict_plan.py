@@ -105,11 +105,15 @@ def test_the_sequence_is_cut_beside_the_weights_in_training_alone(
     assert data["plan"]["sequence_parallel"] is cuts_sequence
 
 
-def test_keys_without_effect_are_named(tiny: str, capsys: pytest.CaptureFixture[str]):
-    arguments = ("--cluster", "dgx-h100:8", "--plan", "shards=4,imbalance=2")
-    notes = written(capsys, tiny, *arguments)["assumptions"]
-    assert "shards=4 has no effect: zero=0 shards nothing" in notes
-    assert "imbalance=2.0 has no effect: the model has no experts" in notes
+def test_keys_without_effect_are_errors(tiny: str, capsys: pytest.CaptureFixture[str]):
+    for plan, says in (
+        ("shards=4", "shards=4 has no effect: zero=0 shards nothing"),
+        ("imbalance=2", "imbalance=2.0 has no effect: the model has no experts"),
+        ("cp_type=ring", "cp_type=ring has no effect: cp=1 cuts no sequence"),
+    ):
+        code, _, err = called(capsys, tiny, "--cluster", "dgx-h100:8", "--plan", plan)
+        assert (code, err.count("\n")) == (2, 1)
+        assert says in err
 
 
 def test_framework_names_the_program_of_a_training(tiny: str, capsys: pytest.CaptureFixture[str]):
@@ -155,7 +159,7 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
         ("--device t4 --devices 8", "no cluster of t4 is known"),
         ("--device a100-sxm-80gb --cluster dgx-h100:8", "has h100-sxm, not --device a100-sxm-80gb"),
         ("--cluster dgx-h100:8 --devices 16", "--cluster dgx-h100:8, but --devices 16"),
-        ("--cluster dgx-h100:12", "12 is no multiple of it"),
+        ("--cluster dgx-h100:12", "cannot be filled alike"),
         ("--cluster dgx-h10:8", "Did you mean"),
         ("--cluster dgx-h100:8 --plan tp=3", "8 devices are no multiple of tp · pp · cp = 3"),
         ("--cluster dgx-h100:8 --plan dp=3,tp=2", "dp=3 · tp · pp · cp = 6, but there are 8 devices"),

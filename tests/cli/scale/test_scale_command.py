@@ -94,7 +94,7 @@ def test_inference_has_a_row_for_each_batch_and_context(tmp_path, capsys):
             [*GPT, "--devices", "8,16", "--plan", "tp=3"],
             "8 devices cannot be forecast, and the other 1 neither",
         ),
-        ([*SERVE, "--plan", "vp=2"], "1 sequences of 128 tokens cannot be forecast"),
+        ([*SERVE, "--plan", "vp=2"], "vp=2 has no effect: pp=1 has no pipeline"),
         ([*SERVE[:4], "--cluster", "dgx-h100:8", *SERVE[6:], "--devices", "2"], "but --devices 2"),
         ([*SERVE, "--devices", "8,16"], "one number of --devices"),
         ([*GPT, "--mode", "dream", "--devices", "8"], "unknown mode 'dream'"),

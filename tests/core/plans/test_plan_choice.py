@@ -62,12 +62,13 @@ def test_every_key_reaches_the_plan():
 
 def test_keys_of_placement_and_overlap_reach_the_plan():
     plan = built(
-        "tp=2,pp=2,ep=2,order=dp-cp-tp-pp,stages=3/5,cp_type=ulysses,shards=2,overlap=tensor+experts,"
+        "tp=2,pp=2,cp=2,ep=2,order=dp-cp-tp-pp,stages=3/5,cp_type=ulysses,shards=2,overlap=tensor+experts,"
         "bucket=25MiB,capacity=1.25,imbalance=1.5",
         16,
     )
     assert plan == Plan(
-        data_parallel=4, tensor_parallel=2, pipeline_parallel=2, expert_parallel=2, micro_batch_size=2,
+        data_parallel=2, tensor_parallel=2, pipeline_parallel=2, context_parallel=2, expert_parallel=2,
+        micro_batch_size=4,
         sequence_parallel=True, order="dp-cp-tp-pp", stage_layers=(3, 5), context_communication="ulysses",
         num_shards=2, overlaps_tensor=True, overlaps_gradients=False, overlaps_weights=False,
         overlaps_experts=True, bucket_bytes=25 * 2**20, capacity_factor=1.25, expert_imbalance=1.5,

@@ -174,7 +174,7 @@ def test_a_device_without_a_cluster_has_recommendations_without_a_time():
 
 
 def test_extra_seconds_are_those_of_the_closed_form_of_either_plan():
-    plan = replace(PLAN, bucket_bytes=1000, num_prefetched=2)
+    plan = replace(PLAN, bucket_bytes=1000)
     cluster, device = load_cluster("dgx-h100:4"), load_device("h100-sxm")
 
     def seconds(one: Plan) -> float:

@@ -8,6 +8,7 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plans.idle import without_idle
 from perfcast.core.plans.table import join, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
@@ -97,7 +98,7 @@ def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, see
     plans = join([plans, with_parts(plans.take(np.arange(12)), model, seed)])
     found = evaluate_plans(model, cluster, plans, training, LENGTH, device=device, cost_model=cost_model)
     for at in range(len(plans)):
-        plan = plans.plan(at)
+        plan = without_idle(plans.plan(at), mode="train", model=model)
         one = predict_plan(
             model, cluster, plan, training=training, sequence_length=LENGTH, cost_model=cost_model,
             method="closed_form", recommendations=False, memory=False,

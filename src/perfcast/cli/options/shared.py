@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.given import is_given
 from perfcast.cli.options.pack import Command, packed
 from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, Mode
-from perfcast.core.plans.choice import is_one_device, stated_micro_batch_size
+from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
@@ -48,6 +49,16 @@ class StepOptions:
     optimizer_implementation: str | None
     attention: str
     compile: bool
+
+    def __post_init__(self) -> None:
+        """Raises PlanError where something that was said has no effect."""
+        if self.mode != "train":
+            of_training = ("optimizer", "optimizer_implementation")
+            given = [f"--{name.replace('_', '-')}" for name in of_training if is_given(name)]
+            if given:
+                raise PlanError(f"{', '.join(given)}: of a training; --mode {self.mode} has no optimizer")
+        if self.is_of_one_device:
+            complete_plan(self.plan, 1, mode=self.mode)
 
     @property
     def is_of_one_device(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.options.cost_model import choose_cost_model, find_cost_model
+from perfcast.cli.options.given import is_given
 from perfcast.cli.options.shared import DEFAULT_DTYPE, PLAN_DTYPE, StepOptions, device_request, training_of
 from perfcast.cli.predict.options import PredictOptions
 from perfcast.core.plans.choice import choose_plan, implied_devices
@@ -200,7 +201,7 @@ def _recommender(step: StepOptions, own: PredictOptions, run: RunOptions) -> Rec
         cost_model=choose_cost_model(own.cost_model, cluster.device, None, None),
         notes=notes,
     )
-    return replace(found, optimizer=step.optimizer) if _is_given("optimizer") else found
+    return replace(found, optimizer=step.optimizer) if is_given("optimizer") else found
 
 
 def _refuse_of_other_models(step: StepOptions, own: PredictOptions) -> None:
@@ -221,13 +222,7 @@ def _refuse_of_other_models(step: StepOptions, own: PredictOptions) -> None:
             "--weights": own.weights,
             "--closed-form": own.closed_form,
             "--stragglers": own.stragglers,
-            "--attention": _is_given("attention"),
+            "--attention": is_given("attention"),
         },
         "not of a recommendation model on several devices",
     )
-
-
-def _is_given(parameter: str) -> bool:
-    """Whether an option of the running command was written down, not left at its default."""
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source is not click.core.ParameterSource.DEFAULT

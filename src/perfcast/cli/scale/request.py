@@ -43,10 +43,12 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
     for name in own.clusters:
         if ":" in name:
             raise click.UsageError(f"--cluster {name}: how many devices is said by --devices")
+    if own.micro_batch_size and own.batch_size and not own.plan:
+        raise click.UsageError("--micro-batch-size: without --plan, the smallest plan that fits has its own")
     micro = own.micro_batch_size or 1
 
     def rule(count: int, batch: int) -> Plan:
-        return complete_plan(own.plan, count, batch, micro)
+        return complete_plan(own.plan, count, batch, micro, "train")
 
     return ScaleRequest(
         model=model,
@@ -121,7 +123,7 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
 
 
 def _serving_plan(own: ScaleOptions, devices: int | None) -> Plan:
-    return complete_plan({"sequence_parallel": False, **own.plan}, devices, None, 1)
+    return complete_plan({"sequence_parallel": False, **own.plan}, devices, None, 1, "decode")
 
 
 def _usual_context(model: NamedModel) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.given import is_given
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import SearchOptions, search_options
@@ -66,6 +67,9 @@ def search(own: SearchOptions, outputs: Outputs) -> None:
         _search_training(own, outputs)
     else:
         _refuse(own, _OF_TRAINING, "of training")
+        given = [f"--{name}" for name in ("framework", "optimizer") if is_given(name)]
+        if given:
+            raise click.UsageError(f"{', '.join(given)}: of training")
         if find_baseline(own.cost_model) is not None:
             raise click.UsageError(f"--cost-model {own.cost_model} is of training")
         _search_serving(own, outputs)

@@ -202,7 +202,7 @@ def _plan_maker(text: str, global_batch_size: int) -> MakePlan:
     values = {"micro_batch_size": 1, **parse_plan(text, "--compare")}
 
     def make(num_devices: int) -> Plan:
-        return complete_plan(values, num_devices, global_batch_size)
+        return complete_plan(values, num_devices, global_batch_size, mode="train")
 
     return make
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.plans.text import (
     BALANCED,
     EVEN,
@@ -29,6 +31,7 @@ def complete_plan(
     num_devices: int | None = None,
     batch_size: int | None = None,
     micro_batch_size: int | None = None,
+    mode: Mode | None = None,
 ) -> Plan:
     """The plan of a number of devices; data parallelism follows where it is not given.
 
@@ -38,10 +41,11 @@ def complete_plan(
             every replica of a pipeline, one without stages.
         micro_batch_size: Of one forward; None is the plan's own, or runs a replica's share of a stated batch
             at once.
+        mode: What the plan is for, where that is known: keys that are of another are refused.
 
     Raises:
         PlanError: Degrees that do not multiply up to the devices, a batch that does not divide; the message
-            states the equation.
+            states the equation. A key that has no effect.
     """
     given = {"--devices": num_devices, "--batch-size": batch_size, "--micro-batch-size": micro_batch_size}
     for option, count in given.items():
@@ -66,14 +70,16 @@ def complete_plan(
             "stages=balanced is what a search finds; give the layers of each stage, such as 7/8/8/7"
         )
     stated |= {"data_parallel": replicas, "micro_batch_size": micro, "num_micro_batches": num_micro_batches}
-    return Plan(**stated)
+    plan = Plan(**stated)
+    refuse_idle(plan, values.keys(), mode=mode)
+    return plan
 
 
 def choose_plan(
     values: PlanValues,
     num_devices: int | None,
     *,
-    mode: str,
+    mode: Mode,
     batch_size: int | None,
     micro_batch_size: int | None,
     is_captured: bool = False,
@@ -100,7 +106,7 @@ def choose_plan(
         batch = _data_parallel(values, num_devices) * (stated_micro_batch_size(values, micro) or 1)
     if is_captured or not is_training:
         values = {"sequence_parallel": False, **values}
-    plan = complete_plan(values, num_devices, batch, micro)
+    plan = complete_plan(values, num_devices, batch, micro, mode)
     if batch_size is None:
         notes.append(
             f"no --batch-size was given: {plan.global_batch_size} sequences, "

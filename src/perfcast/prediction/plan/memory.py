@@ -9,6 +9,7 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
@@ -70,6 +71,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
     device = resolve_device(request.device) if isinstance(request.device, str) else request.device
     model, plan, training, precision = read_model(request.model), request.plan, None, None
     sizes, length = model.sizes, model.sequence_length(request.sequence_length)
+    refuse_idle(plan, mode=request.mode, model=sizes)
     if request.mode == "train":
         dtype = known_word("dtype", request.dtype, DTYPES)
         training = request.training or Training(dtype=dtype, framework=default_framework(plan))

@@ -11,6 +11,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.hardware import Device
 from perfcast.core.plan import RECOMPUTE, Offload, Plan, Recompute
+from perfcast.core.plans.idle import without_idle
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
@@ -154,7 +155,7 @@ def _change(
 ) -> Plan | None:
     """The plan with as many devices and as large a batch; None where its groups do not divide."""
     try:
-        return replace(
+        changed = replace(
             plan,
             recompute=kind,
             zero_stage=stage,
@@ -167,6 +168,7 @@ def _change(
         )
     except PlanError:
         return None
+    return without_idle(changed, mode="train")
 
 
 def _extra_seconds(before: PlanTime | PlanError | None, after: PlanTime | PlanError | None) -> float | None:

@@ -69,6 +69,10 @@ class Request:
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
         _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
         self._check_ranks()
+        if self.mode != "train" and self.recompute != "none":
+            raise PlanError(
+                f"recompute={self.recompute} has no effect: it is of a training, not of {self.mode}"
+            )
         if self.mode == "decode" and self.sequence_length == 1:
             raise PlanError("decode needs a context: --sequence-length of at least 2")
         if self.batch_size % (self.micro_batch_size or self.batch_size):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.prediction.one_device.assumptions import about_cost_model
-from perfcast.prediction.plan.idle_settings import idle_settings
 from perfcast.prediction.step.work import PlannedStep
 from perfcast.units import MEGA, format_bytes
 
@@ -34,7 +33,6 @@ def list_plan_assumptions(planned: PlannedStep, memory: PlanMemory | None) -> tu
         )
     if planned.is_captured:
         notes.append("captured on one device and cut by the plan; memory under a plan is of transformers")
-    notes += idle_settings(work, is_training=step.training is not None)
     notes += work.assumptions
     if step.training is not None:
         notes.append(

@@ -9,6 +9,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
+from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.words import known_word
@@ -54,7 +55,8 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     """Names to data.
 
     Raises:
-        InputError: An unknown name, no sequence length, a plan of other devices than the cluster's.
+        InputError: An unknown name, no sequence length, a plan of other devices than the cluster's, or of
+            which something has no effect.
     """
     cluster = load_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
     check_devices(request.plan, cluster)
@@ -71,6 +73,7 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         dtype = training.dtype
+    refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
     return ResolvedStep(
         model=model,
         cluster=cluster,
