@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from perfcast.core.precision import Precision, training_precision
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
-TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
 TrainingFramework = Literal[
     "pytorch", "fsdp", "torchtitan", "megatron", "nemo", "megatron_local", "nanotron", "deepspeed"
@@ -28,7 +29,8 @@ class Training:
     """Precision, optimizer and program of a training.
 
     Attributes:
-        dtype: Of the products; 'fp8' computes products in fp8 between bf16 tensors.
+        dtype: Of the products; 'fp8' (by tensor), 'fp8_block', 'mxfp8' and 'nvfp4' compute those of layers in
+            that format between bf16 tensors.
         optimizer: Its state is kept per parameter ('adamw': two fp32 moments; 'adamw_8bit': two of one
             byte and their scales; 'adafactor': rows and columns; 'muon': one momentum).
         framework: Whose program trains: 'pytorch' (autocast with fp32 weights, gradients of their own
@@ -47,6 +49,11 @@ class Training:
     attention: AttentionKernels = "flash"
     fuses_cross_entropy: bool = False
     flash_version: FlashVersion | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """How products, activations and what is not quantised are kept."""
+        return training_precision(self.dtype)
 
     def __post_init__(self) -> None:
         known_word("dtype", self.dtype, DTYPES)

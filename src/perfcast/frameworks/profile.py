@@ -194,6 +194,7 @@ class SupportProfile:
         sets_overlaps: Whether collectives can be kept from overlapping with compute.
         dispatches: How it can bring tokens to experts.
         sets_experts: Whether capacity and the overlaps of experts can be set.
+        narrow_formats: Formats of fewer than 16 bits that it trains in.
         reasons: Behind what it cannot do, in words, by 'zero=1', 'order' and the like.
         source: Where this is written down.
     """
@@ -217,6 +218,7 @@ class SupportProfile:
     sets_overlaps: bool
     sets_experts: bool
     dispatches: tuple[Dispatch, ...] = ("alltoall",)
+    narrow_formats: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str
 

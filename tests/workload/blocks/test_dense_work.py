@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from perfcast.core.dtype import DType
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.training import DTYPES, Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import build_step_work
@@ -182,6 +183,22 @@ def test_fp8_narrows_the_layers_products_but_neither_attention_nor_the_head() ->
         ("attention.qkv", DType.FP8), ("attention.core", DType.BF16), ("attention.output", DType.FP8),
         ("mlp.up", DType.FP8), ("mlp.down", DType.FP8), ("head", DType.BF16),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "label"),
+    [("fp8", 8, "fp8"), ("fp8_block", 8 + 32 / 128, "fp8"), ("mxfp8", 8.25, "fp8"), ("nvfp4", 4.5, "fp4")],
+)
+def test_operands_are_quantised_twice_with_their_scales(dtype: str, bits: float, label: str) -> None:
+    """As they lie and transposed; bf16 is read, and every product of a layer is in the format."""
+    training = Training(framework="megatron", dtype=known_word("dtype", dtype, DTYPES))
+    calls = layer_of(build_step_work(LLAMA, Plan(), training, 512)).forward
+    quantise = next(c.operation for c in calls if c.operation.name == "quantise")
+    elements = quantise.inputs[0].num_elements
+    assert quantise.memory_traffic_bytes == 2 * elements + 2 * elements * bits / 8
+    product = next(c.operation for c in calls if c.module == "mlp.down" and c.operation.uses_matrix_units)
+    assert product.compute_dtype.label == label
+    assert product.attribute("format") == (None if dtype == "fp8" else dtype)
 
 
 def test_only_gradients_of_weights_are_flagged_as_such() -> None:

@@ -33,9 +33,10 @@ def element_bytes(training: Training) -> int:
     return 4 if training.dtype in ("fp32", "tf32") else 2
 
 
-def product_bytes(training: Training) -> int:
-    """Bytes of an element that is kept for the weight gradient of a product."""
-    return 1 if training.dtype == "fp8" else element_bytes(training)
+def product_bytes(training: Training) -> float:
+    """Bytes of an element that is kept for the weight gradient of a product, with its share of a scale."""
+    form = training.precision.products
+    return form.activation.bytes_per_element if form.is_narrow else element_bytes(training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Layout:
         tokens: Of one rank: micro-batch × sequence / context-parallel.
         norm_tokens: Of the parts cut along the sequence where sequence parallelism is on.
         element_bytes: Of an activation.
-        product_bytes: Of an element that is kept for a weight's gradient; 1 in fp8.
+        product_bytes: Of an element that is kept for a weight's gradient, with its share of a scale.
     """
 
     tokens: int
@@ -56,7 +57,7 @@ class Layout:
     tensor_parallel: int
     context_parallel: int
     element_bytes: int
-    product_bytes: int
+    product_bytes: float
 
     def rows(self, width: float) -> int:
         """Bytes of tokens × width, whole on the rank."""
@@ -142,8 +143,8 @@ def _attention(
     saved.append(Saved("output of attention", layout.rows(output_width)))
     if layout.context_parallel > 1:
         saved.append(Saved("output of attention before its all-to-all", layout.rows(output_width)))
-    elif training.dtype == "fp8":
-        saved.append(Saved("output of attention in fp8", layout.product_rows(output_width)))
+    elif training.precision.products.is_narrow:
+        saved.append(Saved(f"output of attention in {training.dtype}", layout.product_rows(output_width)))
     if profile.keeps_joint_qkv and layout.micro_batch_size > 1:
         saved.append(Saved("output of attention, transposed", layout.rows(output_width)))
     return [*saved, *_dropout_mask(model, layout, "attention")]

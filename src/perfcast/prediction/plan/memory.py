@@ -17,7 +17,7 @@ from perfcast.core.weights import count_parameters
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import default_framework
-from perfcast.frameworks.precision import refuse_cache_of_training, serving_precision
+from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -76,6 +76,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         dtype = known_word("dtype", request.dtype, DTYPES)
         training = request.training or Training(dtype=dtype, framework=default_framework(plan))
         refuse_cache_of_training(request.kv_cache_dtype)
+        check_training_format(training)
     else:
         precision = serving_precision(request.dtype, None, request.kv_cache_dtype)
     result = estimate_plan_memory(

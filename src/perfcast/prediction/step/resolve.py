@@ -10,14 +10,14 @@ from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
-from perfcast.core.precision import Precision
+from perfcast.core.precision import Precision, check_device
 from perfcast.core.training import DTYPES, Training
 from perfcast.core.words import known_word
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import default_framework
-from perfcast.frameworks.precision import refuse_cache_of_training, serving_precision
+from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.plan import PlanRequest
@@ -72,8 +72,10 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
         dtype = precision.format
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
+        check_training_format(training)
         dtype = training.dtype
     refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
+    check_device(device, dtype)
     return ResolvedStep(
         model=model,
         cluster=cluster,

@@ -9,11 +9,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
 from perfcast.core.tensor import TensorType
 
 Types = tuple[TensorType, ...]
 Kind = OperationKind
+_NARROW_BITS = 8
+
+
+def scale_bytes(format_name: str, activations: int, weights: int) -> int:
+    """Bytes of the scales of a product's operands."""
+    form = FORMATS[format_name]
+    return form.activation.scale_bytes_of(activations) + form.weight.scale_bytes_of(weights)
 
 
 def tensor(dtype: DType, *shape: int) -> TensorType:
@@ -58,17 +66,28 @@ def product(
     out: DType | None = None,
     has_bias: bool = False,
     accumulates: bool = False,
+    format_name: str = "",
 ) -> Operation:
-    """A matrix product; ``accumulates``: its output is added to what lies in memory."""
-    stored = DType.FP8 if precision is DType.FP8 else element
+    """A matrix product; ``accumulates``: its output is added to what lies in memory.
+
+    Args:
+        format_name: Of operands whose blocks have scales.
+    """
+    is_narrow = precision.bits <= _NARROW_BITS
+    stored = precision if is_narrow else element
     a = TensorType((m, k), stored, (1, m) if layout[0] == "t" else (k, 1))
     b = TensorType((k, n), stored, (1, k) if layout[1] == "t" else (n, 1))
     c = TensorType((m, n), out or element, (n, 1))
     bias = (tensor(element, n),) if has_bias else ()
     flops = 2 * m * n * k
     traffic = sum(t.num_bytes for t in (a, b, c, *bias)) + (c.num_bytes if accumulates else 0)
-    name = "_scaled_mm" if precision is DType.FP8 else "addmm" if has_bias else "mm"
-    attributes = (("batch", 1), ("k", k), ("layout", layout), ("m", m), ("n", n))
+    name = "_scaled_mm" if is_narrow else "addmm" if has_bias else "mm"
+    attributes: tuple[tuple[str, AttributeValue], ...] = (
+        ("batch", 1), ("k", k), ("layout", layout), ("m", m), ("n", n),
+    )  # fmt: skip
+    if format_name:
+        attributes = tuple(sorted((*attributes, ("format", format_name))))
+        traffic += scale_bytes(format_name, m * k, k * n)
     inputs = (*bias, a, b)
     return Operation(Kind.MATMUL, name, inputs, (c,), precision, flops, flops, traffic, 0, attributes)
 

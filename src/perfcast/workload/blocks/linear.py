@@ -19,7 +19,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.work import Stream
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.products import multiply, precision_of, quantise, weight_gradient
+from perfcast.workload.blocks.products import multiply, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
 
 
@@ -171,7 +171,7 @@ def _gather_operand(
 
 
 def _operand_type(local: Local, linear: Linear) -> DType:
-    return DType.FP8 if precision_of(local, in_fp8=linear.in_fp8) is DType.FP8 else local.element
+    return local.precision if local.is_narrow and linear.in_fp8 else local.element
 
 
 def output_ranks(local: Local) -> Sequence[int]:

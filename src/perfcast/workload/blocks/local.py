@@ -14,15 +14,10 @@ from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import KernelProfile, TrainingProfile
 
-_ELEMENTS = {"fp32": DType.FP32, "tf32": DType.FP32, "bf16": DType.BF16, "fp16": DType.FP16}
-_PRODUCTS = {
-    "fp32": DType.FP32, "tf32": DType.TF32, "bf16": DType.BF16, "fp16": DType.FP16, "fp8": DType.FP8,
-}  # fmt: skip
-
 
 def weight_type(training: Training) -> DType:
     """Of weights as the products read them; where those are in fp8, of what is cast to it."""
-    return _ELEMENTS.get(training.dtype, DType.BF16)
+    return training.precision.element
 
 
 def gradient_type(training: Training) -> DType:
@@ -127,7 +122,12 @@ class Local:
     @property
     def precision(self) -> DType:
         """Of the products' arithmetic."""
-        return _PRODUCTS[self.training.dtype]
+        return self.training.precision.products.arithmetic
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether products are quantised between wider tensors."""
+        return self.training.precision.products.is_narrow
 
     @property
     def tensor_ranks(self) -> Sequence[int]:

@@ -62,6 +62,7 @@ def weight_gradient(
         precision_of(local, in_fp8=in_fp8),
         out=local.gradient if fuses else local.element,
         accumulates=fuses,
+        format_name=block_format(local, in_fp8=in_fp8),
     )
     tape.run(operation, module, is_weight_gradient=True)
     if not fuses:
@@ -80,21 +81,36 @@ def multiply(
 ) -> None:
     """The product alone, of (m, n, k) in a layout of ``kernels``."""
     precision = precision_of(local, in_fp8=in_fp8)
-    tape.run(kernels.product(*shape, layout, local.element, precision, has_bias=has_bias), module)
+    name = block_format(local, in_fp8=in_fp8)
+    operation = kernels.product(*shape, layout, local.element, precision, has_bias=has_bias, format_name=name)
+    tape.run(operation, module)
 
 
 def quantise(tape: Tape, local: Local, rows: int, width: int, module: str, *, in_fp8: bool = True) -> None:
-    """An operand of fp8 products, as it lies and transposed for the weight's gradient; else nothing."""
-    if precision_of(local, in_fp8=in_fp8) is not DType.FP8:
+    """An operand of narrow products, as it lies and transposed for the weight's gradient; else nothing.
+
+    Both have their own scales where blocks do (Transformer Engine: common/cast: rowwise and columnwise).
+    """
+    if not (local.is_narrow and in_fp8):
         return
-    x, narrow = kernels.tensor(local.element, rows, width), kernels.tensor(DType.FP8, 2 * rows, width)
-    operation = kernels.rows_kernel(kernels.Kind.COPY, "quantise", (x,), (narrow,), flops_per_element=1)
+    stored = local.training.precision.products.activation
+    x, narrow = kernels.tensor(local.element, rows, width), kernels.tensor(stored.element, 2 * rows, width)
+    traffic = x.num_bytes + stored.bytes_of(2 * rows * width)
+    operation = kernels.rows_kernel(
+        kernels.Kind.COPY, "quantise", (x,), (narrow,), flops_per_element=1, traffic_bytes=traffic
+    )
     tape.run(operation, module)
 
 
 def precision_of(local: Local, *, in_fp8: bool) -> DType:
     """Arithmetic of a product."""
-    return local.precision if in_fp8 or local.precision is not DType.FP8 else local.element
+    return local.precision if in_fp8 or not local.is_narrow else local.element
+
+
+def block_format(local: Local, *, in_fp8: bool) -> str:
+    """Name of the format of a narrow product whose blocks have scales; '' for all others."""
+    is_of_blocks = local.is_narrow and local.training.precision.weight.block > 0
+    return local.training.dtype if is_of_blocks and in_fp8 else ""
 
 
 def accumulate(tape: Tape, local: Local, num_elements: int, module: str) -> None:

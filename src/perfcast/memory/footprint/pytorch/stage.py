@@ -56,8 +56,8 @@ def _check(plan: Plan) -> None:
 
 
 def _check_training(training: Training) -> None:
-    if training.dtype == "fp8":
-        raise PlanError("framework pytorch has no fp8 training; take --framework megatron")
+    if training.precision.products.is_narrow:
+        raise PlanError(f"framework pytorch has no {training.dtype} training; take --framework megatron")
     if training.optimizer not in OPTIMIZERS:
         raise PlanError(
             f"framework pytorch has the optimizers {', '.join(OPTIMIZERS)}; for {training.optimizer} take "

@@ -148,7 +148,7 @@ def _batched(tape: Tape, local: Local, size: int, *, scores: bool, layout: str) 
     """s × s from heads of a size, or s × size from scores."""
     batch, s = local.plan.micro_batch_size * local.heads.queries, local.sequence
     n, k = (s, size) if scores else (size, s)
-    precision = local.precision if local.precision is not DType.FP8 else local.element
+    precision = local.element if local.is_narrow else local.precision
     tape.run(kernels.batched_product(batch, s, n, k, layout, local.element, precision), CORE)
 
 

@@ -28,7 +28,7 @@ from perfcast.workload.blocks.experts.shared import shared_backward, shared_forw
 from perfcast.workload.blocks.layer.mlp import activation_backward, activation_forward
 from perfcast.workload.blocks.linear import add
 from perfcast.workload.blocks.local import Local
-from perfcast.workload.blocks.products import accumulate, quantise, weight_gradient
+from perfcast.workload.blocks.products import accumulate, block_format, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
 
 ROUTER = "experts.router"
@@ -172,7 +172,14 @@ def _product(tape: Tape, local: Local, n: int, k: int, layout: str, module: str)
     load = load_of(local)
     quantise(tape, local, load.rows, k, module)
     operation = grouped_product(
-        load.num_local_experts, load.rows, n, k, layout, local.element, local.precision
+        load.num_local_experts,
+        load.rows,
+        n,
+        k,
+        layout,
+        local.element,
+        local.precision,
+        block_format(local, in_fp8=True),
     )
     tape.run(operation, module, num_launches=load.num_local_experts)
 
@@ -183,6 +190,7 @@ def _weight_gradient(tape: Tape, local: Local, outputs: int, inputs: int, module
     operation = grouped_weight_gradient(
         load.num_local_experts, load.rows, outputs, inputs, local.element, local.precision,
         out=local.gradient if fuses else local.element, accumulates=fuses,
+        format_name=block_format(local, in_fp8=True),
     )  # fmt: skip
     tape.run(operation, module, num_launches=load.num_local_experts, is_weight_gradient=True)
     if not fuses:

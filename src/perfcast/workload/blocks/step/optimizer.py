@@ -118,11 +118,12 @@ def _update(training: Training, mine: int, gradient: DType) -> tuple[Operation, 
 
 
 def _narrow_weights(training: Training, elements: int) -> tuple[Operation, ...]:
-    """Weights in fp8, as they lie and transposed, once a step (Transformer Engine: module/base.py)."""
-    if training.dtype != "fp8":
+    """Narrow weights, as they lie and transposed, once a step (Transformer Engine: module/base.py)."""
+    form = training.precision.products
+    if not form.is_narrow:
         return ()
-    wide = weight_type(training)
-    return (kernels.optimizer("quantise", elements, (wide,), (DType.FP8, DType.FP8)),)
+    wide, narrow = weight_type(training), form.weight.element
+    return (kernels.optimizer("quantise", elements, (wide,), (narrow, narrow)),)
 
 
 def _norm(tape: Tape, plan: Plan, mine: int, gradient: DType, launches: int) -> None:

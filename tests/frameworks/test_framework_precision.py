@@ -5,10 +5,11 @@ import pytest
 from perfcast.core.dtype import DType
 from perfcast.core.formats import CACHE_FORMATS, FORMATS
 from perfcast.core.plan import Plan
+from perfcast.core.training import Training
 from perfcast.core.work import Call
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.load import load_inference_profiles
-from perfcast.frameworks.precision import refuse_cache_of_training, serving_precision
+from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
 from perfcast.workload.blocks.step.serving import build_serving_work
 from small_transformers import llama, term_of
@@ -52,6 +53,16 @@ def test_unknown_names_are_errors():
         serving_precision("bf16", "vlm")
     with pytest.raises(PlanError, match="--kv-cache-dtype"):
         refuse_cache_of_training("fp8")
+
+
+def test_a_framework_trains_in_the_formats_that_it_has():
+    for dtype in ("fp8", "fp8_block", "mxfp8", "nvfp4"):
+        check_training_format(Training(framework="megatron", dtype=dtype))
+    check_training_format(Training(framework="fsdp", dtype="mxfp8"))
+    with pytest.raises(PlanError, match=r"fsdp does not train in nvfp4 .*take --framework megatron"):
+        check_training_format(Training(framework="fsdp", dtype="nvfp4"))
+    with pytest.raises(PlanError, match="pytorch does not train in fp8"):
+        check_training_format(Training(framework="pytorch", dtype="fp8"))
 
 
 @pytest.mark.parametrize("cache", [None, *CACHE_FORMATS])

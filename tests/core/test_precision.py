@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS
+from perfcast.core.precision import check_device, formats_of, training_precision
+from perfcast.errors import PlanError
+
+
+def test_a_training_in_a_narrow_format_keeps_bf16_between_its_products():
+    for name in ("fp8", "fp8_block", "mxfp8", "nvfp4"):
+        found = training_precision(name)
+        assert (found.element, found.outside) == (DType.BF16, "bf16")
+        assert found.products.is_narrow
+    assert training_precision("fp16").element is DType.FP16
+    assert not training_precision("tf32").products.is_narrow
+
+
+def test_weight_only_formats_run_wherever_16_bits_do():
+    weight_only = {name for name, form in FORMATS.items() if form.is_weight_only}
+    for device in ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "mi300x"):
+        assert weight_only <= set(formats_of(load_device(device)))
+
+
+def test_a_format_that_a_device_lacks_is_an_error_that_names_what_it_has():
+    with pytest.raises(PlanError, match=r"a100-sxm-80gb cannot multiply in fp8; it has .*int8.*--dtype"):
+        check_device(load_device("a100-sxm-80gb"), "fp8")
+    with pytest.raises(PlanError, match="h100-sxm cannot multiply in mxfp8"):
+        check_device(load_device("h100-sxm"), "mxfp8")
+    for name in ("fp8", "fp8_block", "mxfp8", "nvfp4", "mxfp4"):
+        check_device(load_device("b200"), name)
