@@ -12,7 +12,15 @@ from perfcast.errors import PlanError
 TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
 TrainingFramework = Literal[
-    "pytorch", "fsdp", "torchtitan", "megatron", "nemo", "megatron_local", "nanotron", "deepspeed"
+    "pytorch",
+    "fsdp",
+    "torchtitan",
+    "megatron",
+    "nemo",
+    "megatron_local",
+    "hai_llm",
+    "nanotron",
+    "deepspeed",
 ]
 AttentionKernels = Literal["flash", "math"]
 FlashVersion = Literal[1, 2, 3]
@@ -36,7 +44,8 @@ class Training:
         framework: Whose program trains: 'pytorch' (autocast with fp32 weights, gradients of their own
             dtype), 'fsdp' (PyTorch's FSDP2 with mixed precision), 'torchtitan' (FSDP2 as it sets it),
             'megatron' (Megatron-LM with Transformer Engine), 'nemo' (the same with gradients in bf16, as
-            NVIDIA's recipes set it), 'megatron_local' (without Transformer Engine), 'nanotron', 'deepspeed'.
+            NVIDIA's recipes set it), 'megatron_local' (without Transformer Engine), 'hai_llm'
+            (DeepSeek's, as its report tells), 'nanotron', 'deepspeed'.
         attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.
         fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
         flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: the newest that

@@ -110,7 +110,7 @@ def layer_activations(
     *,
     has_experts: bool,
 ) -> tuple[Saved, ...]:
-    """All that a layer keeps without recomputation of the layer; 'selective' drops attention's core."""
+    """All that a layer keeps where nothing is computed again."""
     mlp = _experts(model, plan, layout) if has_experts else _mlp(model, profile, layout)
     saved = [*_attention(model, plan, training, profile, layout), *mlp]
     if profile.further_width:
@@ -137,8 +137,7 @@ def _attention(
     if profile.keeps_joint_qkv:
         rest = layout.rows(heads.key_width + heads.value_width)
         saved.append(Saved("the rest of the joint projection", rest))
-    if plan.recompute != "selective":
-        saved += attention_core(model, training, layout)
+    saved += attention_core(model, training, layout)
     output_width = heads.output_width
     saved.append(Saved("output of attention", layout.rows(output_width)))
     if layout.context_parallel > 1:
@@ -213,15 +212,15 @@ def _experts(model: Transformer, plan: Plan, layout: Layout) -> list[Saved]:
         Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
         Saved("input of router and experts", layout.norm_rows(model.hidden_size)),
         Saved("scores of the router", 3 * 4 * layout.norm_tokens * experts.num_experts),
-        Saved("tokens sent to experts", round(size * gathered * model.hidden_size)),
+        Saved("tokens sent to experts", round(layout.product_bytes * gathered * model.hidden_size)),
         Saved("input of the experts' activation", round(size * gathered * gates * width)),
-        Saved("input of experts down", round(size * gathered * width)),
+        Saved("input of experts down", round(layout.product_bytes * gathered * width)),
         *_dropout_mask(model, layout, "the MLP"),
     ]
     if experts.shared_ffn_hidden_size:
         shared = experts.shared_ffn_hidden_size / layout.tensor_parallel
         saved.append(Saved("input of the shared experts' activation", layout.rows(gates * shared)))
-        saved.append(Saved("input of shared experts down", layout.rows(shared)))
+        saved.append(Saved("input of shared experts down", layout.product_rows(shared)))
     return saved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfcast.core.arrays import Floats
 from perfcast.core.heads import heads_of_rank
@@ -11,9 +11,9 @@ from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import pad_vocabulary
 from perfcast.memory.footprint.activations import (
     Layout,
-    Saved,
     expert_visits,
     lay_out,
+    layer_activations,
     layer_bytes,
 )
 from perfcast.memory.footprint.combinations import ByCombination, Combinations
@@ -82,17 +82,13 @@ def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
 
 
 def _layer(setting: Setting, plan: Plan, layout: Layout, *, has_experts: bool) -> tuple[int, int]:
-    """Bytes that a layer keeps, and those that a selective recomputation makes again."""
-
-    def saved(plan: Plan) -> tuple[Saved, ...]:
-        return saved_tensors(
-            setting.model, plan, setting.training, setting.profile, layout, has_experts=has_experts
-        )
-
-    kept = saved(plan)
-    if plan.recompute != "selective":
+    """Bytes that a layer keeps, and those of parts that its backward makes again."""
+    model, training, profile = setting.model, setting.training, setting.profile
+    kept = saved_tensors(model, plan, training, profile, layout, has_experts=has_experts)
+    if plan.recompute == "full":
         return layer_bytes(kept), 0
-    return layer_bytes(kept), made_again_bytes(kept, saved(replace(plan, recompute="none")))
+    every = layer_activations(model, plan, training, setting.memory, layout, has_experts=has_experts)
+    return layer_bytes(kept), made_again_bytes(kept, every)
 
 
 def _input_bytes(setting: Setting, layout: Layout) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.frameworks.profile import MemoryProfile, SelectiveRecompute
+from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory.footprint.activations import element_bytes
 from perfcast.memory.footprint.buffers import (
     communication_term,
@@ -72,7 +72,7 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
         (communication_term(ranks, figures, profile), issued_ahead_term(ranks, figures, profile))
     )
     layer = TermGroup(
-        (*recomputed_terms(ranks, figures, setting.profile.selective), *layer_backward_terms(ranks, figures))
+        (*recomputed_terms(ranks, figures, setting.profile), *layer_backward_terms(ranks, figures))
     )
     head = TermGroup((head_input_term(figures),))
     loss = TermGroup(loss_terms(figures, training, profile))
@@ -130,9 +130,7 @@ def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
     return np.where(moves_away, one, saved)
 
 
-def recomputed_terms(
-    ranks: Ranks, figures: LayerFigures, selective_of: SelectiveRecompute
-) -> Iterator[TermColumn]:
+def recomputed_terms(ranks: Ranks, figures: LayerFigures, profile: TrainingProfile) -> Iterator[TermColumn]:
     """What the layer whose backward runs has made again: all beside its input, or what 'selective' dropped.
 
     Where only the first layers are computed again, what those behind them kept is free by then.
@@ -146,14 +144,25 @@ def recomputed_terms(
         made = np.where(again, np.maximum(one - figures.norm_rows - gone, 0.0), 0.0)
         formula = "one layer's activations"
         yield TermColumn("recomputed layer", Category.ACTIVATION, made, formula, _KORTHIKANTI)
-    selective = ranks.plans.has_word("recompute", "selective")
-    if selective.any():
-        part = larger_kind(
-            ranks.holding.dense_layers, figures.again_dense, ranks.holding.expert_layers, figures.again_expert
+    part = larger_kind(
+        ranks.holding.dense_layers, figures.again_dense, ranks.holding.expert_layers, figures.again_expert
+    )
+    part = np.where(ranks.plans.has_word("recompute", "full"), 0.0, part)
+    if part.any():
+        yield TermColumn(
+            _recomputed_name(ranks, profile), Category.ACTIVATION, part, "of one layer", _KORTHIKANTI
         )
-        part = np.where(selective, part, 0.0)
-        name = "recomputed attention" if selective_of == "attention_core" else "recomputed operators"
-        yield TermColumn(name, Category.ACTIVATION, part, "of one layer", _KORTHIKANTI)
+
+
+def _recomputed_name(ranks: Ranks, profile: TrainingProfile) -> str:
+    if profile.selective == "operators":
+        return "recomputed operators"
+    named = ranks.plans.shared.get("recompute_modules") or profile.recompute_modules
+    return (
+        "recomputed attention"
+        if (named, profile.always_recomputes) == (("core_attn",), ())
+        else "recomputed modules"
+    )
 
 
 def layer_backward_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:

@@ -25,6 +25,8 @@ MOMENT_BYTES = {
     # two of a byte, each with an fp32 scale per block of 256 (Dettmers et al., ICLR 2022, section 2.1)
     "adamw_8bit": 2 * (1 + 4 / 256),
 }  # fmt: skip
+#: Of one of them, where a program keeps them as usual.
+_MOMENT_BYTES = 4.0
 #: A stage of ZeRO that there is none of: what is sharded from it on is never sharded.
 _NEVER = 4
 _ZERO = "Rajbhandari et al.: ZeRO, SC 2020, section 3"
@@ -38,7 +40,7 @@ def state_terms(ranks: Ranks, training: Training, profile: MemoryProfile) -> Ite
         yield local_gradient_term(ranks, profile)
     if profile.has_master_weights:
         yield master_term(ranks)
-    yield moment_term(ranks, training)
+    yield moment_term(ranks, training, profile.moment_bytes)
     if profile.keeps_dummy_gradients:
         yield dummy_gradient_term(ranks, profile)
     if profile.bucket_bytes:
@@ -82,12 +84,13 @@ def master_term(ranks: Ranks) -> TermColumn:
     return _per_parameter("master weights", Category.OPTIMIZER_STATE, each, ranks, _shards(ranks, 1), _ZERO)
 
 
-def moment_term(ranks: Ranks, training: Training) -> TermColumn:
+def moment_term(ranks: Ranks, training: Training, moment_bytes: float = _MOMENT_BYTES) -> TermColumn:
     """The optimizer's moments; sharded from ZeRO 1 on, on the host where it is offloaded."""
     name, category, shards = f"moments of {training.optimizer}", Category.OPTIMIZER_STATE, _shards(ranks, 1)
     on_host = _has_optimizer_on_host(ranks)
     if training.optimizer in MOMENT_BYTES:
-        each = np.where(on_host, 0.0, MOMENT_BYTES[training.optimizer])
+        wide = 1.0 if training.optimizer.endswith("8bit") else moment_bytes / _MOMENT_BYTES
+        each = np.where(on_host, 0.0, wide * MOMENT_BYTES[training.optimizer])
         return _per_parameter(name, category, each, ranks, shards, _ZERO)
     if training.optimizer == "muon":
         formula = "4 bytes of momentum a weight of the layers' matrices; Adam's 8 for all others"
