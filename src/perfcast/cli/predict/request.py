@@ -107,6 +107,7 @@ def _plan(step: StepOptions, own: PredictOptions, model: NamedModel, *, with_tim
         model=model,
         cluster=cluster,
         plan=plan,
+        recompute_is_open="recompute" not in step.plan,
         mode=step.mode,
         training=training,
         dtype=dtype,

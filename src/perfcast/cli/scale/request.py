@@ -57,6 +57,7 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
         batch_size=own.batch_size or micro * max(own.devices),
         is_weak=not own.is_strong,
         rule=rule if own.plan else None,
+        recompute_is_open=bool(own.plan) and "recompute" not in own.plan,
         training=_training(own),
         sequence_length=own.sequence_length,
         cost_model=_cost_model(own),

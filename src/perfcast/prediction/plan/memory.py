@@ -22,6 +22,7 @@ from perfcast.memory.footprint import estimate_footprint, estimate_serving_footp
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.cluster import has_cluster
+from perfcast.prediction.plan.recomputation import least_recomputation
 from perfcast.prediction.recommendations.plan_times import cluster_of_plan
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.recommendations.way_out import with_way_out
@@ -69,7 +70,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         InputError: As ``predict_plan_memory``.
     """
     device = resolve_device(request.device) if isinstance(request.device, str) else request.device
-    model, plan, training, precision = read_model(request.model), request.plan, None, None
+    model, plan, training, precision, note = read_model(request.model), request.plan, None, None, ""
     sizes, length = model.sizes, model.sequence_length(request.sequence_length)
     refuse_idle(plan, mode=request.mode, model=sizes)
     if request.mode == "train":
@@ -77,6 +78,8 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         training = request.training or Training(dtype=dtype, framework=default_framework(plan))
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
+        if request.recompute_is_open:
+            plan, note = least_recomputation(sizes, plan, training, length, device)
     else:
         precision = serving_precision(request.dtype, None, request.kv_cache_dtype)
     result = estimate_plan_memory(
@@ -88,6 +91,9 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         precision=precision,
         sequence_length=length,
     )
+    if note:
+        notes = (*result.footprint.assumptions, note)
+        result = replace(result, footprint=replace(result.footprint, assumptions=notes))
     if not request.fit:
         return with_way_out(result, sizes, device)
     if training is None:

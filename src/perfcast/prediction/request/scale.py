@@ -30,6 +30,7 @@ class ScaleRequest:
         devices: Numbers of devices, in any order.
         batch_size: Sequences of a step; with weak scaling on the smallest number of devices.
         rule: None takes ``choose_smallest_plan``.
+        recompute_is_open: Whether plans of the rule leave open what is recomputed: then as little as fits.
         training: None takes bf16 AdamW by the framework that each plan suggests.
         method: 'closed_form' or 'simulated'.
     """
@@ -40,6 +41,7 @@ class ScaleRequest:
     batch_size: int
     is_weak: bool = False
     rule: PlanRule | None = None
+    recompute_is_open: bool = False
     training: Training | None = None
     sequence_length: int | None = None
     cost_model: str | CostModel | None = None

@@ -20,6 +20,7 @@ from perfcast.frameworks.choice import default_framework
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.recomputation import least_recomputation
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.timer import Timer, make_timer
@@ -34,6 +35,7 @@ class ResolvedStep:
         dtype: Of the products.
         precision: Of inference: products, activations, cache; None for training.
         framework: Of inference, whose kernels run; None for training.
+        notes: What was chosen for the user, in words.
         sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
     """
 
@@ -49,6 +51,7 @@ class ResolvedStep:
     sequence_length: int | None
     cost_model: CostModel
     timer: Timer
+    notes: tuple[str, ...] = ()
 
 
 def resolve_step(request: PlanRequest) -> ResolvedStep:
@@ -76,21 +79,27 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
         dtype = training.dtype
     refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
     check_device(device, dtype)
+    if model.has_sizes:
+        length = model.sequence_length(length)
+    plan, note = request.plan, ""
+    if request.recompute_is_open and training is not None and model.has_sizes and length is not None:
+        plan, note = least_recomputation(model.sizes, plan, training, length, device)
     return ResolvedStep(
         model=model,
         cluster=cluster,
         device=device,
-        plan=request.plan,
+        plan=plan,
         mode=request.mode,
         training=training,
         dtype=dtype,
         precision=precision,
         framework=framework,
-        sequence_length=model.sequence_length(length) if model.has_sizes else length,
+        sequence_length=length,
         cost_model=cost_model,
         timer=make_timer(
             request.method, request.mode, training, cost_model, request.constants or load_step_constants()
         ),
+        notes=(note,) if note else (),
     )
 
 

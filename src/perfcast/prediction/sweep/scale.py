@@ -162,6 +162,7 @@ def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count
                 model=request.model,
                 cluster=cluster,
                 plan=plan,
+                recompute_is_open=request.recompute_is_open,
                 training=training,
                 sequence_length=request.sequence_length,
                 cost_model=request.cost_model,
