@@ -12,6 +12,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words
+from perfcast.core.operation import Operation
 from perfcast.cost.learned.sustained import sustained_share
 
 #: Arithmetic of a format by its measured name; fp64 was measured by nobody, but is priced.
@@ -135,3 +136,9 @@ def matrix_unit(device: Device, dtype: DType) -> tuple[float, bool]:
         if candidate in device.vector_flops_per_second:
             return device.vector_flops_per_second[candidate], False
     return device.vector_flops_per_second[DType.FP32], False
+
+
+def streams_weights(operation: Operation, device: Device) -> bool:
+    """Whether a product's traffic takes longer than its arithmetic at the device's peaks."""
+    rate, _ = matrix_unit(device, operation.compute_dtype)
+    return operation.flops / rate < operation.memory_traffic_bytes / device.memory_bytes_per_second
