@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfcast.core.precision import Precision, training_precision
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
@@ -50,6 +51,7 @@ class Training:
         fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
         flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: the newest that
             the device has.
+        tuning: What of the model trains: everything, or adapters beside it.
     """
 
     dtype: TrainingDType = "bf16"
@@ -58,6 +60,7 @@ class Training:
     attention: AttentionKernels = "flash"
     fuses_cross_entropy: bool = False
     flash_version: FlashVersion | None = None
+    tuning: Tuning = FULL
 
     @property
     def precision(self) -> Precision:

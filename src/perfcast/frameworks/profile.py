@@ -210,6 +210,8 @@ class SupportProfile:
         dispatches: How it can bring tokens to experts.
         sets_experts: Whether capacity and the overlaps of experts can be set.
         narrow_formats: Formats of fewer than 16 bits that it trains in.
+    has_adapters: Whether low-rank adapters can be trained beside a frozen model.
+    has_four_bit_weights: Whether that model can be kept in four bits.
         reasons: Behind what it cannot do, in words, by 'zero=1', 'order' and the like.
         source: Where this is written down.
     """
@@ -235,6 +237,8 @@ class SupportProfile:
     names_modules: bool = False
     dispatches: tuple[Dispatch, ...] = ("alltoall",)
     narrow_formats: tuple[str, ...] = ()
+    has_adapters: bool = False
+    has_four_bit_weights: bool = False
     reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str
 

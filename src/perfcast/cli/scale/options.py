@@ -9,6 +9,7 @@ import click
 
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_of, kv_cache_option
+from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
 from perfcast.core.training import FRAMEWORKS, TrainingFramework
@@ -20,7 +21,7 @@ SCALED_MODES: tuple[ScaledMode, ...] = get_args(ScaledMode)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleOptions:
+class ScaleOptions(TuningOptions):
     """What is scaled, as the options give it.
 
     Attributes:
@@ -113,6 +114,7 @@ scale_options = packed(
         callback=word_of("framework", FRAMEWORKS),
         help="Of training: pytorch, fsdp, megatron, nanotron, deepspeed.",
     ),
+    *TUNING_OPTIONS,
     click.option("--cost-model", help="learned (default), roofline, or a published one."),
     click.option("--simulate", "simulated", is_flag=True, help="Event by event; default: closed forms."),
     click.option(

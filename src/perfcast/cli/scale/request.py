@@ -69,9 +69,14 @@ def _training(own: ScaleOptions) -> Training | None:
     """None where nothing but the default is asked for: each plan then suggests its framework."""
     from perfcast.core.training import DTYPES, Training
 
-    if own.framework is None and own.dtype == DEFAULT_DTYPE:
+    tuning = own.tuning()
+    if own.framework is None and own.dtype == DEFAULT_DTYPE and tuning.is_full:
         return None
-    return Training(dtype=known_word("dtype", own.dtype, DTYPES), framework=own.framework or "megatron")
+    return Training(
+        dtype=known_word("dtype", own.dtype, DTYPES),
+        framework=own.framework or "megatron",
+        tuning=tuning,
+    )
 
 
 def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
@@ -93,6 +98,9 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
             "--simulate": own.simulated,
             "--batch-size": own.batch_size,
             "--sequence-length": own.sequence_length,
+            "--lora": own.lora is not None,
+            "--qlora": own.qlora is not None,
+            "--freeze": own.freeze is not None,
         },
         "of training; inference has --batch-sizes and --contexts",
     )

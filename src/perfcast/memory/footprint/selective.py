@@ -64,12 +64,26 @@ def saved_tensors(
     layout: Layout,
     *,
     has_experts: bool,
+    is_frozen: bool = False,
 ) -> tuple[Saved, ...]:
-    """What a layer keeps from its forward to its backward, unless all of it is computed again."""
+    """What a layer keeps from its forward to its backward, unless all of it is computed again.
+
+    Args:
+        is_frozen: Whether the layer's weights stay as they are.
+    """
     if plan.recompute == "selective" and profile.selective == "operators":
         return tuple(_kept_operators(model, plan, training, layout, has_experts=has_experts))
     memory, modules = profile.memory_of(training.dtype), recomputed_modules(profile, plan)
-    whole = layer_activations(model, plan, training, memory, layout, has_experts=has_experts)
+    whole = layer_activations(
+        model,
+        plan,
+        training,
+        memory,
+        layout,
+        has_experts=has_experts,
+        joins_projections=profile.kernels.joins_projections,
+        is_frozen=is_frozen,
+    )
     kept = _kept_of_modules(model, modules, whole, has_experts=has_experts)
     if memory.narrows_activations and layout.product_bytes < layout.element_bytes:
         kept = (_narrowed(tensor, layout) for tensor in kept if tensor.name != f"{_OUTPUT} in fp8")
