@@ -138,6 +138,12 @@ def test_a_part_of_each_server_is_written_behind_its_name(name: str, sizes: list
     assert [level.size for level in cluster.levels] == sizes
     assert load_cluster(f"{cluster.name}:{cluster.num_devices}") == cluster
     assert "of each" in cluster.note
+    assert "of each" in cluster.title
+
+
+def test_a_group_that_racks_cannot_hold_alike_names_the_way_out():
+    with pytest.raises(PlanError, match=r"divide its 72, or a part of each \(gb200-nvl72/K:N\)"):
+        load_cluster("gb200-nvl72:144").span(tuple(range(0, 144, 16)))
 
 
 def test_all_of_each_server_is_the_cluster_itself():

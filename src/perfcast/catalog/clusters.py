@@ -103,11 +103,19 @@ class ClusterEntry:
             return self
         sizes = inner._filled(count)
         levels = tuple(replace(level, size=size) for level, size in zip(inner.levels, sizes, strict=True))
-        note = f"{count} of {whole} devices of each {names[last]} are used. {self.note}".strip()
+        used = f"{count} of {whole} devices of each {names[last]}"
+        note = f"{used} are used. {self.note}".strip()
         outer = (
             replace(level, link=_share_ports(level.link, whole / count)) for level in self.levels[last + 1 :]
         )
-        return replace(self, name=f"{self.name}/{count}", levels=(*levels, *outer), note=note, trays=())
+        return replace(
+            self,
+            name=f"{self.name}/{count}",
+            title=f"{self.title}, {used}",
+            levels=(*levels, *outer),
+            note=note,
+            trays=(),
+        )
 
     def say_unused(self, sizes: Sequence[int]) -> str:
         """What several parents of one level leave empty: '64 of 72 devices of each rack are used.'"""

@@ -147,6 +147,7 @@ def _plain_row(device: Device, with_figures: bool) -> dict[str, Any]:
         "vendor": device.vendor,
         "architecture": device.architecture,
         "die": device.die,
+        "status": device.status,
         "year": device.year,
         "memory_bytes": device.memory_bytes,
         "memory_bytes_per_second": device.memory_bytes_per_second,

@@ -76,7 +76,15 @@ class Cluster:
             for member in members:
                 parents[member // level.size] = parents.get(member // level.size, 0) + 1
             if len(set(parents.values())) != 1:
-                raise PlanError(f"a group of ranks {ranks} fills the level '{level.name}' unevenly")
+                raise PlanError(
+                    f"a group of ranks {_few(ranks)} fills the level '{level.name}' unevenly: take degrees "
+                    f"that divide its {level.size}, or a part of each ({self.name.partition('/')[0]}/K:N)"
+                )
             spans.append(next(iter(parents.values())))
             members = set(parents)
         return tuple(spans)
+
+
+def _few(ranks: tuple[int, ...]) -> str:
+    """The first ranks of a group, for a message."""
+    return f"({', '.join(map(str, ranks[:4]))}{', …' if len(ranks) > 4 else ''})"
