@@ -53,18 +53,11 @@ class Timer:
             stage_slowdowns: Factor on each stage's compute, of a training or by formula; None: as priced.
             with_path: Whether to give a simulated training's critical path, which takes most of the time.
         """
-        from perfcast.simulate.closed_form.step import closed_form_step
         from perfcast.simulate.training import simulate_step
 
         launch_seconds, slowdown = self.launch_seconds, slowdown_beside()
         if self.method == "closed_form":
-            time = closed_form_step(
-                work,
-                seconds,
-                launch_seconds=launch_seconds,
-                slowdown=slowdown,
-                rank_slowdowns=stage_slowdowns,
-            )
+            time = self._by_formula(work, seconds, stage_slowdowns)
         elif self.mode == "train":
             time = simulate_step(
                 work,
@@ -77,6 +70,25 @@ class Timer:
         else:
             return self.time_played(self.play(work, seconds))
         return lengthened(time, self.fixed_seconds)
+
+    def _by_formula(
+        self, work: StepWork, seconds: Seconds, stage_slowdowns: Sequence[float] | None
+    ) -> StepTime:
+        """A step; of decoding, from one token of every micro-batch to the next."""
+        from perfcast.simulate.closed_form.decoding import round_of_micro_batches
+        from perfcast.simulate.closed_form.step import closed_form_step
+
+        count = work.plan.num_micro_batches if self.mode == "decode" else 1
+        if count > 1:
+            work = replace(work, plan=replace(work.plan, num_micro_batches=1))
+        once = closed_form_step(
+            work,
+            seconds,
+            launch_seconds=self.launch_seconds,
+            slowdown=slowdown_beside(),
+            rank_slowdowns=stage_slowdowns,
+        )
+        return round_of_micro_batches(once, count) if count > 1 else once
 
     def play(self, work: StepWork, seconds: Seconds) -> PlayedStep:
         """The step event by event; of decoding one round, each micro-batch once through all stages."""

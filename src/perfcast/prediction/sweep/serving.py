@@ -1,13 +1,7 @@
 """Inference under a plan over batch sizes and contexts: time to first token, per output token, throughput.
 
-A replica's sequences travel through its stages in as many micro-batches as there are stages. One micro-batch
-takes the sum of all stages; m of them, one behind the other, are limited by the slowest stage:
-
-    first token of all   = latency + (m - 1) · slowest stage
-    one token of each    = max(latency, m · slowest stage)
-
-the makespan and the period of m equal jobs on machines in a row, the second with each job fed back (Baccelli
-et al.: Synchronization and Linearity, 1992, section 2.1: the longest mean cycle).
+A replica's sequences travel through its stages in as many micro-batches as there are stages, event by event
+(``simulate.inference``). Each point is what ``perfcast predict`` answers of the same plan and batch.
 """
 
 from __future__ import annotations
@@ -37,7 +31,6 @@ from perfcast.units import MEGA
 
 #: No search for the largest batch goes beyond.
 _MOST_SEQUENCES = round(MEGA)
-_WAITING = ("bubble", "straggler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +41,7 @@ class Phase:
         seconds, seconds_low, seconds_high: Prefill: until all prompts' first tokens are there; decode: one
             token of every sequence. 90 % interval.
         tokens_per_second: Of all devices, of tokens read or written.
-        forecast: Of one micro-batch on its way through all stages.
+        forecast: As ``perfcast predict`` gives it.
     """
 
     seconds: float
@@ -187,45 +180,25 @@ def _point(setting: _Resolved, batch: int, context: int) -> ServingPoint:
 
 
 def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode) -> Phase:
-    """One micro-batch's way through the stages, and what several of them make of it."""
+    """A batch's way through the stages."""
     request = setting.request
     forecast = predict_step(
         PlanRequest(
             model=setting.model,
             cluster=request.cluster,
-            plan=replace(plan, num_micro_batches=1),
+            plan=plan,
             mode=mode,
             dtype=request.dtype,
             kv_cache_dtype=request.kv_cache_dtype,
             sequence_length=context,
             cost_model=setting.cost_model,
-            method="closed_form",
             recommendations=False,
             memory=False,
         )
     )
-    seconds = pipelined_seconds(forecast, plan.num_micro_batches)
+    seconds, low, high = forecast.step_seconds, forecast.step_seconds_low, forecast.step_seconds_high
     tokens = batch * context if mode == "prefill" else batch
-    low, high = (
-        end / forecast.step_seconds for end in (forecast.step_seconds_low, forecast.step_seconds_high)
-    )
-    return Phase(seconds, seconds * low, seconds * high, tokens / seconds, forecast)
-
-
-def pipelined_seconds(forecast: PlanForecast, num_micro_batches: int) -> float:
-    """All first tokens, or one token of each, of micro-batches like the one that was forecast."""
-    latency, slowest = forecast.step_seconds, slowest_stage_seconds(forecast)
-    if forecast.mode == "prefill":
-        return latency + (num_micro_batches - 1) * slowest
-    return max(latency, num_micro_batches * slowest)
-
-
-def slowest_stage_seconds(forecast: PlanForecast) -> float:
-    """What the busiest stage works on one micro-batch."""
-    return max(
-        sum(seconds for cause, seconds in rank.seconds_by_cause.items() if cause not in _WAITING)
-        for rank in forecast.time.ranks
-    )
+    return Phase(seconds, low, high, tokens / seconds, forecast)
 
 
 def _memory_bytes(setting: _Resolved, plan: Plan, context: int) -> int:

@@ -28,7 +28,7 @@ from perfcast.prediction.step.priced import price_planned
 from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.timer import Timer
 from perfcast.prediction.step.work import plan_step
-from perfcast.prediction.sweep.serving import pipelined_seconds, split_batch
+from perfcast.prediction.sweep.serving import split_batch
 from perfcast.units import format_seconds
 
 #: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).
@@ -125,25 +125,21 @@ class _Pricer:
             asked.issues_kernels,
         )
         if key not in self._known:
-            found, count = self._forecast(asked)
-            seconds = pipelined_seconds(found, count)
-            ends = (found.step_seconds_low, found.step_seconds_high)
-            low, high = (seconds * end / found.step_seconds for end in ends)
-            self._known[key] = _Pass((seconds, low, high), main_provenance(found))
+            found = self._forecast(asked)
+            seconds = (found.step_seconds, found.step_seconds_low, found.step_seconds_high)
+            self._known[key] = _Pass(seconds, main_provenance(found))
         return self._known[key]
 
-    def _forecast(self, asked: _Asked) -> tuple[PlanForecast, int]:
-        """Of one micro-batch, and how many there are."""
+    def _forecast(self, asked: _Asked) -> PlanForecast:
+        """Of a batch, a micro-batch for each stage."""
         case = asked.case
         assert case.model is not None
         assert case.cluster is not None
         assert case.plan is not None
-        split = split_batch(case.plan, case.plan.micro_batch_size)
-        plan = replace(split, num_micro_batches=1)
         request = PlanRequest(
             model=case.model,
             cluster=case.cluster,
-            plan=plan,
+            plan=split_batch(case.plan, case.plan.micro_batch_size),
             mode="decode" if asked.is_decode else "prefill",
             dtype=case.dtype,
             sequence_length=asked.context,
@@ -157,7 +153,7 @@ class _Pricer:
         planned = plan_step(replace(resolve_step(request), timer=timer))
         if asked.issues_kernels:
             planned = replace(planned, work=_with_launches(planned.work))
-        return forecast_step(price_planned(planned), request), split.num_micro_batches
+        return forecast_step(price_planned(planned), request)
 
 
 def _with_launches(work: StepWork) -> StepWork:
