@@ -51,6 +51,19 @@ TRAININGS = (
 )
 
 
+#: Searches for inference: modes, formats of weights and cache, experts, limits.
+SERVING = (
+    f"llama3-8b --cluster dgx-h100:4 --mode decode --sequence-length 1024 {ROOF} --fix dp=1,ep=1",
+    f"llama3-8b --cluster dgx-h100:2 --mode prefill --sequence-length 1024 {ROOF} --global-batch-size 4",
+    f"llama3-8b --cluster dgx-h100:2 --mode decode --sequence-length 1024 {ROOF} --dtype fp8 "
+    "--kv-cache-dtype fp8 --global-batch-size 16",
+    "llama3-8b --cluster dgx-h100:2 --mode decode --sequence-length 1024 --fix pp=2 --global-batch-size 8",
+    f"mixtral-8x7b --cluster dgx-h100:4 --mode decode --sequence-length 512 {ROOF} --global-batch-size 8",
+    f"llama3-8b --cluster mi300x:2 --mode decode --sequence-length 2048 {ROOF} --max-tpot 50ms "
+    "--max-ttft 10s --global-batch-size 32",
+)
+
+
 def asked(text: str) -> dict[str, Any]:
     """What a command of perfcast answers in JSON."""
     found = CliRunner().invoke(cli, [*shlex.split(text), "--json", "-"])
@@ -59,7 +72,7 @@ def asked(text: str) -> dict[str, Any]:
     return data
 
 
-def check_training(command: str, seconds: float, device_bytes: float) -> None:
+def check_again(command: str, seconds: float, device_bytes: float) -> None:
     program, _, rest = command.partition(" ")
     assert program == "perfcast"
     again = asked(rest)
@@ -76,8 +89,16 @@ def test_the_first_and_the_last_plan_of_a_search_take_the_same_when_they_are_for
     assert data["best_command"] == first["command"]
     assert data["explanations"][0]["step_seconds"] == first["step_seconds"]
     for plan in (first, last):
-        check_training(plan["command"], plan["step_seconds"], plan["device_memory_bytes"])
+        check_again(plan["command"], plan["step_seconds"], plan["device_memory_bytes"])
     if result["variants"]:
         variant = result["variants"][-1]
         figures = variant["figures"]
-        check_training(variant["command"], figures["step_seconds"], figures["device_memory_bytes"])
+        check_again(variant["command"], figures["step_seconds"], figures["device_memory_bytes"])
+
+
+@pytest.mark.parametrize("options", SERVING)
+def test_plans_and_batches_of_inference_take_the_same_when_they_are_forecast(options: str):
+    data = asked(f"search {options}")
+    result, key = data["clusters"][0], "token" if "decode" in options else "first_token"
+    for choice in (result["ranked"][0], result["ranked"][-1]):
+        check_again(choice["command"], choice[key]["seconds"], choice["memory_bytes"])

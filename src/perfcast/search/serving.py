@@ -23,10 +23,12 @@ from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.request.command import name_of_cost_model, predict_command
+from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.step.resolve import kernels_of
 from perfcast.prediction.sweep.serving import ServingPoint, held_bytes, serving_sweep, split_batch
-from perfcast.search.resolve import Progress, ignore_progress
+from perfcast.search.resolve import Progress, cluster_stem, ignore_progress
 from perfcast.search.serving_request import ServingObjective, ServingSearchRequest
 from perfcast.search.space.definition import Space
 from perfcast.search.space.fixed import write_fixed
@@ -63,6 +65,7 @@ class ServingResult:
     Attributes:
         points: All that was forecast.
         num_plans: Cuts of the model.
+        asked_cluster, asked_cost_model: As a command line names them; None: the usual one.
         dollars_per_device_hour: None without a price.
     """
 
@@ -79,6 +82,22 @@ class ServingResult:
     num_plans: int
     dollars_per_device_hour: float | None
     assumptions: tuple[str, ...]
+    asked_cluster: str = ""
+    asked_cost_model: str | None = None
+
+    def command(self, choice: ServingChoice) -> str:
+        """The ``perfcast predict`` that forecasts a plan and its batch with the same time and memory."""
+        asked = PlanRequest(
+            model=self.model,
+            cluster=self.asked_cluster,
+            plan=split_batch(choice.plan, choice.point.batch_size),
+            mode=self.request.mode,
+            dtype=self.request.dtype,
+            kv_cache_dtype=self.request.kv_cache_dtype,
+            sequence_length=self.context_length,
+            cost_model=self.asked_cost_model,
+        )
+        return predict_command(asked, self.model, self.asked_cluster)
 
     def dollars_per_token(self, choice: ServingChoice) -> float | None:
         """Of all devices; None without a price."""
@@ -105,7 +124,8 @@ def search_serving(
         InputError: Unknown names.
     """
     device = resolve_device(cluster.device)
-    cost_model = resolve_cost_model(request.cost_models.get(cluster.device), device)
+    asked_cost = request.cost_models.get(cluster.device)
+    cost_model = resolve_cost_model(asked_cost, device)
     price = None if request.prices is None else request.prices.of_cluster(cluster, asked)
     model = read_model(request.model)
     context = model.sequence_length(request.context_length)
@@ -128,7 +148,8 @@ def search_serving(
     return ServingResult(
         request, model.name, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
         context, cost_model.name, tuple(kept[: request.top]), tuple(tried), len(plans),
-        price, _assumptions(kept[0]),
+        price, _assumptions(kept[0]), f"{cluster_stem(asked or cluster.name)}:{cluster.num_devices}",
+        None if asked_cost is None else name_of_cost_model(asked_cost),
     )  # fmt: skip
 
 

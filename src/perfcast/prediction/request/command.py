@@ -34,11 +34,11 @@ def _options(request: PlanRequest) -> Iterator[tuple[str, str | None]]:
     if request.mode != "train":
         yield "--mode", request.mode
     yield "--batch-size", str(request.plan.global_batch_size)
-    if request.mode != "train":
-        yield "--micro-batch-size", str(request.plan.micro_batch_size)
     if request.sequence_length is not None:
         yield "--sequence-length", str(request.sequence_length)
     yield "--dtype", request.dtype if request.training is None else request.training.dtype
+    if request.kv_cache_dtype is not None:
+        yield "--kv-cache-dtype", request.kv_cache_dtype
     if request.training is not None:
         yield "--framework", request.training.framework
         if request.training.optimizer != _USUAL_OPTIMIZER:

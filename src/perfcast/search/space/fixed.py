@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfcast.core.plan import Plan
 from perfcast.core.plans.table import COLUMNS, WORDS
-from perfcast.core.plans.text import KEY_OF_FIELD, PLAN_KEYS, PlanValue, parse_plan
+from perfcast.core.plans.text import KEY_OF_FIELD, OVERLAPS, PLAN_KEYS, PlanValue, parse_plan
 from perfcast.errors import PlanError, UnknownNameError
 
 #: Columns of plans that a search does not vary.
@@ -28,9 +29,18 @@ def read_fixed(*texts: str) -> dict[str, PlanValue]:
     for text in texts:
         if not text.strip(", "):
             raise PlanError(f"--fix '{text}': nothing is fixed; give KEY=VALUE, such as tp=8")
-    fixed = {KEY_OF_FIELD[field]: value for field, value in parse_plan(",".join(texts), "--fix").items()}
+    stated = parse_plan(",".join(texts), "--fix")
+    fixed = {
+        KEY_OF_FIELD[field]: value for field, value in stated.items() if not _is_left_as_usual(field, value)
+    }
     check_keys(list(fixed))
     return fixed
+
+
+def _is_left_as_usual(field: str, value: PlanValue) -> bool:
+    """Whether it is of ``overlap=…``, which states all overlaps, and one that no search varies."""
+    is_overlap = field in OVERLAPS.values() and KEY_OF_FIELD[field] not in KEYS
+    return is_overlap and value == getattr(Plan(), field)
 
 
 def write_fixed(fixed: Mapping[str, PlanValue], separator: str = ",") -> str:

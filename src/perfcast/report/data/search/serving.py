@@ -33,6 +33,7 @@ class ChoiceData:
     Attributes:
         rank: Of the plans shown, from 1.
         option: Degrees, as --plan takes them.
+        command: The perfcast predict that forecasts it with the same time and memory.
         plan: Keys of the plan.
         batch_size: Sequences that are answered at once.
         first_token: Until the first token of all sequences; null where it was not asked for.
@@ -45,6 +46,7 @@ class ChoiceData:
 
     rank: int
     option: str
+    command: str
     plan: Plan
     batch_size: int
     first_token: PhaseData | None
@@ -154,6 +156,7 @@ def _choice(choice: ServingChoice, result: ServingResult, rank: int) -> ChoiceDa
     return ChoiceData(
         rank=rank,
         option=plan_degrees(choice).replace(" ", ","),
+        command=result.command(choice),
         plan=choice.plan,
         batch_size=point.batch_size,
         first_token=_phase(point.prefill),

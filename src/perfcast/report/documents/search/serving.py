@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.prediction.sweep.serving import Phase
 from perfcast.report import palette
 from perfcast.report.data.search.serving import plan_degrees
-from perfcast.report.document import Block, Card, Column, Document, Fact, Items, Section, Table
+from perfcast.report.document import Block, Card, Column, Command, Document, Fact, Items, Section, Table
 from perfcast.report.documents.search.figures import log_seconds_axis
 from perfcast.report.figure import Axis, Curve, Figure, Rule
 from perfcast.report.values import Value
@@ -28,7 +28,8 @@ _MAX_LINES = 7
 def document_of(found: ServingReport) -> Document:
     """Everything that was found."""
     best = found.results[0]
-    blocks: list[Block] = []
+    again = Section(title="The best plan again", blocks=(Command(best.command(best.ranked[0])),))
+    blocks: list[Block] = [again]
     if len(found.results) + len(found.failed) > 1:
         blocks.append(_clusters(found))
     for at, result in enumerate(found.results):
