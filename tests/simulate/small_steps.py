@@ -58,6 +58,7 @@ def small_step(
     optimizer: Calls = (),
     reduces_each: bool = False,
     overlaps_boundary: bool = True,
+    host_waits: bool = False,
     **plan: object,
 ) -> StepWork:
     """``layers`` equal layers in every chunk of every stage."""
@@ -73,6 +74,7 @@ def small_step(
         SEND if num_stages > 1 else None,
         reduces_gradients_each_micro_batch=reduces_each,
         overlaps_boundary=overlaps_boundary,
+        host_waits=host_waits,
     )
 
 

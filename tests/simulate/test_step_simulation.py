@@ -35,7 +35,7 @@ def steps(draw: st.DrawFn) -> StepWork:
         num_stages, count, draw(st.integers(1, 3)), virtual=virtual, schedule=schedule,
         layer=small_layer(**flags), optimizer=draw(st.sampled_from(((), OPTIMIZER, CLIPPED, MIXED))),
         reduces_each=draw(st.booleans()), overlaps_boundary=draw(st.booleans()),
-        num_prefetched=draw(st.integers(0, 2)),
+        num_prefetched=draw(st.integers(0, 2)), host_waits=draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -69,6 +69,17 @@ def test_a_pipeline_of_equal_stages_waits_as_the_formula_says():
     time = simulate_step(small_step(4, 8), SECONDS)
     assert time.step_seconds == (8 + 4 - 1) * 3.0
     assert time.seconds_by_cause == {"compute": 24.0, "bubble": 9.0}
+
+
+def test_a_host_that_waits_for_messages_paces_the_bubble_too():
+    # Kernels of 1 s are issued every 2 s: one in a forward, two in a backward.
+    work = small_step(4, 8, host_waits=True)
+    ahead, waits = (
+        simulate_step(replace(work, host_waits=flag), SECONDS, launch_seconds=2.0) for flag in (False, True)
+    )
+    assert waits.step_seconds == pytest.approx((8 + 4 - 1) * 3 * 2.0)
+    assert waits.step_seconds > ahead.step_seconds
+    assert closed_form_step(work, SECONDS, launch_seconds=2.0).step_seconds == waits.step_seconds
 
 
 def test_messages_that_block_are_waited_for_by_both_sides():

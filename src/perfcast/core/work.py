@@ -141,6 +141,8 @@ class StepWork:
         gathers_each_micro_batch: Whether sharded weights are gathered for every micro-batch.
         overlaps_gradient_reduction, overlaps_gather: Whether those run beside the compute.
         overlaps_boundary: Whether a stage computes on while it sends to another; else it waits for the send.
+        host_waits: Whether the host waits for every message between stages, so that it begins to issue a pass
+            when the pass may begin; else it runs ahead.
         num_tokens: Of the whole step, over all replicas.
         flops: Model flops of the whole step, over all devices; nothing that is computed twice.
         recompute_flops: What is computed twice, over all devices.
@@ -156,6 +158,7 @@ class StepWork:
     overlaps_gradient_reduction: bool = True
     overlaps_gather: bool = True
     overlaps_boundary: bool = True
+    host_waits: bool = False
     num_tokens: int = 0
     flops: int = 0
     recompute_flops: int = 0

@@ -180,11 +180,14 @@ class HostProfile:
     Attributes:
         launch_seconds: From one launch to the next.
         fixed_seconds: Of every step, whatever its size.
+        waits_for_messages: Schedules of a pipeline in which the host waits for every message, and so begins to
+            issue a pass when the pass may begin.
         source: Of the time between launches.
     """
 
     launch_seconds: float
     fixed_seconds: float = 0.0
+    waits_for_messages: tuple[Schedule, ...] = ()
     source: str
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from perfcast.simulate.layer import CallsTime
 
@@ -27,6 +27,29 @@ def in_a_row(parts: Iterable[tuple[CallsTime, int]]) -> CallsTime:
         hidden += count * part.hidden_seconds
         host += count * part.host_seconds
     return CallsTime(seconds, causes, hidden, host, max(late - seconds, 0.0) if host else 0.0)
+
+
+def beside_host(parts: Iterable[CallsTime]) -> Iterator[CallsTime]:
+    """Sequences one after another whose host begins to issue the first when that begins, and waits for the last.
+
+    What each ends later than with a host far ahead is its host's; the host is not ahead of what follows. All
+    of them end no earlier than the host has issued the last.
+    """
+    before: list[tuple[CallsTime, int]] = []
+    late = 0.0
+    for part in parts:
+        before.append((part, 1))
+        row = in_a_row(before)
+        lead = max(row.lead_seconds, row.host_seconds - row.seconds)
+        yield _held_up(part, max(lead - late, 0.0))
+        late = max(late, lead)
+
+
+def _held_up(part: CallsTime, seconds: float) -> CallsTime:
+    causes = dict(part.seconds_by_cause)
+    if seconds:
+        causes["host"] = causes.get("host", 0.0) + seconds
+    return CallsTime(part.seconds + seconds, causes, part.hidden_seconds)
 
 
 def with_compute(part: CallsTime, seconds: float, host_seconds: float = 0.0) -> CallsTime:

@@ -268,3 +268,25 @@ def test_building_needs_no_torch() -> None:
 def test_an_impossible_plan_states_its_equation(plan: Plan, equation: str) -> None:
     with pytest.raises(PlanError, match=equation):
         build_step_work(GPT, plan, MEGATRON, 500)
+
+
+@pytest.mark.parametrize(("tensor_parallel", "num_kernels"), [(4, 1), (8, 5)])
+def test_a_fused_softmax_takes_four_matrices_of_scores_at_a_time(tensor_parallel, num_kernels) -> None:
+    """16 heads on 8 ranks leave two: scale, mask and softmax run apart, in fp32 between casts."""
+    plan = Plan(tensor_parallel=tensor_parallel)
+    training = Training(framework="megatron_local", attention="math")
+    forward = layer_of(build_step_work(GPT, plan, training, 512)).forward
+    at = [place for place, call in enumerate(forward) if call.operation.name == "bmm"]
+    assert at[1] - at[0] - 1 == num_kernels
+
+
+def test_megatron_waits_for_messages_unless_its_stages_are_interleaved() -> None:
+    for plan, waits in (
+        (Plan(pipeline_parallel=2, num_micro_batches=2), True),
+        (Plan(num_micro_batches=2), False),
+        (
+            Plan(pipeline_parallel=2, num_micro_batches=2, virtual_stages_per_rank=2, schedule="interleaved"),
+            False,
+        ),
+    ):
+        assert build_step_work(GPT, plan, MEGATRON, 512).host_waits == waits

@@ -12,7 +12,7 @@ from perfcast.simulate.layer import CallsTime
 from perfcast.simulate.part_times import LayerTime
 
 #: Rows of the figures of a sequence of calls; behind them one for each of ``CAUSES``.
-SECONDS, OWN, HOST, FIRST_CAUSE = range(4)
+SECONDS, OWN, HOST, LATE, FIRST_CAUSE = range(5)
 NUM_FIGURES = FIRST_CAUSE + len(CAUSES)
 CAUSE_ROW = {cause: FIRST_CAUSE + place for place, cause in enumerate(CAUSES)}
 #: Parts of a layer, and of what stands beside it; rows of a side's figures.
@@ -22,9 +22,33 @@ SIDE_SECONDS, SIDE_COMPUTE, SIDE_HOST = range(3)
 
 
 def call_figures(time: CallsTime) -> list[float]:
-    """Of one sequence of calls: seconds, those of the rank's own work, those of the host, and by cause."""
+    """Of one sequence of calls: seconds, those of the rank's own work, those of the host, until its end where
+    the host begins with it, and by cause."""
     causes = [time.seconds_by_cause.get(cause, 0.0) for cause in CAUSES]
-    return [time.seconds, time.compute_seconds, time.host_seconds, *causes]
+    late = time.seconds + time.lead_seconds
+    return [time.seconds, time.compute_seconds, time.host_seconds, late, *causes]
+
+
+def in_a_row(first: Floats | None, part: Floats, count: int) -> Floats:
+    """``simulate.combine.in_a_row``: a sequence and ``count`` equal ones behind it, [figure, n]."""
+    found: Floats = count * part
+    own = np.maximum(part[SECONDS], part[HOST])
+    found[LATE] = part[LATE] + (count - 1) * own
+    if first is None:
+        return found
+    late = np.maximum(first[LATE] + found[SECONDS], first[HOST] + found[LATE])
+    found = first + found
+    found[LATE] = late
+    return found
+
+
+def beside_host(time: Floats) -> Floats:
+    """With what a sequence ends later whose host begins with it and is not ahead of what follows."""
+    found = time.copy()
+    found[SECONDS] = np.maximum(time[LATE], time[SECONDS])
+    found[CAUSE_ROW["host"]] += found[SECONDS] - time[SECONDS]
+    found[HOST], found[LATE] = 0.0, found[SECONDS]
+    return found
 
 
 def layer_figures(times: Iterable[tuple[CallsTime, CallsTime, CallsTime, CallsTime]]) -> Floats:
@@ -49,5 +73,6 @@ def on_slower_rank(figures: Floats, factor: float) -> Floats:
     """Of a rank whose compute takes ``factor`` times as long, [figure, n]; the rest is the straggler's."""
     found, extra = figures.copy(), (factor - 1.0) * figures[OWN]
     found[SECONDS] += extra
+    found[LATE] = np.maximum(found[LATE], found[SECONDS])
     found[CAUSE_ROW["straggler"]] += extra
     return found

@@ -20,6 +20,7 @@ class Group:
         gathers_each, reduces_each: Whether every micro-batch collects weights, reduces gradients.
         overlaps_gather, overlaps_gradient_reduction: Whether those run beside the compute.
         overlaps_boundary: Whether a stage computes on while it sends to another.
+        host_waits: Whether the host waits for every message between stages.
         num_prefetched: Layers ahead of the one that runs whose weights are gathered, with ``gathers_each``.
         updates_together: Whether ranks of all stages wait for one another in the optimizer.
         slowdown: Factors of compute and of communication while both run.
@@ -35,6 +36,7 @@ class Group:
     overlaps_gather: bool
     overlaps_gradient_reduction: bool
     overlaps_boundary: bool = True
+    host_waits: bool = False
     num_prefetched: int
     updates_together: bool
     slowdown: tuple[float, float]

@@ -8,7 +8,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,11 +17,13 @@ from perfcast.core.arrays import Floats
 from perfcast.simulate.closed_form.figures import (
     BACKWARD,
     CAUSE_ROW,
+    FIRST_CAUSE,
     FORWARD,
     GATHER,
     GATHER_AGAIN,
     GRADIENT_REDUCTION,
     HOST,
+    LATE,
     NUM_FIGURES,
     OWN,
     SECONDS,
@@ -29,6 +31,8 @@ from perfcast.simulate.closed_form.figures import (
     SIDE_HOST,
     SIDE_SECONDS,
     WEIGHT_GRADIENT,
+    beside_host,
+    in_a_row,
     on_slower_rank,
 )
 from perfcast.simulate.closed_form.group import Group
@@ -114,6 +118,8 @@ class Passes:
         """Units as this rank runs them."""
         if self.rank_slowdown != 1.0:
             units = [replace(unit, time=on_slower_rank(unit.time, self.rank_slowdown)) for unit in units]
+        if self.group.host_waits:
+            units = list(_beside_host(units))
         return _Row.of(units, self._nothing)
 
     def joined(self, first: Content, second: Content, beside: SideWork) -> PassColumns:
@@ -149,7 +155,7 @@ class Passes:
             gather, gradient_reduction = self._sides(kind, part, beside)
             time = self.layers[kind][part]
             if gather is None and gradient_reduction is None:
-                plain = count * time if plain is None else plain + count * time
+                plain = in_a_row(plain, time, count)
                 continue
             if plain is not None:
                 units.append(UnitColumns(plain))
@@ -221,6 +227,19 @@ class _Row:
         return cls(units, figures, gradient_reduction)
 
 
+def _beside_host(units: Sequence[UnitColumns]) -> Iterator[UnitColumns]:
+    """``simulate.combine.beside_host``; of equal units each is held up by as much as the others."""
+    before: Floats | None = None
+    late: Floats | float = 0.0
+    for unit in units:
+        before = in_a_row(before, unit.time, unit.count)
+        lead = np.maximum(np.maximum(before[LATE], before[HOST]) - before[SECONDS], 0.0)
+        time = unit.time.copy()
+        time[LATE] = time[SECONDS] + np.maximum(lead - late, 0.0) / unit.count
+        late = np.maximum(late, lead)
+        yield replace(unit, time=beside_host(time))
+
+
 def _seconds(side: Floats | None) -> Floats | None:
     return None if side is None else side[SIDE_SECONDS]
 
@@ -228,7 +247,7 @@ def _seconds(side: Floats | None) -> Floats | None:
 def _with_compute(time: Floats, side: Floats) -> Floats:
     """With copies that a side needs on the compute stream, and what the host issues for it."""
     found = time.copy()
-    for row in (SECONDS, OWN, _COMPUTE):
+    for row in (SECONDS, OWN, LATE, _COMPUTE):
         found[row] += side[SIDE_COMPUTE]
     found[HOST] += side[SIDE_HOST]
     return found
@@ -242,7 +261,9 @@ def _sum(first: Floats | None, second: Floats | None) -> Floats | None:
 
 def _merged(units: Sequence[UnitColumns], count: int) -> UnitColumns:
     """All units as one."""
-    time = sum((unit.count * unit.time for unit in units), np.zeros((NUM_FIGURES, count)))
+    time = np.zeros((NUM_FIGURES, count))
+    for unit in units:
+        time = in_a_row(time, unit.time, unit.count)
     gather = gradient_reduction = None
     for unit in units:
         gather = _sum(gather, None if unit.gather is None else unit.count * unit.gather)
@@ -255,7 +276,7 @@ def _merged(units: Sequence[UnitColumns], count: int) -> UnitColumns:
 
 def _joined(first: Floats, second: Floats, slowdown: tuple[float, float]) -> Floats:
     """``simulate.combine.joined``: two sequences side by side that hide each other's communication."""
-    both = first + second
+    both = in_a_row(first, second, 1)
     compute, communication = both[OWN], both[SECONDS] - both[OWN]
     slowed_compute, slowed_communication = slowdown[0] * compute, slowdown[1] * communication
     seconds = np.where(
@@ -265,7 +286,8 @@ def _joined(first: Floats, second: Floats, slowdown: tuple[float, float]) -> Flo
     )
     share = np.divide(seconds - compute, communication, out=np.zeros_like(seconds), where=communication != 0)
     kept = both[[_COMPUTE, _RECOMPUTE]]
-    both[HOST + 1 :] *= share
+    both[FIRST_CAUSE:] *= share
     both[[_COMPUTE, _RECOMPUTE]] = kept
     both[SECONDS] = seconds
+    both[LATE] = np.maximum(both[LATE], seconds)
     return both

@@ -62,6 +62,7 @@ def _groups(plans: PlanTable, costs: PartCosts, training: Training) -> Iterator[
             reduces_each=rule.reduces_gradients_each_micro_batch,
             overlaps_gather=rule.overlaps_gather,
             overlaps_gradient_reduction=rule.overlaps_gradient_reduction,
+            host_waits=rule.host_waits,
             num_prefetched=int(plans.num_prefetched[at]) if rule.overlaps_gather else 0,
             updates_together=bool(together[at]),
             slowdown=costs.slowdown,
@@ -75,7 +76,8 @@ def _groups(plans: PlanTable, costs: PartCosts, training: Training) -> Iterator[
 def _rules(plans: PlanTable, training: Training) -> tuple[list[SideRules], Integers]:
     """The different rules of what runs beside the compute, and which of them is each plan's, shape [n]."""
     at_host = plans.offload == OFFLOAD.index("parameters")
-    columns = (plans.zero_stage, at_host, plans.overlaps_weights, plans.overlaps_gradients)
+    schedules = np.where(plans.pipeline_parallel > 1, plans.schedule, -1)
+    columns = (plans.zero_stage, at_host, plans.overlaps_weights, plans.overlaps_gradients, schedules)
     first, place = different_rows(columns)
     found = [side_rules(plans.plan(at), training) for at in first.tolist()]
     different = list(dict.fromkeys(found))

@@ -122,6 +122,7 @@ def _group(work: StepWork, times: PartTimes, cut: Cut) -> Group:
         overlaps_gather=work.overlaps_gather,
         overlaps_gradient_reduction=work.overlaps_gradient_reduction,
         overlaps_boundary=work.overlaps_boundary,
+        host_waits=work.host_waits and times.launch_seconds > 0,
         num_prefetched=work.plan.num_prefetched if work.overlaps_gather else 0,
         updates_together=any(call.is_collective for stage in work.stages for call in stage.optimizer),
         slowdown=times.slowdown,

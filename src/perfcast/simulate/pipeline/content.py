@@ -35,6 +35,7 @@ def step_content(work: StepWork, times: PartTimes) -> Hashable:
         any(call.is_collective for stage in work.stages for call in stage.optimizer),
         times.boundary_seconds,
         work.overlaps_boundary,
+        work.host_waits,
         times.launch_seconds,
         times.slowdown,
         gathers if times.has_gathers else None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.work import LayerRun, StepWork
 from perfcast.errors import PlanError
-from perfcast.simulate.combine import in_a_row, joined, slower, with_compute
+from perfcast.simulate.combine import beside_host, in_a_row, joined, slower, with_compute
 from perfcast.simulate.layer import NO_TIME, CallsTime
 from perfcast.simulate.part_times import NO_SIDE, LayerTime, PartTimes, SideTime
 from perfcast.simulate.schedule import Action, Pass
@@ -110,12 +110,12 @@ def units_of(
                 _sum((first.gradient_reduction, second.gradient_reduction)),
             )
         ]
-    if rank_slowdown == 1.0:
-        return tuple(units)
-    return tuple(
-        Unit(u.contents, slower(u.time, rank_slowdown), u.before_seconds, u.gather, u.gradient_reduction)
-        for u in units
-    )
+    if rank_slowdown != 1.0:
+        units = [replace(unit, time=slower(unit.time, rank_slowdown)) for unit in units]
+    if work.host_waits and times.launch_seconds:
+        held_up = beside_host(unit.time for unit in units)
+        units = [replace(unit, time=time) for unit, time in zip(units, held_up, strict=True)]
+    return tuple(units)
 
 
 def _layer_units(

@@ -153,10 +153,19 @@ def _batched(tape: Tape, local: Local, size: int, *, scores: bool, layout: str) 
     tape.run(kernels.batched_product(batch, s, n, k, layout, local.element, precision), CORE)
 
 
+def _fuses_scores(local: Local) -> bool:
+    """Whether one kernel scales, masks and takes the softmax: it treats four matrices of scores at a time.
+
+    Megatron-LM: model/fused_softmax.py, FusedScaleMaskSoftmax.is_kernel_available.
+    """
+    num_matrices = local.plan.micro_batch_size * local.heads.queries
+    return local.profile.fuses_scores and num_matrices % 4 == 0 and local.sequence % 4 == 0
+
+
 def _softmax_forward(tape: Tape, local: Local) -> None:
     """Scale, mask and softmax: one kernel, or one each, in fp32 between casts."""
     rows, size = _score_shape(local)
-    if local.profile.fuses_scores:
+    if _fuses_scores(local):
         tape.run(kernels.softmax(rows, size, local.element, local.element), CORE)
         return
     for name in ("mul", "add") if local.model.is_causal else ("mul",):
@@ -170,7 +179,7 @@ def _softmax_forward(tape: Tape, local: Local) -> None:
 
 def _softmax_backward(tape: Tape, local: Local) -> None:
     rows, size = _score_shape(local)
-    if local.profile.fuses_scores:
+    if _fuses_scores(local):
         tape.run(kernels.softmax(rows, size, local.element, local.element, is_backward=True), CORE)
         return
     if local.element is not DType.FP32:

@@ -57,6 +57,7 @@ class SideRules:
     reduces_gradients_each_micro_batch: bool
     overlaps_gather: bool
     overlaps_gradient_reduction: bool
+    host_waits: bool = False
 
 
 def side_rules(plan: Plan, training: Training) -> SideRules:
@@ -75,6 +76,7 @@ def side_rules(plan: Plan, training: Training) -> SideRules:
         and not (is_pipeline and framework.sums_whole_gradients_in_pipelines),
         overlaps_gather=plan.overlaps_weights and (profile.overlaps_weights or plan.zero_stage == 3),
         overlaps_gradient_reduction=plan.overlaps_gradients and profile.overlaps_gradients,
+        host_waits=is_pipeline and plan.schedule in framework.host.waits_for_messages,
     )
 
 

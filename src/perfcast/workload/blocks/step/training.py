@@ -74,6 +74,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         gathers_each_micro_batch=rules.gathers_each_micro_batch,
         overlaps_gradient_reduction=rules.overlaps_gradient_reduction,
         overlaps_gather=rules.overlaps_gather,
+        host_waits=rules.host_waits,
         num_tokens=plan.global_batch_size * sequence_length,
         flops=plan.global_batch_size * flops_per_sequence(model, sequence_length, training.tuning),
         recompute_flops=recomputed_flops(found, stages, plan),
