@@ -180,8 +180,8 @@ class HostProfile:
     Attributes:
         launch_seconds: From one launch to the next.
         fixed_seconds: Of every step, whatever its size.
-        waits_for_messages: Schedules of a pipeline in which the host waits for every message, and so begins to
-            issue a pass when the pass may begin.
+        waits_for_messages: Schedules of a pipeline in which the host waits for every message, and so begins
+            to issue a pass when the pass may begin.
         source: Of the time between launches.
     """
 

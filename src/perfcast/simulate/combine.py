@@ -30,7 +30,7 @@ def in_a_row(parts: Iterable[tuple[CallsTime, int]]) -> CallsTime:
 
 
 def beside_host(parts: Iterable[CallsTime]) -> Iterator[CallsTime]:
-    """Sequences one after another whose host begins to issue the first when that begins, and waits for the last.
+    """Sequences in a row whose host begins to issue the first when that begins, and waits for the last.
 
     What each ends later than with a host far ahead is its host's; the host is not ahead of what follows. All
     of them end no earlier than the host has issued the last.
