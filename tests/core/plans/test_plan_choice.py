@@ -172,3 +172,16 @@ def test_a_pipeline_trains_in_micro_batches_of_one_sequence_unless_the_plan_says
     assert notes == ["no --micro-batch-size was given: 1 sequence"]
     plan, notes = choose_plan(parse_plan("pp=2,mbs=4"), 2, mode="train", batch_size=8, micro_batch_size=None)
     assert (plan.micro_batch_size, notes) == (4, [])
+
+
+@pytest.mark.parametrize(
+    ("batch", "stages", "size", "count"),
+    [(8, 2, 4, 2), (2, 4, 1, 2), (1, 2, 1, 1), (8, 1, 8, 1), (3, 2, 3, 1)],
+)
+def test_a_batch_of_inference_travels_as_a_micro_batch_for_each_stage(
+    batch: int, stages: int, size: int, count: int
+):
+    plan, _ = choose_plan(
+        parse_plan(f"pp={stages}"), stages, mode="decode", batch_size=batch, micro_batch_size=None
+    )
+    assert (plan.micro_batch_size, plan.num_micro_batches) == (size, count)

@@ -90,8 +90,9 @@ def choose_plan(
 ) -> tuple[Plan, list[str]]:
     """The plan of a verb that needs no batch, and what was chosen for the user, in words.
 
-    A pipeline trains in micro-batches of one sequence, and is filled. The sequence is cut beside the weights
-    (sp) where a transformer is trained from its sizes.
+    A pipeline trains in micro-batches of one sequence, and is filled; in inference a batch travels through it
+    as a micro-batch for each stage, as sweeps and searches of inference have it. The sequence is cut beside
+    the weights (sp) where a transformer is trained from its sizes.
 
     Args:
         is_captured: Whether the model is captured, not built from its sizes.
@@ -108,6 +109,11 @@ def choose_plan(
     batch = batch_size
     if batch is None and not is_training:
         batch = _data_parallel(values, num_devices) * (stated_micro_batch_size(values, micro) or 1)
+    if not has_micro and not is_training and batch is not None:
+        share = batch // _data_parallel(values, num_devices)
+        micro = serving_micro_batch_size(share, _degree(values, "pipeline_parallel"))
+        if micro is not None and micro != share:
+            notes.append(f"a micro-batch of {micro} sequences for each stage of the pipeline")
     if is_captured or not is_training:
         values = {"sequence_parallel": False, **values}
     plan = complete_plan(values, num_devices, batch, micro, mode)
@@ -117,6 +123,16 @@ def choose_plan(
             f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
         )
     return plan, notes
+
+
+def serving_micro_batch_size(share: int, stages: int) -> int | None:
+    """Sequences of a micro-batch where a replica's share travels as one for each stage, if it divides so.
+
+    Returns:
+        None: A share that does not divide, left whole.
+    """
+    count = min(stages, share)
+    return share // count if count > 0 and share % count == 0 else None
 
 
 def implied_devices(values: PlanValues) -> int:
