@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from made_up_programs import EAGER
 from perfcast.core.dtype import DType
 from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.graph import Graph, Node, Phase
@@ -31,6 +32,7 @@ def small_forecast(model: str = "tiny", num_layers: int = 2, capacity_bytes: int
         device="h100_sxm",
         device_title="NVIDIA H100 SXM",
         mode="train",
+        program=EAGER,
         dtype="bf16",
         batch_size=8,
         sequence_length=1024,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from made_up_programs import KERNELS
 from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -26,5 +27,6 @@ def step_forecast(
         "sequence_length": 1000, "cost_model": "roofline", "time": step_time(seconds, **(causes or {})),
         "step_seconds_low": seconds, "step_seconds_high": seconds, "num_tokens": 1_000_000,
         "flops": 10**15, "recompute_flops": 0, "peak_flops_per_second": TERA, "parameter_count": 10**9,
+        "program": KERNELS,
     }  # fmt: skip
     return PlanForecast(**(facts | changes))

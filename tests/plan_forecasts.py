@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from builders import made_up_device
+from made_up_programs import KERNELS
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast, RankTime, Span, StepTime, StragglerEffect
 from perfcast.core.forecast.recommendation import BoundRecommendation
@@ -29,7 +30,7 @@ def plan_forecast(**changes: Any) -> PlanForecast:
     memory = PlanMemory(
         model="gpt", device=device.name, device_title=device.title, mode="train", plan=PLAN,
         training=training, dtype="bf16", sequence_length=128, parameter_count=1_000_000,
-        capacity_bytes=device.memory_bytes,
+        program=KERNELS, capacity_bytes=device.memory_bytes,
         footprint=estimate_footprint(gpt(), PLAN, training, 128, device=device),
     )  # fmt: skip
     whole = PlanForecast(
@@ -37,7 +38,7 @@ def plan_forecast(**changes: Any) -> PlanForecast:
         plan=PLAN, training=training, dtype="bf16", sequence_length=128, cost_model="roofline",
         time=step_time(), step_seconds_low=8 * MILLI, step_seconds_high=13 * MILLI, num_tokens=512,
         flops=4 * 10**12, recompute_flops=10**12, peak_flops_per_second=1e14, parameter_count=1_000_000,
-        memory=memory, stragglers=EFFECT,
+        program=KERNELS, memory=memory, stragglers=EFFECT,
         recommendations=(
             BoundRecommendation("the bubble is gone", 8 * MILLI, 2 * MILLI),
             BoundRecommendation("links are free", 9 * MILLI, MILLI),

@@ -260,7 +260,8 @@ def test_a_file_that_does_not_run_is_one_line(perfcast, tmp_path: Path):
 
 @pytest.mark.parametrize("mode", ["train", "prefill", "decode"])
 def test_json_on_standard_output_is_alone_there_and_keeps_to_the_schema(perfcast, tiny: str, mode: str):
-    outcome = perfcast("predict", tiny, "--device", "a100", "--mode", mode, "--dtype", "bf16", "--json", "-")
+    asked = ("--device", "a100", "--mode", mode, "--dtype", "bf16", "--framework", "pytorch")
+    outcome = perfcast("predict", tiny, *asked, "--json", "-")
     assert (outcome.code, outcome.err) == (0, "")
     forecast: dict[str, Any] = json.loads(outcome.out)
     jsonschema.validate(forecast, schema_of("predict"))

@@ -138,14 +138,14 @@ def test_the_page_is_written(tiny: str, capsys: pytest.CaptureFixture[str], tmp_
         ("--devices 2 --batch-size 2 --framework megatro", "Did you mean megatron"),
         ("--devices 2 --batch-size 2 --mode decode --fit", "inference has none to weigh"),
         ("--devices 2 --batch-size 2 --largest-batch", "are of one device"),
-        ("--devices 2 --batch-size 2 --compile", "--compile: of a captured model"),
+        ("--devices 2 --plan tp=2 --compile", "nothing to compile"),
         (
             "--devices 2 --batch-size 2 --optimizer-implementation fused",
             "--optimizer-implementation: of a captured model",
         ),
         ("--devices 2 --batch-size 2 --closed-form", "--closed-form: of a captured model"),
         ("--devices 2 --batch-size 2 --world-size 2", "--world-size: of a captured model"),
-        ("--mode decode --framework fsdp", "--framework fsdp: of a training"),
+        ("--mode decode --framework fsdp", "fsdp trains only"),
         (
             "--plan tp=2 --mode prefill --attention eager",
             "--mode prefill under a plan has fused attention only",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from made_up_programs import KERNELS
 from perfcast.core.forecast.footprint import Footprint, PeakCandidate, PlanMemory, StageFootprint, Term
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
@@ -33,6 +34,7 @@ def memory(capacity_bytes: int) -> PlanMemory:
         mode="train",
         plan=Plan(),
         training=None,
+        program=KERNELS,
         dtype="bf16",
         sequence_length=1,
         parameter_count=1,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from made_up_programs import KERNELS
 from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
 
@@ -21,7 +22,7 @@ def test_utilisation_counts_recomputed_flops_apart():
         training=None, dtype="bf16", sequence_length=8, cost_model="roofline", time=TIME,
         step_seconds_low=1.0,
         step_seconds_high=3.0, num_tokens=80, flops=400, recompute_flops=200, peak_flops_per_second=100.0,
-        parameter_count=1,
+        parameter_count=1, program=KERNELS,
     )  # fmt: skip
     assert forecast.mfu == pytest.approx(0.5)
     assert forecast.hfu == pytest.approx(0.75)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import perfcast
+from perfcast.prediction import OneDeviceRequest, Request, predict_one_device
 
 #: Name → (model, device, options).
 REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -71,6 +71,12 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+def _request(model: str, device: str, *, cost_model: str, **options: Any) -> OneDeviceRequest:
+    """The model's own modules, in fp32 where nothing is said."""
+    workload = Request(model=model, **({"dtype": "fp32"} | options))
+    return OneDeviceRequest(workload=workload, device=device, cost_model=cost_model)
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What ``perfcast.predict`` is asked."""
@@ -82,7 +88,7 @@ class Forecast:
     def answer(self, folder: Path) -> dict[str, Any]:
         """As it is kept."""
         options = {"cost_model": "roofline"} | self.options
-        forecast = perfcast.predict(self.model, self.device, **options)
+        forecast = predict_one_device(_request(self.model, self.device, **options))
         figures = {
             "step_seconds": forecast.step_seconds,
             "step_seconds_low": forecast.step_seconds_low,

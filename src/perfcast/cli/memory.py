@@ -9,14 +9,13 @@ import click
 
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import (
-    DEFAULT_DTYPE,
-    PLAN_DTYPE,
     StepOptions,
     device_request,
     step_options,
     training_of,
 )
 from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.core.dtype import AUTO
 from perfcast.core.plans.choice import choose_plan
 
 if TYPE_CHECKING:
@@ -56,7 +55,11 @@ memory_options = packed(
     click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them."),
     click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs."),
     click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on."),
-    click.option("--framework", help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed."),
+    click.option(
+        "--framework",
+        help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed; or answers: vllm, sglang, "
+        "trtllm, pytorch.",
+    ),
     click.option(
         "--closed-form",
         is_flag=True,
@@ -72,8 +75,9 @@ memory_options = packed(
 def memory(step: StepOptions, own: MemoryOptions, outputs: Outputs) -> None:
     """Forecast the memory of one step of MODEL: the peak, what it consists of, and whether it fits.
 
-    One device runs the captured model, tensor by tensor. A plan over several (--devices, --plan), --fit and
-    --framework use a closed form of transformers.
+    The model's own modules on one device are captured, tensor by tensor. A plan over several (--devices,
+    --plan), a framework's kernels (--framework; of inference the default) and --fit use a closed form of
+    transformers.
 
     With --largest-batch or --largest-sequence, MODEL is captured at several sizes until the largest that fits
     is known; the forecast is then of that size.
@@ -82,10 +86,33 @@ def memory(step: StepOptions, own: MemoryOptions, outputs: Outputs) -> None:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
     if own.cluster and not own.fit:
         raise click.UsageError("--cluster is what --fit times changes on; links take no memory")
-    if own.fit or own.framework or not step.is_of_one_device:
+    if own.fit or not _is_captured(step, own):
         _answer_plan(build_plan_request(step, own), outputs)
     else:
         _answer(build_request(step, own), own, outputs)
+
+
+def _is_captured(step: StepOptions, own: MemoryOptions) -> bool:
+    """Whether one device runs the model's own modules.
+
+    Raises:
+        InputError: A framework that cannot run the model.
+    """
+    from perfcast.prediction.model import read_model
+    from perfcast.prediction.program import choose_program
+
+    if own.world_size is not None and step.is_of_one_device:
+        return True
+    if not step.is_of_one_device:
+        return False
+    program = choose_program(
+        read_model(step.model),
+        step.mode,
+        framework=own.framework,
+        compiles=step.compile,
+        is_local=step.device == "cpu",
+    )
+    return program.is_captured
 
 
 def build_request(step: StepOptions, own: MemoryOptions) -> MemoryRequest:
@@ -111,7 +138,10 @@ def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryReque
         InputError: A plan or words that no training has.
         UsageError: Options that the closed form has no use for.
     """
-    from perfcast.frameworks.choice import default_framework
+    from perfcast.prediction.defaults import choose_defaults
+    from perfcast.prediction.model import read_model
+    from perfcast.prediction.names import resolve_device
+    from perfcast.prediction.program import choose_program
     from perfcast.prediction.request.memory import PlanMemoryRequest
 
     _refuse_what_plans_ignore(step, own)
@@ -123,30 +153,38 @@ def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryReque
         batch_size=step.batch_size,
         micro_batch_size=step.micro_batch_size,
     )
-    dtype = step.dtype or (DEFAULT_DTYPE if step.is_of_one_device else PLAN_DTYPE)
+    model, device = read_model(step.model), resolve_device(step.device)
+    program = choose_program(model, step.mode, plan, framework=own.framework, compiles=step.compile)
+    chosen = choose_defaults(
+        model, step.mode, device, dtype=step.dtype or AUTO, sequence_length=step.sequence_length
+    )
     training = None
     if step.mode == "train":
-        training = training_of(step, own.framework or default_framework(plan), dtype)
+        training = training_of(step, program.framework, chosen.dtype)
     return PlanMemoryRequest(
         model=step.model,
         device=step.device,
         plan=plan,
-        recompute_is_open="recompute" not in step.plan,
         mode=step.mode,
         training=training,
-        dtype=dtype,
+        dtype=chosen.dtype,
         kv_cache_dtype=step.kv_cache_dtype,
-        sequence_length=step.sequence_length,
+        framework=program.framework,
+        compiles=step.compile,
+        sequence_length=chosen.sequence_length,
         fit=own.fit,
         cluster=own.cluster,
+        defaults=chosen.notes,
     )
 
 
 def _refuse_what_plans_ignore(step: StepOptions, own: MemoryOptions) -> None:
     if own.largest_batch or own.largest_sequence or own.allocator:
-        raise click.UsageError("--largest-batch, --largest-sequence and --allocator are of one device")
+        raise click.UsageError(
+            "--largest-batch, --largest-sequence and --allocator are of one device that runs the "
+            "model's own modules (--framework pytorch)"
+        )
     given = {
-        "--compile": step.compile,
         "--optimizer-implementation": step.optimizer_implementation,
         "--closed-form": own.closed_form,
         "--world-size": own.world_size,
@@ -158,8 +196,6 @@ def _refuse_what_plans_ignore(step: StepOptions, own: MemoryOptions) -> None:
         )
     if step.mode == "train":
         return
-    if own.framework:
-        raise click.UsageError(f"--framework {own.framework}: of a training; --mode {step.mode} has none")
     if step.attention == "eager":
         raise click.UsageError(f"--attention eager: --mode {step.mode} under a plan has fused attention only")
 

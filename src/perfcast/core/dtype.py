@@ -42,4 +42,6 @@ class DType(Enum):
         return (num_elements * self.bits + 7) // 8
 
 
+#: What a request says that leaves the precision to model, mode and device (``prediction.defaults``).
+AUTO = "auto"
 DTYPES_BY_LABEL: dict[str, DType] = {dtype.label: dtype for dtype in DType}

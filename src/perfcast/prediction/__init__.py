@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from perfcast.core.forecast.device import Forecast
+from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.cost.model import CostModel
-from perfcast.memory.first_touch import with_first_touch
 from perfcast.prediction.names import (
     COST_MODELS,
     local_memory_bytes,
@@ -15,8 +15,10 @@ from perfcast.prediction.names import (
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import forecast_memory
+from perfcast.prediction.one_device.predict import predict_one_device
 from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import OneDeviceRequest, Request
+from perfcast.prediction.route import predict_either
 
 __all__ = [
     "COST_MODELS",
@@ -26,6 +28,7 @@ __all__ = [
     "forecast_from",
     "local_memory_bytes",
     "predict",
+    "predict_either",
     "predict_memory",
     "predict_one_device",
     "resolve_cost_model",
@@ -41,8 +44,8 @@ def predict(
     framework: str | None = None,
     weights: str | None = None,
     **options: object,
-) -> Forecast:
-    """Forecast time and memory of one step.
+) -> Forecast | PlanForecast:
+    """Forecast time and memory of one step on one device.
 
     Args:
         model, options: See ``Request``.
@@ -50,32 +53,24 @@ def predict(
         cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; by default
             'learned', for the local processor 'linear'.
         weights: Folder of trained models, for 'learned'; the shipped ones by default.
-        framework: Whose kernels run ('pytorch', 'sglang', 'trtllm', 'vllm'), for 'learned'.
+        framework: Whose program runs: 'pytorch', the model's own modules, or the kernels of one that trains
+            ('megatron', 'fsdp', …) or serves ('vllm', 'sglang', 'trtllm'). By default a training is
+            PyTorch's, and a transformer that generates is served by vLLM.
+
+    Returns:
+        A ``Forecast`` of the model's own modules; of a framework's kernels a ``PlanForecast`` of one device.
+        Both have ``step_seconds`` with its interval, ``program``, ``memory`` and ``assumptions``.
 
     Raises:
         InputError: Unknown names, impossible sizes, a model that cannot be captured; the message says
             what to do.
     """
     workload = Request(model=model, **options)  # type: ignore[arg-type]
-    return predict_one_device(
+    return predict_either(
         OneDeviceRequest(
             workload=workload, device=device, cost_model=cost_model, framework=framework, weights=weights
         )
     )
-
-
-def predict_one_device(request: OneDeviceRequest) -> Forecast:
-    """Capture the model, lower it to the device, price its operations and add them up.
-
-    Raises:
-        InputError: As ``predict``.
-    """
-    device = resolve_device(request.device) if isinstance(request.device, str) else request.device
-    cost_model = resolve_cost_model(request.cost_model, device, request.framework, request.weights)
-    graph, program = build_graph(request.workload, device)
-    if device.is_cpu:
-        graph = with_first_touch(graph)
-    return forecast_from(graph, request.workload, device, cost_model, program)
 
 
 def predict_memory(model: str, device: str | Device, *, allocator: str = "", **options: object) -> Forecast:

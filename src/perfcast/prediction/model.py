@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.catalog.models import load_model
+from perfcast.core.mode import MOST_TOKENS
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, PlanError
 
@@ -25,7 +26,7 @@ class NamedModel:
             sizes themselves were given.
         config: Empty for a program and for given sizes.
         architecture: Class that runs it; None: the configuration says.
-        own_sequence_length: Tokens; None where the model states none.
+        own_sequence_length: Tokens that it was trained with, or that it can take; None where it states none.
         given_sizes: Where the sizes themselves were given.
         is_in_catalog: Whether the name is of the catalog.
     """
@@ -46,6 +47,11 @@ class NamedModel:
     def is_recommender(self) -> bool:
         """Whether it is a recommendation model of the catalog."""
         return self.architecture == RECOMMENDER
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether its own modules can be built and run; not where the sizes alone were given."""
+        return self.given_sizes is None
 
     @property
     def has_sizes(self) -> bool:
@@ -77,14 +83,26 @@ class NamedModel:
         except ModelError as error:
             return f"{self.name}: {error}"
 
+    @property
+    def usual_sequence_length(self) -> int | None:
+        """Tokens of a sequence where none are asked for: the model's own, at most ``MOST_TOKENS``."""
+        own = self.own_sequence_length
+        return None if own is None else min(own, MOST_TOKENS)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The longest sequence that it says it takes; None where it states none."""
+        stated = _stated_positions(self.config)
+        return max(filter(None, (self.own_sequence_length, stated)), default=None)
+
     def sequence_length(self, asked: int | None) -> int:
-        """Tokens of a sequence: those asked for, or the model's own.
+        """Tokens of a sequence: those asked for, or as many as are usual.
 
         Raises:
             ModelError: Neither.
             PlanError: Less than one.
         """
-        length = self.own_sequence_length if asked is None else asked
+        length = self.usual_sequence_length if asked is None else asked
         if length is None:
             raise ModelError(f"{self.name} states no sequence length; give --sequence-length")
         if length < 1:
@@ -115,8 +133,25 @@ def read_model(model: Model) -> NamedModel:
         from perfcast.workload.models.huggingface import read_config
 
         config = read_config(path)
-        length = config.get("max_position_embeddings", config.get("n_positions"))
-        return NamedModel(model, config, own_sequence_length=length)
+        return NamedModel(model, config, own_sequence_length=_trained_positions(config))
     entry = load_model(model)
     length = None if entry.sequence_length is None else int(entry.sequence_length.value)
     return NamedModel(model, entry.config, entry.architecture, length, is_in_catalog=True)
+
+
+def _stated_positions(config: Mapping[str, Any]) -> int | None:
+    """The longest sequence of a configuration; of one that also sees, of its language model."""
+    text = config.get("text_config")
+    tables = (config, text if isinstance(text, Mapping) else {})
+    names = ("max_position_embeddings", "n_positions")
+    found = [table[name] for table in tables for name in names if isinstance(table.get(name), int)]
+    return found[0] if found else None
+
+
+def _trained_positions(config: Mapping[str, Any]) -> int | None:
+    """What a configuration says that its positions were trained with, before they were stretched."""
+    for table in (config.get("rope_parameters"), config.get("rope_scaling"), config):
+        found = table.get("original_max_position_embeddings") if isinstance(table, Mapping) else None
+        if isinstance(found, int) and found > 0:
+            return found
+    return _stated_positions(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from perfcast.catalog.devices import load_device
@@ -36,19 +37,19 @@ def resolve_cost_model(
 
     Args:
         asked: A name, an object that prices operations, or None for the device's default.
-        framework: Whose kernels run, for 'learned'; None is PyTorch.
+        framework: Whose measured kernels 'learned' takes; None is PyTorch, or what the object has.
         weights: Folder of trained models, for 'learned'; None: the shipped ones.
 
     Raises:
         UnknownNameError: No such cost model or framework.
-        PlanError: A framework or weights for a cost model that knows none.
+        PlanError: Weights for a cost model that knows none.
     """
     if asked is not None and not isinstance(asked, str):
-        _refuse_of_learned(asked.name, framework, weights)
-        return asked
+        _refuse_weights(asked.name, weights)
+        return _of_framework(asked, framework)
     name = asked or default_cost_model(device)
     if name != "learned":
-        _refuse_of_learned(name, framework, weights)
+        _refuse_weights(name, weights)
     if name == "learned" and device.is_cpu:
         raise PlanError("learned knows accelerators; the local processor has --cost-model linear")
     if name == "learned":
@@ -67,11 +68,18 @@ def resolve_cost_model(
     raise UnknownNameError("cost model", name, COST_MODELS, f"Known: {', '.join(COST_MODELS)}.")
 
 
-def _refuse_of_learned(name: str, framework: str | None, weights: str | None) -> None:
+def _refuse_weights(name: str, weights: str | None) -> None:
     if weights is not None:
         raise PlanError(f"--weights is for the learned cost model, not for {name}")
-    if framework is not None:
-        raise PlanError(f"--framework is for the learned cost model; {name} does not tell frameworks apart")
+
+
+def _of_framework(cost_model: CostModel, framework: str | None) -> CostModel:
+    """'learned' with the kernels of a framework; no other cost model tells frameworks apart."""
+    from perfcast.cost.learned.model import LearnedCost
+
+    if framework is None or not isinstance(cost_model, LearnedCost):
+        return cost_model
+    return replace(cost_model, framework=framework)
 
 
 def local_memory_bytes() -> int:

@@ -21,12 +21,13 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.program import choose_program
 from perfcast.prediction.request.command import name_of_cost_model, predict_command
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
-from perfcast.prediction.step.resolve import kernels_of
 from perfcast.prediction.sweep.serving import ServingPoint, held_bytes, serving_sweep, split_batch
 from perfcast.search.resolve import Progress, cluster_stem, ignore_progress
 from perfcast.search.serving_request import ServingObjective, ServingSearchRequest
@@ -94,6 +95,7 @@ class ServingResult:
             mode=self.request.mode,
             dtype=self.request.dtype,
             kv_cache_dtype=self.request.kv_cache_dtype,
+            framework=self.request.framework,
             sequence_length=self.context_length,
             cost_model=self.asked_cost_model,
         )
@@ -125,13 +127,18 @@ def search_serving(
     """
     device = resolve_device(cluster.device)
     asked_cost = request.cost_models.get(cluster.device)
-    cost_model = resolve_cost_model(asked_cost, device)
     price = None if request.prices is None else request.prices.of_cluster(cluster, asked)
     model = read_model(request.model)
+    program = choose_program(model, request.mode, framework=request.framework, is_local=device.is_cpu)
+    chosen = choose_defaults(
+        model, request.mode, device, dtype=request.dtype, sequence_length=request.context_length
+    )
+    request = replace(request, dtype=chosen.dtype, framework=program.framework)
+    cost_model = resolve_cost_model(asked_cost, device, program.framework)
     context = model.sequence_length(request.context_length)
     plans = list_serving_plans(model.sizes, cluster.num_devices, context, request.fixed)
     memory_bytes = round(request.max_memory_fraction * device.memory_bytes)
-    precision = serving_precision(request.dtype, kernels_of(cost_model), request.kv_cache_dtype)
+    precision = serving_precision(chosen.dtype, program.framework, request.kv_cache_dtype)
     setting = _Setting(request, cluster, device, model, context, cost_model, memory_bytes, precision)
     tried: list[ServingChoice] = []
     kept: list[ServingChoice] = []
@@ -309,6 +316,7 @@ def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None
             modes=request.phases,
             dtype=request.dtype,
             kv_cache_dtype=request.kv_cache_dtype,
+            framework=request.framework,
             cost_model=setting.cost_model,
         )
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import Mode
 from perfcast.core.plans.text import PlanValue
 from perfcast.cost.model import CostModel
@@ -28,6 +29,8 @@ class ServingSearchRequest:
         clusters: Names with ``:N``, or files; several are compared.
         mode: 'prefill' (tokens of prompts a second count) or 'decode' (tokens of answers).
         context_length: Tokens of a prompt, and of the cache when a token is written.
+        dtype: Of weights; 'auto' takes what is usual for model and device.
+        framework: Whose program answers; None: what is usual for the model.
         max_first_seconds: Until the first token of all sequences of a batch; None: no limit.
         max_token_seconds: For each further token; None: no limit.
         fixed: Degrees that the user has decided, by ``space.KEYS``.
@@ -42,8 +45,9 @@ class ServingSearchRequest:
     mode: Mode
     clusters: tuple[str, ...]
     context_length: int | None = None
-    dtype: str = "bf16"
+    dtype: str = AUTO
     kv_cache_dtype: str | None = None
+    framework: str | None = None
     max_first_seconds: float | None = None
     max_token_seconds: float | None = None
     fixed: Mapping[str, PlanValue] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
+from made_up_programs import KERNELS
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.hardware import Device
@@ -41,6 +42,7 @@ def result(plan: Plan = PLAN, capacity_bytes: int = 8 * GIB, layers: int = 16, *
         mode="train",
         plan=plan,
         training=training,
+        program=KERNELS,
         dtype="bf16",
         sequence_length=128,
         parameter_count=1_234_567,

@@ -1,3 +1,4 @@
+from made_up_programs import KERNELS
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
@@ -17,8 +18,8 @@ def made_up_serving() -> ServingForecast:
         ServingPoint(3, 2048, None, None, 0, False, "3 is no multiple of dp=2"),
     )
     return ServingForecast(
-        "a-model", "a-cluster", "h100-sxm", 8, Plan(tensor_parallel=8), "bf16", "roofline", 80 * GIB, points,
-        ((2048, 40), (10**6, 0)), ("as always",),
+        "a-model", "a-cluster", "h100-sxm", 8, Plan(tensor_parallel=8), "bf16", KERNELS, "roofline",
+        80 * GIB, points, ((2048, 40), (10**6, 0)), ("as always",),
     )  # fmt: skip
 
 

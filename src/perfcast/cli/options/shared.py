@@ -10,25 +10,21 @@ import click
 
 from perfcast.cli.options.given import is_given
 from perfcast.cli.options.pack import Command, packed
-from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
+from perfcast.core.dtype import AUTO
 from perfcast.core.formats import spelled
-from perfcast.core.mode import MODES, Mode
+from perfcast.core.mode import MODES, MOST_TOKENS, Mode
 from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
 from perfcast.core.words import known_word
-from perfcast.errors import PlanError, UnknownNameError
+from perfcast.errors import PlanError
 
 if TYPE_CHECKING:
-    from perfcast.core.training import AttentionKernels, Training
+    from perfcast.core.training import Training
     from perfcast.prediction.request.one_device import Request
-
-#: Where none is asked for.
-DEFAULT_DTYPE = "fp32"
-PLAN_DTYPE = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepOptions(TuningOptions):
+class StepOptions:
     """MODEL and everything that says what is done with it, as the options give it.
 
     Attributes:
@@ -98,11 +94,14 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
             type=int,
             help="Of one forward; default: a replica's batch; in a pipeline 1.",
         ),
-        click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
+        click.option(
+            "--sequence-length", type=int, help=f"Tokens; default: the model's own, at most {MOST_TOKENS:,}."
+        ),
         click.option(
             "--dtype",
-            help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; of inference under a plan also fp8_block, "
-            "mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; default: fp32; bf16 for plans.",
+            help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; of inference by a framework's kernels also "
+            "fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; default: of a training mixed "
+            "precision, of inference what the model's config says.",
         ),
         kv_cache_option(),
         click.option(
@@ -114,7 +113,6 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
         click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
         click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
-        *TUNING_OPTIONS,
     )
 
 
@@ -127,9 +125,9 @@ def kv_cache_option() -> Callable[[Command], Command]:
     )
 
 
-def format_of(_: click.Context, __: click.Parameter, text: str) -> str:
-    """A format's name, however it is spelled."""
-    return spelled(text, "dtype")
+def format_of(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """A format's name, however it is spelled; nothing, and 'auto', stay nothing."""
+    return None if text in (None, AUTO) else spelled(text, "dtype")
 
 
 def _plan_values(_: click.Context, __: click.Parameter, text: str) -> PlanValues:
@@ -152,15 +150,13 @@ def device_request(step: StepOptions, *, world_size: int | None = None, rank: in
     if not step.is_of_one_device:
         plan = format_values(step.plan)
         raise PlanError(f"--devices {step.devices}{f' --plan {plan}' if plan else ''}: this is of one device")
-    if not step.tuning(step.mode).is_full:
-        raise PlanError("--lora, --qlora and --freeze are of a plan: give --cluster NAME:1")
     return Request(
         model=step.model,
         mode=step.mode,
         batch_size=1 if step.batch_size is None else step.batch_size,
         micro_batch_size=stated_micro_batch_size(step.plan, step.micro_batch_size),
         sequence_length=step.sequence_length,
-        dtype=step.dtype or DEFAULT_DTYPE,
+        dtype=step.dtype or AUTO,
         optimizer=step.optimizer,
         optimizer_implementation=step.optimizer_implementation,
         attention=step.attention,
@@ -178,23 +174,12 @@ def training_of(step: StepOptions, framework: str, dtype: str) -> Training:
         UnknownNameError: A word that no training has.
     """
     from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
+    from perfcast.prediction.route import attention_kernels
 
     return Training(
         dtype=known_word("dtype", dtype, DTYPES),
         optimizer=known_word("optimizer", step.optimizer, OPTIMIZERS),
         framework=known_word("framework", framework, FRAMEWORKS),
         attention=attention_kernels(step.attention),
-        tuning=step.tuning(step.mode),
+        compiles=step.compile,
     )
-
-
-def attention_kernels(name: str) -> AttentionKernels:
-    """What a plan calls the kernels of transformers' implementation of attention.
-
-    Raises:
-        UnknownNameError: Not one of them.
-    """
-    kernels: dict[str, AttentionKernels] = {"sdpa": "flash", "eager": "math"}
-    if name not in kernels:
-        raise UnknownNameError("attention", name, kernels, f"Known: {', '.join(kernels)}.")
-    return kernels[name]

@@ -9,8 +9,9 @@ import click
 
 from perfcast.cli.options.cost_model import choose_cost_model, find_cost_model
 from perfcast.cli.options.given import is_given
-from perfcast.cli.options.shared import DEFAULT_DTYPE, PLAN_DTYPE, StepOptions, device_request, training_of
+from perfcast.cli.options.shared import StepOptions, device_request, training_of
 from perfcast.cli.predict.options import PredictOptions
+from perfcast.core.dtype import AUTO
 from perfcast.core.plans.choice import choose_plan, implied_devices
 from perfcast.core.plans.text import format_values
 from perfcast.core.words import known_word
@@ -44,11 +45,37 @@ def build_request(
         raise click.UsageError("--tokens: of a transformer by its sizes, whose checkpoints are known")
     if own.world_size is not None:
         return _parallel_program(step, own, own.world_size, with_timeline=with_timeline)
-    if own.cluster is None and step.is_of_one_device:
-        return _one_device(step, own, run)
-    if model.is_recommender:
+    place = _one_place(step, own)
+    if place is not None and _runs_own_modules(step, own, model, place):
+        if run.tokens is None:
+            return _one_device(step, own, run, place)
+    elif model.is_recommender:
         return _recommender(step, own, run)
-    return _plan(step, own, model, with_timeline=with_timeline)
+    return _plan(step, own, model, place, with_timeline=with_timeline)
+
+
+def _one_place(step: StepOptions, own: PredictOptions) -> str | None:
+    """The one device that is asked for, by itself or as a cluster of one; None for several."""
+    from perfcast.prediction.plan.cluster import cluster_by_name
+
+    if not step.is_of_one_device:
+        return None
+    if own.cluster is None:
+        if step.device is None:
+            raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
+        return step.device
+    cluster = cluster_by_name(own.cluster, None, step.device)
+    return cluster.device if cluster.num_devices == 1 else None
+
+
+def _runs_own_modules(step: StepOptions, own: PredictOptions, model: NamedModel, place: str) -> bool:
+    """Whether the model's own modules are what is asked for on one device."""
+    from perfcast.prediction.program import choose_program
+
+    program = choose_program(
+        model, step.mode, framework=own.framework, compiles=step.compile, is_local=place == "cpu"
+    )
+    return program.is_captured
 
 
 def _refuse(given: dict[str, object], why: str) -> None:
@@ -57,40 +84,42 @@ def _refuse(given: dict[str, object], why: str) -> None:
         raise click.UsageError(f"{', '.join(names)}: {why}")
 
 
-def _one_device(step: StepOptions, own: PredictOptions, run: RunOptions) -> OneDeviceRequest:
+def _one_device(step: StepOptions, own: PredictOptions, run: RunOptions, device: str) -> OneDeviceRequest:
     from perfcast.prediction.request.one_device import OneDeviceRequest
 
     _refuse(
         {"--closed-form": own.closed_form, "--stragglers": own.stragglers}, "of a plan over several devices"
     )
-    _refuse({"--kv-cache-dtype": step.kv_cache_dtype}, "of a plan; one device is --cluster NAME:1")
-    _refuse(dict.fromkeys(run.given, True), "of a plan; one device is --cluster NAME:1")
-    if step.device is None:
-        raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
+    _refuse(
+        {"--kv-cache-dtype": step.kv_cache_dtype},
+        "of inference by a framework's kernels (--framework vllm), not of the model's own modules",
+    )
+    _refuse(dict.fromkeys(run.given, True), "of a whole run; give its --tokens")
     return OneDeviceRequest(
         workload=device_request(step),
-        device=step.device,
-        cost_model=find_cost_model(own.cost_model, step.device),
+        device=device,
+        cost_model=find_cost_model(own.cost_model, device),
         framework=own.framework,
         weights=own.weights,
     )
 
 
-def _plan(step: StepOptions, own: PredictOptions, model: NamedModel, *, with_timeline: bool) -> PlanRequest:
-    from perfcast.frameworks.choice import default_framework
+def _plan(
+    step: StepOptions, own: PredictOptions, model: NamedModel, place: str | None, *, with_timeline: bool
+) -> PlanRequest:
+    from perfcast.prediction.defaults import choose_defaults
+    from perfcast.prediction.names import resolve_device
+    from perfcast.prediction.program import choose_program
     from perfcast.prediction.request.plan import PlanRequest
     from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse(
-        {
-            "--compile": step.compile,
-            "--optimizer-implementation": step.optimizer_implementation,
-        },
-        "of one device, whose model is captured",
+        {"--optimizer-implementation": step.optimizer_implementation},
+        "of one device that runs the model's own modules (--framework pytorch)",
     )
     if step.mode != "train" and step.attention == "eager":
         raise click.UsageError(f"--attention eager: --mode {step.mode} under a plan has fused attention")
-    cluster, place_notes = _choose_cluster(step, own.cluster)
+    cluster, place_notes = _choose_cluster(step, own.cluster, place)
     plan, plan_notes = choose_plan(
         step.plan,
         cluster.num_devices,
@@ -99,32 +128,46 @@ def _plan(step: StepOptions, own: PredictOptions, model: NamedModel, *, with_tim
         micro_batch_size=step.micro_batch_size,
         is_captured=not model.has_sizes,
     )
-    dtype, training, kernels = step.dtype or PLAN_DTYPE, None, own.framework
-    if step.mode == "train":
-        usual = default_framework(plan) if model.has_sizes else "pytorch"
-        training, kernels = training_of(step, own.framework or usual, dtype), None
+    program = choose_program(model, step.mode, plan, framework=own.framework, compiles=step.compile)
+    device = resolve_device(cluster.device)
+    chosen = choose_defaults(
+        model, step.mode, device, dtype=step.dtype or AUTO, sequence_length=step.sequence_length
+    )
+    training = training_of(step, program.framework, chosen.dtype) if step.mode == "train" else None
+    kernels = program.framework if training is None else None
     return PlanRequest(
         model=model,
         cluster=cluster,
         plan=plan,
-        recompute_is_open="recompute" not in step.plan,
         mode=step.mode,
         training=training,
-        dtype=dtype,
+        dtype=chosen.dtype,
         kv_cache_dtype=step.kv_cache_dtype,
-        sequence_length=step.sequence_length,
+        framework=program.framework,
+        compiles=step.compile,
+        sequence_length=chosen.sequence_length,
         cost_model=choose_cost_model(own.cost_model, cluster.device, kernels, own.weights),
         method="closed_form" if own.closed_form else "simulated",
         stragglers=parse_slowdowns(own.stragglers) if own.stragglers else None,
         with_spans=with_timeline and not own.closed_form,
         notes=(*place_notes, *plan_notes),
+        defaults=chosen.notes,
     )
 
 
-def _choose_cluster(step: StepOptions, named: str | None) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster of a plan, and what was chosen for the user."""
-    from perfcast.prediction.plan.cluster import cluster_by_name
+def _choose_cluster(
+    step: StepOptions, named: str | None, place: str | None
+) -> tuple[Cluster, tuple[str, ...]]:
+    """The cluster of a plan, and what was chosen for the user.
 
+    Args:
+        place: The one device that is asked for; None for several.
+    """
+    from perfcast.prediction.plan.cluster import cluster_by_name
+    from perfcast.prediction.route import lone_cluster
+
+    if place is not None and named is None:
+        return lone_cluster(place), ()
     if step.devices < 1:
         raise PlanError(f"--devices {step.devices}: must be at least 1")
     needed = implied_devices(step.plan)
@@ -178,6 +221,7 @@ def _parallel_program(
 
 
 def _recommender(step: StepOptions, own: PredictOptions, run: RunOptions) -> RecommenderRequest:
+    from perfcast.prediction.defaults import RECOMMENDER_DTYPE
     from perfcast.prediction.plan.cluster import cluster_by_name
     from perfcast.prediction.request.recommender import DENSE_DTYPES, RecommenderRequest
 
@@ -197,7 +241,7 @@ def _recommender(step: StepOptions, own: PredictOptions, run: RunOptions) -> Rec
         model=step.model,
         cluster=cluster,
         global_batch_size=step.batch_size,
-        dtype=known_word("dtype", step.dtype or DEFAULT_DTYPE, DENSE_DTYPES),
+        dtype=known_word("dtype", step.dtype or RECOMMENDER_DTYPE, DENSE_DTYPES),
         compiled=step.compile,
         cost_model=choose_cost_model(own.cost_model, cluster.device, None, None),
         notes=notes,

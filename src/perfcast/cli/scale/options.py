@@ -9,19 +9,16 @@ import click
 
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_of, kv_cache_option
-from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
-from perfcast.core.training import FRAMEWORKS, TrainingFramework
 
-DEFAULT_DTYPE = "bf16"
 #: A training, or what is forecast of inference: prompts, answers, or both.
 ScaledMode = Literal["train", "prefill", "decode", "serve"]
 SCALED_MODES: tuple[ScaledMode, ...] = get_args(ScaledMode)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleOptions(TuningOptions):
+class ScaleOptions:
     """What is scaled, as the options give it.
 
     Attributes:
@@ -41,9 +38,10 @@ class ScaleOptions(TuningOptions):
     mode: ScaledMode
     batch_sizes: tuple[int, ...]
     contexts: tuple[int, ...]
-    dtype: str
+    dtype: str | None
     kv_cache_dtype: str | None
-    framework: TrainingFramework | None
+    framework: str | None
+    compile: bool
     cost_model: str | None
     simulated: bool
     limits: bool
@@ -103,18 +101,17 @@ scale_options = packed(
     ),
     click.option(
         "--dtype",
-        default=DEFAULT_DTYPE,
-        show_default=True,
         callback=format_of,
-        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …",
+        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; "
+        "default: of a training mixed precision, of inference what the model's config says.",
     ),
     kv_cache_option(),
     click.option(
         "--framework",
-        callback=word_of("framework", FRAMEWORKS),
-        help="Of training: pytorch, fsdp, megatron, nanotron, deepspeed.",
+        help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed; or answers: vllm, sglang, "
+        "trtllm, pytorch.",
     ),
-    *TUNING_OPTIONS,
+    click.option("--compile", is_flag=True, help="Of training: fuse kernels as torch.compile would."),
     click.option("--cost-model", help="learned (default), roofline, or a published one."),
     click.option("--simulate", "simulated", is_flag=True, help="Event by event; default: closed forms."),
     click.option(

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.scale.options import DEFAULT_DTYPE, ScaledMode, ScaleOptions
+from perfcast.cli.scale.options import ScaledMode, ScaleOptions
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import complete_plan
-from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
-    from perfcast.core.training import Training
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import NamedModel
     from perfcast.prediction.request.scale import ScaleRequest
@@ -57,25 +56,12 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
         batch_size=own.batch_size or micro * max(own.devices),
         is_weak=not own.is_strong,
         rule=rule if own.plan else None,
-        recompute_is_open=bool(own.plan) and "recompute" not in own.plan,
-        training=_training(own),
+        dtype=own.dtype or AUTO,
+        framework=own.framework,
+        compiles=own.compile,
         sequence_length=own.sequence_length,
         cost_model=_cost_model(own),
         method="simulated" if own.simulated else "closed_form",
-    )
-
-
-def _training(own: ScaleOptions) -> Training | None:
-    """None where nothing but the default is asked for: each plan then suggests its framework."""
-    from perfcast.core.training import DTYPES, Training
-
-    tuning = own.tuning()
-    if own.framework is None and own.dtype == DEFAULT_DTYPE and tuning.is_full:
-        return None
-    return Training(
-        dtype=known_word("dtype", own.dtype, DTYPES),
-        framework=own.framework or "megatron",
-        tuning=tuning,
     )
 
 
@@ -93,14 +79,11 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
     _refuse(
         {
             "--micro-batch-size": own.micro_batch_size,
-            "--framework": own.framework,
+            "--compile": own.compile,
             "--weak": not own.is_strong,
             "--simulate": own.simulated,
             "--batch-size": own.batch_size,
             "--sequence-length": own.sequence_length,
-            "--lora": own.lora is not None,
-            "--qlora": own.qlora is not None,
-            "--freeze": own.freeze is not None,
         },
         "of training; inference has --batch-sizes and --contexts",
     )
@@ -125,8 +108,9 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
         batch_sizes=own.batch_sizes or tuple(share * replicas for share in _SEQUENCES_OF_A_REPLICA),
         context_lengths=own.contexts or (_usual_context(model),),
         modes=_MODES[own.mode],
-        dtype=own.dtype,
+        dtype=own.dtype or AUTO,
         kv_cache_dtype=own.kv_cache_dtype,
+        framework=own.framework,
         cost_model=_cost_model(own),
     )
 

@@ -11,19 +11,17 @@ import click
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_of, kv_cache_option
-from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingFramework
 
-DEFAULT_DTYPE = "bf16"
 DEFAULT_FRAMEWORK: TrainingFramework = "megatron"
 Backend = Literal["local", "ray"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(TuningOptions):
+class SearchOptions:
     """What is searched, as the options give it; times are seconds.
 
     Attributes:
@@ -39,7 +37,7 @@ class SearchOptions(TuningOptions):
     batch_sizes: tuple[int, ...]
     sequence_lengths: tuple[int, ...]
     mode: Mode
-    dtype: str
+    dtype: str | None
     kv_cache_dtype: str | None
     optimizer: Optimizer
     framework: TrainingFramework | None
@@ -115,10 +113,9 @@ search_options = packed(
     ),
     click.option(
         "--dtype",
-        default=DEFAULT_DTYPE,
-        show_default=True,
         callback=format_of,
-        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …",
+        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; "
+        "default: of a training mixed precision, of inference what the model's config says.",
     ),
     kv_cache_option(),
     click.option(
@@ -128,7 +125,6 @@ search_options = packed(
         callback=values.word_of("optimizer", OPTIMIZERS),
         help="Of training.",
     ),
-    *TUNING_OPTIONS,
     click.option(
         "--framework",
         callback=values.word_of("framework", FRAMEWORKS),

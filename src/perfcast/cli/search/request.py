@@ -10,10 +10,10 @@ import click
 
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import DEFAULT_FRAMEWORK, SearchOptions
+from perfcast.core.dtype import AUTO
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import parse_plan
 from perfcast.core.training import DTYPES, FRAMEWORKS, Training, TrainingFramework
-from perfcast.core.tuning.text import format_tuning
 from perfcast.core.words import known_word
 from perfcast.errors import UnknownNameError
 
@@ -45,10 +45,9 @@ def build_request(own: SearchOptions) -> SearchRequest:
         global_batch_size=batch,
         sequence_length=_only(own.sequence_lengths),
         training=Training(
-            dtype=known_word("dtype", own.dtype, DTYPES),
+            dtype=known_word("dtype", _training_dtype(own), DTYPES),
             optimizer=own.optimizer,
             framework=choose_framework(own),
-            tuning=own.tuning(own.mode),
         ),
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         space=Space(fixed=own.fixed),
@@ -68,6 +67,19 @@ def build_request(own: SearchOptions) -> SearchRequest:
     )
 
 
+def _training_dtype(own: SearchOptions) -> str:
+    """As it is asked for, or what is usual on the first cluster."""
+    from perfcast.catalog.clusters import load_cluster_entry
+    from perfcast.prediction.defaults import usual_dtype
+    from perfcast.prediction.model import read_model
+    from perfcast.prediction.names import resolve_device
+
+    if own.dtype is not None:
+        return own.dtype
+    entry = load_cluster_entry(own.clusters[0].partition(":")[0])
+    return usual_dtype(read_model(own.models[0]), "train", resolve_device(entry.device))[0]
+
+
 def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
     """A search for inference.
 
@@ -77,7 +89,6 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
     """
     from perfcast.search.serving_request import SERVING_OBJECTIVES, ServingSearchRequest
 
-    own.tuning(own.mode)
     asked = own.objective or SERVING_OBJECTIVES[0]
     objective = next((name for name in SERVING_OBJECTIVES if name == asked), None)
     if objective is None:
@@ -90,7 +101,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         mode=own.mode,
         clusters=own.clusters,
         context_length=_only(own.sequence_lengths),
-        dtype=own.dtype,
+        dtype=own.dtype or AUTO,
         kv_cache_dtype=own.kv_cache_dtype,
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         max_first_seconds=own.max_ttft,
@@ -122,10 +133,9 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
         assert prices is not None
         prices.of_cluster(load_cluster(name), name)
     return PlanSearch(
-        dtype=known_word("dtype", own.dtype, DTYPES),
+        dtype=known_word("dtype", _training_dtype(own), DTYPES),
         optimizer=own.optimizer,
         framework=choose_framework(own),
-        tuning=format_tuning(own.tuning()),
         cost_model=own.cost_model or "learned",
         fixed=own.fixed,
         any_framework=own.any_framework,

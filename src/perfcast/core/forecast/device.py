@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.graph import Graph
 from perfcast.core.mode import Mode
+from perfcast.core.program import StepProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,8 @@ class MemoryForecast:
 class Forecast:
     """Time and memory of one step on one device; all times in seconds.
 
-    ``step_seconds`` is the sum over nodes and the time that the device waits for the host.
+    ``step_seconds`` is the sum over nodes and the time that the device waits for the host. ``program`` is
+    what runs, ``defaults`` what was chosen of precision and sequence, in words.
     """
 
     model: str
@@ -235,8 +237,10 @@ class Forecast:
     peak_flops_per_second: float
     memory_bytes_per_second: float
     parameter_count: int
+    program: StepProgram
     assumptions: tuple[str, ...]
     graph: Graph
+    defaults: tuple[str, ...] = ()
 
     @property
     def fit(self) -> Fit:

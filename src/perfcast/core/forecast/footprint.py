@@ -9,6 +9,7 @@ from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 
 
@@ -101,12 +102,14 @@ class PlanMemory:
 
     Attributes:
         training: None for inference.
+        program: What runs.
         step_seconds: That recommendations are compared with; None where none was asked for, or is known.
         timed_on: How recommendations were timed, or why they were not, in a sentence; '' where none was
             asked for.
         recommendations: Cheapest first; those of one change come first among those that fit.
         way_out: A clause on what would make it fit; '' where it fits, or nothing is known.
         precision: Of inference; None for training.
+        defaults: What was chosen of precision and sequence, in words.
     """
 
     model: str
@@ -120,11 +123,13 @@ class PlanMemory:
     parameter_count: int
     capacity_bytes: int
     footprint: Footprint
+    program: StepProgram
     step_seconds: float | None = None
     timed_on: str = ""
     recommendations: tuple[PlanRecommendation, ...] = ()
     way_out: str = ""
     precision: Precision | None = None
+    defaults: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:

@@ -10,6 +10,7 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 
 #: What the time of a rank goes to; their seconds add up to the step.
@@ -117,9 +118,11 @@ class PlanForecast:
         num_tokens: Of the step, over all devices (decode: one a sequence).
         flops, recompute_flops: Of the step, over all devices.
         peak_flops_per_second: Of one device in the forecast's precision.
+        program: What runs.
         memory: None where no closed form of it is known.
         recommendations: What would help, most first.
         seconds_by_provenance: Of the compute, by what its prices rest on.
+        defaults: What was chosen of precision and sequence, in words.
     """
 
     model: str
@@ -141,11 +144,13 @@ class PlanForecast:
     recompute_flops: int
     peak_flops_per_second: float
     parameter_count: int
+    program: StepProgram
     memory: PlanMemory | None = None
     stragglers: StragglerEffect | None = None
     recommendations: tuple[BoundRecommendation, ...] = ()
     seconds_by_provenance: Mapping[str, float] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
 
     @property
     def step_seconds(self) -> float:

@@ -19,7 +19,9 @@ from perfcast.cost.interval import join_intervals
 from perfcast.cost.launch import exposed_host_seconds
 from perfcast.cost.model import CostModel, Estimates, KnowsHost, KnowsNearest
 from perfcast.memory.liveness import estimate_memory
+from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.one_device.assumptions import list_assumptions
+from perfcast.prediction.program import modules_of
 from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
@@ -34,7 +36,12 @@ _MOST_NEAREST = 40
 def forecast_from(
     graph: Graph, request: Request, device: Device, cost_model: CostModel | None, program: Program
 ) -> Forecast:
-    """Price each different operation once and sum; without a cost model all times are NaN."""
+    """Price each different operation once and sum; without a cost model all times are NaN.
+
+    Args:
+        request: Its defaults are chosen here where they are open.
+    """
+    request, defaults = complete_request(request, device)
     estimates = _estimates(graph, device, cost_model)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
     node_seconds = estimates.seconds[index] if len(index) else np.zeros(0)
@@ -70,6 +77,8 @@ def forecast_from(
         peak_flops_per_second=peak,
         memory_bytes_per_second=device.memory_bytes_per_second,
         parameter_count=graph.parameter_count,
+        program=modules_of(request, device),
+        defaults=defaults,
         assumptions=list_assumptions(graph, request, device, cost_model),
         graph=graph,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.errors import PlanError
+from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.model import read_model
 from perfcast.prediction.request.one_device import Request
 
@@ -23,6 +24,7 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
     from perfcast.workload.capture.capture import capture
     from perfcast.workload.lower import lower
 
+    request, _ = complete_request(request, device)
     build, options = program_and_options(request, device)
     if request.world_size is None:
         graph, program = capture(build, options)
@@ -86,6 +88,6 @@ def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program
         if request.mode == "decode":
             raise PlanError(f"{model.name} does not generate tokens; it has no decode step")
         return lambda: build_dlrm_program(model.config, shape.batch_size, request.mode == "train")
-    if shape.sequence_length is None and model.is_in_catalog:
-        shape = replace(shape, sequence_length=model.own_sequence_length)
+    if shape.sequence_length is None:
+        shape = replace(shape, sequence_length=model.usual_sequence_length)
     return lambda: build_program(model.config, model.architecture, shape)

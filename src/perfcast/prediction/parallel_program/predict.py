@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfcast.catalog.clusters import load_cluster
@@ -24,9 +24,11 @@ from perfcast.core.work import Stream
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.prices import Prices, price_operations
 from perfcast.memory.liveness import estimate_memory
+from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.assumptions import about_cost_model
 from perfcast.prediction.one_device.graph import program_and_options
+from perfcast.prediction.program import modules_of
 from perfcast.prediction.request.one_device import Request
 from perfcast.prediction.request.parallel_program import ParallelProgramRequest
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
@@ -100,13 +102,16 @@ def forecast_parallel_program(request: ParallelProgramRequest) -> PlanForecast:
 
     device = resolve_device(request.cluster.device)
     cost_model = resolve_cost_model(request.cost_model, device)
-    build, capture_options = program_and_options(request.workload, device)
+    workload, defaults = complete_request(request.workload, device)
+    request = replace(request, workload=workload)
+    build, capture_options = program_and_options(workload, device)
     world_size = request.cluster.num_devices
     program = capture_parallel_program(build, capture_options, world_size, captures_all=request.captures_all)
     graphs = [_lowered(rank.graph, device, request.workload) for rank in program.ranks]
     calls = [calls_of(program, rank, graph) for rank, graph in zip(program.ranks, graphs, strict=True)]
     constants = request.constants or load_step_constants()
-    return _Scene(request, program, graphs, calls, device, cost_model, constants).forecast()
+    scene = _Scene(request, program, graphs, calls, device, cost_model, constants)
+    return replace(scene.forecast(), defaults=defaults)
 
 
 def _lowered(graph: Graph, device: Device, request: Request) -> Graph:
@@ -157,6 +162,7 @@ class _Scene:
             flops=self.program.flops, recompute_flops=self.program.recompute_flops,
             peak_flops_per_second=peak,
             parameter_count=sum(self.program.ranks[stage].graph.parameter_count for stage in stages),
+            program=modules_of(self.workload, self.device),
             recommendations=self._recommendations(prices, time) if self.request.recommendations else (),
             seconds_by_provenance=seconds_by_provenance(runs, prices),
             assumptions=(*self._assumptions(len(stages)), *self.request.notes),

@@ -5,24 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.cluster import Cluster
+from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision
-from perfcast.core.training import DTYPES, Training
+from perfcast.core.program import StepProgram
+from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
-from perfcast.core.words import known_word
 from perfcast.errors import PlanError
-from perfcast.frameworks.choice import default_framework
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.captured_memory import captured_memory, leaves_model_whole, workload_of
 from perfcast.prediction.plan.cluster import has_cluster
-from perfcast.prediction.plan.recomputation import least_recomputation
+from perfcast.prediction.program import program_of, training_by
 from perfcast.prediction.recommendations.plan_times import cluster_of_plan
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.recommendations.way_out import with_way_out
@@ -36,8 +38,9 @@ def predict_plan_memory(
     *,
     mode: Mode = "train",
     training: Training | None = None,
-    dtype: str = "bf16",
+    dtype: str = AUTO,
     kv_cache_dtype: str | None = None,
+    framework: str | None = None,
     sequence_length: int | None = None,
     fit: bool = False,
     cluster: str | Cluster | None = None,
@@ -56,6 +59,7 @@ def predict_plan_memory(
             training=training,
             dtype=dtype,
             kv_cache_dtype=kv_cache_dtype,
+            framework=framework,
             sequence_length=sequence_length,
             fit=fit,
             cluster=cluster,
@@ -70,30 +74,35 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         InputError: As ``predict_plan_memory``.
     """
     device = resolve_device(request.device) if isinstance(request.device, str) else request.device
-    model, plan, training, precision, note = read_model(request.model), request.plan, None, None, ""
-    sizes, length = model.sizes, model.sequence_length(request.sequence_length)
+    model, plan = read_model(request.model), request.plan
+    sizes = model.sizes
     refuse_idle(plan, mode=request.mode, model=sizes)
-    if request.mode == "train":
-        dtype = known_word("dtype", request.dtype, DTYPES)
-        training = request.training or Training(dtype=dtype, framework=default_framework(plan))
+    chosen = choose_defaults(
+        model,
+        request.mode,
+        device,
+        dtype=request.dtype if request.training is None else request.training.dtype,
+        sequence_length=request.sequence_length,
+    )
+    program = program_of(request, model, device)
+    training = training_by(program, request, chosen.dtype)
+    precision = None
+    if training is None:
+        precision = serving_precision(chosen.dtype, program.framework, request.kv_cache_dtype)
+    else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
-        if request.recompute_is_open:
-            plan, note = least_recomputation(sizes, plan, training, length, device)
-    else:
-        precision = serving_precision(request.dtype, None, request.kv_cache_dtype)
     result = estimate_plan_memory(
         model,
         device,
         plan,
+        program=program,
         mode=request.mode,
         training=training,
         precision=precision,
-        sequence_length=length,
+        sequence_length=model.sequence_length(chosen.sequence_length),
     )
-    if note:
-        notes = (*result.footprint.assumptions, note)
-        result = replace(result, footprint=replace(result.footprint, assumptions=notes))
+    result = replace(result, defaults=(*request.defaults, *chosen.notes))
     if not request.fit:
         return with_way_out(result, sizes, device)
     if training is None:
@@ -145,12 +154,13 @@ def estimate_plan_memory(
     device: Device,
     plan: Plan,
     *,
+    program: StepProgram,
     mode: Mode,
     training: Training | None,
     precision: Precision | None,
     sequence_length: int,
 ) -> PlanMemory:
-    """Memory of the worst stage, in closed form.
+    """Memory of the worst stage: in closed form, or of the model's own modules tensor by tensor.
 
     Args:
         training: None for inference.
@@ -160,15 +170,24 @@ def estimate_plan_memory(
         ModelError: No closed form describes the model.
         PlanError: A plan that the framework cannot follow.
     """
+    if program.is_captured and leaves_model_whole(plan):
+        workload = workload_of(
+            model.name,
+            plan,
+            mode=mode,
+            training=training,
+            dtype=_dtype_of(training, precision),
+            sequence_length=sequence_length,
+            is_compiled=program.is_compiled,
+        )
+        return captured_memory(workload, device, plan, training)
     if training is not None:
         footprint = estimate_footprint(model.sizes, plan, training, sequence_length, device=device)
-        dtype: str = training.dtype
     else:
         assert precision is not None
         footprint = estimate_serving_footprint(
             model.sizes, plan, precision, sequence_length, is_decode=mode == "decode", device=device
         )
-        dtype = precision.format
     return PlanMemory(
         model=model.name,
         device=device.name,
@@ -176,10 +195,19 @@ def estimate_plan_memory(
         mode=mode,
         plan=plan,
         training=training,
-        dtype=dtype,
+        dtype=_dtype_of(training, precision),
         sequence_length=sequence_length,
         parameter_count=count_parameters(model.sizes),
         capacity_bytes=device.memory_bytes,
         footprint=footprint,
+        program=program,
         precision=precision,
     )
+
+
+def _dtype_of(training: Training | None, precision: Precision | None) -> str:
+    """Of the products."""
+    if training is not None:
+        return training.dtype
+    assert precision is not None
+    return precision.format

@@ -39,10 +39,13 @@ def _options(request: PlanRequest) -> Iterator[tuple[str, str | None]]:
     yield "--dtype", request.dtype if request.training is None else request.training.dtype
     if request.kv_cache_dtype is not None:
         yield "--kv-cache-dtype", request.kv_cache_dtype
-    if request.training is not None:
-        yield "--framework", request.training.framework
-        if request.training.optimizer != _USUAL_OPTIMIZER:
-            yield "--optimizer", request.training.optimizer
+    framework = request.framework if request.training is None else request.training.framework
+    if framework is not None:
+        yield "--framework", framework
+    if request.compiles or (request.training is not None and request.training.compiles):
+        yield "--compile", None
+    if request.training is not None and request.training.optimizer != _USUAL_OPTIMIZER:
+        yield "--optimizer", request.training.optimizer
     if request.cost_model is not None:
         yield "--cost-model", name_of_cost_model(request.cost_model)
     if request.method == "closed_form":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import MODES, Mode
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from perfcast.core.hardware import Device
     from perfcast.cost.model import CostModel
 
-DTYPE_LABELS = ("fp32", "tf32", "bf16", "fp16", "fp64")
+DTYPE_LABELS = (AUTO, "fp32", "tf32", "bf16", "fp16", "fp64")
 RECOMPUTE = ("none", "full")
 ATTENTION = ("sdpa", "eager")
 _MAX_BATCH_SIZE = 10**7
@@ -29,7 +30,8 @@ class Request:
         batch_size: Sequences, images or samples of one step, over all micro-batches.
         micro_batch_size: Of one forward; None is the batch size.
         sequence_length: None takes the model's own.
-        dtype: Training in bf16 or fp16 is mixed precision with fp32 weights.
+        dtype: Training in bf16 or fp16 is mixed precision with fp32 weights; 'auto' takes what is usual for
+            model, mode and device.
         optimizer: 'adamw', 'adam', 'sgd', 'momentum' or 'none'.
         optimizer_implementation: 'fused', 'foreach' or 'loop'; None takes PyTorch's default.
         attention: 'sdpa' (fused) or 'eager'.
@@ -46,7 +48,7 @@ class Request:
     batch_size: int = 1
     micro_batch_size: int | None = None
     sequence_length: int | None = None
-    dtype: str = "fp32"
+    dtype: str = AUTO
     optimizer: str = "adamw"
     optimizer_implementation: str | None = None
     attention: str = "sdpa"
@@ -108,7 +110,8 @@ class OneDeviceRequest:
         device: Catalog name, ``FILE.toml``, 'cpu', or a Device.
         cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; None: 'learned',
             for the local processor 'linear'.
-        framework: Whose kernels run ('pytorch', 'sglang', 'trtllm', 'vllm'), for 'learned'.
+        framework: Whose program runs: 'pytorch', the model's own modules, or a framework that trains or
+            serves; None: what is usual for model and mode.
         weights: Folder of trained models, for 'learned'; None: the shipped ones.
     """
 

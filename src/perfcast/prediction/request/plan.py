@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import METHODS, MODES, Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.words import known_word
@@ -29,11 +30,14 @@ class PlanRequest:
         cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself; it has
             exactly the plan's devices.
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
-        recompute_is_open: Whether the plan leaves open what is recomputed: then as little as fits.
         training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
             ``default_framework`` names, for a captured model PyTorch.
-        dtype: Where ``training`` does not say.
+        dtype: Where ``training`` does not say; of inference, of weights; 'auto' takes what is usual for
+            model, mode and device.
         kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
+        framework: Whose program runs, where ``training`` does not say; None: what is usual for model, mode
+            and plan.
+        compiles: Whether torch.compile fuses what runs, where ``training`` does not say.
         sequence_length: None takes the model's own.
         cost_model: 'learned' (default), 'roofline', or an object that prices operations.
         method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
@@ -43,16 +47,18 @@ class PlanRequest:
         memory: Whether to forecast memory too.
         constants: Of the step as a whole; None: the shipped ones.
         notes: What was chosen before, for the assumptions.
+        defaults: Precision and sequence that were chosen before, in words.
     """
 
     model: Model
     cluster: str | Cluster
     plan: Plan
-    recompute_is_open: bool = False
     mode: Mode = "train"
     training: Training | None = None
-    dtype: str = "bf16"
+    dtype: str = AUTO
     kv_cache_dtype: str | None = None
+    framework: str | None = None
+    compiles: bool = False
     sequence_length: int | None = None
     cost_model: str | CostModel | None = None
     method: Method = "simulated"
@@ -62,6 +68,7 @@ class PlanRequest:
     memory: bool = True
     constants: StepConstants | None = None
     notes: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known_word("mode", self.mode, MODES)

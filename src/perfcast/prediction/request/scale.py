@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import METHODS, Method
 from perfcast.core.plan import Plan
 from perfcast.core.words import known_word
@@ -30,8 +31,11 @@ class ScaleRequest:
         devices: Numbers of devices, in any order.
         batch_size: Sequences of a step; with weak scaling on the smallest number of devices.
         rule: None takes ``choose_smallest_plan``.
-        recompute_is_open: Whether plans of the rule leave open what is recomputed: then as little as fits.
-        training: None takes bf16 AdamW by the framework that each plan suggests.
+        training: None takes AdamW in ``dtype`` by ``framework``.
+        dtype: Where ``training`` does not say; 'auto' takes what is usual for model and device.
+        framework: Whose program trains, where ``training`` does not say; None: that which each plan suggests,
+            Megatron where the plans are chosen here.
+        compiles: Whether torch.compile fuses what runs, where ``training`` does not say.
         method: 'closed_form' or 'simulated'.
     """
 
@@ -41,8 +45,10 @@ class ScaleRequest:
     batch_size: int
     is_weak: bool = False
     rule: PlanRule | None = None
-    recompute_is_open: bool = False
     training: Training | None = None
+    dtype: str = AUTO
+    framework: str | None = None
+    compiles: bool = False
     sequence_length: int | None = None
     cost_model: str | CostModel | None = None
     method: Method = "closed_form"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfcast.core.dtype import AUTO
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError
@@ -24,8 +25,9 @@ class ServingRequest:
         batch_sizes: Sequences that are answered at once, over all devices.
         context_lengths: Tokens of each prompt, and of the cache when a token is written.
         modes: What is forecast of 'prefill' and 'decode'.
-        dtype: Of weights.
+        dtype: Of weights; 'auto' takes what is usual for model and device.
         kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
+        framework: Whose program answers; None: what is usual for the model.
     """
 
     model: Model
@@ -34,8 +36,9 @@ class ServingRequest:
     batch_sizes: tuple[int, ...]
     context_lengths: tuple[int, ...]
     modes: tuple[Mode, ...] = ("prefill", "decode")
-    dtype: str = "bf16"
+    dtype: str = AUTO
     kv_cache_dtype: str | None = None
+    framework: str | None = None
     cost_model: str | CostModel | None = None
 
     def __post_init__(self) -> None:

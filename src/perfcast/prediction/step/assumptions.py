@@ -10,7 +10,7 @@ from perfcast.units import MEGA, format_bytes
 
 def list_beyond_positions(planned: PlannedStep) -> tuple[str, ...]:
     """What is said of a sequence longer than a learned table of positions."""
-    if planned.is_captured:
+    if not planned.step.model.has_sizes:
         return ()
     sizes, length = planned.step.model.sizes, planned.sequence_length
     if sizes.positions != "learned" or length <= sizes.max_positions:

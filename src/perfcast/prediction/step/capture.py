@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.work import StepWork
 from perfcast.frameworks.load import load_training_profile
 from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.plan.captured_memory import workload_of
 from perfcast.prediction.request.one_device import Request
 from perfcast.prediction.step.resolve import ResolvedStep
-
-#: transformers' name of what a plan calls kernels of attention.
-_ATTENTION = {"flash": "sdpa", "math": "eager"}
 
 
 @dataclass(frozen=True)
@@ -23,6 +21,19 @@ class CapturedWork:
     parameter_count: int
 
 
+def replica_of(step: ResolvedStep) -> Request:
+    """What one replica of the plan runs."""
+    return workload_of(
+        step.model.name,
+        step.plan,
+        mode=step.mode,
+        training=step.training,
+        dtype=step.dtype,
+        sequence_length=step.sequence_length,
+        is_compiled=step.program.is_compiled,
+    )
+
+
 def capture_work(step: ResolvedStep) -> CapturedWork:
     """One micro-batch of one replica, captured and cut by the plan.
 
@@ -32,16 +43,7 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
     from perfcast.workload.shard import REDUCTIONS, shard_graph
 
     plan, training = step.plan, step.training
-    request = Request(
-        model=step.model.name,
-        mode=step.mode,
-        batch_size=plan.micro_batch_size,
-        sequence_length=step.sequence_length,
-        dtype=step.dtype,
-        optimizer="none" if training is None else training.optimizer,
-        attention="sdpa" if training is None else _ATTENTION[training.attention],
-        recompute=plan.recompute,
-    )
+    request = replace(replica_of(step), batch_size=plan.micro_batch_size)
     graph, program = build_graph(request, step.device)
     framework = "pytorch" if training is None else training.framework
     wrapper = load_training_profile(framework).kernels.wrapper

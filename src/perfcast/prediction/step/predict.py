@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfcast.core.cluster import Cluster
+from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.forecast.recommendation import BoundRecommendation
@@ -18,11 +19,13 @@ from perfcast.prediction.plan.memory import estimate_plan_memory
 from perfcast.prediction.recommendations.bounds import find_bound_recommendations
 from perfcast.prediction.recommendations.way_out import with_way_out
 from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.step.alone import forecast_alone, is_alone
 from perfcast.prediction.step.assumptions import list_beyond_positions, list_plan_assumptions
 from perfcast.prediction.step.constants import StepConstants
-from perfcast.prediction.step.priced import PricedStep, price_request
+from perfcast.prediction.step.priced import PricedStep, price_planned
+from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.runs import count_runs, relative_interval, seconds_by_provenance
-from perfcast.prediction.step.work import PlannedStep
+from perfcast.prediction.step.work import PlannedStep, plan_step
 
 if TYPE_CHECKING:
     from perfcast.simulate.stragglers import Slowdowns
@@ -35,8 +38,10 @@ def predict_plan(
     *,
     mode: Mode = "train",
     training: Training | None = None,
-    dtype: str = "bf16",
+    dtype: str = AUTO,
     kv_cache_dtype: str | None = None,
+    framework: str | None = None,
+    compiles: bool = False,
     sequence_length: int | None = None,
     cost_model: str | CostModel | None = None,
     method: Method = "simulated",
@@ -65,6 +70,8 @@ def predict_plan(
             training=training,
             dtype=dtype,
             kv_cache_dtype=kv_cache_dtype,
+            framework=framework,
+            compiles=compiles,
             sequence_length=sequence_length,
             cost_model=cost_model,
             method=method,
@@ -84,7 +91,10 @@ def predict_step(request: PlanRequest) -> PlanForecast:
     Raises:
         InputError: As ``predict_plan``.
     """
-    return forecast_step(price_request(request), request)
+    step = resolve_step(request)
+    if is_alone(step):
+        return forecast_alone(step, request)
+    return forecast_step(price_planned(plan_step(step)), request)
 
 
 def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
@@ -97,6 +107,8 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         PlanError: A plan that the framework cannot follow.
     """
     planned, prices, step = priced.planned, priced.prices, priced.planned.step
+    if is_alone(step):
+        return forecast_alone(step, request)
     work, timer, device = planned.work, step.timer, step.device
     time = priced.time(with_spans=request.with_spans)
     busiest = time.ranks[0]
@@ -129,6 +141,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         recompute_flops=work.recompute_flops,
         peak_flops_per_second=device.peak_flops_per_second(arithmetic_of(step.dtype), matrix_units=True),
         parameter_count=planned.parameter_count,
+        program=step.program,
         memory=memory,
         stragglers=effect,
         recommendations=found,
@@ -136,21 +149,22 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         assumptions=(
             *list_plan_assumptions(planned, memory),
             *list_beyond_positions(planned),
-            *step.notes,
             *request.notes,
         ),
+        defaults=step.defaults,
     )
 
 
 def _memory(planned: PlannedStep) -> PlanMemory | None:
-    """Of the worst stage, in closed form; None of a captured model, which has none."""
-    if planned.is_captured:
+    """Of the worst stage; None of a model that is captured for want of a closed form."""
+    if not planned.step.model.has_sizes:
         return None
     step = planned.step
     held = estimate_plan_memory(
         step.model,
         step.device,
         step.plan,
+        program=step.program,
         mode=step.mode,
         training=step.training,
         precision=step.precision,

@@ -11,16 +11,16 @@ from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision, check_device
-from perfcast.core.training import DTYPES, Training
-from perfcast.core.words import known_word
+from perfcast.core.program import StepProgram
+from perfcast.core.training import Training
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
-from perfcast.frameworks.choice import default_framework
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.plan.recomputation import least_recomputation
+from perfcast.prediction.program import program_of, training_by
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.timer import Timer, make_timer
@@ -34,9 +34,9 @@ class ResolvedStep:
         training: None for inference.
         dtype: Of the products.
         precision: Of inference: products, activations, cache; None for training.
-        framework: Of inference, whose kernels run; None for training.
-        notes: What was chosen for the user, in words.
         sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
+        program: What runs.
+        defaults: What was chosen of precision and sequence, in words.
     """
 
     model: NamedModel
@@ -47,11 +47,11 @@ class ResolvedStep:
     training: Training | None
     dtype: str
     precision: Precision | None
-    framework: str | None
     sequence_length: int | None
     cost_model: CostModel
     timer: Timer
-    notes: tuple[str, ...] = ()
+    program: StepProgram
+    defaults: tuple[str, ...] = ()
 
 
 def resolve_step(request: PlanRequest) -> ResolvedStep:
@@ -64,57 +64,50 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     cluster = load_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
     check_devices(request.plan, cluster)
     device = resolve_device(cluster.device)
-    cost_model = resolve_cost_model(request.cost_model, device)
     model = read_model(request.model)
-    training = _training(request, model)
-    length = request.sequence_length
-    framework, precision = None, None
+    chosen = choose_defaults(
+        model,
+        request.mode,
+        device,
+        dtype=request.dtype if request.training is None else request.training.dtype,
+        sequence_length=request.sequence_length,
+    )
+    program = program_of(request, model, device)
+    training, precision, kernels = training_by(program, request, chosen.dtype), None, None
     if training is None:
-        framework = kernels_of(cost_model)
-        precision = serving_precision(request.dtype, framework, request.kv_cache_dtype)
-        dtype = precision.format
+        kernels = program.framework
+        precision = serving_precision(chosen.dtype, kernels, request.kv_cache_dtype)
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
-        dtype = training.dtype
+    dtype = chosen.dtype if precision is None else precision.format
     refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
     check_device(device, dtype)
-    if model.has_sizes:
-        length = model.sequence_length(length)
-    plan, note = request.plan, ""
-    if request.recompute_is_open and training is not None and model.has_sizes and length is not None:
-        plan, note = least_recomputation(model.sizes, plan, training, length, device)
+    cost_model = resolve_cost_model(request.cost_model, device, kernels)
     return ResolvedStep(
         model=model,
         cluster=cluster,
         device=device,
-        plan=plan,
+        plan=request.plan,
         mode=request.mode,
         training=training,
         dtype=dtype,
         precision=precision,
-        framework=framework,
-        sequence_length=length,
+        sequence_length=(
+            model.sequence_length(chosen.sequence_length) if model.has_sizes else chosen.sequence_length
+        ),
         cost_model=cost_model,
         timer=make_timer(
             request.method, request.mode, training, cost_model, request.constants or load_step_constants()
         ),
-        notes=(note,) if note else (),
+        program=program,
+        defaults=(*request.defaults, *chosen.notes),
     )
 
 
 def kernels_of(cost_model: CostModel) -> str | None:
     """Whose kernels a cost model prices; None: it does not tell frameworks apart."""
     return cost_model.framework if isinstance(cost_model, LearnedCost) else None
-
-
-def _training(request: PlanRequest, model: NamedModel) -> Training | None:
-    if request.mode != "train":
-        return None
-    if request.training is not None:
-        return request.training
-    dtype = known_word("dtype", request.dtype, DTYPES)
-    return Training(dtype=dtype, framework=default_framework(request.plan) if model.has_sizes else "pytorch")
 
 
 def check_devices(plan: Plan, cluster: Cluster) -> None:

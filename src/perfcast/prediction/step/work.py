@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from perfcast.core.weights import count_parameters
 from perfcast.core.work import StepWork
 from perfcast.frameworks.load import load_inference_profiles
-from perfcast.frameworks.precision import PLAIN
 from perfcast.prediction.step.resolve import ResolvedStep
 
 
@@ -28,7 +27,7 @@ class PlannedStep:
     @property
     def is_captured(self) -> bool:
         """Whether the work comes from a captured graph, not from the model's sizes."""
-        return not self.step.model.has_sizes
+        return self.step.program.is_captured
 
 
 def plan_step(step: ResolvedStep) -> PlannedStep:
@@ -37,7 +36,7 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
     Raises:
         InputError: What cannot be captured; a plan that cannot cut the model, with the equation.
     """
-    if not step.model.has_sizes:
+    if step.program.is_captured:
         from perfcast.prediction.step.capture import capture_work
 
         captured = capture_work(step)
@@ -52,8 +51,9 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
         from perfcast.workload.blocks.step.serving import build_serving_work
 
         assert step.precision is not None
+        profile = load_inference_profiles()[step.program.framework]
         work = build_serving_work(
             sizes, step.plan, step.precision, length, is_decode=step.mode == "decode",
-            profile=load_inference_profiles()[step.framework or PLAIN],
+            profile=profile, replays_graph=profile.replays_graphs,
         )  # fmt: skip
     return PlannedStep(step, work, length, count_parameters(sizes))

@@ -10,10 +10,12 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.plan import Plan
-from perfcast.core.training import Training
+from perfcast.core.program import StepProgram
+from perfcast.core.training import DTYPES, FRAMEWORKS, Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.words import known_word
 from perfcast.errors import PlanError
-from perfcast.frameworks.choice import default_framework
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.filled_cluster import fill_cluster
@@ -22,6 +24,8 @@ from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.scale import ScaleRequest
 from perfcast.prediction.step.predict import predict_step
 
+#: Whose program trains under plans that are chosen here.
+_FRAMEWORK_OF_RULE = "megatron"
 #: Causes of a step's time that are exposed communication.
 COMMUNICATION = ("tensor", "context", "expert", "data", "pipeline")
 
@@ -101,6 +105,21 @@ class ScaleForecast:
                 found.append(None if fit is None else replace(fit, of=name))
         return tuple(found)
 
+    @property
+    def programs(self) -> tuple[StepProgram, ...]:
+        """What runs at the points, each once."""
+        return tuple(dict.fromkeys(forecast.program for forecast in self._forecasts))
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What was chosen of precision and sequence, in words."""
+        return tuple(dict.fromkeys(note for forecast in self._forecasts for note in forecast.defaults))
+
+    @property
+    def _forecasts(self) -> list[PlanForecast]:
+        points = [point for curve in self.curves for point in curve.points]
+        return [point.forecast for point in points if point.forecast is not None]
+
 
 def predict_scaling(
     request: ScaleRequest, on_point: Callable[[str, int], None] | None = None
@@ -115,7 +134,7 @@ def predict_scaling(
     """
     model = read_model(request.model)
     length = model.sequence_length(request.sequence_length)
-    request = replace(request, model=model, sequence_length=length)
+    request = replace(request, model=model)
     entries = map(load_cluster_entry, request.clusters)
     curves = tuple(_curve(request, model.sizes, entry, on_point) for entry in entries)
     kind = "the batch grows with the devices" if request.is_weak else "the same batch on all devices"
@@ -156,14 +175,16 @@ def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count
         batch = batch * count // first
     try:
         cluster, note = fill_cluster(entry, count)
-        plan, training = _plan(request, sizes, cluster, batch)
+        plan, framework = _plan(request, sizes, cluster, batch)
         forecast = predict_step(
             PlanRequest(
                 model=request.model,
                 cluster=cluster,
                 plan=plan,
-                recompute_is_open=request.recompute_is_open,
-                training=training,
+                training=request.training,
+                dtype=request.dtype,
+                framework=framework,
+                compiles=request.compiles,
                 sequence_length=request.sequence_length,
                 cost_model=request.cost_model,
                 method=request.method,
@@ -175,17 +196,25 @@ def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count
     return ScalePoint(count, batch, forecast, note=note)
 
 
-def _plan(request: ScaleRequest, sizes: Transformer, cluster: Cluster, batch: int) -> tuple[Plan, Training]:
-    """The plan of a point, and who trains where that was not asked for."""
+def _plan(request: ScaleRequest, sizes: Transformer, cluster: Cluster, batch: int) -> tuple[Plan, str | None]:
+    """The plan of a point, and whose program trains where that was not asked for."""
     if request.rule is not None:
-        plan = request.rule(cluster.num_devices, batch)
-        return plan, request.training or Training(framework=default_framework(plan))
-    training = request.training or Training(framework="megatron")
+        return request.rule(cluster.num_devices, batch), request.framework
     device = resolve_device(cluster.device)
     server = cluster.levels[0].size
-    length = read_model(request.model).sequence_length(request.sequence_length)
+    model = read_model(request.model)
+    framework = request.framework if request.training is None else request.training.framework
+    chosen = choose_defaults(
+        model, "train", device, dtype=request.dtype, sequence_length=request.sequence_length
+    )
+    training = request.training or Training(
+        dtype=known_word("dtype", chosen.dtype, DTYPES),
+        framework=known_word("framework", framework or _FRAMEWORK_OF_RULE, FRAMEWORKS),
+        compiles=request.compiles,
+    )
+    length = model.sequence_length(chosen.sequence_length)
     plan = choose_smallest_plan(sizes, training, length, cluster.num_devices, batch, device, server)
-    return plan, training
+    return plan, training.framework
 
 
 def _shared_assumptions(curves: Sequence[ScaleCurve]) -> tuple[str, ...]:

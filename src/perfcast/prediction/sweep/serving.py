@@ -16,17 +16,20 @@ from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
+from perfcast.core.program import StepProgram
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
 from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.program import choose_program
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.step.predict import predict_step
-from perfcast.prediction.step.resolve import check_devices, kernels_of
+from perfcast.prediction.step.resolve import check_devices
 from perfcast.units import MEGA
 
 #: No search for the largest batch goes beyond.
@@ -86,11 +89,13 @@ class ServingForecast:
     num_devices: int
     plan: Plan
     dtype: str
+    program: StepProgram
     cost_model: str
     capacity_bytes: int
     points: tuple[ServingPoint, ...]
     largest_batches: tuple[tuple[int, int], ...]
     assumptions: tuple[str, ...]
+    defaults: tuple[str, ...] = ()
 
     @property
     def fits(self) -> tuple[Fit, ...]:
@@ -114,6 +119,8 @@ class _Resolved:
     model: NamedModel
     device: Device
     cost_model: CostModel
+    program: StepProgram
+    dtype: str
 
 
 def serving_sweep(
@@ -130,9 +137,13 @@ def serving_sweep(
     plan, cluster = request.plan, request.cluster
     check_devices(plan, cluster)
     device = resolve_device(cluster.device)
-    setting = _Resolved(
-        request, read_model(request.model), device, resolve_cost_model(request.cost_model, device)
+    model = read_model(request.model)
+    chosen = choose_defaults(
+        model, "decode", device, dtype=request.dtype, sequence_length=request.context_lengths[0]
     )
+    program = choose_program(model, "decode", plan, framework=request.framework, is_local=device.is_cpu)
+    cost_model = resolve_cost_model(request.cost_model, device, program.framework)
+    setting = _Resolved(request, model, device, cost_model, program, chosen.dtype)
     points = []
     for context in request.context_lengths:
         for batch in request.batch_sizes:
@@ -145,12 +156,14 @@ def serving_sweep(
         device=device.name,
         num_devices=cluster.num_devices,
         plan=plan,
-        dtype=request.dtype,
+        dtype=setting.dtype,
+        program=program,
         cost_model=setting.cost_model.name,
         capacity_bytes=device.memory_bytes,
         points=tuple(points),
         largest_batches=tuple((length, largest_batch(setting, length)) for length in request.context_lengths),
         assumptions=_assumptions(points),
+        defaults=chosen.notes,
     )
 
 
@@ -188,8 +201,9 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
             cluster=request.cluster,
             plan=plan,
             mode=mode,
-            dtype=request.dtype,
+            dtype=setting.dtype,
             kv_cache_dtype=request.kv_cache_dtype,
+            framework=setting.program.framework,
             sequence_length=context,
             cost_model=setting.cost_model,
             recommendations=False,
@@ -203,7 +217,7 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
 
 def _memory_bytes(setting: _Resolved, plan: Plan, context: int) -> int:
     request = setting.request
-    precision = serving_precision(request.dtype, kernels_of(setting.cost_model), request.kv_cache_dtype)
+    precision = serving_precision(setting.dtype, setting.program.framework, request.kv_cache_dtype)
     return held_bytes(setting.model.sizes, plan, precision, context, request.modes, setting.device)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfcast.core.forecast.device import Forecast, ReservedMemory, TensorInterval
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
+from perfcast.core.program import StepProgram
 from perfcast.memory.compare import Comparison
 from perfcast.report.answers import Answer, downsample_indices, view
 from perfcast.report.data.step import MemoryPeak, peak_of
@@ -129,6 +130,9 @@ class MemoryData(Answer):
         batch_size: Sequences, images or samples in a step (count).
         sequence_length: Tokens in a sequence (count); null where the model has no sequence.
         parameter_count: Distinct parameters, tied ones once (count).
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         assumptions: What the forecast takes for granted, one sentence each; no unit.
         peak_memory_bytes: Largest memory held during the step, in bytes, where a block is freed as
             the program drops its last reference.
@@ -169,6 +173,8 @@ class MemoryData(Answer):
     batch_size: int
     sequence_length: int | None
     parameter_count: int
+    program: StepProgram
+    defaults: tuple[str, ...]
     assumptions: tuple[str, ...]
     peak_memory_bytes: int
     peak_memory_by_last_use_bytes: int

@@ -8,6 +8,7 @@ from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.report.answers import Answer, view
 
@@ -63,6 +64,9 @@ class PlanMemoryData(Answer):
         global_batch_size: Sequences of a step.
         plan: How the work is spread.
         training: Null for inference.
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         peak_memory_bytes: Allocated at the peak of the worst stage.
         peak_memory_bytes_low: Low end of the 90 % interval.
         peak_memory_bytes_high: High end.
@@ -94,6 +98,8 @@ class PlanMemoryData(Answer):
     global_batch_size: int
     plan: Plan
     training: Training | None
+    program: StepProgram
+    defaults: tuple[str, ...]
     peak_memory_bytes: int
     peak_memory_bytes_low: int
     peak_memory_bytes_high: int

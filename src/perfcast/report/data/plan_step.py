@@ -8,6 +8,7 @@ from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.plan import Plan
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report.answers import Answer, view
@@ -72,6 +73,9 @@ class PlanStepData(Answer):
         plan: How the work is spread. Null for a parallel program of one's own.
         training: Null for inference.
         parameter_count: Of the whole model.
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         cost_model: What priced the kernels.
         step_seconds: Best estimate of one step.
         step_seconds_low: Lower end of the 90 % interval.
@@ -114,6 +118,8 @@ class PlanStepData(Answer):
     plan: Plan | None
     training: Training | None
     parameter_count: int
+    program: StepProgram
+    defaults: tuple[str, ...]
     cost_model: str
     step_seconds: float
     step_seconds_low: float

@@ -9,6 +9,7 @@ from typing import Literal
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.prediction.sweep.scale import ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report.answers import Answer, view
@@ -85,6 +86,9 @@ class ScaleData(Answer):
         model: As asked for.
         kind: weak where the batch grows with the devices.
         training: How numbers are kept, and by whose program.
+        programs: What runs at the points: its framework, whether the model's own modules are captured and
+            compiled, and which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         sequence_length: Tokens.
         batch_size: Sequences of the smallest number of devices; with strong scaling of all.
         curves: One for each cluster.
@@ -96,6 +100,8 @@ class ScaleData(Answer):
     model: str
     kind: Literal["weak", "strong"]
     training: Training | None
+    programs: tuple[StepProgram, ...]
+    defaults: tuple[str, ...]
     sequence_length: int
     batch_size: int
     curves: tuple[CurveData, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
+from perfcast.core.program import StepProgram
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report.answers import Answer, view
 
@@ -82,6 +83,9 @@ class ServingData(Answer):
         num_devices: Devices of the plan.
         plan: Keys of the plan.
         dtype: Precision.
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         cost_model: What priced the kernels.
         capacity_bytes: Memory of a device, in bytes.
         points: Batches of every context.
@@ -97,6 +101,8 @@ class ServingData(Answer):
     num_devices: int
     plan: Plan
     dtype: str
+    program: StepProgram
+    defaults: tuple[str, ...]
     cost_model: str
     capacity_bytes: int
     points: tuple[PointData, ...]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfcast.core.forecast.device import Forecast, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.forecast.fit import first_said
+from perfcast.core.program import StepProgram
 from perfcast.report.answers import Answer, view
 
 MAX_INTERVALS = 100
@@ -84,6 +85,9 @@ class StepData(Answer):
         batch_size: Sequences, images or samples in a step (count).
         sequence_length: Tokens in a sequence (count); null where the model has no sequence.
         parameter_count: Distinct parameters, tied ones once (count).
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         assumptions: What the forecast takes for granted, one sentence each; no unit.
         cost_model: Predictor that priced the operations; no unit.
         step_seconds: Time of one step, in seconds.
@@ -113,6 +117,8 @@ class StepData(Answer):
             the program drops its last reference.
         peak_memory_by_last_use_bytes: The same, in bytes, where a block is freed after the last
             operation that reads it.
+        needed_memory_bytes: What the device must have, in bytes: reserved memory and the driver's context
+            where they are known, else peak_memory_bytes.
         memory_capacity_bytes: Memory of the device, in bytes.
         memory_bytes_by_category: Memory held at the peak, in bytes, by category (parameter,
             gradient, activation and others).
@@ -132,6 +138,8 @@ class StepData(Answer):
     batch_size: int
     sequence_length: int | None
     parameter_count: int
+    program: StepProgram
+    defaults: tuple[str, ...]
     assumptions: tuple[str, ...]
     cost_model: str
     step_seconds: float
@@ -155,6 +163,7 @@ class StepData(Answer):
     operations: tuple[OperationTime, ...]
     peak_memory_bytes: int
     peak_memory_by_last_use_bytes: int
+    needed_memory_bytes: int
     memory_capacity_bytes: int
     memory_bytes_by_category: dict[str, int]
     memory_peak: MemoryPeak
@@ -176,6 +185,7 @@ def data_of(forecast: Forecast) -> StepData:
         by_module=tuple(view(ModuleData, group, module=group.label) for group in forecast.by_module),
         peak_memory_bytes=memory.peak_bytes,
         peak_memory_by_last_use_bytes=memory.peak_by_last_use_bytes,
+        needed_memory_bytes=memory.needed_bytes,
         memory_capacity_bytes=memory.capacity_bytes,
         memory_bytes_by_category=memory.bytes_by_category,
         memory_peak=peak_of(memory),

@@ -24,6 +24,7 @@ from perfcast.report.documents.memory_curves import (
     memory_by_module_figure,
     reserved_figure,
 )
+from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.step import (
     describe_peak,
     describe_title,
@@ -63,7 +64,7 @@ def document_of(
         verdict=first_said((forecast.fit,)),
         lead=describe_workload(forecast),
         cards=(*_largest_card(largest), *_cards(forecast)),
-        facts=_facts(memory),
+        facts=(*program_facts(forecast.program, forecast.defaults), *_facts(memory)),
         blocks=tuple(blocks),
         assumptions=forecast.assumptions,
     )

@@ -8,11 +8,10 @@ from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.core.tensor import Category
-from perfcast.core.training import Training
-from perfcast.core.tuning.text import describe_tuning
 from perfcast.report import palette
 from perfcast.report.blocks import share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Note, Section, Table, share_of, words
+from perfcast.report.documents.program import program_facts
 from perfcast.report.figure import Figure, Rule
 from perfcast.units import format_seconds
 
@@ -31,6 +30,7 @@ def document_of(result: PlanMemory) -> Document:
         verdict=first_said((result.fit,)),
         lead=_describe(result),
         cards=_cards(result),
+        facts=program_facts(result.program, result.defaults),
         blocks=tuple(blocks),
         assumptions=result.footprint.assumptions,
     )
@@ -41,14 +41,8 @@ def _describe(result: PlanMemory) -> str:
     plan = result.plan
     what = f"{result.mode} · {result.dtype} · {plan.global_batch_size} × {result.sequence_length} tokens"
     if result.training is not None:
-        what += f" · {describe_training(result.training)}"
+        what += f" · {result.training.optimizer} · {result.training.framework}"
     return f"{what} · {describe_plan(plan)}"
-
-
-def describe_training(training: Training) -> str:
-    """Optimizer, what trains where that is not everything, and whose program."""
-    tuned = describe_tuning(training.tuning)
-    return " · ".join(filter(None, (training.optimizer, tuned, training.framework)))
 
 
 def describe_plan(plan: Plan) -> str:

@@ -10,7 +10,8 @@ from perfcast.report import palette
 from perfcast.report.blocks import amount_bars, share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.pipeline import pipeline_figure, spread_evenly
-from perfcast.report.documents.plan_memory import describe_plan, describe_training, need_card, stages_figure
+from perfcast.report.documents.plan_memory import describe_plan, need_card, stages_figure
+from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.run import run_section
 from perfcast.report.figure import Figure
 from perfcast.report.values import Value, format_value, percent
@@ -71,7 +72,7 @@ def describe_step(forecast: PlanForecast) -> str:
     """Mode, precision, batch and plan in one line."""
     what = f"{forecast.mode} · {forecast.dtype} · {_describe_batch(forecast)}"
     if forecast.training is not None:
-        what += f" · {describe_training(forecast.training)}"
+        what += f" · {forecast.training.optimizer} · {forecast.training.framework}"
     if forecast.plan is None:
         return f"{what} · a parallel program of {forecast.num_devices} ranks"
     return f"{what} · {describe_plan(forecast.plan)}"
@@ -128,7 +129,7 @@ def _facts(forecast: PlanForecast) -> tuple[Fact, ...]:
     found = [Fact("Priced by", f"{forecast.cost_model}; {how}")]
     if forecast.stragglers is not None:
         found.insert(0, Fact("Stragglers", describe_stragglers(forecast.stragglers)))
-    return tuple(found)
+    return (*program_facts(forecast.program, forecast.defaults), *found)
 
 
 def visible_causes(forecast: PlanForecast) -> list[str]:

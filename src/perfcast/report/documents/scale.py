@@ -9,6 +9,7 @@ from perfcast.core.plan import Plan
 from perfcast.prediction.sweep.scale import COMMUNICATION, ScaleCurve, ScaleForecast, ScalePoint
 from perfcast.report import palette
 from perfcast.report.document import Block, Column, Document, Items, Note, Section, Table, share_of
+from perfcast.report.documents.program import program_facts
 from perfcast.report.figure import Axis, Bars, Curve, Figure
 from perfcast.report.values import Value, percent
 from perfcast.units import format_count, format_seconds
@@ -50,6 +51,7 @@ def document_of(found: ScaleForecast) -> Document:
     return Document(
         title=_describe(found),
         verdict=first_said(found.fits),
+        facts=tuple(fact for program in found.programs for fact in program_facts(program, found.defaults)),
         blocks=(*figures, *curves, Note(LEGEND)),
         assumptions=found.assumptions,
     )

@@ -8,6 +8,7 @@ from perfcast.core.forecast.fit import first_said
 from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
 from perfcast.report import palette
 from perfcast.report.document import Block, Column, Document, Items, Note, Section, Table
+from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.scale import describe_degrees
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.report.values import Value
@@ -33,6 +34,7 @@ def document_of(found: ServingForecast) -> Document:
             f"{describe_degrees(found.plan)}"
         ),
         verdict=first_said(found.fits),
+        facts=program_facts(found.program, found.defaults),
         blocks=(*figures, _points(found), Section(title="What the memory holds", blocks=(held,))),
         assumptions=found.assumptions,
     )

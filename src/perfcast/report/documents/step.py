@@ -22,6 +22,7 @@ from perfcast.report.document import (
 )
 from perfcast.report.documents.memory_curves import memory_figure
 from perfcast.report.documents.modules import module_seconds, parent_of
+from perfcast.report.documents.program import program_facts
 from perfcast.report.figure import Axis, Curve, Figure, Treemap
 from perfcast.report.values import Value, format_value, percent
 from perfcast.units import format_bytes, format_count, format_seconds
@@ -113,7 +114,8 @@ def _cards(forecast: Forecast) -> tuple[Card, ...]:
 def _facts(forecast: Forecast) -> tuple[Fact, ...]:
     known = describe_provenance(forecast.seconds_by_provenance)
     named = Fact("Cost model", forecast.cost_model)
-    return (named, Fact("Time that is", known)) if known else (named,)
+    said = program_facts(forecast.program, forecast.defaults)
+    return (*said, named, Fact("Time that is", known)) if known else (*said, named)
 
 
 def describe_provenance(seconds: Mapping[str, float]) -> str:

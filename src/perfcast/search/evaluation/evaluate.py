@@ -101,7 +101,7 @@ def evaluate_plans(
     )
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(arithmetic_of(training.dtype), matrix_units=True)
-    flops = batch * float(flops_per_sequence(model, sequence_length, training.tuning))
+    flops = batch * float(flops_per_sequence(model, sequence_length))
     return Evaluation(
         plans,
         steps.step_seconds,

@@ -143,6 +143,7 @@ class _Pricer:
             mode="decode" if asked.is_decode else "prefill",
             dtype=case.dtype,
             sequence_length=asked.context,
+            framework=_KERNELS[case.framework],
             cost_model=self._model_of(_KERNELS[case.framework]),
             method=asked.method,
             recommendations=False,
