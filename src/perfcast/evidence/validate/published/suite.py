@@ -34,7 +34,16 @@ GROUPS = (
     "all", "target", "usp", "source", "device", "devices", "plan", "kind", "interval", "source, plan",
     "source, devices", "target, usp", "size", "skipped",
 )  # fmt: skip
-_INFERENCE_GROUPS = ("all", "table, kind", "source", "device", "plan", "source, kind, device", "skipped")
+_INFERENCE_GROUPS = (
+    "all",
+    "table, kind",
+    "source",
+    "device",
+    "plan",
+    "source, kind, device",
+    "kind, dtype",
+    "skipped",
+)
 _HOURS_GROUPS = ("all", "device", "plan", "skipped")
 Case = PublishedCase | InferenceCase | HoursCase
 _Rows = tuple[Row, ...]
@@ -186,8 +195,7 @@ def _protocol(names: Sequence[str], leave_out: Sequence[str], total: int, taken:
         "mlperf": "our reading of published logs: unverified, not official MLPerf results",
         **published_inference.protocol(),
         **published_hours.protocol(),
-        "tables_left_out": "inference_ttft_tpot_aiconfigurator (under load: requests wait for one another in "
-        "a server's scheduler, which is not simulated); layer_times (parts of a step); "
+        "tables_left_out": "layer_times (parts of a step); "
         "data_movement_utilization_curve (another paper's forecast); out_of_memory: see suite 'memory'",
         "sampling": describe_sampling(total, taken),
     }

@@ -19,6 +19,8 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.forecast import Track, main_provenance
 from perfcast.evidence.validate.published.inference.cases import InferenceCase
+from perfcast.evidence.validate.published.inference.served import KIND as UNDER_LOAD
+from perfcast.evidence.validate.published.inference.served import alone
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.summary import Scores, score_rows
 from perfcast.prediction.request.plan import PlanRequest
@@ -34,7 +36,10 @@ from perfcast.units import format_seconds
 #: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).
 WITHOUT_HOST = "graph_replay"
 #: Whose measured kernels a framework runs, as the learned cost model knows them; else PyTorch's.
-_KERNELS = {"vllm": "vllm", "fastertransformer": "trtllm", "megatron": "pytorch"}
+_KERNELS = {
+    "vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "fastertransformer": "trtllm",
+    "megatron": "pytorch",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,10 @@ def protocol() -> dict[str, str]:
         "inference_host": f"vLLM of 2023 and Megatron issue every kernel, one in {host} (the constant of "
         f"eager PyTorch); FasterTransformer is ahead of its device. '{WITHOUT_HOST}', asked for by name: "
         "the closed form with no host",
+        "inference_under_load": "inference_ttft_tpot_aiconfigurator: a closed loop of clients; a token is a "
+        "decode step of all their answers and its share of the others' prompts; answers at least as long as "
+        "their prompts, dense models and Qwen3-235B, servers of one part without attention's data "
+        "parallelism; times to the first token hold the wait for a place and are not forecast",
         "inference_left_out": "h100-80gb-pcap (capped power, another device); throughput under load, whose "
         "batch is not stated; lines of memory. Splitwise's lines of 'inference' are medians of the repeats "
         "in 'inference_splitwise_perf_model': where both tables are there, read them apart",
@@ -181,9 +190,22 @@ def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> _Pass
         return pricer.forecast(prompt)
     if case.kind == "decode":
         return pricer.forecast(token)
+    if case.kind == UNDER_LOAD:
+        return _under_load(prompt, pricer.forecast(token), pricer)
     first, each = pricer.forecast(prompt), pricer.forecast(token)
     middle, low, high = (a + (case.output_length - 1) * b for a, b in zip(first.span, each.span, strict=True))
     return _Pass((middle, low, high), each.provenance)
+
+
+def _under_load(prompt: _Asked, token: _Pass, pricer: _Pricer) -> _Pass:
+    """A decode step of all answers, and its share of the prompts of the others."""
+    case = prompt.case
+    assert case.plan is not None
+    one = replace(prompt, case=replace(case, plan=alone(case.plan)))
+    share = (case.plan.micro_batch_size - 1) / case.output_length
+    read = pricer.forecast(one).span
+    middle, low, high = (each + share * other for each, other in zip(token.span, read, strict=True))
+    return _Pass((middle, low, high), token.provenance)
 
 
 def _row(case: InferenceCase, predictor: str, pricer: _Pricer) -> Row:
@@ -222,6 +244,7 @@ def _labels(cases: Sequence[InferenceCase]) -> dict[str, list[str]]:
         "device": [case.catalog_device or "" for case in cases],
         "plan": [_plan_label(case.plan) for case in cases],
         "kind": [case.kind for case in cases],
+        "dtype": [case.dtype for case in cases],
     }
 
 
