@@ -41,7 +41,7 @@ def test_a_device_brings_the_server_that_its_vendor_builds(device: str, cluster:
 
 def test_a_device_of_no_cluster_lists_the_clusters():
     with pytest.raises(PlanError, match=r"no cluster of t4 is known.*dgx-h100"):
-        cluster_of_device("t4", 8)
+        cluster_of_device("p40", 8)
 
 
 def test_an_unknown_device_lists_close_ones():
