@@ -40,7 +40,7 @@ def test_a_device_brings_the_server_that_its_vendor_builds(device: str, cluster:
 
 
 def test_a_device_of_no_cluster_lists_the_clusters():
-    with pytest.raises(PlanError, match=r"no cluster of t4 is known.*dgx-h100"):
+    with pytest.raises(PlanError, match=r"no cluster of p40 is known.*dgx-h100"):
         cluster_of_device("p40", 8)
 
 
