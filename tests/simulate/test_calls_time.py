@@ -196,3 +196,22 @@ def test_calls_count_as_often_as_they_run():
 
 def test_no_calls_take_no_time():
     assert time_calls((), []) == CallsTime(0.0, {})
+
+
+def test_a_host_that_reads_a_result_is_never_ahead_of_it():
+    """Of equal sequences each takes what the host issues from one result to the next, if that is longer."""
+    first = Call(K)
+    reads, rest = replace(first, host_waits=True), (first,) * 4
+    seconds = [1.0] * 6
+    far_ahead = time_calls((first, first, *rest), seconds, launch_seconds=3.0)
+    waiting = time_calls((first, reads, *rest), seconds, launch_seconds=3.0)
+    assert far_ahead.seconds == 6.0
+    # issued 3, 6, …, 18 after the result; the sixth kernel runs for one more
+    assert waiting.seconds == pytest.approx(19.0)
+    assert waiting.seconds_by_cause["host"] == pytest.approx(13.0)
+
+
+def test_a_host_that_is_fast_enough_costs_nothing_when_it_reads():
+    calls = (Call(K), Call(K, host_waits=True), Call(K))
+    found = time_calls(calls, [1.0, 1.0, 1.0], launch_seconds=0.1)
+    assert found.seconds == pytest.approx(3.0 + 0.1)

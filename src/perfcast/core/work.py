@@ -43,6 +43,7 @@ class Call:
         num_launches: Kernels that the host issues for one run; 0 where the host does nothing.
         is_recomputed: Whether it repeats work of the forward.
         is_weight_gradient: Whether only the optimizer waits for it, so that a schedule may put it off.
+        host_waits: Whether the host waits for its end before it issues the next: it reads a result back.
     """
 
     operation: Operation
@@ -54,6 +55,7 @@ class Call:
     num_launches: int = 1
     is_recomputed: bool = False
     is_weight_gradient: bool = False
+    host_waits: bool = False
 
     @property
     def num_runs(self) -> float:
@@ -77,6 +79,7 @@ class Call:
             self.num_launches,
             self.is_recomputed,
             self.is_weight_gradient,
+            self.host_waits,
         )
 
 

@@ -123,6 +123,7 @@ class KernelProfile:
         bucket_parameters_per_replica: As many for each replica, where that is more.
         bucket_bytes: Bytes that are exchanged at once, where they and not parameters are counted.
         dispatch: How tokens reach their experts where a plan does not say.
+        waits_for_counts: Whether the host reads back how many tokens each expert has, where none are dropped.
         wrapper: What reduces the gradients of a captured module.
         source: Where this is written down.
     """
@@ -155,6 +156,7 @@ class KernelProfile:
     bucket_parameters_per_replica: float = 0.0
     bucket_bytes: float = 0.0
     dispatch: Dispatch = "alltoall"
+    waits_for_counts: bool = True
     wrapper: DataParallelWrapper
     source: str
 

@@ -89,23 +89,28 @@ def time_calls(
     host = lead = 0.0
     if launch_seconds:
         host = launch_seconds * sum(call.count * call.num_launches for call in calls)
-        _, late = _in_order(calls, [e - s for s, e in zip(starts, ends, strict=True)], launch_seconds)
+        durations = [e - s for s, e in zip(starts, ends, strict=True)]
+        paced = _seconds_between_waits(calls, durations, launch_seconds)
+        if paced > total:
+            causes["host"] = causes.get("host", 0.0) + paced - total
+            total = paced
+        _, late = _in_order(calls, durations, launch_seconds)
         lead = min(max(max(late) - total, 0.0), host)
     return CallsTime(total, causes, hidden, host, lead, calls, starts, ends)
 
 
 def _in_order(
-    calls: Sequence[Call], seconds: Sequence[float], launch_seconds: float = 0.0
+    calls: Sequence[Call], seconds: Sequence[float], launch_seconds: float = 0.0, issued: float = 0.0
 ) -> tuple[list[float], list[float]]:
     """Starts and ends without slowdowns: the longest ways through streams, dependencies and launches.
 
     The host issues call after call; one of several launches (n, of d seconds together) cannot end before the
-    last of them is issued and d / n more have passed.
+    last of them is issued and d / n more have passed. The first is issued at ``issued``; behind a call whose
+    result the host reads, it issues the next one anew.
     """
     free: dict[Stream, float] = {}
     starts: list[float] = []
     ends: list[float] = []
-    issued = 0.0
     for call, duration in zip(calls, seconds, strict=True):
         start = free.get(call.stream, 0.0)
         for at in call.after:
@@ -116,10 +121,30 @@ def _in_order(
             last = max(launches - 1, 0) * (launch_seconds - duration / max(launches, 1))
             start = max(start, issued + max(last, 0.0))
             issued += launches * launch_seconds
+            if call.host_waits:
+                issued = max(issued, start + duration + launch_seconds)
         starts.append(start)
         ends.append(start + duration)
         free[call.stream] = start + duration
     return starts, ends
+
+
+def _seconds_between_waits(calls: Sequence[Call], seconds: Sequence[float], launch_seconds: float) -> float:
+    """From the last call that the host waits for to the same call of an equal sequence behind this one.
+
+    The host is no further than the device there, however far ahead it was, and has the next call to issue; 0
+    where it waits for none.
+    """
+    first = max((at for at, call in enumerate(calls) if call.host_waits), default=-1) + 1
+    if not first:
+        return 0.0
+    rest = len(calls) - first
+    row = [call.behind(tuple(at - first for at in call.after if at >= first)) for call in calls[first:]]
+    row += [
+        call.behind(tuple(at + rest for at in call.after) or tuple(range(rest))) for call in calls[:first]
+    ]
+    _, ends = _in_order(row, [*seconds[first:], *seconds[:first]], launch_seconds, launch_seconds)
+    return ends[-1]
 
 
 def _overlaps(calls: Sequence[Call], starts: Sequence[float], ends: Sequence[float]) -> bool:

@@ -205,4 +205,5 @@ def behind(call: Call, after: tuple[int, ...]) -> Call:
         call.num_launches,
         call.is_recomputed,
         call.is_weight_gradient,
+        call.host_waits,
     )

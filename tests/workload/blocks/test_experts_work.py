@@ -8,15 +8,21 @@ from hypothesis import strategies as st
 
 from perfcast.core.collective import message_bytes, token_routing
 from perfcast.core.operation import OperationKind
-from perfcast.core.plan import Plan
+from perfcast.core.plan import Dispatch, Plan
 from perfcast.core.token_routing import TokenRouting
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, LatentAttention, Transformer
 from perfcast.core.work import Call, Calls, Stream
 from perfcast.errors import ModelError, PlanError
-from perfcast.workload.blocks.experts.routing import dropped_share, expert_load, routing_assumptions
+from perfcast.workload.blocks.experts.routing import (
+    dropped_share,
+    expert_load,
+    kept_share,
+    routing_assumptions,
+)
 from perfcast.workload.blocks.experts.training import experts_backward, experts_forward
 from perfcast.workload.blocks.local import Local
+from perfcast.workload.blocks.step.flops import flops_per_sequence
 from perfcast.workload.blocks.tape import Tape
 from small_transformers import llama, mixture
 
@@ -231,7 +237,8 @@ def test_an_imbalance_of_one_is_balance():
 def test_a_capacity_of_one_drops_nothing_where_the_load_is_balanced():
     plan = Plan(data_parallel=8, expert_parallel=8, capacity_factor=1.0)
     assert dropped_share(plan) == 0
-    assert forward(MIXTRAL, plan) == forward(MIXTRAL, replace(plan, capacity_factor=None))
+    free = forward(MIXTRAL, replace(plan, capacity_factor=None))
+    assert forward(MIXTRAL, plan) == tuple(replace(call, host_waits=False) for call in free)
 
 
 def test_a_capacity_below_the_imbalance_drops_the_rest():
@@ -309,3 +316,29 @@ def test_a_model_without_experts_has_no_layer_of_them():
 def test_experts_refuse_two_dimensional_tensor_parallelism():
     with pytest.raises(PlanError, match="tp_inputs=2 with experts"):
         forward(mixture(), Plan(tensor_parallel=4, tensor_parallel_inputs=2), 64)
+
+
+# ---- the host ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "module"), [("alltoall", "experts.counts"), ("deepep", "experts.router")]
+)
+def test_the_host_reads_how_many_rows_experts_have_once_a_forward(dispatch: Dispatch, module: str):
+    plan = Plan(data_parallel=8, expert_parallel=8, dispatch=dispatch)
+    assert [call.module for call in forward(MIXTRAL, plan) if call.host_waits] == [module]
+    assert not [call for call in backward(MIXTRAL, plan) if call.host_waits]
+
+
+def test_buffers_of_a_fixed_size_spare_the_host_its_wait():
+    calls = forward(MIXTRAL, Plan(data_parallel=8, expert_parallel=8, capacity_factor=1.0))
+    assert not [call for call in calls if call.host_waits]
+
+
+@given(st.floats(0.05, 3.0))
+def test_what_is_dropped_is_not_counted_as_work_done(capacity: float):
+    plan = Plan(data_parallel=8, expert_parallel=8, capacity_factor=capacity)
+    each = 3 * 4096 * 14336  # of an expert
+    dropped = flops_per_sequence(MIXTRAL, 4096) - flops_per_sequence(MIXTRAL, 4096, kept_share(plan))
+    expected = 3 * 2 * 4096 * MIXTRAL.num_layers * 2 * each * max(0.0, 1.0 - capacity)
+    assert dropped == pytest.approx(expected, rel=1e-6, abs=1e9)

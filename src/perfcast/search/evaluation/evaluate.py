@@ -21,6 +21,7 @@ from perfcast.errors import PlanError
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.evaluation.in_parts import evaluate_in_parts
+from perfcast.workload.blocks.experts.routing import kept_share
 from perfcast.workload.blocks.step.flops import flops_per_sequence
 from perfcast.workload.plan_columns.layers import Setting
 
@@ -101,7 +102,8 @@ def evaluate_plans(
     )
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(arithmetic_of(training.dtype), matrix_units=True)
-    flops = batch * float(flops_per_sequence(model, sequence_length))
+    kept = kept_share(plans.plan(0)) if len(plans) else 1.0
+    flops = batch * float(flops_per_sequence(model, sequence_length, kept))
     return Evaluation(
         plans,
         steps.step_seconds,

@@ -27,7 +27,13 @@ class Tape:
         self._is_recomputing = False
 
     def run(
-        self, operation: Operation, module: str, *, num_launches: int = 1, is_weight_gradient: bool = False
+        self,
+        operation: Operation,
+        module: str,
+        *,
+        num_launches: int = 1,
+        is_weight_gradient: bool = False,
+        host_waits: bool = False,
     ) -> int:
         """A kernel; returns its index."""
         return self._append(
@@ -37,6 +43,7 @@ class Tape:
                 module=module,
                 num_launches=num_launches,
                 is_weight_gradient=is_weight_gradient,
+                host_waits=host_waits,
             )
         )
 
@@ -53,6 +60,7 @@ class Tape:
         is_awaited: bool = True,
         routing: TokenRouting | None = None,
         reads_peers: bool = False,
+        host_waits: bool = False,
     ) -> int | None:
         """A collective behind the last kernel; None, and nothing, among fewer than two ranks.
 
@@ -62,6 +70,7 @@ class Tape:
             routing: Of a dispatch, where its tokens go.
             reads_peers: Whether the program has a kernel of its own for it (``core.collective``).
             is_awaited: Whether the next kernel waits for it; else ``wait`` says when.
+            host_waits: Whether the host reads its result before it issues the next call.
         """
         if len(ranks) < 2:
             return None
@@ -71,7 +80,8 @@ class Tape:
         )  # fmt: skip
         before = () if self._last_kernel is None else (self._last_kernel,)
         earlier = tuple(at for at in self._awaited if self._calls[at].stream is not stream)
-        index = self._append(Call(operation, stream, after=tuple(sorted((*before, *earlier))), module=module))
+        after = tuple(sorted((*before, *earlier)))
+        index = self._append(Call(operation, stream, after=after, module=module, host_waits=host_waits))
         if is_awaited:
             self._awaited.append(index)
         return index

@@ -22,6 +22,9 @@ from perfcast.workload.blocks.tape import Tape
 
 #: Kernels that sort rows: keys, offsets, the sort itself.
 _SORT_LAUNCHES = 3
+#: More around a fused dispatch: indices of the k largest again, its layout, its notice, experts as a map,
+#: counts to the device (token_dispatcher.py, _DeepepManager; fused_a2a.py).
+_FUSED_LAUNCHES = 6
 #: fp8 on its way has a scale in fp32 for every 128 elements (DeepSeek-V3, section 3.3).
 _FP8_BITS = 8 + 32 / 128
 
@@ -74,7 +77,8 @@ def end_dispatch(tape: Tape, local: Local, *, is_backward: bool = False) -> None
         return
     _over_expert_tensor(tape, local, "all_gather", "experts.gather")
     repeats = load.rows // max(load.sent_rows, 1)
-    _move(tape, local, name, arriving_rows(local) * repeats, load.rows)
+    launches = _SORT_LAUNCHES if dispatch_of(local) == "allgather" else _SORT_LAUNCHES + _FUSED_LAUNCHES
+    _move(tape, local, name, arriving_rows(local) * repeats, load.rows, num_launches=launches)
 
 
 def combine(tape: Tape, local: Local, *, is_backward: bool = False) -> None:

@@ -85,6 +85,11 @@ def load_factor(plan: Plan) -> float:
     return plan.expert_imbalance if plan.capacity_factor is None else plan.capacity_factor
 
 
+def kept_share(plan: Plan) -> float:
+    """Part of all rows that experts take where loads are even: 1, or as much as their buffers hold."""
+    return 1.0 if plan.capacity_factor is None else min(1.0, plan.capacity_factor)
+
+
 def dropped_share(plan: Plan) -> float:
     """Part of the busiest rank's rows beyond its buffers: 1 - c / b; 0 where nothing is fixed or it fits."""
     if plan.capacity_factor is None:

@@ -32,10 +32,14 @@ from perfcast.workload.blocks.products import accumulate, block_format, quantise
 from perfcast.workload.blocks.tape import Tape
 
 ROUTER = "experts.router"
-#: Small kernels over tokens × experts beside the named ones: casts, normalised weights, maps of the chosen
-#: experts filled and scattered, their sums, the loss that balances; and their gradients (Megatron-LM:
-#: moe_utils.py, topk_routing_with_score_function; router.py, _apply_aux_loss).
-_ROUTER_FORWARD, _ROUTER_BACKWARD = 12, 8
+#: Small kernels over tokens × experts beside the named ones, counted where no router is fused (Megatron-LM:
+#: moe_utils.py, topk_softmax_with_capacity: casts, a sort behind the k largest, maps filled and scattered,
+#: their sums; router.py, compute_routing_scores_for_aux_loss, switch_load_balancing_loss_func: the same again
+#: for the loss that balances, its products and sums); and their gradients.
+_ROUTER_FORWARD, _ROUTER_BACKWARD = 26, 13
+#: More where ranks exchange counts themselves: sums by rank and expert, and copies of them to the host
+#: (token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess).
+_COUNTS_FORWARD = 8
 
 
 def experts_forward(tape: Tape, local: Local) -> None:
@@ -93,7 +97,12 @@ def _check_inputs(local: Local) -> None:
 
 
 def _route(tape: Tape, local: Local) -> None:
-    """One product, probabilities in fp32, the k largest of each row."""
+    """One product, probabilities in fp32, the k largest of each row.
+
+    The host reads how many rows each expert has before it issues what has as many (Megatron-LM:
+    token_dispatcher.py, _maybe_dtoh_and_synchronize; DeepEP waits in its dispatch); buffers of a fixed size
+    spare it that.
+    """
     tokens, experts = load_of(local).tokens, experts_of(local.model)
     count, module, element = experts.num_experts, ROUTER, local.element
     tape.run(kernels.product(tokens, count, local.hidden, "nt", element, element), module)
@@ -102,20 +111,23 @@ def _route(tape: Tape, local: Local) -> None:
     picked = kernels.tensor(DType.FP32, tokens, experts.experts_per_token)
     chosen = kernels.tensor(DType.INT64, tokens, experts.experts_per_token)
     tape.run(kernels.rows_kernel(kernels.Kind.SORT, "topk", (logits,), (picked, chosen), row=count), module)
-    for _ in range(_ROUTER_FORWARD):
-        tape.run(kernels.elementwise("mul", (logits,), (logits,)), module)
-    _share_counts(tape, local)
+    waits = local.profile.waits_for_counts and local.plan.capacity_factor is None
+    shares = local.plan.expert_parallel > 1 and dispatch_of(local) in ("alltoall", "allgather")
+    small = _ROUTER_FORWARD + (_COUNTS_FORWARD if shares else 0)
+    for at in range(small):
+        reads = waits and not shares and at == small - 1
+        tape.run(kernels.elementwise("mul", (logits,), (logits,)), module, host_waits=reads)
+    if shares:
+        _share_counts(tape, local, host_waits=waits)
 
 
-def _share_counts(tape: Tape, local: Local) -> None:
+def _share_counts(tape: Tape, local: Local, *, host_waits: bool) -> None:
     """Every rank learns how many rows the others have for each expert; a fused dispatch sees to it itself."""
-    if dispatch_of(local) in ("deepep", "deepep_fp8"):
-        return
     ranks = group_of(local.plan, "expert")
     counts = DType.INT64.bytes_of(len(ranks) * experts_of(local.model).num_experts)
     tape.collective(
         "all_gather", counts, ranks, Stream.EXPERT, "experts.counts",
-        world_size=local.plan.world_size, dtype=DType.INT64,
+        world_size=local.plan.world_size, dtype=DType.INT64, host_waits=host_waits,
     )  # fmt: skip
 
 

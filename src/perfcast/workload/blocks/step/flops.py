@@ -18,26 +18,34 @@ from perfcast.core.work import Layer, LayerRun, StageWork
 
 
 @lru_cache(maxsize=1024)
-def flops_per_sequence(model: Transformer, sequence_length: int) -> int:
-    """Forward and backward of one sequence in training, with the layers that predict further tokens."""
-    forward = forward_flops(model, sequence_length, sequence_length, sequence_length)
+def flops_per_sequence(model: Transformer, sequence_length: int, kept_share: float = 1.0) -> int:
+    """Forward and backward of one sequence in training, with the layers that predict further tokens.
+
+    Args:
+        kept_share: Of the rows that a router sends, those that experts take; what is dropped is not computed.
+    """
+    forward = forward_flops(model, sequence_length, sequence_length, sequence_length, kept_share)
     transform = model.hidden_size**2 if model.has_head_transform else 0
-    matrices = transform + model.num_prediction_layers * _prediction_matrices(model)
+    matrices = transform + model.num_prediction_layers * _prediction_matrices(model, kept_share)
     further = model.num_prediction_layers * _attention(model, sequence_length, sequence_length)
     return 3 * (forward + 2 * sequence_length * matrices + further)
 
 
-def forward_flops(model: Transformer, num_new: int, num_keys: int, num_logits: int) -> int:
+def forward_flops(
+    model: Transformer, num_new: int, num_keys: int, num_logits: int, kept_share: float = 1.0
+) -> int:
     """Forward of one sequence.
 
     Args:
         num_new: Tokens that are computed.
         num_keys: Tokens that each of them attends to; in layers with a window no more than that.
         num_logits: Tokens whose logits are computed.
+        kept_share: As of ``flops_per_sequence``.
     """
     dense, expert = kinds_of_layer(model, Plan())
     num_dense = model.num_layers - model.num_expert_layers
-    matrices = num_dense * _active(model, dense) + model.num_expert_layers * _active(model, expert)
+    of_expert_layer = _active(model, expert, kept_share)
+    matrices = num_dense * _active(model, dense) + model.num_expert_layers * of_expert_layer
     seen = min(model.sliding_window or num_keys, num_keys)
     attention = (model.num_layers - model.num_window_layers) * _attention(model, num_new, num_keys)
     attention += model.num_window_layers * _attention(model, num_new, seen)
@@ -45,21 +53,21 @@ def forward_flops(model: Transformer, num_new: int, num_keys: int, num_logits: i
     return 2 * (num_new * matrices + projections + num_logits * _table(model)) + attention
 
 
-def _prediction_matrices(model: Transformer) -> int:
+def _prediction_matrices(model: Transformer, kept_share: float) -> int:
     """Elements that a token meets in a layer that predicts one token further, its join and its head."""
     dense, expert = kinds_of_layer(model, Plan())
     layer = dense if model.experts is None else expert
-    return _active(model, layer) + _table(model) + 2 * model.hidden_size**2
+    return _active(model, layer, kept_share) + _table(model) + 2 * model.hidden_size**2
 
 
-def _active(model: Transformer, layer: tuple[Weight, ...]) -> int:
+def _active(model: Transformer, layer: tuple[Weight, ...], kept_share: float = 1.0) -> int:
     """Elements of a layer's matrices that one token is multiplied with."""
     products = [w for w in layer if w.columns > 1 or w.name == "gate of shared experts"]
     total = sum(w.num_elements for w in products if not w.is_expert)
     if model.experts is None:
         return total
     of_one = sum(w.num_elements for w in products if w.is_expert) // model.experts.num_experts
-    return total + of_one * model.experts.experts_per_token
+    return total + round(kept_share * of_one * model.experts.experts_per_token)
 
 
 def _table(model: Transformer) -> int:

@@ -24,7 +24,7 @@ from perfcast.frameworks.load import load_inference_profiles
 from perfcast.frameworks.precision import PLAIN
 from perfcast.frameworks.profile import InferenceProfile
 from perfcast.workload.blocks.ends.training import EMBEDDING
-from perfcast.workload.blocks.experts.routing import routing_assumptions
+from perfcast.workload.blocks.experts.routing import kept_share, routing_assumptions
 from perfcast.workload.blocks.layer import serving as serving_layers
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.step.flops import forward_flops
@@ -77,7 +77,9 @@ def build_serving_work(
         stages=tuple(StageWork((runs_of(part, order),)) for part in parts),
         boundary=_boundary(setting),
         num_tokens=num_tokens,
-        flops=serving_flops(model, sequences, sequence_length, is_decode=is_decode),
+        flops=serving_flops(
+            model, sequences, sequence_length, is_decode=is_decode, kept_share=kept_share(plan)
+        ),
         assumptions=_assumptions(setting),
     )
 
@@ -123,10 +125,16 @@ def _boundary(setting: Serving) -> Operation | None:
     )
 
 
-def serving_flops(model: Transformer, sequences: int, sequence_length: int, *, is_decode: bool) -> int:
-    """Flops of a forward of all sequences; the head sees one token of each."""
+def serving_flops(
+    model: Transformer, sequences: int, sequence_length: int, *, is_decode: bool, kept_share: float = 1.0
+) -> int:
+    """Flops of a forward of all sequences; the head sees one token of each.
+
+    Args:
+        kept_share: As of ``flops_per_sequence``.
+    """
     num_new = 1 if is_decode else sequence_length
-    return sequences * forward_flops(model, num_new, sequence_length, 1)
+    return sequences * forward_flops(model, num_new, sequence_length, 1, kept_share)
 
 
 def _assumptions(setting: Serving) -> tuple[str, ...]:

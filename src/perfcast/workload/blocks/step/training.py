@@ -25,7 +25,7 @@ from perfcast.core.work import Call, Calls, Layer, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
-from perfcast.workload.blocks.experts.routing import dispatch_assumptions, routing_assumptions
+from perfcast.workload.blocks.experts.routing import dispatch_assumptions, kept_share, routing_assumptions
 from perfcast.workload.blocks.layer import training as layers
 from perfcast.workload.blocks.local import Local, local_part, weight_type
 from perfcast.workload.blocks.step.assumptions import assumptions_of
@@ -74,7 +74,7 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         overlaps_gather=rules.overlaps_gather,
         host_waits=rules.host_waits,
         num_tokens=plan.global_batch_size * sequence_length,
-        flops=plan.global_batch_size * flops_per_sequence(model, sequence_length),
+        flops=plan.global_batch_size * flops_per_sequence(model, sequence_length, kept_share(plan)),
         recompute_flops=recomputed_flops(found, stages, plan),
         assumptions=(
             *assumptions_of(plan, training),
