@@ -63,6 +63,10 @@ class StepOptions:
         return is_one_device(self.plan, self.devices)
 
 
+#: Of the model's own modules alone.
+_OF_MODULES = ("fp64",)
+
+
 def step_options(*, requires_device: bool) -> Callable[[Command], Command]:
     """MODEL and everything that says what is done with it, as a ``StepOptions`` under 'step'."""
     return packed(StepOptions, "step", *_step_options(requires_device))
@@ -99,6 +103,7 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         ),
         click.option(
             "--dtype",
+            callback=_dtype_of,
             help="fp32, tf32, bf16, fp16 or fp64; fp8 for plans; of inference by a framework's kernels also "
             "fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; default: of a training mixed "
             "precision, of inference what the model's config says.",
@@ -128,6 +133,11 @@ def kv_cache_option() -> Callable[[Command], Command]:
 def format_of(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """A format's name, however it is spelled; nothing, and 'auto', stay nothing."""
     return None if text in (None, AUTO) else spelled(text, "dtype")
+
+
+def _dtype_of(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """The same where a captured program may also compute in fp64."""
+    return text if text in _OF_MODULES else format_of(context, option, text)
 
 
 def _plan_values(_: click.Context, __: click.Parameter, text: str) -> PlanValues:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfcast.core.dtype import AUTO
+from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MODES, Mode
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
@@ -59,6 +60,8 @@ class Request:
     rank: int = 0
 
     def __post_init__(self) -> None:
+        if self.dtype not in DTYPE_LABELS and self.dtype in FORMATS:
+            raise PlanError(_about_format(self.dtype, self.mode))
         for kind, value, known in (
             ("mode", self.mode, MODES),
             ("dtype", self.dtype, DTYPE_LABELS),
@@ -120,6 +123,13 @@ class OneDeviceRequest:
     cost_model: str | CostModel | None = None
     framework: str | None = None
     weights: str | None = None
+
+
+def _about_format(dtype: str, mode: Mode) -> str:
+    """Whose kernels a format takes that the model's own modules do not have."""
+    whose = "megatron, or fsdp (torchao)" if mode == "train" else "vllm, sglang or trtllm"
+    own = ", ".join(name for name in DTYPE_LABELS if name != AUTO)
+    return f"dtype {dtype}: the model's own modules run in {own}; take --framework {whose}"
 
 
 def _check_range(what: str, value: int | None, largest: int) -> None:

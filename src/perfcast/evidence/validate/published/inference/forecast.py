@@ -23,6 +23,7 @@ from perfcast.evidence.validate.published.inference.served import KIND as UNDER_
 from perfcast.evidence.validate.published.inference.served import alone
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.summary import Scores, score_rows
+from perfcast.frameworks.precision import PLAIN
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.predict import forecast_step
@@ -102,6 +103,8 @@ def protocol() -> dict[str, str]:
         "inference_host": f"vLLM of 2023 and Megatron issue every kernel, one in {host} (the constant of "
         f"eager PyTorch); FasterTransformer is ahead of its device. '{WITHOUT_HOST}', asked for by name: "
         "the closed form with no host",
+        "inference_kernels": "Splitwise's vLLM (2023), FasterTransformer and Megatron reduce by NCCL and "
+        "fuse neither quantisation nor norms with it; servers under load run what their profiles say",
         "inference_under_load": "inference_ttft_tpot_aiconfigurator: a closed loop of clients; a token is a "
         "decode step of all their answers and its share of the others' prompts; answers at least as long as "
         "their prompts, dense models and Qwen3-235B, servers of one part without attention's data "
@@ -160,7 +163,10 @@ class _Pricer:
         )
         host = eager_host_seconds() if asked.issues_kernels else 0.0
         timer = Timer(asked.method, request.mode, launch_seconds=host)
-        planned = plan_step(replace(resolve_step(request), timer=timer))
+        step = replace(resolve_step(request), timer=timer)
+        if case.kind != UNDER_LOAD:  # programs of 2023 and before, with none of today's fused kernels
+            step = replace(step, program=replace(step.program, framework=PLAIN))
+        planned = plan_step(step)
         if asked.issues_kernels:
             planned = replace(planned, work=_with_launches(planned.work))
         return forecast_step(price_planned(planned), request)
