@@ -96,8 +96,15 @@ def one_rank(
         "dense_layer": dense, "shared_layer": (), "experts": experts, "embedding": embedding,
         "head": (), "head_alone": head,
     }  # fmt: skip
+    elements = PartFigures(**_columns(count_parts(parts, lambda weight: weight.num_elements)))
+    nothing = PartFigures(**_columns(count_parts(parts, lambda weight: 0)))
     weights = WeightFigures(
-        elements=PartFigures(**_columns(count_parts(parts, lambda weight: weight.num_elements))),
+        elements=elements,
+        trained=elements,
+        frozen=nothing,
+        quantised=nothing,
+        travelling=elements,
+        widest=_column(0),
         moment_bytes=PartFigures(**_columns(moment_bytes(parts, optimizer))),
         table=_column(embedding[0].num_elements if embedding else 0),
         shape_elements=KindFigures(**_columns(shapes(parts, lambda rows, columns: rows * columns))),
@@ -108,6 +115,10 @@ def one_rank(
         expert_layers=_column(num_expert if experts else 0),
         again_dense=_column(again[0]),
         again_expert=_column(again[1]),
+        frozen_dense=_column(0),
+        frozen_expert=_column(0),
+        idle_dense=_column(0),
+        idle_expert=_column(0),
         embeddings=_column(bool(embedding)),
         heads=_column(0),
         heads_alone=_column(bool(head)),

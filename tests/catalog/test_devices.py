@@ -285,6 +285,12 @@ def test_a_device_of_ones_own_is_taken_from_a_file(tmp_path: Path):
         ("fp32 =", "fp16 =", "x1: vector.fp32 missing"),
         ('die = "X1"\n', "", "x1: die missing"),
         ('die = "X1"\n', 'die = "X1"\nstatus = "rumoured"\n', "x1.status: 'rumoured'; known: shipping"),
+        (
+            'boost_clock = { value = 1500, unit = "MHz", source = "sheet" }',
+            'boost_clock = { value = 1500, unit = "MHz", source = "sheet" }\n'
+            'max_clock = { value = 1400, unit = "MHz", source = "sheet" }',
+            "max_clock is below boost_clock",
+        ),
         ('vendor = "nvidia"', 'vendor = "acme"', "no launch floor for vendor 'acme'"),
         ("value = 500", "value = 500000", "bytes per second of memory bandwidth"),
         ("value = 9.6", "value = 9.6e7", "check multiprocessors, clock and peak"),

@@ -16,7 +16,7 @@ from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
-_OPTIONAL = ("power", "last_level", "base_clock")
+_OPTIONAL = ("power", "last_level", "base_clock", "max_clock")
 #: A tenth of what the most efficient shipped unit (fp4) takes.
 _LEAST_JOULES_PER_OPERATION = 1e-14
 _TEXTS = ("title", "vendor", "architecture", "die")
@@ -132,6 +132,7 @@ def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figu
         matrix_flops_per_second=_peaks(figures, "matrix"),
         compute_capability=table.get("compute_capability", ""),
         base_clock_hertz=figures["base_clock"].si_value if "base_clock" in figures else None,
+        max_clock_hertz=figures["max_clock"].si_value if "max_clock" in figures else None,
         operation_energy=operation_energy(table["process"]).si_value if "process" in table else None,
         note=(_ANNOUNCED if table.get("status") == "announced" else "") + table.get("note", ""),
         status=table.get("status", "shipping"),
@@ -199,6 +200,8 @@ def _check_plausible(device: Device, where: str) -> None:
             )
     if device.base_clock_hertz is not None and device.base_clock_hertz > device.clock_hertz:
         raise CatalogError(f"{where}: base_clock is above boost_clock")
+    if device.max_clock_hertz is not None and device.max_clock_hertz < device.clock_hertz:
+        raise CatalogError(f"{where}: max_clock is below boost_clock")
     widest = max(rate for _, rate in peaks)
     if device.power_watts is not None and device.power_watts / widest < _LEAST_JOULES_PER_OPERATION:
         raise CatalogError(

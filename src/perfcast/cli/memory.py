@@ -165,6 +165,7 @@ def build_plan_request(step: StepOptions, own: MemoryOptions) -> PlanMemoryReque
         model=step.model,
         device=step.device,
         plan=plan,
+        recompute_is_open="recompute" not in step.plan,
         mode=step.mode,
         training=training,
         dtype=chosen.dtype,

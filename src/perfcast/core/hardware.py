@@ -28,6 +28,8 @@ class Device:
         l2_bytes: Last cache that all multiprocessors share.
         link_bytes_per_second: Scale-up bandwidth of one device in one direction.
         base_clock_hertz: Clock that the vendor guarantees under load; None where not published.
+        max_clock_hertz: Clock to which the driver lets it rise beyond ``clock_hertz``, as GeForce boards do;
+            None where that is the highest.
         operation_energy: Energy of one operation in the chip's manufacturing process relative to 16 nm.
         launch_seconds: Shortest time between two dependent kernels on one stream.
         status: An announced device has the vendor's intentions for figures; forecasts on it say so.
@@ -52,6 +54,7 @@ class Device:
     matrix_flops_per_second: Mapping[DType, float] = field(hash=False)
     compute_capability: str = ""
     base_clock_hertz: float | None = None
+    max_clock_hertz: float | None = None
     operation_energy: float | None = None
     note: str = ""
     status: Status = "shipping"

@@ -10,6 +10,8 @@ from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
 Recompute = Literal["none", "selective", "full"]
+#: Parts of a layer that a selective recomputation makes again, by Megatron-LM's names (--recompute-modules).
+RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "moe_act", "shared_experts", "mlp", "moe"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
 Offload = Literal["none", "optimizer", "parameters", "activations"]
 ContextCommunication = Literal["ring", "ulysses", "all_gather"]
@@ -19,6 +21,7 @@ Dispatch = Literal["alltoall", "allgather", "deepep", "deepep_fp8"]
 #: Axes of the ranks, the innermost first; experts cut what the others span together.
 RankOrder = Literal["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "cp-tp-dp-pp", "dp-cp-tp-pp", "pp-tp-cp-dp"]
 
+RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 OFFLOAD: tuple[Offload, ...] = get_args(Offload)
@@ -55,6 +58,7 @@ class Plan:
         recompute: 'none', 'selective' (the core of attention) or 'full' (every layer).
         recompute_layers: With 'full' recomputation, the first so many layers of every part of the model (a
             stage or a virtual one) alone; the others keep all. None: every layer.
+        recompute_modules: With 'selective' recomputation, what is made again; empty: what the framework does.
         schedule: Of the pipeline.
         reshard_after_forward: With ZeRO 3, whether weights are given up between forward and backward.
         num_prefetched: With ZeRO 3, layers whose weights are gathered ahead.
@@ -96,6 +100,7 @@ class Plan:
     sequence_parallel: bool = False
     recompute: Recompute = "none"
     recompute_layers: int | None = None
+    recompute_modules: tuple[RecomputeModule, ...] = ()
     schedule: Schedule = "1f1b"
     reshard_after_forward: bool = True
     num_prefetched: int = 1
@@ -123,6 +128,8 @@ class Plan:
         if self.zero_stage not in (0, 1, 2, 3):
             raise PlanError(f"zero={self.zero_stage}: must be 0, 1, 2 or 3")
         known_word("recompute", self.recompute, RECOMPUTE)
+        for module in self.recompute_modules:
+            known_word("module to recompute", module, RECOMPUTE_MODULES)
         known_word("schedule", self.schedule, SCHEDULES)
         known_word("offload", self.offload, OFFLOAD)
         known_word("order of the ranks", self.order, ORDERS)

@@ -6,13 +6,22 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfcast.core.precision import Precision, training_precision
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
 TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
 TrainingFramework = Literal[
-    "pytorch", "fsdp", "torchtitan", "megatron", "nemo", "megatron_local", "nanotron", "deepspeed"
+    "pytorch",
+    "fsdp",
+    "torchtitan",
+    "megatron",
+    "nemo",
+    "megatron_local",
+    "hai_llm",
+    "nanotron",
+    "deepspeed",
 ]
 AttentionKernels = Literal["flash", "math"]
 FlashVersion = Literal[1, 2, 3]
@@ -36,12 +45,14 @@ class Training:
         framework: Whose program trains: 'pytorch' (autocast with fp32 weights, gradients of their own
             dtype), 'fsdp' (PyTorch's FSDP2 with mixed precision), 'torchtitan' (FSDP2 as it sets it),
             'megatron' (Megatron-LM with Transformer Engine), 'nemo' (the same with gradients in bf16, as
-            NVIDIA's recipes set it), 'megatron_local' (without Transformer Engine), 'nanotron', 'deepspeed'.
+            NVIDIA's recipes set it), 'megatron_local' (without Transformer Engine), 'hai_llm'
+            (DeepSeek's, as its report tells), 'nanotron', 'deepspeed'.
         attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.
         fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
         flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: the newest that
             the device has.
         compiles: Whether torch.compile fuses what the framework leaves to PyTorch.
+        tuning: What of the model trains: everything, or adapters beside it.
     """
 
     dtype: TrainingDType = "bf16"
@@ -51,6 +62,7 @@ class Training:
     fuses_cross_entropy: bool = False
     flash_version: FlashVersion | None = None
     compiles: bool = False
+    tuning: Tuning = FULL
 
     @property
     def precision(self) -> Precision:

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import KernelFamily
+from perfcast.core.plan import RecomputeModule
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import parse_figure, parse_table, parse_toml
 from perfcast.frameworks.profile import (
@@ -34,6 +35,8 @@ _Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfi
 _TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support")
 _TABLES = (*_TRAINING, "inference", "sources")
 _SHARED = ("vocabulary_multiple", "balances_stages", "selective", "sums_whole_gradients_in_pipelines")
+#: Beside them, where a program has them, lists of modules.
+_MODULES = ("recompute_modules", "always_recomputes")
 _TEXTS = ("title", "like")
 #: Flags of inference; off where they are not said.
 _SERVING_FLAGS = (
@@ -129,7 +132,7 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
         return _parse_part(kind, parse_table(content, key, where), sources, f"{where}: [{key}]")
 
     shared = content["training"]
-    if shared.keys() != set(_SHARED):
+    if shared.keys() - set(_MODULES) != set(_SHARED):
         raise CatalogError(f"{where}: [training] has {', '.join(_SHARED)}")
     multiple = parse_figure(shared["vocabulary_multiple"], sources, f"{where}: vocabulary_multiple").si_value
     narrow = _merged(content.get("memory", {}), content.get("memory_in_fp16", {}))
@@ -138,6 +141,11 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
         balances_stages=shared["balances_stages"],
         selective=_word(shared["selective"], SelectiveRecompute, f"{where}: selective"),
         sums_whole_gradients_in_pipelines=shared["sums_whole_gradients_in_pipelines"],
+        **{
+            key: tuple(_word(each, RecomputeModule, f"{where}: {key}") for each in shared[key])
+            for key in _MODULES
+            if key in shared
+        },
         kernels=part("kernels", KernelProfile),
         host=part("host", HostProfile),
         support=part("support", SupportProfile),

@@ -73,6 +73,8 @@ def _of_sharding(support: SupportProfile, plan: Plan) -> Iterator[tuple[str, str
 def _of_settings(support: SupportProfile, plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.recompute_layers is not None and not support.recomputes_some_layers:
         yield "recompute_layers", f"recompute_layers={plan.recompute_layers}"
+    if plan.recompute_modules and plan.recompute == "selective" and not support.names_modules:
+        yield "recompute_modules", f"recompute_modules={'+'.join(plan.recompute_modules)}"
     if plan.bucket_bytes is not None and not support.sets_buckets:
         yield "bucket", "a bucket of gradients"
     if not (plan.overlaps_gradients and plan.overlaps_weights) and not support.sets_overlaps:

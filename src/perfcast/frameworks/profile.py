@@ -9,7 +9,15 @@ from typing import Literal
 
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
-from perfcast.core.plan import ContextCommunication, Dispatch, Offload, RankOrder, Recompute, Schedule
+from perfcast.core.plan import (
+    ContextCommunication,
+    Dispatch,
+    Offload,
+    RankOrder,
+    Recompute,
+    RecomputeModule,
+    Schedule,
+)
 from perfcast.core.training import TrainingDType
 from perfcast.errors import PlanError
 
@@ -18,8 +26,9 @@ OptimizerKernels = Literal["fused", "foreach"]
 DataParallelWrapper = Literal["torch_ddp", "megatron_ddp"]
 Axis = Literal["tp", "pp", "cp", "ep"]
 #: What a selective recomputation computes again: the core of attention alone (Korthikanti et al., MLSys 2023,
-#: section 5), or all but every second product, the core of attention and what is reduced and scattered
-#: (torchtitan: distributed/activation_checkpoint.py, selective_ac_option "op").
+#: section 5) or what modules are named instead (Megatron-LM: --recompute-modules), or all but every second
+#: product, the core of attention and what is reduced and scattered (torchtitan:
+#: distributed/activation_checkpoint.py, selective_ac_option "op").
 SelectiveRecompute = Literal["attention_core", "operators"]
 
 
@@ -46,6 +55,9 @@ class MemoryProfile:
             the host runs ahead of it; of tokens × hidden size, with tensor parallelism and no pipeline.
         receives_all_micro_batches: Whether a stage of a pipeline keeps a buffer for what it receives of each
             micro-batch of a step, of activations and of gradients, rather than of those on their way.
+        moment_bytes: Of each of the optimizer's moments of an element.
+        narrows_activations: Whether with products in fp8 inputs of activation functions are kept in it, and
+            the output of attention once.
         has_second_workspace: Whether a second library keeps a workspace for its products.
         other_bytes: Of small buffers that stay, found by measuring.
         assumption: Of the closed form, in words; '' where there is none.
@@ -67,6 +79,8 @@ class MemoryProfile:
     further_width: float = 0.0
     tensors_issued_ahead: float = 0.0
     receives_all_micro_batches: bool = False
+    moment_bytes: float = 4.0
+    narrows_activations: bool = False
     has_second_workspace: bool
     other_bytes: float = 0.0
     assumption: str = ""
@@ -192,6 +206,7 @@ class SupportProfile:
         sharded_pipelines: Whether ZeRO 2 and 3 go with pipeline stages.
         hybrid_zero_stages: Stages in which it can shard over a part of the replicas.
         schedules, recomputes, offloads, orders, context_communications: As in ``core.plan``.
+        names_modules: Whether a plan can say which modules selective recomputation makes again.
         recomputes_some_layers: Whether full recomputation can be of some layers only.
         keeps_gathered_weights: Whether ZeRO 3 can keep weights from forward to backward.
         least_prefetched, most_prefetched: Layers whose weights ZeRO 3 gathers ahead; None: any number.
@@ -200,6 +215,8 @@ class SupportProfile:
         dispatches: How it can bring tokens to experts.
         sets_experts: Whether capacity and the overlaps of experts can be set.
         narrow_formats: Formats of fewer than 16 bits that it trains in.
+    has_adapters: Whether low-rank adapters can be trained beside a frozen model.
+    has_four_bit_weights: Whether that model can be kept in four bits.
         reasons: Behind what it cannot do, in words, by 'zero=1', 'order' and the like.
         source: Where this is written down.
     """
@@ -222,8 +239,11 @@ class SupportProfile:
     sets_buckets: bool
     sets_overlaps: bool
     sets_experts: bool
+    names_modules: bool = False
     dispatches: tuple[Dispatch, ...] = ("alltoall",)
     narrow_formats: tuple[str, ...] = ()
+    has_adapters: bool = False
+    has_four_bit_weights: bool = False
     reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str
 
@@ -295,6 +315,8 @@ class TrainingProfile:
         vocabulary_multiple: What the vocabulary is padded to a multiple of, times the tensor parallelism.
         balances_stages: Whether the head counts when layers are dealt out to stages.
         selective: What ``recompute=selective`` computes again.
+        recompute_modules: What it computes again where it means modules and the plan names none.
+        always_recomputes: Modules that it computes again whatever the plan says.
         sums_whole_gradients_in_pipelines: Whether the stages of a pipeline with ZeRO 2 or 3 sum whole
             gradients over their micro-batches, in the format in which they are sent, and scatter them once.
         memory: In mixed precision; None for plain PyTorch, whose modules have a closed form of their own.
@@ -304,6 +326,8 @@ class TrainingProfile:
     vocabulary_multiple: int
     balances_stages: bool
     selective: SelectiveRecompute
+    recompute_modules: tuple[RecomputeModule, ...] = ("core_attn",)
+    always_recomputes: tuple[RecomputeModule, ...] = ()
     sums_whole_gradients_in_pipelines: bool
     kernels: KernelProfile
     host: HostProfile

@@ -37,6 +37,9 @@ def plans(draw: st.DrawFn) -> Plan:
         "zero_stage": draw(st.integers(0, 3)),
         "sequence_parallel": draw(st.booleans()),
         "recompute": recompute,
+        "recompute_modules": draw(st.sampled_from([(), ("moe_act",), ("core_attn", "mla_up_proj")]))
+        if recompute == "selective"
+        else (),
         "recompute_layers": draw(st.sampled_from([None, 1, 3])) if recompute == "full" else None,
         "schedule": draw(st.sampled_from(schedules)),
         "reshard_after_forward": draw(st.booleans()),
@@ -128,7 +131,6 @@ def test_overlap_says_what_runs_beside_the_compute_and_what_does_not():
         "overlaps_gradients": False,
         "overlaps_weights": True,
         "overlaps_experts": False,
-        "overlaps_shared_experts": False,
     }
     assert not any(parse_plan("overlap=none").values())
     assert format_values(parse_plan("mbs=2,overlap=weights+tensor")) == "overlap=tensor+weights,mbs=2"

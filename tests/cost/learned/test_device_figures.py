@@ -10,7 +10,7 @@ from perfcast.catalog.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily
 from perfcast.cost.learned.families.products import ELEMENT_BYTES
-from perfcast.cost.learned.figures import ARITHMETIC, Figures, collect_figures, matrix_unit
+from perfcast.cost.learned.figures import ARITHMETIC, Figures, collect_figures, matrix_unit, operand_share
 from perfcast.cost.learned.relatives import measured_format
 from perfcast.cost.learned.sustained import sustained_share
 
@@ -72,3 +72,9 @@ def test_taking_rows_takes_them_of_every_column():
     taken = figures.take(np.array([1]))
     assert taken.matrix_flops_per_second.tolist() == [65e12]
     assert taken.uses_matrix_units.tolist() == [True]
+
+
+@pytest.mark.parametrize("device", [e.device for e in load_device_entries().values()], ids=lambda d: d.name)
+def test_only_geforce_adds_up_in_single_precision_at_half_of_what_it_is_fed(device):
+    assert (operand_share(device, DType.BF16) == 0.5) == ("GeForce" in device.title)
+    assert operand_share(device, DType.INT8) == operand_share(device, DType.FP4) == 1.0

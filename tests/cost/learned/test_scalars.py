@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -246,6 +248,12 @@ def test_a_sibling_with_twice_the_sustained_share_gains_half_of_that_in_logarith
     known = scalars({("a", SEGMENT): [0.1, 0.3, 0.2]}, sustained={"a": (here / 2, here / 2)})
     expected = [0.1, 0.3 + 0.5 * np.log(2), 0.2]
     assert known.expected(sibling, SEGMENT) == pytest.approx(expected)
+
+
+def test_a_sibling_with_power_to_spare_gains_all_that_the_law_says():
+    sibling = replace(device("new"), max_clock_hertz=1.2 * device("new").clock_hertz)
+    known = scalars({("a", SEGMENT): [0.1, 0.3, 0.2]}, sustained={"a": (0.5, 0.5)})
+    assert known.expected(sibling, SEGMENT) == pytest.approx([0.1, 0.3, 0.2])
 
 
 def test_the_shares_of_another_architecture_shift_nothing():

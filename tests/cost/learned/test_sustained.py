@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from perfcast.core.dtype import DType
 from perfcast.cost.learned.sustained import (
     TYPICAL_BASE_OVER_BOOST,
     clock_share,
+    has_power_to_spare,
     is_issue_limited,
     power_share,
     sustained_share,
@@ -24,7 +26,28 @@ shares = st.floats(0.05, 1.0)
 @pytest.mark.parametrize("matrix_units", [False, True])
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_every_device_of_the_catalog_sustains_a_positive_share_of_its_peak(device, matrix_units):
-    assert 0.3 < sustained_share(device, matrix_units) <= 1
+    highest = (device.max_clock_hertz or device.clock_hertz) / device.clock_hertz
+    assert 0.3 < sustained_share(device, matrix_units) <= highest
+
+
+def test_a_board_with_power_to_spare_rises_to_the_mean_of_base_and_highest_clock():
+    device = made_up_device(clock_hertz=1e9, base_clock_hertz=0.81e9, max_clock_hertz=1.44e9)
+    assert sustained_share(device, True) == pytest.approx(0.9 * 1.2)
+    poor = replace(device, power_watts=1.0, operation_energy=1.0)
+    assert not has_power_to_spare(poor, True)
+    assert sustained_share(poor, True) == pytest.approx(0.9 * math.sqrt(power_share(poor, True)))
+
+
+@pytest.mark.parametrize(("name", "megahertz"), [("rtx-4090", 2655), ("rtx-3090", 1750)])
+def test_clocks_of_geforce_under_load_are_those_that_were_seen(name, megahertz):
+    # NVIDIA/nvbench, pull request 207: 2655 MHz; the RTX 3090 of reviews runs at 1.7 to 1.9 GHz.
+    device = load_device(name)
+    assert sustained_share(device, True) * device.clock_hertz == pytest.approx(megahertz * 1e6, rel=0.05)
+
+
+def test_only_boards_of_the_geforce_line_rise_beyond_their_boost_clock():
+    rising = {device.name for device in DEVICES if device.max_clock_hertz is not None}
+    assert rising == {d.name for d in DEVICES if "GeForce" in d.title}
 
 
 def test_the_sustained_clock_lies_at_the_mean_of_base_and_boost():

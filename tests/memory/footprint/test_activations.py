@@ -13,6 +13,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import LatentAttention, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.activations import lay_out, layer_activations, layer_bytes
+from perfcast.memory.footprint.selective import saved_tensors
 from small_transformers import gpt, llama, memory_profile, mixture
 
 PAPER = Training(framework="megatron_local", attention="math")
@@ -24,8 +25,9 @@ def kept(
     model: Transformer, plan: Plan, training: Training = FLASH, sequence_length: int = S, **changes: object
 ) -> dict[str, int]:
     layout = lay_out(plan, training, sequence_length)
-    own = replace(load_training_profile(training.framework).memory_of(training.dtype), **changes)
-    saved = layer_activations(model, plan, training, own, layout, has_experts=model.experts is not None)
+    profile = load_training_profile(training.framework)
+    own = replace(profile, memory=replace(profile.memory_of(training.dtype), **changes), memory_in_fp16=None)
+    saved = saved_tensors(model, plan, training, own, layout, has_experts=model.experts is not None)
     assert len({item.name for item in saved}) == len(saved)
     return {item.name: item.num_bytes for item in saved}
 

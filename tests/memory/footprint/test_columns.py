@@ -12,6 +12,8 @@ from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.text import format_tuning, parse_tuning
+from perfcast.core.tuning.trained import Tuning
 from perfcast.core.weights import split_evenly
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint, footprint_columns
@@ -113,3 +115,30 @@ def test_columns_of_plain_pytorch_equal_the_footprint_of_each_plan(changes):
 def test_plain_pytorch_cannot_cut_a_model():
     with pytest.raises(PlanError, match="pytorch"):
         footprint_columns(gpt(), to_table([Plan(tensor_parallel=2)]), Training(), LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [(llama(), "megatron"), (mixture(), "fsdp"), (llama(), "deepspeed")],
+    ids=["llama-megatron", "mixture-fsdp", "llama-deepspeed"],
+)
+@pytest.mark.parametrize(
+    "tuning",
+    [
+        parse_tuning(lora="rank=8"),
+        parse_tuning(lora="rank=4,targets=attention,dropout=0.1"),
+        parse_tuning(qlora="rank=4,targets=q+v"),
+        parse_tuning(freeze="embedding,layers:0-4"),
+        parse_tuning(freeze="attention,layers:2-3"),
+        parse_tuning(freeze="embedding,attention,mlp,norms"),
+    ],
+    ids=format_tuning,
+)
+def test_columns_know_what_trains(model: Transformer, framework: str, tuning: Tuning):
+    plans = plans_of(model.experts is not None)[::5]
+    if tuning.is_quantised and framework == "megatron":
+        framework = "fsdp"
+    training = Training(framework=framework, tuning=tuning)
+    columns = footprint_columns(model, to_table(plans), training, LENGTH)
+    alone = [estimate_footprint(model, plan, training, LENGTH) for plan in plans]
+    np.testing.assert_array_equal(columns.peak_bytes, [f.peak_bytes for f in alone])

@@ -9,6 +9,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.core.weights import Weight
+from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.layer_figures import LayerFigures
 from perfcast.memory.footprint.peak_candidates import (
     embedding_backward_term,
@@ -77,7 +78,9 @@ def test_selective_recomputation_makes_the_scores_of_one_layer_again():
 
 
 def recomputed(plan: Plan, training: Training = BF16, again: tuple[int, int] | None = None) -> dict[str, int]:
-    terms = recomputed_terms(stage(plan, again=again), layer(plan, training), "attention_core")
+    terms = recomputed_terms(
+        stage(plan, again=again), layer(plan, training), load_training_profile("megatron")
+    )
     return {term.name: one(term).num_bytes for term in terms}
 
 

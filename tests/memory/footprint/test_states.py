@@ -19,7 +19,7 @@ from perfcast.memory.footprint.states import (
     master_term,
     moment_term,
     state_terms,
-    weight_term,
+    weight_terms,
 )
 from small_transformers import gpt, llama, memory_profile, mixture, one, one_rank, rank_of, sizes
 
@@ -72,7 +72,7 @@ def test_experts_are_sharded_over_their_own_replicas():
     """Eight ranks, experts spread over four of them: dense over eight, experts over two."""
     plan = Plan(data_parallel=8, expert_parallel=4, zero_stage=3)
     rank, own = one_rank(plan, MATRIX, experts=(EXPERTS,)), memory_profile()
-    assert one(weight_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
+    assert one(*weight_terms(rank, ADAM, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
     assert one(gradient_term(rank, own)).num_bytes == 2 * 600 // 8 + 2 * 2400 // 2
     assert one(master_term(rank)).num_bytes == 4 * 600 // 8 + 4 * 2400 // 2
     for optimizer, dense, expert in (("adam", 4800, 19200), ("muon", 2400, 9600), ("adafactor", 200, 800)):
@@ -103,7 +103,7 @@ def test_an_offloaded_optimizer_leaves_no_state_on_the_device(place: str):
     assert moments("adamw", plan) == moments("muon", plan) == 0
     rank = one_rank(plan, BILLIONS)
     assert one(master_term(rank)).num_bytes == 0
-    assert (one(weight_term(rank, memory_profile())).num_bytes == 0) is (place == "parameters")
+    assert (one(*weight_terms(rank, ADAM, memory_profile())).num_bytes == 0) is (place == "parameters")
 
 
 def test_offloading_activations_leaves_the_states_where_they_are():

@@ -12,6 +12,8 @@ from perfcast.core.plans.idle import without_idle
 from perfcast.core.plans.table import join, to_table
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
+from perfcast.core.tuning.text import parse_tuning
+from perfcast.core.tuning.trained import FULL
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_footprint
@@ -80,19 +82,22 @@ def with_parts(plans, model, seed):
 
 
 @pytest.mark.parametrize(
-    ("model", "framework", "dtype", "seed"),
+    ("model", "framework", "dtype", "seed", "tuning"),
     [
-        (DENSE, "megatron", "bf16", 0),
-        (DENSE, "fsdp", "bf16", 1),
-        (DENSE, "deepspeed", "fp16", 2),
-        (WITH_EXPERTS, "megatron", "fp8", 3),
-        (WITH_EXPERTS, "nanotron", "bf16", 4),
-        (WITH_WINDOWS, "megatron_local", "bf16", 5),
-        (WITH_WINDOWS, "nanotron", "bf16", 6),
+        (DENSE, "megatron", "bf16", 0, FULL),
+        (DENSE, "fsdp", "bf16", 1, FULL),
+        (DENSE, "deepspeed", "fp16", 2, FULL),
+        (WITH_EXPERTS, "megatron", "fp8", 3, FULL),
+        (WITH_EXPERTS, "nanotron", "bf16", 4, FULL),
+        (WITH_WINDOWS, "megatron_local", "bf16", 5, FULL),
+        (WITH_WINDOWS, "nanotron", "bf16", 6, FULL),
+        (DENSE, "megatron", "fp8", 7, parse_tuning(lora="rank=8,dropout=0.1")),
+        (WITH_EXPERTS, "fsdp", "bf16", 8, parse_tuning(qlora="rank=4,targets=attention")),
+        (WITH_WINDOWS, "deepspeed", "bf16", 9, parse_tuning(freeze="embedding,head,layers:0-2")),
     ],
 )
-def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, seed):
-    cluster, training = load_cluster("dgx-h100:32"), Training(framework=framework, dtype=dtype)
+def test_columns_equal_the_closed_form_of_each_plan(model, framework, dtype, seed, tuning):
+    cluster, training = load_cluster("dgx-h100:32"), Training(framework=framework, dtype=dtype, tuning=tuning)
     device, cost_model = resolve_device(cluster.device), Roofline()
     plans = random_plans(model, 32, 64, 24, seed)
     plans = join([plans, with_parts(plans.take(np.arange(12)), model, seed)])

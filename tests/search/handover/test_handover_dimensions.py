@@ -44,6 +44,7 @@ OTHERS = {
     "zero_stage": {"zero_stage": 2}, "sequence_parallel": {"tensor_parallel": 2, "sequence_parallel": False},
     "recompute": {"recompute": "full"},
     "recompute_layers": {"recompute": "full", "recompute_layers": 1},
+    "recompute_modules": {"recompute": "selective", "recompute_modules": ("moe_act",)},
     "schedule": {"pipeline_parallel": 2, "schedule": "zero_bubble"},
     "reshard_after_forward": {"zero_stage": 3, "pipeline_parallel": 1, "reshard_after_forward": False},
     "num_prefetched": {"zero_stage": 3, "pipeline_parallel": 1, "num_prefetched": 2},
@@ -63,7 +64,7 @@ OTHERS = {
 #: What a dimension's own step is compared with: the same changes without that dimension.
 PARTNERS = {
     "expert_tensor_parallel": {"expert_tensor_parallel": None},
-    "recompute_layers": {"recompute_layers": None},
+    "recompute_layers": {"recompute_layers": None}, "recompute_modules": {"recompute_modules": ()},
     "schedule": {"schedule": "1f1b"}, "reshard_after_forward": {"reshard_after_forward": True},
     "num_prefetched": {"num_prefetched": 1}, "order": {"order": "tp-cp-dp-pp"},
     "stage_layers": {"stage_layers": ()}, "dispatch": {"dispatch": None},

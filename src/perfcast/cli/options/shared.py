@@ -10,6 +10,7 @@ import click
 
 from perfcast.cli.options.given import is_given
 from perfcast.cli.options.pack import Command, packed
+from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.dtype import AUTO
 from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, MOST_TOKENS, Mode
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepOptions:
+class StepOptions(TuningOptions):
     """MODEL and everything that says what is done with it, as the options give it.
 
     Attributes:
@@ -118,6 +119,7 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
         click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
         click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
+        *TUNING_OPTIONS,
     )
 
 
@@ -160,6 +162,8 @@ def device_request(step: StepOptions, *, world_size: int | None = None, rank: in
     if not step.is_of_one_device:
         plan = format_values(step.plan)
         raise PlanError(f"--devices {step.devices}{f' --plan {plan}' if plan else ''}: this is of one device")
+    if not step.tuning(step.mode).is_full:
+        raise PlanError("--lora, --qlora and --freeze are of a plan: give --cluster NAME:1")
     return Request(
         model=step.model,
         mode=step.mode,
@@ -192,4 +196,5 @@ def training_of(step: StepOptions, framework: str, dtype: str) -> Training:
         framework=known_word("framework", framework, FRAMEWORKS),
         attention=attention_kernels(step.attention),
         compiles=step.compile,
+        tuning=step.tuning(step.mode),
     )

@@ -139,6 +139,7 @@ def _plan(
         model=model,
         cluster=cluster,
         plan=plan,
+        recompute_is_open="recompute" not in step.plan,
         mode=step.mode,
         training=training,
         dtype=chosen.dtype,

@@ -9,6 +9,7 @@ import click
 
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_of, kv_cache_option
+from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
 
@@ -18,7 +19,7 @@ SCALED_MODES: tuple[ScaledMode, ...] = get_args(ScaledMode)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleOptions:
+class ScaleOptions(TuningOptions):
     """What is scaled, as the options give it.
 
     Attributes:
@@ -112,6 +113,7 @@ scale_options = packed(
         "trtllm, pytorch.",
     ),
     click.option("--compile", is_flag=True, help="Of training: fuse kernels as torch.compile would."),
+    *TUNING_OPTIONS,
     click.option("--cost-model", help="learned (default), roofline, or a published one."),
     click.option("--simulate", "simulated", is_flag=True, help="Event by event; default: closed forms."),
     click.option(

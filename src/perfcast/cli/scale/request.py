@@ -59,6 +59,8 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
         dtype=own.dtype or AUTO,
         framework=own.framework,
         compiles=own.compile,
+        recompute_is_open=bool(own.plan) and "recompute" not in own.plan,
+        tuning=own.tuning(),
         sequence_length=own.sequence_length,
         cost_model=_cost_model(own),
         method="simulated" if own.simulated else "closed_form",
@@ -84,6 +86,9 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
             "--simulate": own.simulated,
             "--batch-size": own.batch_size,
             "--sequence-length": own.sequence_length,
+            "--lora": own.lora is not None,
+            "--qlora": own.qlora is not None,
+            "--freeze": own.freeze is not None,
         },
         "of training; inference has --batch-sizes and --contexts",
     )

@@ -11,6 +11,7 @@ import click
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_of, kv_cache_option
+from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingFramework
@@ -21,7 +22,7 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions:
+class SearchOptions(TuningOptions):
     """What is searched, as the options give it; times are seconds.
 
     Attributes:
@@ -125,6 +126,7 @@ search_options = packed(
         callback=values.word_of("optimizer", OPTIMIZERS),
         help="Of training.",
     ),
+    *TUNING_OPTIONS,
     click.option(
         "--framework",
         callback=values.word_of("framework", FRAMEWORKS),

@@ -14,6 +14,7 @@ from perfcast.core.dtype import AUTO
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import parse_plan
 from perfcast.core.training import DTYPES, FRAMEWORKS, Training, TrainingFramework
+from perfcast.core.tuning.text import format_tuning
 from perfcast.core.words import known_word
 from perfcast.errors import UnknownNameError
 
@@ -48,6 +49,7 @@ def build_request(own: SearchOptions) -> SearchRequest:
             dtype=known_word("dtype", _training_dtype(own), DTYPES),
             optimizer=own.optimizer,
             framework=choose_framework(own),
+            tuning=own.tuning(own.mode),
         ),
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         space=Space(fixed=own.fixed),
@@ -89,6 +91,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
     """
     from perfcast.search.serving_request import SERVING_OBJECTIVES, ServingSearchRequest
 
+    own.tuning(own.mode)
     asked = own.objective or SERVING_OBJECTIVES[0]
     objective = next((name for name in SERVING_OBJECTIVES if name == asked), None)
     if objective is None:
@@ -136,6 +139,7 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
         dtype=known_word("dtype", _training_dtype(own), DTYPES),
         optimizer=own.optimizer,
         framework=choose_framework(own),
+        tuning=format_tuning(own.tuning()),
         cost_model=own.cost_model or "learned",
         fixed=own.fixed,
         any_framework=own.any_framework,

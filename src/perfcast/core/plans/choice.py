@@ -63,6 +63,10 @@ def complete_plan(
     )
     if _degree(values, "virtual_stages_per_rank") > 1:
         stated.setdefault("schedule", "interleaved")
+    if stated.get("recompute_modules") and stated.setdefault("recompute", "selective") != "selective":
+        raise PlanError(
+            f"recompute_modules with recompute={stated['recompute']}: they are of recompute=selective"
+        )
     if stated.get("stage_layers") == EVEN:
         del stated["stage_layers"]
     if stated.get("stage_layers") == BALANCED:

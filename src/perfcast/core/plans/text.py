@@ -8,6 +8,7 @@ micro-batches a replica has (``core.plans.choice``).
     item   = key "=" value
     value  = whole number | number | 0 or 1 | word
            | layers of stages "7/8/8/7" | bytes "25MiB" | what overlaps "tensor+weights"
+           | what is recomputed "core_attn+moe_act"
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from perfcast.core.plan import CONTEXT_COMMUNICATION, DISPATCHES, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
+from perfcast.core.plan import (
+    CONTEXT_COMMUNICATION,
+    DISPATCHES,
+    OFFLOAD,
+    ORDERS,
+    RECOMPUTE,
+    RECOMPUTE_MODULES,
+    SCHEDULES,
+    Plan,
+)
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.units import UNIT_FACTORS
 
-PlanValue = bool | int | float | str | tuple[int, ...]
+PlanValue = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 #: What a text says of a plan, by the fields of ``Plan``; ``stage_layers`` may be a word of ``STAGE_WORDS``.
 PlanValues = Mapping[str, PlanValue]
 
@@ -99,6 +109,16 @@ def _layers(text: str) -> PlanValue:
     return tuple(int(part) for part in parts)
 
 
+def _modules(text: str) -> PlanValue:
+    """``'core_attn+moe_act'``, each once, in the order of ``RECOMPUTE_MODULES``."""
+    named = [known_word("module to recompute", module, RECOMPUTE_MODULES) for module in text.split("+")]
+    return tuple(module for module in RECOMPUTE_MODULES if module in named)
+
+
+def _write_modules(value: PlanValue) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def _word(kind: str, known: tuple[str, ...]) -> Callable[[str], str]:
     return lambda text: known_word(kind, text, known)
 
@@ -118,7 +138,6 @@ OVERLAPS: Mapping[str, str] = MappingProxyType(
         "gradients": "overlaps_gradients",
         "weights": "overlaps_weights",
         "experts": "overlaps_experts",
-        "shared_experts": "overlaps_shared_experts",
     }
 )
 #: The key that states all of ``OVERLAPS`` at once: ``overlap=tensor+weights``, ``overlap=none``.
@@ -140,6 +159,7 @@ PLAN_KEYS: Mapping[str, PlanKey] = MappingProxyType(
         "schedule": PlanKey("schedule", _word("schedule", SCHEDULES)),
         "recompute": PlanKey("recompute", _word("recompute", RECOMPUTE)),
         "recompute_layers": PlanKey("recompute_layers", _degree),
+        "recompute_modules": PlanKey("recompute_modules", _modules, _write_modules),
         "offload": PlanKey("offload", _word("offload", OFFLOAD)),
         "order": PlanKey("order", _word("order of the ranks", ORDERS)),
         "cp_type": PlanKey("context_communication", _word("context communication", CONTEXT_COMMUNICATION)),
@@ -152,6 +172,7 @@ PLAN_KEYS: Mapping[str, PlanKey] = MappingProxyType(
         "dispatch": PlanKey("dispatch", _word("dispatch", DISPATCHES)),
         "stages": PlanKey("stage_layers", _layers, _write_layers),
         **{f"{OVERLAP}_{word}": PlanKey(field, _switch, _write_switch) for word, field in OVERLAPS.items()},
+        f"{OVERLAP}_shared_experts": PlanKey("overlaps_shared_experts", _switch, _write_switch),
         "mbs": PlanKey("micro_batch_size", _degree),
     }
 )
@@ -248,6 +269,8 @@ def stated_values(plan: Plan) -> PlanValues:
     said.pop("reshard_after_forward", None)
     if plan.reshard_after_forward != usual_reshard(plan.zero_stage, plan.pipeline_parallel):
         said["reshard_after_forward"] = plan.reshard_after_forward
+    if plan.recompute != "selective":
+        said.pop("recompute_modules", None)
     if plan.virtual_stages_per_rank > 1:
         del said["schedule"]  # no other has chunks
     return said

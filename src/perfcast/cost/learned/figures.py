@@ -12,6 +12,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words
+from perfcast.core.operation import Operation
 from perfcast.cost.learned.sustained import sustained_share
 
 #: Arithmetic of a format by its measured name; fp64 was measured by nobody, but is priced.
@@ -31,6 +32,8 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 }
 
 
+#: Formats whose products add up in single precision.
+_SINGLE_PRECISION_SUMS = (DType.TF32, DType.BF16, DType.FP16, DType.FP8)
 #: Of one multiprocessor in 16 bits: Blackwell's tensor cores.
 _MOST_FLOPS_PER_CYCLE = 8192.0
 
@@ -42,6 +45,7 @@ class Figures:
     Attributes:
         matrix_flops_per_second: Peak of the units that do a product in the kernel's format.
         sustained_share: Part of that peak which the device can hold, see ``sustained``.
+        operand_share: Of what matrix units at their full rate read in a cycle, see ``operand_share``.
         vector_flops_per_second: Peak of ordinary fp32 arithmetic.
         uses_matrix_units: Whether the format runs on matrix units.
         power_watts: NaN where unknown.
@@ -49,6 +53,7 @@ class Figures:
 
     matrix_flops_per_second: Floats
     sustained_share: Floats
+    operand_share: Floats
     vector_flops_per_second: Floats
     memory_bytes_per_second: Floats
     memory_bytes: Floats
@@ -75,6 +80,9 @@ def collect_figures(devices: Sequence[Device], device_index: Integers, formats: 
     shape = (len(devices), len(names))
     rates = np.array([rate for row in units for rate, _ in row]).reshape(shape)
     on_matrix = np.array([matrix for row in units for _, matrix in row], dtype=bool).reshape(shape)
+    operands = np.array([operand_share(d, ARITHMETIC[name]) for d in devices for name in names]).reshape(
+        shape
+    )
     shares = np.array([[sustained_share(d, False), sustained_share(d, True)] for d in devices])
 
     def column(values: list[float]) -> Floats:
@@ -84,6 +92,7 @@ def collect_figures(devices: Sequence[Device], device_index: Integers, formats: 
     return Figures(
         matrix_flops_per_second=rates[device_index, which],
         sustained_share=shares[device_index, uses_matrix_units.astype(np.int64)],
+        operand_share=operands[device_index, which],
         vector_flops_per_second=column([d.vector_flops_per_second[DType.FP32] for d in devices]),
         memory_bytes_per_second=column([d.memory_bytes_per_second for d in devices]),
         memory_bytes=column([d.memory_bytes for d in devices]),
@@ -107,6 +116,18 @@ def equivalent_sms(device: Device) -> float:
     return max(float(device.num_sms), peak / (device.clock_hertz * _MOST_FLOPS_PER_CYCLE))
 
 
+def operand_share(device: Device, dtype: DType) -> float:
+    """Operands that matrix units read in a cycle, over those that the rest of the chip is made to feed.
+
+    GeForce boards run products that add up in single precision at half the rate of the same die's other
+    boards, fed as these are: one half. Integers run at the full rate, so that int8 is four times fp16, not
+    twice (NVIDIA, GA102, Ada and RTX Blackwell whitepapers, tables of peak rates).
+    """
+    int8, fp16 = (device.matrix_flops_per_second.get(d) for d in (DType.INT8, DType.FP16))
+    halves = int8 is not None and fp16 is not None and int8 > 3.9 * fp16
+    return 0.5 if halves and dtype in _SINGLE_PRECISION_SUMS else 1.0
+
+
 def matrix_unit(device: Device, dtype: DType) -> tuple[float, bool]:
     """Peak of products in a type, or in the narrowest wider one that the device has; on matrix units?"""
     for candidate in (dtype, *_WIDER.get(dtype, ())):
@@ -115,3 +136,9 @@ def matrix_unit(device: Device, dtype: DType) -> tuple[float, bool]:
         if candidate in device.vector_flops_per_second:
             return device.vector_flops_per_second[candidate], False
     return device.vector_flops_per_second[DType.FP32], False
+
+
+def streams_weights(operation: Operation, device: Device) -> bool:
+    """Whether a product's traffic takes longer than its arithmetic at the device's peaks."""
+    rate, _ = matrix_unit(device, operation.compute_dtype)
+    return operation.flops / rate < operation.memory_traffic_bytes / device.memory_bytes_per_second

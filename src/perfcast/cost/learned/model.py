@@ -17,6 +17,7 @@ from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
+from perfcast.cost.learned.wider import in_16_bits, narrow_products
 from perfcast.cost.model import (
     UNKNOWN_SPREAD,
     Estimates,
@@ -111,8 +112,19 @@ class LearnedCost:
         provenance[relatives] = EXTRAPOLATED
         low[relatives] = np.maximum(low[relatives] / WIDENING, roofline[relatives])
         high[relatives] *= WIDENING
+        self._keep_below_16_bits(operations, device, (seconds, low))
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
         return widen_announced(found, device)
+
+    def _keep_below_16_bits(
+        self, operations: Sequence[Operation], device: Device, spans: Sequence[Floats]
+    ) -> None:
+        """Of narrow products that wait for their weights, in place."""
+        rows = narrow_products(operations, device)
+        if rows:
+            wide = self.estimate([in_16_bits(operations[i]) for i in rows], device).seconds
+            for seconds in spans:
+                seconds[rows] = np.minimum(seconds[rows], wide)
 
     def _take_off_quantisation(
         self, operations: Sequence[Operation], device: Device, roofline: Floats, spans: Sequence[Floats]

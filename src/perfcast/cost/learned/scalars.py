@@ -23,7 +23,7 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Physics
-from perfcast.cost.learned.sustained import sustained_share
+from perfcast.cost.learned.sustained import has_power_to_spare, sustained_share
 
 Segment = tuple[str, ...]
 Architecture = tuple[str, str, str]
@@ -112,11 +112,14 @@ class DeviceScalars:
         """Between two devices of one architecture, half of what the law of sustained clocks says differs.
 
         The physics holds all of it; the relative's scalar shows how far the law was from the truth there.
+        Where there is power to spare, the law is not in doubt, and nothing is taken back.
         """
         shift = np.zeros(NUM_SCALARS)
         if relative in self.sustained and _alike(device, self.architectures[relative]):
             on_matrix = len(level) > 1 and not level[1].startswith(("fp32", "fp64"))
             there = self.sustained[relative][on_matrix]
+            if has_power_to_spare(device, on_matrix):
+                return shift
             shift[COMPUTE] = 0.5 * np.log(sustained_share(device, on_matrix) / there)
         return shift
 

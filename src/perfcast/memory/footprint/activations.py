@@ -16,6 +16,8 @@ from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
+from perfcast.core.tuning.trained import Part, Tuning
+from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
 from perfcast.errors import PlanError
 from perfcast.frameworks.profile import MemoryProfile
 
@@ -101,6 +103,40 @@ def lay_out(plan: Plan, training: Training, sequence_length: int) -> Layout:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Which weights of a layer ask for the inputs of their products.
+
+    The gradient of a weight is made from its product's input, that of the input from the weight: a frozen
+    weight's input is not kept.
+
+    Attributes:
+        is_frozen: Whether the layer is frozen as a whole.
+    """
+
+    tuning: Tuning
+    adapters: tuple[Adapter, ...]
+    has_experts: bool
+    is_frozen: bool
+
+    def train(self, part: Part) -> bool:
+        """Whether the model's own weights of a part do."""
+        return not self.is_frozen and self.tuning.trains(part)
+
+    def adapts(self, module: str) -> bool:
+        """Whether adapters of a module keep its input; behind dropout they keep what that left."""
+        return not self.drops and any(adapter.module == module for adapter in self.adapters)
+
+    def keep_input(self, module: str) -> bool:
+        """Whether the input of a module's products is kept for them or for adapters."""
+        return self.train(part_of_module(module)) or self.adapts(module)
+
+    @property
+    def drops(self) -> bool:
+        """Whether adapters drop some of their input."""
+        return self.tuning.adapters is not None and self.tuning.adapters.dropout > 0
+
+
 def layer_activations(
     model: Transformer,
     plan: Plan,
@@ -109,24 +145,72 @@ def layer_activations(
     layout: Layout,
     *,
     has_experts: bool,
+    joins_projections: bool = False,
+    is_frozen: bool = False,
 ) -> tuple[Saved, ...]:
-    """All that a layer keeps without recomputation of the layer; 'selective' drops attention's core."""
-    mlp = _experts(model, plan, layout) if has_experts else _mlp(model, profile, layout)
-    saved = [*_attention(model, plan, training, profile, layout), *mlp]
+    """All that a layer keeps where nothing is computed again.
+
+    Args:
+        joins_projections: Whether the program makes queries, keys and values by one product.
+        is_frozen: Whether the layer is frozen as a whole.
+    """
+    adapters = layer_adapters(
+        model,
+        plan,
+        training.tuning.adapters,
+        has_experts=has_experts,
+        joins_projections=joins_projections,
+    )
+    weights = LayerWeights(training.tuning, adapters, has_experts, is_frozen)
+    mlp = (
+        _experts(model, plan, layout, weights)
+        if weights.has_experts
+        else _mlp(model, profile, layout, weights)
+    )
+    saved = [*_attention(model, plan, training, profile, layout, weights), *mlp, *_adapters(layout, weights)]
     if profile.further_width:
         width = profile.further_width * model.hidden_size / layout.tensor_parallel
         saved.append(Saved("further activations, found by measuring", layout.rows(width)))
     return tuple(saved)
 
 
-def _attention(
-    model: Transformer, plan: Plan, training: Training, profile: MemoryProfile, layout: Layout
+def _adapters(layout: Layout, weights: LayerWeights) -> list[Saved]:
+    """tokens × rank between the matrices of each; behind dropout its mask and what it leaves of the input."""
+    if not weights.adapters:
+        return []
+    saved = [Saved("between adapters", sum(layout.rows(adapter.rank) for adapter in weights.adapters))]
+    if weights.drops:
+        inputs = sum(adapter.inputs for adapter in weights.adapters)
+        saved.append(Saved("inputs of adapters behind dropout", layout.rows(inputs)))
+        saved.append(Saved("dropout masks of adapters", layout.tokens * inputs))
+    return saved
+
+
+def _stream_input(
+    name: str, module: str, model: Transformer, layout: Layout, weights: LayerWeights
 ) -> list[Saved]:
+    """What products of the stream keep of it; an adapter keeps it as the products read it, gathered."""
+    size = model.hidden_size
+    if weights.adapts(module):
+        return [Saved(name, layout.rows(size))]
+    return [Saved(name, layout.norm_product_rows(size))] if weights.keep_input(module) else []
+
+
+def _attention(
+    model: Transformer,
+    plan: Plan,
+    training: Training,
+    profile: MemoryProfile,
+    layout: Layout,
+    weights: LayerWeights,
+) -> list[Saved]:
+    latent = model.latent_attention is not None
+    projection = "attention.queries" if latent else "attention.qkv"
     saved = [
         Saved("input of the attention norm", layout.norm_rows(model.hidden_size)),
-        Saved("input of attention", layout.norm_product_rows(model.hidden_size)),
+        *_stream_input("input of attention", projection, model, layout, weights),
     ]
-    if model.latent_attention is not None:
+    if latent:
         saved += _latent_projections(model, layout)
     heads = heads_of_rank(model, layout.tensor_parallel)
     saved += [
@@ -137,15 +221,14 @@ def _attention(
     if profile.keeps_joint_qkv:
         rest = layout.rows(heads.key_width + heads.value_width)
         saved.append(Saved("the rest of the joint projection", rest))
-    if plan.recompute != "selective":
-        saved += attention_core(model, training, layout)
+    saved += attention_core(model, training, layout)
     output_width = heads.output_width
     saved.append(Saved("output of attention", layout.rows(output_width)))
     if layout.context_parallel > 1:
         saved.append(Saved("output of attention before its all-to-all", layout.rows(output_width)))
-    elif training.precision.products.is_narrow:
+    elif training.precision.products.is_narrow and weights.train("attention"):
         saved.append(Saved(f"output of attention in {training.dtype}", layout.product_rows(output_width)))
-    if profile.keeps_joint_qkv and layout.micro_batch_size > 1:
+    if profile.keeps_joint_qkv and layout.micro_batch_size > 1 and weights.keep_input("attention.output"):
         saved.append(Saved("output of attention, transposed", layout.rows(output_width)))
     return [*saved, *_dropout_mask(model, layout, "attention")]
 
@@ -186,13 +269,13 @@ def _dropout_mask(model: Transformer, layout: Layout, where: str) -> list[Saved]
     return [Saved(f"dropout mask behind {where}", layout.norm_tokens * model.hidden_size)]
 
 
-def _mlp(model: Transformer, profile: MemoryProfile, layout: Layout) -> list[Saved]:
+def _mlp(model: Transformer, profile: MemoryProfile, layout: Layout, weights: LayerWeights) -> list[Saved]:
     gates = 2 if model.is_gated else 1
     width = model.ffn_hidden_size / layout.tensor_parallel
     saved = [
         Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
-        Saved("input of the MLP", layout.norm_product_rows(model.hidden_size)),
-        Saved("input of MLP down", layout.product_rows(width)),
+        *_stream_input("input of the MLP", "mlp.up", model, layout, weights),
+        *_inner_input("input of MLP down", "mlp.down", width, layout, weights),
     ]
     if model.activation != "relu":  # whose backward reads its output
         saved.append(Saved("input of the activation", layout.rows(gates * width)))
@@ -201,7 +284,14 @@ def _mlp(model: Transformer, profile: MemoryProfile, layout: Layout) -> list[Sav
     return [*saved, *_dropout_mask(model, layout, "the MLP")]
 
 
-def _experts(model: Transformer, plan: Plan, layout: Layout) -> list[Saved]:
+def _inner_input(name: str, module: str, width: float, layout: Layout, weights: LayerWeights) -> list[Saved]:
+    """What the second product of an MLP keeps of its input."""
+    if weights.adapts(module):
+        return [Saved(name, layout.rows(width))]
+    return [Saved(name, layout.product_rows(width))] if weights.keep_input(module) else []
+
+
+def _experts(model: Transformer, plan: Plan, layout: Layout, weights: LayerWeights) -> list[Saved]:
     """Tokens spread evenly over the experts; each visits ``experts_per_token`` of them."""
     experts = model.experts
     assert experts is not None
@@ -209,19 +299,22 @@ def _experts(model: Transformer, plan: Plan, layout: Layout) -> list[Saved]:
     width = experts.ffn_hidden_size / plan.tensor_parallel_of_experts
     gathered = expert_visits(experts, plan, layout)
     size = layout.element_bytes
-    saved = [
-        Saved("input of the MLP norm", layout.norm_rows(model.hidden_size)),
-        Saved("input of router and experts", layout.norm_rows(model.hidden_size)),
-        Saved("scores of the router", 3 * 4 * layout.norm_tokens * experts.num_experts),
-        Saved("tokens sent to experts", round(size * gathered * model.hidden_size)),
-        Saved("input of the experts' activation", round(size * gathered * gates * width)),
-        Saved("input of experts down", round(size * gathered * width)),
-        *_dropout_mask(model, layout, "the MLP"),
-    ]
+    reads_stream = any(weights.train(part) for part in ("router", "experts", "mlp"))
+    saved = [Saved("input of the MLP norm", layout.norm_rows(model.hidden_size))]
+    if reads_stream or weights.adapts("shared.up"):
+        saved.append(Saved("input of router and experts", layout.norm_rows(model.hidden_size)))
+    saved.append(Saved("scores of the router", 3 * 4 * layout.norm_tokens * experts.num_experts))
+    if weights.train("experts"):
+        saved.append(
+            Saved("tokens sent to experts", round(layout.product_bytes * gathered * model.hidden_size))
+        )
+        saved.append(Saved("input of experts down", round(layout.product_bytes * gathered * width)))
+    saved.append(Saved("input of the experts' activation", round(size * gathered * gates * width)))
+    saved += _dropout_mask(model, layout, "the MLP")
     if experts.shared_ffn_hidden_size:
         shared = experts.shared_ffn_hidden_size / layout.tensor_parallel
         saved.append(Saved("input of the shared experts' activation", layout.rows(gates * shared)))
-        saved.append(Saved("input of shared experts down", layout.rows(shared)))
+        saved += _inner_input("input of shared experts down", "shared.down", shared, layout, weights)
     return saved
 
 

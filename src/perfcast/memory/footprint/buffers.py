@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfcast.core.arrays import Floats
+from perfcast.core.arrays import Flags
 from perfcast.core.tensor import Category
 from perfcast.frameworks.profile import MemoryProfile
 from perfcast.memory.footprint.layer_figures import LayerFigures
 from perfcast.memory.footprint.ranks import Ranks, chunks_of_ranks
 from perfcast.memory.footprint.terms import TermColumn
+from perfcast.memory.footprint.weight_figures import PartFigures
 
 _FSDP = "Zhao et al.: PyTorch FSDP, VLDB 2023, section 3; PyTorch: fully_shard, _fsdp_collectives.py"
 
@@ -46,13 +47,15 @@ def gathered_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]
     gathers = ranks.plans.zero_stage >= 3
     if not gathers.any():
         return
-    largest, ends = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
-    whole = sum(ranks.amounts(ranks.weights.elements)) - ends
+    travelling, trained = ranks.weights.travelling, ranks.weights.trained
+    largest, ends = ranks.largest_layer(travelling), ranks.outside(travelling)
+    whole = sum(ranks.amounts(travelling)) - ends
     reshards = ranks.plans.reshard_after_forward > 0
-    outside, sent = ends, largest
+    outside, sent = ends, ranks.largest_layer(trained)
     if profile.shards_ends_apart:
-        heads = ranks.heads(ranks.weights.elements)
-        outside, sent = np.where(reshards, heads, ends), np.maximum(largest, np.maximum(heads, ends - heads))
+        heads = ranks.heads(trained)
+        outside = np.where(reshards, ranks.heads(travelling), ends)
+        sent = np.maximum(sent, np.maximum(heads, ranks.outside(trained) - heads))
     at_once = np.where(reshards, np.minimum(whole, largest * (1 + ranks.plans.num_prefetched)), whole)
     each = profile.compute_weight_bytes
 
@@ -85,20 +88,36 @@ def offload_terms(ranks: Ranks, profile: MemoryProfile) -> Iterator[TermColumn]:
     lends = ranks.plans.has_word("offload", "parameters") & (ranks.plans.zero_stage < 3)
     if not lends.any():
         return
-    largest, outside = ranks.largest_layer(), ranks.outside(ranks.weights.elements)
-    each = profile.compute_weight_bytes
-    lent: Floats = np.where(lends, each * (2 * largest + outside), 0.0)
-    for name, category in (
-        ("weights on loan from the host", Category.PARAMETER),
-        ("gradients on their way to the host", Category.GRADIENT),
+    for name, category, parts in (
+        ("weights on loan from the host", Category.PARAMETER, ranks.weights.travelling),
+        ("gradients on their way to the host", Category.GRADIENT, ranks.weights.trained),
     ):
-        yield TermColumn(
-            name,
-            category,
-            lent,
-            lambda row: f"{each} bytes · (2 · {largest[row]:,.0f} + {outside[row]:,.0f})",
-            "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
-        )
+        yield _lent_term(name, category, lends, ranks, parts, profile)
+
+
+def _lent_term(
+    name: str, category: str, lends: Flags, ranks: Ranks, parts: PartFigures, profile: MemoryProfile
+) -> TermColumn:
+    each, largest, outside = profile.compute_weight_bytes, ranks.largest_layer(parts), ranks.outside(parts)
+    return TermColumn(
+        name,
+        category,
+        np.where(lends, each * (2 * largest + outside), 0.0),
+        lambda row: f"{each} bytes · (2 · {largest[row]:,.0f} + {outside[row]:,.0f})",
+        "Rajbhandari et al.: ZeRO-Infinity, SC 2021, section 5",
+    )
+
+
+def widened_term(ranks: Ranks, profile: MemoryProfile) -> TermColumn:
+    """Weights in four bits as a product reads them: the largest matrix, while it is multiplied."""
+    each, widest = profile.compute_weight_bytes, ranks.weights.widest
+    return TermColumn(
+        "a matrix out of four bits",
+        Category.TEMPORARY,
+        each * widest,
+        lambda row: f"{each} bytes · {widest[row]:,.0f}",
+        "bitsandbytes: autograd/_functions.py, MatMul4Bit",
+    )
 
 
 def communication_term(ranks: Ranks, figures: LayerFigures, profile: MemoryProfile) -> TermColumn:

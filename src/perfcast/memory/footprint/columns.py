@@ -19,7 +19,9 @@ from perfcast.core.plans.table import PlanTable, to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import Tuning
 from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.tuning import check_trained
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.combinations import ByCombination
 from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
@@ -147,29 +149,40 @@ class _Table:
             stage: Shape [m].
         """
         plans, weights = self.plans.take(rows), self.weights.take(rows)
-        ranks = ranks_of_stages(self.setting.model, plans, weights, self.layers.take(rows), stage)
+        ranks = ranks_of_stages(
+            self.setting.model, plans, weights, self.layers.take(rows), stage, self.setting.training.tuning
+        )
         return peak_candidates(self.setting, ranks, self.figures.take(rows))
 
 
 def _prepare(setting: Setting, plans: PlanTable) -> _Table:
-    model, profile = setting.model, setting.profile
+    model, profile, training = setting.model, setting.profile, setting.training
+    check_trained(model, training)
     figures = layer_figures(setting, plans)
     layers = deal_out_layers(model, plans, balances_head=profile.balances_stages)
     weights = weight_figures(
-        model, plans, vocabulary_multiple=profile.vocabulary_multiple, optimizer=setting.training.optimizer
+        model,
+        plans,
+        vocabulary_multiple=profile.vocabulary_multiple,
+        optimizer=training.optimizer,
+        tuning=training.tuning,
+        joins_projections=profile.kernels.joins_projections,
+        compute_weight_bytes=setting.memory.compute_weight_bytes,
     )
-    return _Table(setting, plans, _stages(model, plans), layers, weights, figures)
+    return _Table(setting, plans, _stages(model, plans, training.tuning), layers, weights, figures)
 
 
-def _stages(model: Transformer, plans: PlanTable) -> tuple[Integers, ...]:
+def _stages(model: Transformer, plans: PlanTable, tuning: Tuning) -> tuple[Integers, ...]:
     """Stages of which one needs most: the ends, the second where the first has fewer layers, the first behind
-    dense layers, the middle for DualPipe."""
+    dense layers, the middle for DualPipe. Frozen layers may leave any the largest: then all are looked at."""
     stages = plans.pipeline_parallel
     num_dense = 0 if model.experts is None else num_dense_layers(model)
     behind = -(-num_dense // -(-model.num_layers // stages))
     first, last = np.zeros_like(stages), stages - 1
     usual = (first, np.minimum(1, last), np.minimum(behind, last), last // 2, last)
-    return (*usual, *stages_beside_others(model, plans))
+    rows = (tuning.frozen_layers or tuning.first_with_gradient) and int(stages.max())
+    every = (np.minimum(stage, last) for stage in range(rows or 0))
+    return (*usual, *every, *stages_beside_others(model, plans))
 
 
 def _fill(table: _Table, rows: Integers, largest: Floats) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfcast.core.arrays import Floats
 from perfcast.core.heads import heads_of_rank
@@ -11,9 +11,9 @@ from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import pad_vocabulary
 from perfcast.memory.footprint.activations import (
     Layout,
-    Saved,
     expert_visits,
     lay_out,
+    layer_activations,
     layer_bytes,
 )
 from perfcast.memory.footprint.combinations import ByCombination, Combinations
@@ -32,6 +32,7 @@ class LayerFigures:
     Attributes:
         saved_dense, saved_expert: What a layer without, with experts saves for its backward.
         again_dense, again_expert: What selective recomputation makes again in a layer without, with experts.
+        frozen_dense, frozen_expert: What a layer saves that is frozen as a whole.
         norm_rows: Rows of the residual stream, cut along the sequence with sequence parallelism.
         rows: The same, whole.
         attention_backward: What the backward of attention works with.
@@ -44,6 +45,8 @@ class LayerFigures:
     saved_expert: Floats
     again_dense: Floats
     again_expert: Floats
+    frozen_dense: Floats
+    frozen_expert: Floats
     norm_rows: Floats
     rows: Floats
     attention_backward: Floats
@@ -68,11 +71,14 @@ def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
     vocabulary = pad_vocabulary(model.vocab_size, plan.tensor_parallel, setting.profile.vocabulary_multiple)
     dense, again_dense = _layer(setting, plan, layout, has_experts=False)
     expert, again_expert = _layer(setting, plan, layout, has_experts=True) if model.experts else (0, 0)
+    frozen_dense, frozen_expert = _frozen(setting, plan, layout)
     return {
         "saved_dense": dense,
         "saved_expert": expert,
         "again_dense": again_dense,
         "again_expert": again_expert,
+        "frozen_dense": frozen_dense,
+        "frozen_expert": frozen_expert,
         "norm_rows": layout.norm_rows(model.hidden_size),
         "rows": layout.rows(model.hidden_size),
         "logits": layout.tokens * (vocabulary // plan.tensor_parallel),
@@ -82,17 +88,28 @@ def _figures(setting: Setting, plan: Plan) -> dict[str, float]:
 
 
 def _layer(setting: Setting, plan: Plan, layout: Layout, *, has_experts: bool) -> tuple[int, int]:
-    """Bytes that a layer keeps, and those that a selective recomputation makes again."""
-
-    def saved(plan: Plan) -> tuple[Saved, ...]:
-        return saved_tensors(
-            setting.model, plan, setting.training, setting.profile, layout, has_experts=has_experts
-        )
-
-    kept = saved(plan)
-    if plan.recompute != "selective":
+    """Bytes that a layer keeps, and those of parts that its backward makes again."""
+    model, training, profile = setting.model, setting.training, setting.profile
+    kept = saved_tensors(model, plan, training, profile, layout, has_experts=has_experts)
+    if plan.recompute == "full":
         return layer_bytes(kept), 0
-    return layer_bytes(kept), made_again_bytes(kept, saved(replace(plan, recompute="none")))
+    every = layer_activations(model, plan, training, setting.memory, layout, has_experts=has_experts)
+    return layer_bytes(kept), made_again_bytes(kept, every)
+
+
+def _frozen(setting: Setting, plan: Plan, layout: Layout) -> tuple[int, int]:
+    """Bytes that a layer without, and one with experts keeps whose weights stay as they are."""
+
+    def saved(*, has_experts: bool) -> int:
+        found = saved_tensors(
+            setting.model, plan, setting.training, setting.profile, layout,
+            has_experts=has_experts, is_frozen=True,
+        )  # fmt: skip
+        return layer_bytes(found)
+
+    if setting.training.tuning.frozen_layers is None:
+        return 0, 0
+    return saved(has_experts=False), saved(has_experts=True) if setting.model.experts else 0
 
 
 def _input_bytes(setting: Setting, layout: Layout) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.frameworks.profile import MemoryProfile, SelectiveRecompute
+from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory.footprint.activations import element_bytes
 from perfcast.memory.footprint.buffers import (
     communication_term,
@@ -25,6 +25,7 @@ from perfcast.memory.footprint.buffers import (
     input_term,
     issued_ahead_term,
     offload_terms,
+    widened_term,
     workspace_terms,
 )
 from perfcast.memory.footprint.layer_figures import LayerFigures
@@ -64,6 +65,7 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
             *workspace_terms(ranks, setting.workspace_bytes, profile),
             *gathered_terms(ranks, profile),
             *offload_terms(ranks, profile),
+            widened_term(ranks, profile),
             input_term(figures),
         )
     )
@@ -72,7 +74,7 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
         (communication_term(ranks, figures, profile), issued_ahead_term(ranks, figures, profile))
     )
     layer = TermGroup(
-        (*recomputed_terms(ranks, figures, setting.profile.selective), *layer_backward_terms(ranks, figures))
+        (*recomputed_terms(ranks, figures, setting.profile), *layer_backward_terms(ranks, figures))
     )
     head = TermGroup((head_input_term(figures),))
     loss = TermGroup(loss_terms(figures, training, profile))
@@ -81,12 +83,12 @@ def peak_candidates(setting: Setting, ranks: Ranks, figures: LayerFigures) -> Pe
     in_backward = (*held, waiting, passing)
     columns = (
         PeakCandidateColumn("optimizer", everywhere, held),
-        PeakCandidateColumn("layer backward", ranks.num_layers > 0, (*in_backward, layer)),
+        PeakCandidateColumn("layer backward", ranks.num_active > 0, (*in_backward, layer)),
         PeakCandidateColumn("loss", ranks.has_head, (*in_backward, head, loss)),
         PeakCandidateColumn("head backward", ranks.has_head, (*in_backward, head, gradients)),
         PeakCandidateColumn(
             "embedding backward",
-            ranks.has_embedding,
+            ranks.has_embedding & training.tuning.trains("embedding"),
             (*held, TermGroup((embedding_backward_term(ranks, profile),))),
         ),
     )
@@ -109,7 +111,7 @@ def waiting_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
         "layer activations",
         Category.ACTIVATION,
         np.rint(in_flight * _saved_bytes(ranks, figures)),
-        lambda row: f"{_micro_batches(in_flight[row])} · {(ranks.num_layers - again)[row]:.0f} layers",
+        lambda row: f"{_micro_batches(in_flight[row])} · {(ranks.num_active - again)[row]:.0f} layers",
         _KORTHIKANTI,
     )
 
@@ -120,9 +122,15 @@ def _micro_batches(count: float) -> str:
 
 def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
     """Bytes of a micro-batch in layers that are not computed again; of one layer where they move away."""
-    dense = ranks.holding.dense_layers - ranks.holding.again_dense
-    expert = ranks.holding.expert_layers - ranks.holding.again_expert
+    held = ranks.holding
+    dense = held.dense_layers - held.again_dense - held.idle_dense
+    expert = held.expert_layers - held.again_expert - held.idle_expert
     saved = dense * figures.saved_dense + expert * figures.saved_expert
+    if held.frozen_dense.any() or held.frozen_expert.any():
+        frozen_dense = np.clip(held.frozen_dense - held.idle_dense, 0.0, dense)
+        frozen_expert = np.clip(held.frozen_expert - held.idle_expert, 0.0, expert)
+        saved = saved - frozen_dense * (figures.saved_dense - figures.frozen_dense)
+        saved = saved - frozen_expert * (figures.saved_expert - figures.frozen_expert)
     moves_away = ranks.plans.has_word("offload", "activations")
     if not moves_away.any():
         return saved
@@ -130,9 +138,7 @@ def _saved_bytes(ranks: Ranks, figures: LayerFigures) -> Floats:
     return np.where(moves_away, one, saved)
 
 
-def recomputed_terms(
-    ranks: Ranks, figures: LayerFigures, selective_of: SelectiveRecompute
-) -> Iterator[TermColumn]:
+def recomputed_terms(ranks: Ranks, figures: LayerFigures, profile: TrainingProfile) -> Iterator[TermColumn]:
     """What the layer whose backward runs has made again: all beside its input, or what 'selective' dropped.
 
     Where only the first layers are computed again, what those behind them kept is free by then.
@@ -146,14 +152,25 @@ def recomputed_terms(
         made = np.where(again, np.maximum(one - figures.norm_rows - gone, 0.0), 0.0)
         formula = "one layer's activations"
         yield TermColumn("recomputed layer", Category.ACTIVATION, made, formula, _KORTHIKANTI)
-    selective = ranks.plans.has_word("recompute", "selective")
-    if selective.any():
-        part = larger_kind(
-            ranks.holding.dense_layers, figures.again_dense, ranks.holding.expert_layers, figures.again_expert
+    part = larger_kind(
+        ranks.holding.dense_layers, figures.again_dense, ranks.holding.expert_layers, figures.again_expert
+    )
+    part = np.where(ranks.plans.has_word("recompute", "full"), 0.0, part)
+    if part.any():
+        yield TermColumn(
+            _recomputed_name(ranks, profile), Category.ACTIVATION, part, "of one layer", _KORTHIKANTI
         )
-        part = np.where(selective, part, 0.0)
-        name = "recomputed attention" if selective_of == "attention_core" else "recomputed operators"
-        yield TermColumn(name, Category.ACTIVATION, part, "of one layer", _KORTHIKANTI)
+
+
+def _recomputed_name(ranks: Ranks, profile: TrainingProfile) -> str:
+    if profile.selective == "operators":
+        return "recomputed operators"
+    named = ranks.plans.shared.get("recompute_modules") or profile.recompute_modules
+    return (
+        "recomputed attention"
+        if (named, profile.always_recomputes) == (("core_attn",), ())
+        else "recomputed modules"
+    )
 
 
 def layer_backward_terms(ranks: Ranks, figures: LayerFigures) -> Iterator[TermColumn]:
@@ -199,7 +216,8 @@ def head_backward_terms(
 ) -> Iterator[TermColumn]:
     """Gradient of the logits, of the head's weight, and of its input before it is cut again."""
     yield _logits("gradient of the logits", figures.logits, element_bytes(training))
-    yield _table_gradient("gradient of the head", ranks, profile)
+    if training.tuning.trains("head"):
+        yield _table_gradient("gradient of the head", ranks, profile)
     yield TermColumn(
         "gradient of the head's input", Category.ACTIVATION, figures.rows, "2·s·b·h", _KORTHIKANTI
     )

@@ -19,6 +19,7 @@ import numpy as np
 from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.memory.footprint.stage_layers import StageLayers, num_dense_layers, recomputed_layers
 from perfcast.memory.footprint.weight_figures import KindFigures, PartFigures, WeightFigures
 
@@ -31,6 +32,8 @@ class Holding:
         dense_layers, expert_layers: Without and with experts.
         again_dense, again_expert: Of those, layers that are computed again in the backward.
         embeddings, heads, heads_alone: 0 or 1; see ``PartFigures``.
+        frozen_dense, frozen_expert: Layers whose weights stay as they are.
+        idle_dense, idle_expert: Layers that no gradient reaches: they keep nothing.
     """
 
     dense_layers: Floats
@@ -40,6 +43,10 @@ class Holding:
     embeddings: Floats
     heads: Floats
     heads_alone: Floats
+    frozen_dense: Floats
+    frozen_expert: Floats
+    idle_dense: Floats
+    idle_expert: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,6 +66,11 @@ class Ranks:
     def num_layers(self) -> Floats:
         """Layers of both kinds."""
         return self.holding.dense_layers + self.holding.expert_layers
+
+    @property
+    def num_active(self) -> Floats:
+        """Layers of both kinds that run a backward."""
+        return self.num_layers - self.holding.idle_dense - self.holding.idle_expert
 
     @property
     def num_recomputed(self) -> Floats:
@@ -81,6 +93,13 @@ class Ranks:
         inside = held.dense_layers * figures.dense_layer + held.expert_layers * figures.shared_layer
         return inside + self.outside(figures), held.expert_layers * figures.experts
 
+    def trained_amounts(self, figures: PartFigures) -> tuple[Floats, Floats]:
+        """The same without layers that are frozen as a whole."""
+        held = self.holding
+        dense, expert = held.dense_layers - held.frozen_dense, held.expert_layers - held.frozen_expert
+        inside = dense * figures.dense_layer + expert * figures.shared_layer
+        return inside + self.outside(figures), expert * figures.experts
+
     def outside(self, figures: PartFigures) -> Floats:
         """Sum over embedding and head."""
         return self.holding.embeddings * figures.embedding + self.heads(figures)
@@ -89,9 +108,8 @@ class Ranks:
         """Sum over the head alone."""
         return self.holding.heads * figures.head + self.holding.heads_alone * figures.head_alone
 
-    def largest_layer(self) -> Floats:
+    def largest_layer(self, elements: PartFigures) -> Floats:
         """Parameters of the largest kind of layer that a rank has; 0 without layers."""
-        elements = self.weights.elements
         return larger_kind(
             self.holding.dense_layers, elements.dense_layer,
             self.holding.expert_layers, elements.shared_layer + elements.experts,
@@ -128,13 +146,18 @@ def chunks_in_flight(plans: PlanTable, stage: Integers) -> Integers:
 
 
 def ranks_of_stages(
-    model: Transformer, plans: PlanTable, weights: WeightFigures, layers: StageLayers, stage: Integers
+    model: Transformer,
+    plans: PlanTable,
+    weights: WeightFigures,
+    layers: StageLayers,
+    stage: Integers,
+    tuning: Tuning = FULL,
 ) -> Ranks:
     """The rank of a stage of each plan; with DualPipe it holds the part of the mirrored stage too."""
-    holding = _held(model, plans, layers, stage)
+    holding = _held(model, plans, layers, stage, tuning)
     both_ways = plans.has_word("schedule", "dualpipe")
     if both_ways.any():
-        mirrored = _held(model, plans, layers, plans.pipeline_parallel - 1 - stage)
+        mirrored = _held(model, plans, layers, plans.pipeline_parallel - 1 - stage, tuning)
         holding = Holding(
             *(
                 getattr(holding, part.name) + np.where(both_ways, getattr(mirrored, part.name), 0.0)
@@ -145,7 +168,9 @@ def ranks_of_stages(
     return Ranks(plans, weights, holding, in_flight)
 
 
-def _held(model: Transformer, plans: PlanTable, layers: StageLayers, stage: Integers) -> Holding:
+def _held(
+    model: Transformer, plans: PlanTable, layers: StageLayers, stage: Integers, tuning: Tuning
+) -> Holding:
     """What one stage holds; further prediction layers stand on the last, with experts where there are any."""
     stages = plans.pipeline_parallel
     before, behind = layers.before(stage), layers.before(stage + 1)
@@ -159,12 +184,29 @@ def _held(model: Transformer, plans: PlanTable, layers: StageLayers, stage: Inte
     else:
         expert = expert + extra
     again_dense, again_expert = recomputed_layers(model, plans, before, count, (dense, expert))
+    idle = _kinds_of_row(num_dense, before, behind, 0, min(tuning.first_with_gradient, model.num_layers))
+    first, last = tuning.frozen_layers or (0, -1)
+    frozen = _kinds_of_row(num_dense, before, behind, first, last + 1)
     return Holding(
         dense_layers=dense,
         expert_layers=expert,
-        again_dense=again_dense,
-        again_expert=again_expert,
+        again_dense=np.minimum(again_dense, dense - idle[0]),
+        again_expert=np.minimum(again_expert, expert - idle[1]),
+        frozen_dense=frozen[0],
+        frozen_expert=frozen[1],
+        idle_dense=idle[0],
+        idle_expert=idle[1],
         embeddings=(stage == 0).astype(np.float64),
         heads=(is_last & ~is_alone).astype(np.float64),
         heads_alone=(is_last & is_alone).astype(np.float64),
     )
+
+
+def _kinds_of_row(
+    num_dense: int, before: Integers, behind: Integers, first: int, end: int
+) -> tuple[Floats, Floats]:
+    """Dense layers and those with experts of a stage among layers ``first`` to ``end`` of the model."""
+    begin, stop = np.clip(first, before, behind), np.clip(end, before, behind)
+    every = np.maximum(stop - begin, 0)
+    dense = np.maximum(np.minimum(stop, num_dense) - np.minimum(begin, num_dense), 0)
+    return dense.astype(np.float64), (every - dense).astype(np.float64)

@@ -2,7 +2,8 @@
 
 ``recompute=selective`` is another thing in each program (``frameworks.profile.SelectiveRecompute``):
 
-attention_core   all but the core of attention is kept (Korthikanti et al., MLSys 2023, section 5)
+attention_core   all but the core of attention is kept (Korthikanti et al., MLSys 2023, section 5), or all but
+                 what the named modules make (Megatron-LM: --recompute-modules)
 operators        the layer's input, the outputs of every second matrix product in the order in which the layer
                  runs them, the output of attention with its row statistics, and what was reduced and
                  scattered, or sent between experts (torchtitan: distributed/activation_checkpoint.py,
@@ -13,12 +14,14 @@ operators        the layer's input, the outputs of every second matrix product i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from perfcast.core.heads import heads_of_rank
-from perfcast.core.plan import Plan
+from perfcast.core.plan import Plan, RecomputeModule
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.frameworks.choice import recomputed_modules
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.footprint.activations import (
     Layout,
@@ -29,6 +32,27 @@ from perfcast.memory.footprint.activations import (
 )
 
 _GATE = "input of the activation"
+_BOTH_NORMS = "before and after their norm"
+_SHARED = frozenset({"input of the shared experts' activation", "input of shared experts down"})
+#: Tensors that a module makes, and its backward makes again.
+_MADE_BY: Mapping[RecomputeModule, frozenset[str]] = MappingProxyType(
+    {
+        "core_attn": frozenset(
+            {
+                "row statistics of attention", "softmax of the scores", "dropout mask of the scores",
+                "scores after dropout",
+            }
+        ),
+        "moe_act": frozenset({"input of experts down"}),
+        "shared_experts": _SHARED,
+        "mlp": frozenset({_GATE, "input of MLP down", "the gate behind its activation"}),
+        "moe": _SHARED
+        | {
+            "scores of the router", "tokens sent to experts", "input of the experts' activation",
+            "input of experts down",
+        },
+    }
+)  # fmt: skip
 _OUTPUT = "output of attention"
 
 
@@ -40,12 +64,57 @@ def saved_tensors(
     layout: Layout,
     *,
     has_experts: bool,
+    is_frozen: bool = False,
 ) -> tuple[Saved, ...]:
-    """What a layer keeps from its forward to its backward, unless all of it is computed again."""
+    """What a layer keeps from its forward to its backward, unless all of it is computed again.
+
+    Args:
+        is_frozen: Whether the layer's weights stay as they are.
+    """
     if plan.recompute == "selective" and profile.selective == "operators":
         return tuple(_kept_operators(model, plan, training, layout, has_experts=has_experts))
-    memory = profile.memory_of(training.dtype)
-    return layer_activations(model, plan, training, memory, layout, has_experts=has_experts)
+    memory, modules = profile.memory_of(training.dtype), recomputed_modules(profile, plan)
+    whole = layer_activations(
+        model,
+        plan,
+        training,
+        memory,
+        layout,
+        has_experts=has_experts,
+        joins_projections=profile.kernels.joins_projections,
+        is_frozen=is_frozen,
+    )
+    kept = _kept_of_modules(model, modules, whole, has_experts=has_experts)
+    if memory.narrows_activations and layout.product_bytes < layout.element_bytes:
+        kept = (_narrowed(tensor, layout) for tensor in kept if tensor.name != f"{_OUTPUT} in fp8")
+    return tuple(kept)
+
+
+def _narrowed(tensor: Saved, layout: Layout) -> Saved:
+    """Inputs of activation functions as products keep theirs (DeepSeek-V3, section 3.3.3)."""
+    if not tensor.name.endswith("activation"):
+        return tensor
+    return Saved(tensor.name, round(tensor.num_bytes * layout.product_bytes / layout.element_bytes))
+
+
+def _kept_of_modules(
+    model: Transformer, modules: tuple[RecomputeModule, ...], whole: tuple[Saved, ...], *, has_experts: bool
+) -> Iterator[Saved]:
+    """What modules that are computed again do not make; see ``workload.blocks.layer.recomputed``."""
+    is_latent, gone = model.latent_attention is not None, set[str]()
+    if "layernorm" in modules:
+        gone |= {"input of attention"} if is_latent else set()
+        gone |= {"input of router and experts"} if has_experts else set()
+    for module in modules:
+        gone |= _MADE_BY.get(module, frozenset())
+    makes_up = is_latent and "mla_up_proj" in modules
+    for tensor in whole:
+        if tensor.name in gone or (makes_up and tensor.name in ("queries", "keys", "values")):
+            continue
+        if makes_up and tensor.name.endswith(_BOTH_NORMS):
+            yield Saved(tensor.name.replace(_BOTH_NORMS, "before their norm"), tensor.num_bytes // 2)
+        else:
+            yield tensor
 
 
 def made_again_bytes(kept: tuple[Saved, ...], every: tuple[Saved, ...]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,8 @@ from perfcast.core.arrays import Floats
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import FULL, NF4_BYTES, Tuning
+from perfcast.core.tuning.weights import Adapter, SplitWeights, layer_adapters, split_weights
 from perfcast.core.weights import Weight, embedding_weights, head_weights, kinds_of_layer, pad_vocabulary
 from perfcast.memory.footprint.combinations import ByCombination, Combinations
 
@@ -54,7 +57,11 @@ class WeightFigures:
     """Weights of a rank under n plans.
 
     Attributes:
-        elements: Parameters.
+        elements: Parameters, adapters among them.
+        trained: Those that have gradients, in layers that are not frozen as a whole.
+        frozen, quantised: Of a model beside adapters: those kept in the products' format, and in four bits.
+        travelling: All in elements as the products read them: those in four bits count by their bytes.
+        widest: Elements of the largest matrix in four bits, which is widened for a product; shape [n].
         moment_bytes: Of the optimizer, where they depend on the shape of a weight (``moment_bytes``); else 0.
         table: Elements of the embedding's table, or of the head's; shape [n].
         shape_elements: Of one matrix of each shape that the layers have.
@@ -62,37 +69,99 @@ class WeightFigures:
     """
 
     elements: PartFigures
+    trained: PartFigures
+    frozen: PartFigures
+    quantised: PartFigures
+    travelling: PartFigures
     moment_bytes: PartFigures
+    widest: Floats
     table: Floats
     shape_elements: KindFigures
     num_shapes: KindFigures
 
 
 def weight_figures(
-    model: Transformer, plans: PlanTable, *, vocabulary_multiple: int = 1, optimizer: str = "none"
+    model: Transformer,
+    plans: PlanTable,
+    *,
+    vocabulary_multiple: int = 1,
+    optimizer: str = "none",
+    tuning: Tuning = FULL,
+    joins_projections: bool = False,
+    compute_weight_bytes: int = 2,
 ) -> ByCombination[WeightFigures]:
     """Weights as the plans cut them.
 
     Args:
         vocabulary_multiple: What the vocabulary is padded to a multiple of, times the tensor parallelism.
+        tuning: Which of them train.
+        joins_projections: Whether the program makes queries, keys and values by one product.
+        compute_weight_bytes: Of a parameter as the forward reads it.
 
     Raises:
         PlanError: A degree that does not divide what it cuts.
     """
 
     @cache
-    def parts(plan: Plan) -> Parts:
+    def whole(plan: Plan) -> Parts:
         return _parts(model, plan, vocabulary_multiple)
+
+    @cache
+    def split(plan: Plan) -> Mapping[str, SplitWeights]:
+        return _split(model, plan, whole(plan), tuning, joins_projections=joins_projections)
+
+    def some(plan: Plan, fate: str) -> Parts:
+        return {name: getattr(weights, fate) for name, weights in split(plan).items()}
+
+    def trained(plan: Plan) -> Parts:
+        return some(plan, "trained")
+
+    def of_all(figure: Callable[[Plan], Mapping[str, float]]) -> PartFigures:
+        return PartFigures(**cuts.columns(figure))
 
     cuts = Combinations(plans, _DEGREES)
     figures = WeightFigures(
-        elements=PartFigures(**cuts.columns(lambda plan: count_parts(parts(plan), _elements))),
-        moment_bytes=PartFigures(**cuts.columns(lambda plan: moment_bytes(parts(plan), optimizer))),
-        table=cuts.columns(lambda plan: {"table": parts(plan)["embedding"][0].num_elements})["table"],
-        shape_elements=KindFigures(**cuts.columns(lambda plan: shapes(parts(plan), _area))),
-        num_shapes=KindFigures(**cuts.columns(lambda plan: shapes(parts(plan), _one))),
+        elements=of_all(lambda plan: _elements_of(split(plan))),
+        trained=of_all(lambda plan: count_parts(trained(plan), _elements)),
+        frozen=of_all(lambda plan: count_parts(some(plan, "frozen"), _elements)),
+        quantised=of_all(lambda plan: count_parts(some(plan, "quantised"), _elements)),
+        travelling=of_all(lambda plan: _elements_of(split(plan), NF4_BYTES / compute_weight_bytes)),
+        moment_bytes=of_all(lambda plan: moment_bytes(trained(plan), optimizer)),
+        widest=cuts.columns(lambda plan: {"widest": _widest(some(plan, "quantised"))})["widest"],
+        table=cuts.columns(lambda plan: {"table": whole(plan)["embedding"][0].num_elements})["table"],
+        shape_elements=KindFigures(**cuts.columns(lambda plan: shapes(trained(plan), _area))),
+        num_shapes=KindFigures(**cuts.columns(lambda plan: shapes(trained(plan), _one))),
     )
     return ByCombination(figures, cuts.place)
+
+
+def _split(
+    model: Transformer, plan: Plan, parts: Parts, tuning: Tuning, *, joins_projections: bool
+) -> dict[str, SplitWeights]:
+    """Weights of each part by what happens to them, adapters beside those of the layers."""
+
+    def adapters(has_experts: bool) -> tuple[Adapter, ...]:
+        own = tuning.adapters
+        return layer_adapters(model, plan, own, has_experts=has_experts, joins_projections=joins_projections)
+
+    beside = {"dense_layer": adapters(False)}
+    if model.experts is not None:
+        beside["shared_layer"] = adapters(True)
+    return {name: split_weights(tuning, weights, beside.get(name, ())) for name, weights in parts.items()}
+
+
+def _elements_of(parts: Mapping[str, SplitWeights], of_quantised: float = 1.0) -> dict[str, float]:
+    """All elements of each part; those in four bits by a factor."""
+    found: dict[str, float] = {}
+    for name, weights in parts.items():
+        own = sum(map(_elements, (*weights.trained, *weights.frozen)))
+        found[name] = own + math.ceil(of_quantised * sum(map(_elements, weights.quantised)))
+    return found
+
+
+def _widest(parts: Parts) -> float:
+    """Elements of the largest matrix; all experts of a rank are widened at once."""
+    return max((weight.num_elements for weights in parts.values() for weight in weights), default=0)
 
 
 def _parts(model: Transformer, plan: Plan, vocabulary_multiple: int) -> Parts:
@@ -150,9 +219,14 @@ def _one(rows: int, columns: int) -> int:
 
 
 def shapes(parts: Parts, figure: Callable[[int, int], int]) -> dict[str, float]:
-    """Sum of a figure over the different shapes of the layers' matrices; a router is none of them."""
+    """Sum of a figure over the different shapes of the layers' matrices but routers and adapters."""
     dense, expert = (
-        {(w.rows, w.columns) for name in names for w in parts[name] if w.columns > 1 and w.name != "router"}
+        {
+            (w.rows, w.columns)
+            for name in names
+            for w in parts[name]
+            if w.columns > 1 and w.name != "router" and "adapter" not in w.name
+        }
         for names in (("dense_layer",), ("shared_layer", "experts"))
     )
     kinds = {"dense": dense, "expert": expert, "both": dense | expert}

@@ -24,6 +24,7 @@ from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.plan.captured_memory import captured_memory, leaves_model_whole, workload_of
 from perfcast.prediction.plan.cluster import has_cluster
+from perfcast.prediction.plan.recomputation import least_recomputation
 from perfcast.prediction.program import program_of, training_by
 from perfcast.prediction.recommendations.plan_times import cluster_of_plan
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
@@ -74,7 +75,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         InputError: As ``predict_plan_memory``.
     """
     device = resolve_device(request.device) if isinstance(request.device, str) else request.device
-    model, plan = read_model(request.model), request.plan
+    model, plan, note = read_model(request.model), request.plan, ""
     sizes = model.sizes
     refuse_idle(plan, mode=request.mode, model=sizes)
     chosen = choose_defaults(
@@ -84,7 +85,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         dtype=request.dtype if request.training is None else request.training.dtype,
         sequence_length=request.sequence_length,
     )
-    program = program_of(request, model, device)
+    program, length = program_of(request, model, device), model.sequence_length(chosen.sequence_length)
     training = training_by(program, request, chosen.dtype)
     precision = None
     if training is None:
@@ -92,6 +93,8 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
+        if request.recompute_is_open:
+            plan, note = least_recomputation(sizes, plan, training, length, device)
     result = estimate_plan_memory(
         model,
         device,
@@ -100,9 +103,12 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
         mode=request.mode,
         training=training,
         precision=precision,
-        sequence_length=model.sequence_length(chosen.sequence_length),
+        sequence_length=length,
     )
     result = replace(result, defaults=(*request.defaults, *chosen.notes))
+    if note:
+        notes = (*result.footprint.assumptions, note)
+        result = replace(result, footprint=replace(result.footprint, assumptions=notes))
     if not request.fit:
         return with_way_out(result, sizes, device)
     if training is None:

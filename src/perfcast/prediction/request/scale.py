@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.dtype import AUTO
 from perfcast.core.mode import METHODS, Method
 from perfcast.core.plan import Plan
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
 from perfcast.errors import InputError, PlanError
 
@@ -36,6 +37,8 @@ class ScaleRequest:
         framework: Whose program trains, where ``training`` does not say; None: that which each plan suggests,
             Megatron where the plans are chosen here.
         compiles: Whether torch.compile fuses what runs, where ``training`` does not say.
+        tuning: What of the model trains, where ``training`` does not say.
+        recompute_is_open: Whether plans of the rule leave open what is recomputed: then as little as fits.
         method: 'closed_form' or 'simulated'.
     """
 
@@ -45,10 +48,12 @@ class ScaleRequest:
     batch_size: int
     is_weak: bool = False
     rule: PlanRule | None = None
+    recompute_is_open: bool = False
     training: Training | None = None
     dtype: str = AUTO
     framework: str | None = None
     compiles: bool = False
+    tuning: Tuning = FULL
     sequence_length: int | None = None
     cost_model: str | CostModel | None = None
     method: Method = "closed_form"

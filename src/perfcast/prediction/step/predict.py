@@ -149,6 +149,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         assumptions=(
             *list_plan_assumptions(planned, memory),
             *list_beyond_positions(planned),
+            *step.notes,
             *request.notes,
         ),
         defaults=step.defaults,

@@ -20,6 +20,7 @@ from perfcast.frameworks.precision import check_training_format, refuse_cache_of
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.recomputation import least_recomputation
 from perfcast.prediction.program import program_of, training_by
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.constants import load_step_constants
@@ -34,6 +35,7 @@ class ResolvedStep:
         training: None for inference.
         dtype: Of the products.
         precision: Of inference: products, activations, cache; None for training.
+        notes: What was chosen for the user, in words.
         sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
         program: What runs.
         defaults: What was chosen of precision and sequence, in words.
@@ -52,6 +54,7 @@ class ResolvedStep:
     timer: Timer
     program: StepProgram
     defaults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def resolve_step(request: PlanRequest) -> ResolvedStep:
@@ -84,24 +87,27 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
     check_device(device, dtype)
     cost_model = resolve_cost_model(request.cost_model, device, kernels)
+    length = model.sequence_length(chosen.sequence_length) if model.has_sizes else chosen.sequence_length
+    plan, note = request.plan, ""
+    if request.recompute_is_open and training is not None and model.has_sizes and length is not None:
+        plan, note = least_recomputation(model.sizes, plan, training, length, device)
     return ResolvedStep(
         model=model,
         cluster=cluster,
         device=device,
-        plan=request.plan,
+        plan=plan,
         mode=request.mode,
         training=training,
         dtype=dtype,
         precision=precision,
-        sequence_length=(
-            model.sequence_length(chosen.sequence_length) if model.has_sizes else chosen.sequence_length
-        ),
+        sequence_length=length,
         cost_model=cost_model,
         timer=make_timer(
             request.method, request.mode, training, cost_model, request.constants or load_step_constants()
         ),
         program=program,
         defaults=(*request.defaults, *chosen.notes),
+        notes=(note,) if note else (),
     )
 
 

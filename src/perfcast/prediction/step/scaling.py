@@ -23,7 +23,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.training import Training
-from perfcast.cost.learned.figures import matrix_unit
+from perfcast.cost.learned.figures import streams_weights
 from perfcast.errors import CatalogError
 from perfcast.figures import parse_figure, parse_table, parse_toml
 
@@ -113,12 +113,6 @@ def _class(operation: Operation, cluster: Cluster | None, device: Device | None)
     if operation.kind in MATRIX_KINDS:
         return "products_8bit" if operation.compute_dtype in _EIGHT_BITS else "products"
     return "memory"
-
-
-def streams_weights(operation: Operation, device: Device) -> bool:
-    """Whether a product's traffic takes longer than its arithmetic at the device's peaks."""
-    rate, _ = matrix_unit(device, operation.compute_dtype)
-    return operation.flops / rate < operation.memory_traffic_bytes / device.memory_bytes_per_second
 
 
 def leaves_node(operation: Operation, cluster: Cluster) -> bool:

@@ -15,6 +15,7 @@ from perfcast.core.training import DTYPES, FRAMEWORKS, Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
+from perfcast.frameworks.choice import default_framework
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -181,10 +182,11 @@ def _point(request: ScaleRequest, sizes: Transformer, entry: ClusterEntry, count
                 model=request.model,
                 cluster=cluster,
                 plan=plan,
-                training=request.training,
+                training=_tuned(request, plan, framework, cluster),
                 dtype=request.dtype,
                 framework=framework,
                 compiles=request.compiles,
+                recompute_is_open=request.recompute_is_open,
                 sequence_length=request.sequence_length,
                 cost_model=request.cost_model,
                 method=request.method,
@@ -211,10 +213,30 @@ def _plan(request: ScaleRequest, sizes: Transformer, cluster: Cluster, batch: in
         dtype=known_word("dtype", chosen.dtype, DTYPES),
         framework=known_word("framework", framework or _FRAMEWORK_OF_RULE, FRAMEWORKS),
         compiles=request.compiles,
+        tuning=request.tuning,
     )
     length = model.sequence_length(chosen.sequence_length)
     plan = choose_smallest_plan(sizes, training, length, cluster.num_devices, batch, device, server)
     return plan, training.framework
+
+
+def _tuned(request: ScaleRequest, plan: Plan, framework: str | None, cluster: Cluster) -> Training | None:
+    """How a part of the model is trained; None leaves a training of all of it to its request."""
+    if request.training is not None or request.tuning.is_full:
+        return request.training
+    chosen = choose_defaults(
+        read_model(request.model),
+        "train",
+        resolve_device(cluster.device),
+        dtype=request.dtype,
+        sequence_length=request.sequence_length,
+    )
+    return Training(
+        dtype=known_word("dtype", chosen.dtype, DTYPES),
+        framework=known_word("framework", framework or default_framework(plan), FRAMEWORKS),
+        compiles=request.compiles,
+        tuning=request.tuning,
+    )
 
 
 def _shared_assumptions(curves: Sequence[ScaleCurve]) -> tuple[str, ...]:

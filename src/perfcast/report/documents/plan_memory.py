@@ -8,6 +8,8 @@ from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.core.tensor import Category
+from perfcast.core.training import Training
+from perfcast.core.tuning.text import describe_tuning
 from perfcast.report import palette
 from perfcast.report.blocks import share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Note, Section, Table, share_of, words
@@ -41,8 +43,14 @@ def _describe(result: PlanMemory) -> str:
     plan = result.plan
     what = f"{result.mode} · {result.dtype} · {plan.global_batch_size} × {result.sequence_length} tokens"
     if result.training is not None:
-        what += f" · {result.training.optimizer} · {result.training.framework}"
+        what += f" · {describe_training(result.training)}"
     return f"{what} · {describe_plan(plan)}"
+
+
+def describe_training(training: Training) -> str:
+    """Optimizer, what trains where that is not everything, and whose program."""
+    tuned = describe_tuning(training.tuning)
+    return " · ".join(filter(None, (training.optimizer, tuned, training.framework)))
 
 
 def describe_plan(plan: Plan) -> str:

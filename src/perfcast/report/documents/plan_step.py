@@ -10,7 +10,7 @@ from perfcast.report import palette
 from perfcast.report.blocks import amount_bars, share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.pipeline import pipeline_figure, spread_evenly
-from perfcast.report.documents.plan_memory import describe_plan, need_card, stages_figure
+from perfcast.report.documents.plan_memory import describe_plan, describe_training, need_card, stages_figure
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.run import run_section
 from perfcast.report.figure import Figure
@@ -72,7 +72,7 @@ def describe_step(forecast: PlanForecast) -> str:
     """Mode, precision, batch and plan in one line."""
     what = f"{forecast.mode} · {forecast.dtype} · {_describe_batch(forecast)}"
     if forecast.training is not None:
-        what += f" · {forecast.training.optimizer} · {forecast.training.framework}"
+        what += f" · {describe_training(forecast.training)}"
     if forecast.plan is None:
         return f"{what} · a parallel program of {forecast.num_devices} ranks"
     return f"{what} · {describe_plan(forecast.plan)}"

@@ -103,7 +103,7 @@ def evaluate_plans(
     batch = plans.micro_batch_size * plans.num_micro_batches * plans.data_parallel
     peak = device.peak_flops_per_second(arithmetic_of(training.dtype), matrix_units=True)
     kept = kept_share(plans.plan(0)) if len(plans) else 1.0
-    flops = batch * float(flops_per_sequence(model, sequence_length, kept))
+    flops = batch * float(flops_per_sequence(model, sequence_length, kept, training.tuning))
     return Evaluation(
         plans,
         steps.step_seconds,

@@ -203,7 +203,8 @@ def _recompute_arguments(plan: Plan) -> Arguments:
     if plan.recompute == "none":
         return ()
     if plan.recompute == "selective":
-        return (("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn"))
+        modules = plan.recompute_modules or ("core_attn",)
+        return (("--recompute-granularity", "selective"), ("--recompute-modules", " ".join(modules)))
     method = ("uniform", 1) if plan.recompute_layers is None else ("block", plan.recompute_layers)
     return (
         ("--recompute-granularity", "full"),

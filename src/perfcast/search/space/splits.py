@@ -111,4 +111,5 @@ def splits_of_parts(
         return balanced_split(model, sequence_length, num_stages, num_chunks)
     if not isinstance(kind, tuple):
         raise PlanError(f"stages={kind}: layers of each stage, or one of {', '.join(STAGE_WORDS)}")
-    return kind if len(kind) in (num_stages, parts) and sum(kind) == model.num_layers else None
+    layers = tuple(int(part) for part in kind)
+    return layers if len(layers) in (num_stages, parts) and sum(layers) == model.num_layers else None

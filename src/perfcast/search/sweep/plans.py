@@ -11,6 +11,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plans.table import FLAGS, WORDS
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework
+from perfcast.core.tuning.text import read_tuning
 from perfcast.cost.model import CostModel
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -52,6 +53,7 @@ class PlanSearch:
     Attributes:
         dtype, optimizer, framework: See ``Training``.
         cost_model: A name of ``resolve_cost_model``; None for each device's default.
+        tuning: What trains, as options write it; '': everything.
         fixed: Dimensions that the user has decided, by ``KEYS``.
         any_framework: Whether plans are offered that the framework cannot run.
         num_best: Plans that are kept of each cell.
@@ -63,6 +65,7 @@ class PlanSearch:
     dtype: TrainingDType = "bf16"
     optimizer: Optimizer = "adamw"
     framework: TrainingFramework = "megatron"
+    tuning: str = ""
     cost_model: str | None = None
     fixed: Mapping[str, PlanValue] = field(default_factory=dict)
     any_framework: bool = False
@@ -88,7 +91,12 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
         settings: The fields of ``PlanSearch``.
     """
     search = PlanSearch(**settings)
-    training = Training(dtype=search.dtype, optimizer=search.optimizer, framework=search.framework)
+    training = Training(
+        dtype=search.dtype,
+        optimizer=search.optimizer,
+        framework=search.framework,
+        tuning=read_tuning(search.tuning),
+    )
     prices = None if search.prices is None else PriceList("the sweep's list", search.prices)
     cluster_of, model_of = cache(load_cluster), cache(read_model)
 

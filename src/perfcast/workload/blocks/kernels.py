@@ -211,6 +211,14 @@ def copy(rows: int, size: int, read: DType, write: DType | None = None) -> Opera
     )  # fmt: skip
 
 
+def widened(num_elements: int, element: DType) -> Operation:
+    """Weights in NF4 as the products read them: four bits each and a scale of a byte for each 64 of them."""
+    packed, scales = tensor(DType.UINT8, num_elements // 2), tensor(DType.UINT8, num_elements // 64)
+    return elementwise(
+        "dequantise_nf4", (packed, scales), (tensor(element, num_elements),), flops_per_element=2
+    )
+
+
 def column_sum(rows: int, size: int, dtype: DType) -> Operation:
     """Gradient of a bias."""
     return rows_kernel(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from perfcast.core.dtype import DType
 from perfcast.core.work import Stream
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.adapters import adapters_backward, adapters_forward
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.products import multiply, quantise, weight_gradient
 from perfcast.workload.blocks.tape import Tape
@@ -44,9 +45,15 @@ class Linear:
 
 def column_forward(tape: Tape, local: Local, linear: Linear) -> None:
     """tokens × hidden (a part of the tokens with sequence parallelism) → tokens × widths."""
+    _column_products(tape, local, linear)
+    adapters_forward(tape, local, linear.module)
+
+
+def _column_products(tape: Tape, local: Local, linear: Linear) -> None:
     size = linear.inputs or local.own_hidden
     if local.plan.sequence_parallel:
-        if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1:
+        has_adapters = bool(local.adapters_of(linear.module))
+        if local.plan.overlaps_tensor and local.plan.tensor_parallel > 1 and not has_adapters:
             _gather_beside(tape, local, linear, backward=False)
             return
         _gather_operand(tape, local, linear, width=size)
@@ -60,6 +67,11 @@ def column_forward(tape: Tape, local: Local, linear: Linear) -> None:
 
 def row_forward(tape: Tape, local: Local, linear: Linear) -> None:
     """tokens × width → tokens × hidden, summed over the ranks."""
+    _row_products(tape, local, linear)
+    adapters_forward(tape, local, linear.module)
+
+
+def _row_products(tape: Tape, local: Local, linear: Linear) -> None:
     (width,) = linear.widths
     _communicate_inputs(tape, local, "all_gather", width, linear.module)
     k = width * local.plan.tensor_parallel_inputs
@@ -74,6 +86,11 @@ def row_forward(tape: Tape, local: Local, linear: Linear) -> None:
 
 def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
     """Gradient of tokens × hidden → that of tokens × width, and the weight's."""
+    _row_gradients(tape, local, linear)
+    adapters_backward(tape, local, linear.module)
+
+
+def _row_gradients(tape: Tape, local: Local, linear: Linear) -> None:
     (width,) = linear.widths
     k = width * local.plan.tensor_parallel_inputs
     if linear.has_bias:
@@ -95,11 +112,15 @@ def row_backward(tape: Tape, local: Local, linear: Linear) -> None:
     tape.wait(reduced)
 
 
-def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
+def column_backward(tape: Tape, local: Local, linear: Linear, *, passes_on: bool = True) -> None:
     """Gradient of tokens × widths → that of tokens × hidden, and the weights'.
 
     The reduction of the input's gradient runs beside the products of the weights' where the program can, and
-    so does the gather of the kept part of the input.
+    so does the gather of the kept part of the input. What adapters add to the input's gradient is reduced
+    with it.
+
+    Args:
+        passes_on: Whether anything before it trains; else its input has no gradient.
     """
     size = linear.inputs or local.own_hidden
     overlaps, inputs = local.profile.overlaps_input_gradient, local.plan.tensor_parallel_inputs
@@ -110,20 +131,30 @@ def column_backward(tape: Tape, local: Local, linear: Linear) -> None:
                 kernels.column_sum(local.tokens, width, local.element), linear.module, is_weight_gradient=True
             )
     gathered = None
-    if local.plan.sequence_parallel and local.profile.gathers_again:
+    trains = local.trains_module(linear.module)
+    if local.plan.sequence_parallel and local.profile.gathers_again and trains:
         gathered = _gather_operand(tape, local, linear, width=size, is_awaited=not overlaps)
+    reduced = None
+    if passes_on:
+        _input_gradients(tape, local, linear, size)
+        adapters_backward(tape, local, linear.module)
+        reduced = reduce_hidden(
+            tape, local, _reduction(local), linear.module, width=size, is_awaited=not overlaps
+        )
+    tape.wait(gathered)
+    for width in linear.widths:
+        _weight_gradient(tape, local, linear, width * inputs, size)
+    tape.wait(reduced)
+
+
+def _input_gradients(tape: Tape, local: Local, linear: Linear, size: int) -> None:
+    """tokens × size, of each product one and their sum."""
+    inputs = local.plan.tensor_parallel_inputs
     for place, width in enumerate(linear.widths):
         _quantise(tape, local, linear, local.tokens, width * inputs)
         _product(tape, local, linear, (local.tokens, size, width * inputs), "nn")
         if place:
             add(tape, local.tokens, size, local.element, linear.module)
-    reduced = reduce_hidden(
-        tape, local, _reduction(local), linear.module, width=size, is_awaited=not overlaps
-    )
-    tape.wait(gathered)
-    for width in linear.widths:
-        _weight_gradient(tape, local, linear, width * inputs, size)
-    tape.wait(reduced)
 
 
 def add(tape: Tape, rows: int, size: int, dtype: DType, module: str) -> None:
@@ -171,7 +202,9 @@ def _gather_operand(
 
 
 def _operand_type(local: Local, linear: Linear) -> DType:
-    return local.precision if local.is_narrow and linear.in_fp8 else local.element
+    """An adapter reads the gathered operand too, which then travels as it is."""
+    is_narrow = local.is_narrow and linear.in_fp8 and not local.adapters_of(linear.module)
+    return local.precision if is_narrow else local.element
 
 
 def output_ranks(local: Local) -> Sequence[int]:
@@ -219,7 +252,7 @@ def _quantise(tape: Tape, local: Local, linear: Linear, rows: int, size: int) ->
 
 
 def _cast_weight(tape: Tape, local: Local, linear: Linear, num_elements: int) -> None:
-    if local.profile.casts_weights and local.element is not DType.FP32:
+    if local.casts_weights and local.element is not DType.FP32:
         weight = kernels.tensor(DType.FP32, num_elements)
         narrow = kernels.tensor(local.element, num_elements)
         tape.run(

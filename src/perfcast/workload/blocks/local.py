@@ -11,8 +11,13 @@ from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import Part
+from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import KernelProfile, TrainingProfile
+
+#: Behind the module of a linear layer, that of its adapter.
+ADAPTER = ".adapter"
 
 
 def weight_type(training: Training) -> DType:
@@ -38,6 +43,7 @@ class Local:
     Attributes:
         plan: Without what layers do not depend on (``local_part``), so that equal layers are built once.
         has_window: Whether the attention of this layer looks back over a window only.
+        is_frozen: Whether this layer is one of a frozen row.
     """
 
     model: Transformer
@@ -45,6 +51,7 @@ class Local:
     training: Training
     sequence_length: int
     has_window: bool = False
+    is_frozen: bool = False
 
     @property
     def framework(self) -> TrainingProfile:
@@ -111,8 +118,41 @@ class Local:
 
     @property
     def residual(self) -> DType:
-        """Of the residual stream."""
-        return DType.FP32 if self.profile.keeps_residual_in_fp32 else self.element
+        """Of the residual stream; frozen weights in the products' format make one of that."""
+        is_wide = self.profile.keeps_residual_in_fp32 and self.training.tuning.adapters is None
+        return DType.FP32 if is_wide else self.element
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether the model's own weights are kept in fp32 and cast for each forward."""
+        return self.profile.casts_weights and self.training.tuning.adapters is None
+
+    def trains(self, part: Part) -> bool:
+        """Whether the model's own weights of a part train in this layer."""
+        return not self.is_frozen and self.training.tuning.trains(part)
+
+    def trains_module(self, module: str) -> bool:
+        """Whether the weights that kernels of a module read train; those of an adapter do."""
+        return module.endswith(ADAPTER) or self.trains(part_of_module(module))
+
+    def widens_module(self, module: str) -> bool:
+        """Whether the weights that a product of a module reads are kept in four bits."""
+        if not self.training.tuning.is_quantised or module.endswith(ADAPTER):
+            return False
+        return part_of_module(module) in ("attention", "mlp", "experts")
+
+    def adapters_of(self, module: str) -> tuple[Adapter, ...]:
+        """Adapters beside the linear layers of a module."""
+        if self.training.tuning.adapters is None:
+            return ()
+        found = layer_adapters(
+            self.model,
+            self.plan,
+            self.training.tuning.adapters,
+            has_experts=module.startswith("shared"),
+            joins_projections=self.profile.joins_projections,
+        )
+        return tuple(adapter for adapter in found if adapter.module == module)
 
     @property
     def is_fused_attention(self) -> bool:

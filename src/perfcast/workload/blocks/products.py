@@ -11,6 +11,9 @@ from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.tape import Tape
 
+#: Kernels that widen weights in four bits: scales, their shift, the weights.
+_WIDEN_LAUNCHES = 3
+
 
 def product_forward(
     tape: Tape,
@@ -79,7 +82,8 @@ def multiply(
     in_fp8: bool = True,
     has_bias: bool = False,
 ) -> None:
-    """The product alone, of (m, n, k) in a layout of ``kernels``."""
+    """The product alone, of (m, n, k) in a layout of ``kernels``; weights in four bits are widened for it."""
+    widen(tape, local, shape[1] * shape[2], module)
     precision = precision_of(local, in_fp8=in_fp8)
     name = block_format(local, in_fp8=in_fp8)
     operation = kernels.product(*shape, layout, local.element, precision, has_bias=has_bias, format_name=name)
@@ -87,19 +91,32 @@ def multiply(
 
 
 def quantise(tape: Tape, local: Local, rows: int, width: int, module: str, *, in_fp8: bool = True) -> None:
-    """An operand of narrow products, as it lies and transposed for the weight's gradient; else nothing.
+    """An operand of narrow products, as it lies and, for a weight's gradient, transposed; else nothing.
 
     Both have their own scales where blocks do (Transformer Engine: common/cast: rowwise and columnwise).
     """
     if not (local.is_narrow and in_fp8):
         return
+    rows_written = 2 * rows if local.trains_module(module) else rows
     stored = local.training.precision.products.activation
-    x, narrow = kernels.tensor(local.element, rows, width), kernels.tensor(stored.element, 2 * rows, width)
-    traffic = x.num_bytes + stored.bytes_of(2 * rows * width)
+    x, narrow = (
+        kernels.tensor(local.element, rows, width),
+        kernels.tensor(stored.element, rows_written, width),
+    )
+    traffic = x.num_bytes + stored.bytes_of(rows_written * width)
     operation = kernels.rows_kernel(
         kernels.Kind.COPY, "quantise", (x,), (narrow,), flops_per_element=1, traffic_bytes=traffic
     )
     tape.run(operation, module)
+
+
+def widen(tape: Tape, local: Local, num_elements: int, module: str) -> None:
+    """Weights that are kept in four bits, for one product; else nothing.
+
+    Scales first, and what they are shifted by (bitsandbytes: functional.py, dequantize_4bit).
+    """
+    if local.widens_module(module):
+        tape.run(kernels.widened(num_elements, local.element), module, num_launches=_WIDEN_LAUNCHES)
 
 
 def precision_of(local: Local, *, in_fp8: bool) -> DType:

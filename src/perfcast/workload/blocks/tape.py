@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,9 +18,14 @@ class Tape:
 
     A collective at the end of a sequence, which no call in it waits for, is waited for by the kernel that
     follows when the sequence is added to another (``add``).
+
+    Args:
+        trains: Whether the weights of a module train: where they do not, kernels that make their gradient are
+            left out. None: all do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trains: Callable[[str], bool] | None = None) -> None:
+        self._trains = trains
         self._calls: list[Call] = []
         self._awaited: list[int] = []
         self._last_kernel: int | None = None
@@ -34,9 +39,11 @@ class Tape:
         num_launches: int = 1,
         is_weight_gradient: bool = False,
         host_waits: bool = False,
-    ) -> int:
-        """A kernel; returns its index."""
-        return self._append(
+    ) -> None:
+        """A kernel; nothing where it makes the gradient of a weight that does not train."""
+        if is_weight_gradient and self._trains is not None and not self._trains(module):
+            return
+        self._append(
             Call(
                 operation,
                 after=tuple(self._awaited),

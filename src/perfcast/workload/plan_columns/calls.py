@@ -9,6 +9,7 @@ from perfcast.core.arrays import Integers
 from perfcast.core.operation import Operation
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.work import Layer
+from perfcast.frameworks.tuning import check_trained
 from perfcast.workload.plan_columns.cuts import Cuts, cut_models
 from perfcast.workload.plan_columns.layers import KindCalls, Setting, kind_calls
 from perfcast.workload.plan_columns.sides import (
@@ -59,6 +60,7 @@ def collect_calls(setting: Setting, plans: PlanTable) -> Calls:
     Raises:
         PlanError: A plan that cannot cut the model.
     """
+    check_trained(setting.model, setting.training)
     cuts = cut_models(setting, plans)
     weights = kind_weights(setting, plans, cuts.kinds)
     sides = side_calls(setting, plans, weights, cuts.kinds)

@@ -64,7 +64,10 @@ def cut_models(setting: Setting, plans: PlanTable) -> Cuts:
         ]
     )
     balances = load_training_profile(setting.training.framework).balances_stages
-    split = [split_model(setting.model, plans.plan(at), balances=balances) for at in first.tolist()]
+    split = [
+        split_model(setting.model, plans.plan(at), balances=balances, tuning=setting.training.tuning)
+        for at in first.tolist()
+    ]
     sorts = dict.fromkeys(sort for parts in split for part in parts for sort, _ in part.layers)
     further = (ends.PREDICTION,) if setting.model.num_prediction_layers else ()
     launches = load_training_profile(setting.training.framework).kernels.message_launches

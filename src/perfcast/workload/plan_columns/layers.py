@@ -21,11 +21,10 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.work import Layer, StageWork, StepWork
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
-from perfcast.workload.blocks.layer import training as layers
 from perfcast.workload.blocks.local import Local, local_part
 from perfcast.workload.blocks.step.messages import MESSAGES, with_messages
-from perfcast.workload.blocks.step.offload import with_activations_away
 from perfcast.workload.blocks.step.stages import LayerKey, LayerSort
+from perfcast.workload.blocks.step.training import layer_calls
 from perfcast.workload.plan_columns.geometry import axis_strides, expert_columns, span_codes
 
 Kind = LayerKey
@@ -98,14 +97,9 @@ def _keys(setting: Setting, plans: PlanTable, kind: Kind) -> list[Integers]:
 
 def _layer(setting: Setting, plan: Plan, sort: LayerSort) -> Layer:
     cut = _simplest(plan, has_experts=sort.has_experts)
-    local = _local(setting, cut, has_window=sort.has_window)
-    plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), has_window=sort.has_window)
-    forward, backward = with_activations_away(
-        local,
-        plan.offload,
-        layers.layer_forward(plain, sort.has_experts),
-        layers.layer_backward(local, sort.has_experts),
-    )
+    local = _local(setting, cut, sort)
+    plain = _local(setting, replace(cut, recompute="none", recompute_layers=None), sort)
+    forward, backward = layer_calls(local, sort, plan.offload, plain)
     return Layer("", forward, backward, overlaps_passes=sort.has_experts and plan.overlaps_passes)
 
 
@@ -153,7 +147,12 @@ def _simplest(plan: Plan, *, has_experts: bool) -> Plan:
     return innermost if is_same else plan
 
 
-def _local(setting: Setting, plan: Plan, *, has_window: bool = False) -> Local:
+def _local(setting: Setting, plan: Plan, sort: LayerSort | None = None) -> Local:
     return Local(
-        setting.model, local_part(plan), setting.training, setting.sequence_length, has_window=has_window
+        setting.model,
+        local_part(plan),
+        setting.training,
+        setting.sequence_length,
+        has_window=sort is not None and sort.has_window,
+        is_frozen=sort is not None and sort.is_frozen,
     )

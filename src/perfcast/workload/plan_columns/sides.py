@@ -37,6 +37,7 @@ from perfcast.workload.blocks.step.optimizer import (
     shared_embedding,
     shared_norms,
 )
+from perfcast.workload.blocks.step.parameters import HeldParameters
 from perfcast.workload.blocks.step.stages import LayerSort
 from perfcast.workload.plan_columns.cuts import Cuts
 from perfcast.workload.plan_columns.geometry import (
@@ -47,7 +48,15 @@ from perfcast.workload.plan_columns.geometry import (
     span_codes,
 )
 from perfcast.workload.plan_columns.layers import Kind, Setting
-from perfcast.workload.plan_columns.weights import DENSE, EXPERT, KindWeights
+from perfcast.workload.plan_columns.weights import (
+    DENSE,
+    EXPERT,
+    TENSORS,
+    TRAINED_DENSE,
+    TRAINED_EXPERT,
+    VECTORS,
+    KindWeights,
+)
 
 #: Beside the host's work for messages there are no weights.
 _NOTHING = Layer("", ())
@@ -74,11 +83,11 @@ def side_calls(setting: Setting, plans: PlanTable, weights: KindWeights, kinds: 
     rows = []
     for at in first.tolist():
         plan, counts = plans.plan(at), weights.counts[:, :, weights.place[at]]
-        parts = [ParameterCounts(int(dense), int(expert)) for dense, expert in counts[[DENSE, EXPERT]].T]
+        parts = [_held(column) for column in counts.T.tolist()]
         numbers = [int(together[at]) if isinstance(kind, LayerSort) else 1 for kind in kinds]
         rows.append(
             tuple(
-                _NOTHING if kind == MESSAGES else _side(setting.training, plan, part, number)
+                _NOTHING if kind == MESSAGES else _side(setting.training, plan, kind, part, number)
                 for kind, part, number in zip(kinds, parts, numbers, strict=True)
             )
         )
@@ -108,22 +117,33 @@ def _layers_together(setting: Setting, plans: PlanTable, weights: KindWeights) -
     training = setting.training
     dtype = gradient_type(training)
     buckets = np.array([bucket_bytes(plans.plan(at), training, dtype) for at in first.tolist()])[place]
-    held = weights.counts[[DENSE, EXPERT]].reshape(-1, weights.counts.shape[2])
+    held = weights.counts[[TRAINED_DENSE, TRAINED_EXPERT]].reshape(-1, weights.counts.shape[2])
     least = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)[weights.place]
     narrowest = min(dtype.bytes_of(1), weight_type(training).bytes_of(1))
     filled = np.maximum(buckets // (least * narrowest), 1).astype(np.int64)
     return np.asarray(np.minimum(layers, filled), dtype=np.int64)
 
 
-def _side(training: Training, plan: Plan, parameters: ParameterCounts, num_layers: int) -> Layer:
-    gather = incoming_weights(plan, training, parameters)
+def _held(counts: Sequence[int]) -> HeldParameters:
+    return HeldParameters(
+        ParameterCounts(counts[DENSE], counts[EXPERT]),
+        ParameterCounts(counts[TRAINED_DENSE], counts[TRAINED_EXPERT]),
+        counts[TENSORS],
+        counts[VECTORS],
+    )
+
+
+def _side(training: Training, plan: Plan, kind: Kind, parameters: HeldParameters, num_layers: int) -> Layer:
+    gather = incoming_weights(plan, training, parameters.held)
     if not gathers_after_step(plan, training):
-        gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
-    comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
+        gather = (*gather, *gather_calls(plan, training, parameters.gathered(plan), num_layers))
+    is_idle = kind.is_idle if isinstance(kind, LayerSort) else not training.tuning.trains("embedding")
+    has_backward = not is_idle or kind in (ends.HEAD, ends.PREDICTION)
+    again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
     gradient_reduction: Calls = ()
     if reduces_gradients(plan):
-        gradient_reduction = reduce_calls(plan, training, parameters, 0, num_layers)
-    return Layer("", (), (), gather, gather if comes_again else (), gradient_reduction)
+        gradient_reduction = reduce_calls(plan, training, parameters.trained, 0, num_layers)
+    return Layer("", (), (), gather, gather if again and has_backward else (), gradient_reduction)
 
 
 @dataclass(frozen=True)
@@ -199,13 +219,15 @@ def _counts_of_stages(cuts: Cuts, number: int) -> Integers:
 
 def _optimizer(setting: Setting, plan: Plan, columns: Integers, table_elements: int) -> Calls:
     """The update of all that a stage's rank holds, and reductions of gradients that go before."""
-    dense, expert, tensors, vectors, is_end = columns.tolist()
-    training = setting.training
-    shares = [shared_norms(plan, training, vectors)]
-    if setting.model.ties_embeddings and is_end:
+    *counts, is_end = columns.tolist()
+    held, training = _held(counts), setting.training
+    shares = [shared_norms(plan, training, held.num_norms)]
+    if setting.model.ties_embeddings and is_end and training.tuning.trains("embedding"):
         shares.append(shared_embedding(plan, training, table_elements))
     found = tuple(call for call in shares if call is not None)
-    return optimizer_calls(plan, training, ParameterCounts(dense, expert), num_tensors=tensors, shares=found)
+    return optimizer_calls(
+        plan, training, held.trained, held.held, num_tensors=held.num_tensors, shares=found
+    )
 
 
 def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Integers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ from perfcast.core.plan import Plan
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.weights import (
     Weight,
-    count_elements,
     kinds_of_layer,
     pad_vocabulary,
     stage_weights,
@@ -21,11 +20,12 @@ from perfcast.core.weights import (
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.blocks.step.messages import MESSAGES
+from perfcast.workload.blocks.step.parameters import HeldParameters, adapters_of_layer, hold
 from perfcast.workload.blocks.step.stages import LayerSort
 from perfcast.workload.plan_columns.layers import Kind, Setting
 
 #: Rows of ``KindWeights.counts``.
-DENSE, EXPERT, TENSORS, VECTORS = range(4)
+DENSE, EXPERT, TRAINED_DENSE, TRAINED_EXPERT, TENSORS, VECTORS = range(6)
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class KindWeights:
     """Parameters of each kind of layer.
 
     Attributes:
-        counts: Elements of dense parameters and of experts', tensors, and elements of norms; by kind of layer
-            and different way, shape [4, kinds, k].
+        counts: Elements of dense parameters and of experts' as they travel, of those that train, trained
+            tensors, and elements of trained norms; by kind of layer and different way, shape [6, kinds, k].
         table_elements: Of the embedding's table on a rank, shape [k].
         place: Which of the ways is each plan's, shape [n].
     """
@@ -54,11 +54,11 @@ def kind_weights(setting: Setting, plans: PlanTable, kinds: Sequence[Kind]) -> K
             plans.pipeline_parallel > 1,
         ]
     )
-    counts = np.zeros((4, len(kinds), len(first)), dtype=np.int64)
+    counts = np.zeros((6, len(kinds), len(first)), dtype=np.int64)
     tables = np.zeros(len(first), dtype=np.int64)
     for at, row in enumerate(first.tolist()):
         plan = _shrunk(plans.plan(row))
-        counts[:, :, at] = np.array([_counts(_weights(setting, plan, kind)) for kind in kinds]).T
+        counts[:, :, at] = np.array([_counts(_held(setting, plan, kind)) for kind in kinds]).T
         model = setting.model
         width = model.embedding_size or model.hidden_size
         tables[at] = -(-_padded(setting, plan) // plan.tensor_parallel) * width
@@ -98,11 +98,21 @@ def _weights(setting: Setting, plan: Plan, kind: Kind) -> tuple[Weight, ...]:
     return stage.embedding if kind == ends.EMBEDDING else stage.head
 
 
-def _counts(weights: Iterable[Weight]) -> tuple[int, int, int, int]:
-    found = tuple(weights)
+def _held(setting: Setting, plan: Plan, kind: Kind) -> HeldParameters:
+    training, weights = setting.training, _weights(setting, plan, kind)
+    if not isinstance(kind, LayerSort):
+        return hold(training, weights)
+    adapters = adapters_of_layer(setting.model, plan, training, has_experts=kind.has_experts)
+    return hold(training, weights, adapters, is_frozen=kind.is_frozen)
+
+
+def _counts(found: HeldParameters) -> tuple[int, ...]:
+    held, trained = found.held, found.trained
     return (
-        count_elements(found, is_expert=False),
-        count_elements(found, is_expert=True),
-        sum(w.count for w in found),
-        sum(w.num_elements for w in found if "norm" in w.name),
+        held.num_dense,
+        held.num_expert,
+        trained.num_dense,
+        trained.num_expert,
+        found.num_tensors,
+        found.num_norms,
     )

@@ -23,13 +23,19 @@ def products(count: int = 1, **changes: float) -> Products:
     figures = {
         "batch": 1, "m": 64, "n": 64, "k": 1024, "a_bytes": 2, "b_bytes": 2, "c_bytes": 2, "resident": 1,
         "flops_per_second": 1e12, "memory_bytes_per_second": 100e9, "num_sms": 10, "clock_hertz": 1e9,
-        "l2_bytes": 1e9,
+        "l2_bytes": 1e9, "operand_share": 1,
     }  # fmt: skip
     return Products(**{name: np.full(count, float(v)) for name, v in (figures | changes).items()})
 
 
 def time(constants: TileConstants = ONE_TILE, **changes: float) -> TileTimes:
     return time_tiles(products(**changes), constants)
+
+
+def test_units_that_read_half_as_much_in_a_cycle_need_half_the_intensity():
+    constants = replace(ONE_TILE, half_intensity=32.0)
+    assert time(constants).compute == pytest.approx(2 * time(ONE_TILE).compute)
+    assert time(constants, operand_share=0.5).compute == pytest.approx(1.5 * time(ONE_TILE).compute)
 
 
 def test_one_tile_takes_one_multiprocessor_s_time():

@@ -228,6 +228,7 @@ def _products(
         c_bytes=shapes.element_bytes,
         resident=np.zeros(len(m)),
         flops_per_second=figures.matrix_flops_per_second * figures.sustained_share,
+        operand_share=figures.operand_share,
         memory_bytes_per_second=figures.memory_bytes_per_second,
         num_sms=figures.num_sms,
         clock_hertz=figures.clock_hertz,

@@ -98,6 +98,7 @@ def to_products(kernels: KernelTable, figures: Figures) -> Products:
         c_bytes=wide,
         resident=resident,
         flops_per_second=figures.matrix_flops_per_second * figures.sustained_share,
+        operand_share=figures.operand_share,
         memory_bytes_per_second=figures.memory_bytes_per_second,
         num_sms=figures.num_sms,
         clock_hertz=figures.clock_hertz,

@@ -5,7 +5,7 @@ its k; blocks fill the multiprocessors in waves. For each candidate (tile, split
 
     blocks   = batch · ⌈m / tile_m⌉ · ⌈n / tile_n⌉ · split          waves = ⌈blocks / SMs⌉
     compute  = waves · 2 · tile_m · tile_n · ⌈k / split⌉ / (sustained peak per SM · e(tile))
-    e(tile)  = i / (i + half_intensity),   i = tile_m · tile_n / (tile_m + tile_n)
+    e(tile)  = i / (i + half_intensity · operand share),   i = tile_m · tile_n / (tile_m + tile_n)
     memory   = bytes beyond L2 / (bandwidth · dram_share · min(1, blocks per SM · blocks_in_flight))
     cache    = operand bytes as tiles read them / (SMs · clock · l2_bytes_per_cycle)
     latency  = (start_cycles + cycles_per_k · k / split) / clock      of one block alone
@@ -66,6 +66,7 @@ class Products:
         a_bytes, b_bytes, c_bytes: Of one element.
         resident: Share of B that the cache already holds.
         flops_per_second: Sustained peak.
+        operand_share: Of what the units read in a cycle at their full rate; at less, a tile may be smaller.
     """
 
     batch: Floats
@@ -77,6 +78,7 @@ class Products:
     c_bytes: Floats
     resident: Floats
     flops_per_second: Floats
+    operand_share: Floats
     memory_bytes_per_second: Floats
     num_sms: Floats
     clock_hertz: Floats
@@ -131,7 +133,8 @@ def _time_chunk(p: Products, c: TileConstants) -> TileTimes:
     blocks_per_sm = batch * rows_of_tiles * columns_of_tiles * split / sms
     waves = np.ceil(blocks_per_sm)
     intensity = tile_m * tile_n / (tile_m + tile_n)
-    efficiency = c.sustained_scale * intensity / (intensity + c.half_intensity)
+    half_intensity = np.float32(c.half_intensity) * col(p.operand_share)
+    efficiency = c.sustained_scale * intensity / (intensity + half_intensity)
     compute = waves * 2 * tile_m * tile_n * k_slice / (col(p.flops_per_second / p.num_sms) * efficiency)
     latency = (c.start_cycles + c.cycles_per_k * k_slice) / clock
 

@@ -43,7 +43,6 @@ def build_works(
 ) -> list[StepWork | None]:
     """The work of each case, None for a plan that no step can be built of; equal runs share theirs."""
     from perfcast.workload.blocks import build_step_work
-    from perfcast.workload.models.adapters import freeze_weights
 
     known: dict[object, StepWork | None] = {}
     works = []
@@ -53,8 +52,7 @@ def build_works(
         if case.run is not None and key not in known:
             run = case.run.run
             try:
-                work = build_step_work(run.model, run.plan, run.training, run.sequence_length)
-                known[key] = freeze_weights(work) if case.run.trains_adapters else work
+                known[key] = build_step_work(run.model, run.plan, run.training, run.sequence_length)
             except InputError:
                 known[key] = None
         works.append(known.get(key))
@@ -65,7 +63,7 @@ def _key(run: PublishedRun | None) -> object:
     if run is None:
         return None
     asked = run.run
-    return (asked.model, asked.plan, asked.training, asked.sequence_length, run.trains_adapters)
+    return (asked.model, asked.plan, asked.training, asked.sequence_length)
 
 
 def price_works(

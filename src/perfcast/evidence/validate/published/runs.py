@@ -15,6 +15,7 @@ from perfcast.core.plan import RECOMPUTE, Plan, Recompute
 from perfcast.core.plans.text import usual_reshard
 from perfcast.core.training import DTYPES, FLASH_VERSIONS, AttentionKernels, FlashVersion, Training
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import FULL, Adapters, Tuning
 from perfcast.evidence.validate.published.models import is_lora, published_model
 from perfcast.evidence.validate.published.setups import Setup, setup_of, source_of
 from perfcast.evidence.validate.published.systems import published_cluster
@@ -46,14 +47,17 @@ class PublishedRun:
 
     Attributes:
         run: Model, plan, training and sequence length.
-        trains_adapters: Whether the model's own weights are frozen (LoRA).
         slower_device: Where the devices lie between the line's and another of the catalog: that one.
     """
 
     run: Run
     cluster: Cluster
-    trains_adapters: bool = False
     slower_device: str | None = None
+
+    @property
+    def trains_adapters(self) -> bool:
+        """Whether the model's own weights are frozen (LoRA)."""
+        return self.run.training.tuning.adapters is not None
 
 
 def read_published_run(cells: Mapping[str, Any], device: str) -> PublishedRun:
@@ -77,7 +81,7 @@ def read_published_run(cells: Mapping[str, Any], device: str) -> PublishedRun:
     if slower is not None:
         assumed = (*assumed, f"devices between {device} and {slower}: kernels at the geometric mean of both")
     run = replace(run, assumptions=(*run.assumptions, *assumed))
-    return PublishedRun(run=run, cluster=cluster, trains_adapters=is_lora(line), slower_device=slower)
+    return PublishedRun(run=run, cluster=cluster, slower_device=slower)
 
 
 def _slower_device(line: Line, device: str) -> str | None:
@@ -104,6 +108,7 @@ def _read_run(line: Line) -> Run:
         framework="deepspeed" if is_deepspeed else setup.framework,
         attention=_attention(line, setup),
         flash_version=_flash_version(line, setup),
+        tuning=_tuning(line),
     )
     return Run(
         model=replace(model, vocab_size=vocabulary),
@@ -118,6 +123,21 @@ def _unstated(line: Line, setup: Setup) -> tuple[str, ...]:
     if line.text("recompute_mode") in ("", "unknown"):
         return (f"recomputation is not stated: '{setup.recompute}', the program's default",)
     return ()
+
+
+def _tuning(line: Line) -> Tuning:
+    """Adapters of LoRA runs: MLPerf's submissions state theirs (mlcommons/training_results_v5.0:
+    NVIDIA/benchmarks/llama2_70b_lora, prepare_model: rank 16, all-to-all), NeMo's
+    configuration has adapters of rank 32 beside queries, keys and values (NVIDIA/NeMo:
+    megatron_gpt_finetuning_config.yaml, lora_tuning).
+    """
+    if not is_lora(line):
+        return FULL
+    if "mlperf" in source_of(line).lower():
+        return Tuning(
+            adapters=Adapters(rank=16, targets=("q", "k", "v", "o"), dropout=0.1, trades_outputs=True)
+        )
+    return Tuning(adapters=Adapters(rank=32, targets=("q", "k", "v")))
 
 
 def _attention(line: Line, setup: Setup) -> AttentionKernels:

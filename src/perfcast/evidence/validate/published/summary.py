@@ -132,7 +132,7 @@ def noise_floor(cases: Iterable[PublishedCase]) -> list[dict[str, Any]]:
     source: dict[Any, str] = {}
     for case in cases:
         if case.run is not None and case.measured_seconds:
-            key = (case.source, case.run.run, case.run.cluster, case.run.trains_adapters)
+            key = (case.source, case.run.run, case.run.cluster)
             repeats[key].append(case.measured_seconds)
             source[key] = case.source
     errors: defaultdict[str, list[float]] = defaultdict(list)

@@ -28,6 +28,8 @@ def pytorch_stage(
         PlanError: A plan that cuts the model, or shards more than the optimizer's state.
     """
     _check(plan)
+    if not training.tuning.is_full:
+        raise PlanError("framework pytorch trains everything; for a part of a model take --framework fsdp")
     _check_training(training)
     eager = estimate_eager(
         model,

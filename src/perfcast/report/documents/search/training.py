@@ -24,6 +24,7 @@ from perfcast.report.document import (
     share_of,
     words,
 )
+from perfcast.report.documents.plan_memory import describe_training
 from perfcast.report.documents.search.coordinates import coordinates_figure
 from perfcast.report.documents.search.explained import explained_sections, sensitivity_section
 from perfcast.report.documents.search.figures import (
@@ -77,7 +78,7 @@ def _describe_job(result: SearchResult) -> str:
     training = result.training
     return (
         f"train · {training.dtype} · {result.global_batch_size:,} × {result.sequence_length:,} tokens · "
-        f"{training.optimizer} · {training.framework} · best by {OBJECTIVES[result.objective].title}"
+        f"{describe_training(training)} · best by {OBJECTIVES[result.objective].title}"
     )
 
 

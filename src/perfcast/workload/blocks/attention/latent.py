@@ -21,6 +21,7 @@ from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Stream
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.adapters import adapters_backward, adapters_forward
 from perfcast.workload.blocks.attention.standard import core_backward, core_forward
 from perfcast.workload.blocks.linear import Linear, add, row_backward, row_forward
 from perfcast.workload.blocks.local import Local
@@ -108,12 +109,14 @@ def _path_forward(tape: Tape, local: Local, path: _Path) -> None:
     if local.plan.sequence_parallel:
         _over_tensor(tape, local, "all_gather", depth + path.beside, path.module)
     product_forward(tape, local, local.tokens, path.width, depth, path.module)
+    adapters_forward(tape, local, path.module)
 
 
 def _path_backward(tape: Tape, local: Local, path: _Path) -> None:
     """Up, norm, down. Partial gradients of the narrow vector are summed over the ranks' heads."""
     depth, overlaps = path.rank or local.hidden, local.profile.overlaps_input_gradient
-    if local.plan.sequence_parallel and local.profile.gathers_again:
+    trains = local.trains_module(path.module)
+    if local.plan.sequence_parallel and local.profile.gathers_again and trains:
         _over_tensor(tape, local, "all_gather", depth, path.module)
     input_gradient(tape, local, local.tokens, path.width, depth, path.module)
     reduction = "reduce_scatter" if local.plan.sequence_parallel else "all_reduce"
@@ -125,6 +128,7 @@ def _path_backward(tape: Tape, local: Local, path: _Path) -> None:
         tape.run(_norm(local, path, is_backward=True), path.module)
         input_gradient(tape, local, local.own_tokens, narrow, local.hidden, path.module)
         weight_gradient(tape, local, local.own_tokens, narrow, local.hidden, path.module)
+    adapters_backward(tape, local, path.module)
 
 
 def _norm(local: Local, path: _Path, *, is_backward: bool) -> Operation:

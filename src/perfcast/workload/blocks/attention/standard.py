@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
+from perfcast.frameworks.choice import recomputed_modules
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.attention.context_parallel import (
     ContextSetting,
@@ -82,7 +83,7 @@ def core_backward(tape: Tape, local: Local) -> None:
 
     Selective recomputation of the core runs the forward again first (Korthikanti et al.: 2022, section 5).
     """
-    if local.plan.recompute == "selective" and local.framework.selective == "attention_core":
+    if "core_attn" in recomputed_modules(local.framework, local.plan):
         with tape.recomputing():
             core_forward(tape, local)
     if local.plan.context_parallel > 1:

@@ -59,7 +59,9 @@ def embedding_forward(local: Local) -> Calls:
 
 @lru_cache(maxsize=1024)
 def embedding_backward(local: Local) -> Calls:
-    """Gradients of the tables."""
+    """Gradients of the tables; nothing where they do not train."""
+    if not local.trains("embedding"):
+        return ()
     tape, model, size, dtype = Tape(), local.model, local.own_hidden, local.residual
     if model.has_embedding_dropout:
         tape.run(kernels.dropout_backward(local.own_tokens, size, dtype), EMBEDDING)
@@ -98,12 +100,13 @@ def head_forward(local: Local) -> Calls:
 
 @lru_cache(maxsize=1024)
 def head_backward(local: Local) -> Calls:
-    """Its mirror image."""
-    tape, model = Tape(), local.model
+    """Its mirror image; where nothing before the head trains, its input has no gradient."""
+    tape, model = Tape(local.trains_module), local.model
+    passes_on = local.training.tuning.has_gradient(model.num_layers - 1)
     loss_backward(tape, local, words_of(local))
     if model.caps_logits:
         _cap(tape, local)
-    column_backward(tape, local, _head_linear(local))
+    column_backward(tape, local, _head_linear(local), passes_on=passes_on)
     if model.embedding_size:
         _whole_backward(tape, local, local.hidden, model.embedding_size, HEAD)
     if model.has_head_transform:
@@ -114,7 +117,7 @@ def head_backward(local: Local) -> Calls:
         )
         tape.run(kernels.elementwise(name, (x, x), (x,), flops_per_element=14), HEAD)
         _whole_backward(tape, local, local.hidden, local.hidden, HEAD)
-    if model.has_final_norm:
+    if model.has_final_norm and (passes_on or local.trains("norms")):
         norm_backward(tape, local)
     tape.finish()
     return tape.calls()
@@ -139,7 +142,7 @@ def prediction_forward(local: Local) -> Calls:
 @lru_cache(maxsize=1024)
 def prediction_backward(local: Local) -> Calls:
     """Its mirror image."""
-    tape = Tape()
+    tape = Tape(local.trains_module)
     tape.add(head_backward(local))
     column_backward(tape, local, _join_linear(local))
     for _ in range(2):

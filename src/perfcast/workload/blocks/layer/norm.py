@@ -42,7 +42,7 @@ def norm_backward(tape: Tape, local: Local) -> None:
             NORM,
         )
     else:
-        for operation in _rms_backward_steps(rows, size, local.residual):
+        for operation in _rms_backward_steps(rows, size, local.residual, trains=local.trains("norms")):
             tape.run(operation, NORM)
 
 
@@ -67,7 +67,7 @@ def _rms_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
     )
 
 
-def _rms_backward_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, ...]:
+def _rms_backward_steps(rows: int, size: int, dtype: DType, *, trains: bool) -> tuple[Operation, ...]:
     """What autograd makes of those steps: of each product two, or one and a sum over rows."""
     x, wide = kernels.tensor(dtype, rows, size), kernels.tensor(DType.FP32, rows, size)
     row, column = kernels.tensor(DType.FP32, rows, 1), kernels.tensor(dtype, 1, size)
@@ -75,10 +75,13 @@ def _rms_backward_steps(rows: int, size: int, dtype: DType) -> tuple[Operation, 
     once = kernels.elementwise("mul", (wide, row), (wide,))
     both = kernels.elementwise("mul", (wide, wide), (wide,))
     joined = kernels.elementwise("add", (wide, wide), (wide,))
-    return (
-        kernels.elementwise("mul", (x, column), (x,)),
+    of_weight = (
         kernels.elementwise("mul", (x, x), (x,)),
         kernels.rows_kernel(kernels.Kind.REDUCTION, "sum", (x,), (column,), row=rows),
+    )
+    return (
+        kernels.elementwise("mul", (x, column), (x,)),
+        *(of_weight if trains else ()),
         *((kernels.copy(rows, size, dtype, DType.FP32),) if casts else ()),
         both,
         once,

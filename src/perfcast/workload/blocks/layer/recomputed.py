@@ -6,16 +6,32 @@ The core of attention, where 'selective' means that alone, is run again by atten
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from perfcast.core.operation import OperationKind
+from perfcast.core.plan import RecomputeModule
 from perfcast.core.work import Call, Calls
+from perfcast.frameworks.choice import recomputed_modules
 from perfcast.workload.blocks.attention import context_parallel
 from perfcast.workload.blocks.experts.training import ROUTER
+from perfcast.workload.blocks.layer.norm import NORM
 from perfcast.workload.blocks.local import Local
 
 #: Collectives whose results a selective recomputation by operators keeps.
 _KEPT_COLLECTIVES = ("reduce_scatter", "all_to_all")
 #: Modules whose calls are one fused operator, whose result is kept.
 _CORE = (context_parallel.CORE, context_parallel.KEYS, context_parallel.HEADS)
+#: Calls of modules by how their names begin.
+_PREFIXES: Mapping[RecomputeModule, tuple[str, ...]] = MappingProxyType(
+    {
+        "moe_act": ("experts.activation",),
+        "shared_experts": ("shared.",),
+        "mlp": ("mlp.",),
+        "moe": ("experts.", "shared."),
+    }
+)
+_PATHS, _ROPE = ("attention.queries", "attention.keys_values"), "attention.rope"
 #: Products that are not counted: they always run again.
 _UNCOUNTED = (ROUTER,)
 
@@ -26,7 +42,9 @@ def computed_again(local: Local, forward: Calls) -> Calls:
         return _until_last_kept(local, forward)
     if local.plan.recompute == "selective" and local.framework.selective == "operators":
         return _without(forward, _kept(forward))
-    return ()
+    modules = recomputed_modules(local.framework, local.plan)
+    again = _of_modules(local, forward, modules) if set(modules) - {"core_attn"} else set[int]()
+    return _without(forward, set(range(len(forward))) - again) if again else ()
 
 
 def _until_last_kept(local: Local, forward: Calls) -> Calls:
@@ -58,6 +76,40 @@ def _kept(forward: Calls) -> set[int]:
         elif (is_fused and call.module in _CORE) or call.operation.name in _KEPT_COLLECTIVES:
             kept.add(at)
     return kept
+
+
+def _of_modules(local: Local, forward: Calls, modules: Sequence[RecomputeModule]) -> set[int]:
+    """Calls of named modules (Megatron-LM: core/transformer/transformer_layer.py, moe/experts.py,
+    moe/moe_layer.py, multi_latent_attention.py).
+
+    A norm is a module of its own before latent attention and before experts; before other products it is part
+    of those, and what it makes is not given up.
+    """
+    found = set()
+    norms = [at for at, call in enumerate(forward) if call.module == NORM]
+    has_experts = any(call.module.startswith("experts.") for call in forward)
+    if "layernorm" in modules:
+        apart = (local.model.latent_attention is not None, has_experts)
+        found |= {at for at, is_apart in zip(norms, apart, strict=False) if is_apart}
+    if "mla_up_proj" in modules and local.model.latent_attention is not None:
+        found |= _up_projections(forward)
+    for module in modules:
+        prefixes = _PREFIXES.get(module, ())
+        found |= (
+            {at for at, call in enumerate(forward) if call.module.startswith(prefixes)} if prefixes else set()
+        )
+    return found
+
+
+def _up_projections(forward: Calls) -> set[int]:
+    """From the norms of the compressed vectors on: all but the first product of each path."""
+    found, begun = set(), set[str]()
+    for at, call in enumerate(forward):
+        if call.module in (*_PATHS, _ROPE):
+            if call.module in begun or call.module == _ROPE:
+                found.add(at)
+            begun.add(call.module)
+    return found
 
 
 def _without(forward: Calls, kept: set[int]) -> Calls:

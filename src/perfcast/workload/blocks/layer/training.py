@@ -36,7 +36,7 @@ def layer_forward(local: Local, has_experts: bool) -> Calls:
 @lru_cache(maxsize=1024)
 def layer_backward(local: Local, has_experts: bool) -> Calls:
     """The calls of a layer's backward; what is recomputed stands in front."""
-    tape = Tape()
+    tape = Tape(local.trains_module)
     again = computed_again(local, layer_forward(local, has_experts))
     if again:
         with tape.recomputing():

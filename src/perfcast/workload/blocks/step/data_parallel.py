@@ -39,6 +39,10 @@ class ParameterCounts:
         """``count`` such layers."""
         return ParameterCounts(count * self.num_dense, count * self.num_expert)
 
+    def scaled(self, factor: float) -> ParameterCounts:
+        """So many of them by a factor, in whole numbers."""
+        return ParameterCounts(math.ceil(factor * self.num_dense), math.ceil(factor * self.num_expert))
+
 
 def reduces_gradients(plan: Plan) -> bool:
     """Whether anybody else has the same weights."""

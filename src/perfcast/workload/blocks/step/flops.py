@@ -13,13 +13,19 @@ from functools import lru_cache
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import FULL, Tuning
+from perfcast.core.tuning.weights import layer_adapters, split_weights
 from perfcast.core.weights import Weight, kinds_of_layer
 from perfcast.core.work import Layer, LayerRun, StageWork
 
 
 @lru_cache(maxsize=1024)
-def flops_per_sequence(model: Transformer, sequence_length: int, kept_share: float = 1.0) -> int:
+def flops_per_sequence(
+    model: Transformer, sequence_length: int, kept_share: float = 1.0, tuning: Tuning = FULL
+) -> int:
     """Forward and backward of one sequence in training, with the layers that predict further tokens.
+
+    Frozen weights have no gradient, layers that no gradient reaches no backward; adapters have theirs.
 
     Args:
         kept_share: Of the rows that a router sends, those that experts take; what is dropped is not computed.
@@ -28,7 +34,28 @@ def flops_per_sequence(model: Transformer, sequence_length: int, kept_share: flo
     transform = model.hidden_size**2 if model.has_head_transform else 0
     matrices = transform + model.num_prediction_layers * _prediction_matrices(model, kept_share)
     further = model.num_prediction_layers * _attention(model, sequence_length, sequence_length)
-    return 3 * (forward + 2 * sequence_length * matrices + further)
+    whole = 3 * (forward + 2 * sequence_length * matrices + further)
+    return whole if tuning.is_full else whole + _tuned(model, sequence_length, tuning, kept_share)
+
+
+def _tuned(model: Transformer, sequence_length: int, tuning: Tuning, kept_share: float) -> int:
+    """What adapters add, less what frozen parts of a model leave out of its backward."""
+    adapters = tuning.adapters
+    attention, total = _attention(model, sequence_length, sequence_length), 0
+    for at in range(model.num_layers):
+        has_experts = at >= model.num_layers - model.num_expert_layers
+        weights = kinds_of_layer(model, Plan())[has_experts]
+        split = split_weights(tuning, weights, is_frozen=tuning.freezes_layer(at))
+        total -= 2 * sequence_length * _active(model, (*split.frozen, *split.quantised), kept_share)
+        if not tuning.has_gradient(at):
+            total -= 2 * sequence_length * _active(model, weights, kept_share) + 2 * attention
+        beside = layer_adapters(model, Plan(), adapters, has_experts=has_experts)
+        total += 6 * sequence_length * sum(w.num_elements for adapter in beside for w in adapter.weights)
+    without = (not tuning.trains("head")) + (not tuning.has_gradient(model.num_layers - 1))
+    total -= 2 * sequence_length * without * _table(model)
+    if adapters is not None:
+        total -= 2 * sequence_length * model.num_prediction_layers * _prediction_matrices(model, kept_share)
+    return total
 
 
 def forward_flops(

@@ -59,15 +59,23 @@ _STATES: Mapping[str, State] = {
 
 
 def optimizer_calls(
-    plan: Plan, training: Training, parameters: ParameterCounts, *, num_tensors: int, shares: Calls = ()
+    plan: Plan,
+    training: Training,
+    parameters: ParameterCounts,
+    held: ParameterCounts,
+    *,
+    num_tensors: int,
+    shares: Calls = (),
 ) -> Calls:
-    """The calls of one rank of a stage.
+    """The calls of one rank of a stage; none but reductions where it has nothing that trains.
 
     Args:
+        parameters: That train.
+        held: All, of which fp8 training makes narrow copies.
         num_tensors: Parameters of the stage, of which kernels over lists take several a launch.
         shares: Gradient reductions between stages or tensor-parallel ranks, which go first.
     """
-    if training.optimizer == "none":
+    if training.optimizer == "none" or not (parameters.num_dense or parameters.num_expert):
         return shares
     tape, mine = Tape(), owned(plan, parameters)
     profile, gradient = load_training_profile(training.framework).kernels, gradient_type(training)
@@ -85,7 +93,7 @@ def optimizer_calls(
         for call in gather_calls(plan, training, parameters):
             tape.collective_call(call)
     whole = parameters.num_dense + parameters.num_expert
-    for operation in _narrow_weights(training, whole):
+    for operation in _narrow_weights(training, held.num_dense + held.num_expert):
         _run(tape, operation, launches)
     if profile.has_gradient_buffer:
         cleared = mine if plan.zero_stage > 1 else whole

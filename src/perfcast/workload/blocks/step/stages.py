@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.weights import layers_of_parts
 from perfcast.core.work import LayerRun
 from perfcast.workload.blocks.ends.training import EMBEDDING, HEAD, PREDICTION
@@ -21,12 +22,17 @@ class LayerSort:
     has_window: bool
     #: Whether it keeps all for its backward, in a plan that computes other layers again.
     keeps_all: bool = False
+    #: Whether its weights stay as they are, as a whole.
+    is_frozen: bool = False
+    #: Whether no gradient reaches it: it has no backward.
+    is_idle: bool = False
 
     @property
     def name(self) -> str:
         """In words."""
         kind = "expert layer" if self.has_experts else "layer"
-        return f"{'kept ' * self.keeps_all}{'windowed ' * self.has_window}{kind}"
+        frozen = "idle " if self.is_idle else "frozen " * self.is_frozen
+        return f"{frozen}{'kept ' * self.keeps_all}{'windowed ' * self.has_window}{kind}"
 
 
 #: A sort of layer, or an end of the model by its name.
@@ -55,11 +61,14 @@ class ModelPart:
         return (*held, (HEAD, 1)) if self.has_head else tuple(held)
 
 
-def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[ModelPart, ...]:
+def split_model(
+    model: Transformer, plan: Plan, *, balances: bool, tuning: Tuning = FULL
+) -> tuple[ModelPart, ...]:
     """All parts in the order of the model.
 
     Args:
         balances: Whether the head counts when layers are dealt out (``core.weights.balance_layers``).
+        tuning: Which layers train.
 
     Raises:
         PlanError: Stages whose layers do not add up to the model's; fewer layers than parts.
@@ -69,14 +78,14 @@ def split_model(model: Transformer, plan: Plan, *, balances: bool) -> tuple[Mode
     for place, count in enumerate(counts):
         again = count if plan.recompute_layers is None else plan.recompute_layers
         sorts = Counter(
-            _sort_of(model, first + at, keeps_all=at >= again and plan.recompute == "full")
+            _sort_of(model, tuning, first + at, keeps_all=at >= again and plan.recompute == "full")
             for at in range(count)
         )
         is_last = place == len(counts) - 1
         further = model.num_prediction_layers if is_last else 0
         if further:
             keeps_all = plan.recompute_layers is not None
-            sorts[_sort_of(model, model.num_layers - 1, keeps_all=keeps_all)] += further
+            sorts[_sort_of(model, tuning, model.num_layers - 1, keeps_all=keeps_all)] += further
         parts.append(ModelPart(tuple(sorts.items()), place == 0, is_last, further))
         first += count
     return tuple(parts)
@@ -87,12 +96,15 @@ def runs_of(part: ModelPart, order: Mapping[LayerKey, int]) -> tuple[LayerRun, .
     return tuple(LayerRun(order[key], count) for key, count in part.contents())
 
 
-def _sort_of(model: Transformer, layer: int, *, keeps_all: bool) -> LayerSort:
+def _sort_of(model: Transformer, tuning: Tuning, layer: int, *, keeps_all: bool) -> LayerSort:
     """Experts follow the dense layers; windows are spread evenly over all."""
     num_windows = model.num_window_layers
     has_window = (layer + 1) * num_windows // model.num_layers > layer * num_windows // model.num_layers
+    is_idle = not tuning.has_gradient(layer)
     return LayerSort(
         has_experts=model.experts is not None and layer >= model.experts.num_dense_layers,
         has_window=has_window,
-        keeps_all=keeps_all,
+        keeps_all=keeps_all and not is_idle,
+        is_frozen=tuning.freezes_layer(layer),
+        is_idle=is_idle,
     )

@@ -16,7 +16,6 @@ from perfcast.core.weights import (
     StageWeights,
     Weight,
     check_degrees,
-    count_elements,
     kinds_of_layer,
     pad_vocabulary,
     stage_weights,
@@ -24,6 +23,7 @@ from perfcast.core.weights import (
 from perfcast.core.work import Call, Calls, Layer, StageWork, StepWork, Stream
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.tuning import check_trained
 from perfcast.workload.blocks.ends import training as ends
 from perfcast.workload.blocks.experts.routing import dispatch_assumptions, kept_share, routing_assumptions
 from perfcast.workload.blocks.layer import training as layers
@@ -45,6 +45,7 @@ from perfcast.workload.blocks.step.optimizer import (
     shared_embedding,
     shared_norms,
 )
+from perfcast.workload.blocks.step.parameters import HeldParameters, adapters_of_layer, hold
 from perfcast.workload.blocks.step.stages import LayerKey, LayerSort, ModelPart, runs_of, split_model
 
 
@@ -55,9 +56,10 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         PlanError: A plan that cannot cut this model; the message has the equation that fails.
     """
     _check(model, plan, sequence_length)
+    check_trained(model, training)
     whole = _Whole(model, plan, training, sequence_length)
     profile = load_training_profile(training.framework)
-    parts = split_model(model, plan, balances=profile.balances_stages)
+    parts = split_model(model, plan, balances=profile.balances_stages, tuning=training.tuning)
     built = _collect_layers(whole, parts)
     order = {key: place for place, key in enumerate(built)}
     stages = _stages(whole, parts, order)
@@ -74,7 +76,8 @@ def build_step_work(model: Transformer, plan: Plan, training: Training, sequence
         overlaps_gather=rules.overlaps_gather,
         host_waits=rules.host_waits,
         num_tokens=plan.global_batch_size * sequence_length,
-        flops=plan.global_batch_size * flops_per_sequence(model, sequence_length, kept_share(plan)),
+        flops=plan.global_batch_size
+        * flops_per_sequence(model, sequence_length, kept_share(plan), training.tuning),
         recompute_flops=recomputed_flops(found, stages, plan),
         assumptions=(
             *assumptions_of(plan, training),
@@ -94,12 +97,23 @@ class _Whole:
     training: Training
     sequence_length: int
 
-    def local(self, *, has_window: bool = False, keeps_all: bool = False) -> Local:
+    def local(self, *, has_window: bool = False, keeps_all: bool = False, is_frozen: bool = False) -> Local:
         """A layer's part of it."""
         plan = local_part(self.plan)
         if keeps_all:
             plan = replace(plan, recompute="none")
-        return Local(self.model, plan, self.training, self.sequence_length, has_window=has_window)
+        return Local(
+            self.model, plan, self.training, self.sequence_length, has_window=has_window, is_frozen=is_frozen
+        )
+
+    def held(self, key: LayerKey) -> HeldParameters:
+        """What a rank has of a layer or an end."""
+        if isinstance(key, str):
+            return hold(self.training, _end_weights(self, key))
+        plan = local_part(self.plan)
+        weights = kinds_of_layer(self.model, plan)[key.has_experts]
+        adapters = adapters_of_layer(self.model, plan, self.training, has_experts=key.has_experts)
+        return hold(self.training, weights, adapters, is_frozen=key.is_frozen)
 
     @property
     def vocab_size(self) -> int:
@@ -143,18 +157,25 @@ def _collect_layers(whole: _Whole, parts: tuple[ModelPart, ...]) -> dict[LayerKe
 
 
 def _layer(whole: _Whole, sort: LayerSort) -> Layer:
-    local = whole.local(has_window=sort.has_window, keeps_all=sort.keeps_all)
-    dense, expert = kinds_of_layer(whole.model, local.plan)
-    weights = expert if sort.has_experts else dense
-    calls = with_activations_away(
-        local,
-        whole.plan.offload,
-        layers.layer_forward(local, sort.has_experts),
-        layers.layer_backward(local, sort.has_experts),
-    )
+    local = whole.local(has_window=sort.has_window, keeps_all=sort.keeps_all, is_frozen=sort.is_frozen)
+    calls = layer_calls(local, sort, whole.plan.offload)
     of_stage = max(1, whole.model.num_layers // whole.plan.pipeline_parallel)
     overlaps = sort.has_experts and whole.plan.overlaps_passes
-    return _with_reductions(whole, sort.name, *calls, _counts(weights), of_stage, overlaps_passes=overlaps)
+    return _with_reductions(whole, sort.name, *calls, whole.held(sort), of_stage, overlaps_passes=overlaps)
+
+
+def layer_calls(
+    local: Local, sort: LayerSort, offload: str, forward_of: Local | None = None
+) -> tuple[Calls, Calls]:
+    """Forward and backward of a layer; one that no gradient reaches keeps nothing and has no backward.
+
+    Args:
+        forward_of: Where the forward is looked up as another layer's, which runs the same one.
+    """
+    forward = layers.layer_forward(forward_of or local, sort.has_experts)
+    if sort.is_idle:
+        return forward, ()
+    return with_activations_away(local, offload, forward, layers.layer_backward(local, sort.has_experts))
 
 
 def _end(whole: _Whole, name: str) -> Layer:
@@ -166,7 +187,7 @@ def _end(whole: _Whole, name: str) -> Layer:
         ends.PREDICTION: (ends.prediction_forward, ends.prediction_backward),
         ends.HEAD: (ends.head_forward, ends.head_backward),
     }[name]
-    return _with_reductions(whole, name, forward(local), backward(local), _counts(_end_weights(whole, name)))
+    return _with_reductions(whole, name, forward(local), backward(local), whole.held(name))
 
 
 def _with_reductions(
@@ -174,15 +195,15 @@ def _with_reductions(
     name: str,
     forward: Calls,
     backward: Calls,
-    parameters: ParameterCounts,
+    parameters: HeldParameters,
     num_layers: int = 1,
     *,
     overlaps_passes: bool = False,
 ) -> Layer:
     plan, training = whole.plan, whole.training
-    gather = incoming_weights(plan, training, parameters)
+    gather = incoming_weights(plan, training, parameters.held)
     if not gathers_after_step(plan, training):
-        gather = (*gather, *gather_calls(plan, training, parameters, num_layers))
+        gather = (*gather, *gather_calls(plan, training, parameters.gathered(plan), num_layers))
     comes_again = plan.offload == "parameters" or (plan.zero_stage == 3 and plan.reshard_after_forward)
     last = max((at for at, call in enumerate(backward) if call.stream is Stream.COMPUTE), default=-1)
     reduces = reduces_gradients(plan) and last >= 0
@@ -191,14 +212,12 @@ def _with_reductions(
         forward=forward,
         backward=backward,
         gather=gather,
-        gather_again=gather if comes_again else (),
-        gradient_reduction=reduce_calls(plan, training, parameters, last, num_layers) if reduces else (),
+        gather_again=gather if comes_again and last >= 0 else (),
+        gradient_reduction=reduce_calls(plan, training, parameters.trained, last, num_layers)
+        if reduces
+        else (),
         overlaps_passes=overlaps_passes,
     )
-
-
-def _counts(weights: tuple[Weight, ...]) -> ParameterCounts:
-    return ParameterCounts(count_elements(weights, is_expert=False), count_elements(weights, is_expert=True))
 
 
 def _end_weights(whole: _Whole, name: str) -> tuple[Weight, ...]:
@@ -236,20 +255,21 @@ def _stages(whole: _Whole, parts: tuple[ModelPart, ...], order: dict[LayerKey, i
 def _optimizer(whole: _Whole, parts: tuple[ModelPart, ...]) -> Calls:
     """The update of all that a stage's rank holds, and reductions of gradients that go before."""
     plan, training = whole.plan, whole.training
-    dense, expert = kinds_of_layer(whole.model, local_part(whole.plan))
-    total, tensors, vectors = ParameterCounts(0), 0, 0
+    total, held, tensors, vectors = ParameterCounts(0), ParameterCounts(0), 0, 0
     for key, count in (item for part in parts for item in part.contents()):
-        weights = _end_weights(whole, key) if isinstance(key, str) else expert if key.has_experts else dense
-        total += _counts(weights).times(count)
-        tensors += count * sum(w.count for w in weights)
-        vectors += count * sum(w.num_elements for w in weights if "norm" in w.name)
+        mine = whole.held(key)
+        total += mine.trained.times(count)
+        held += mine.held.times(count)
+        tensors += count * mine.num_tensors
+        vectors += count * mine.num_norms
     shares = [shared_norms(plan, training, vectors)]
-    if whole.model.ties_embeddings and any(part.has_embedding or part.has_head for part in parts):
+    at_end = any(part.has_embedding or part.has_head for part in parts)
+    if whole.model.ties_embeddings and at_end and training.tuning.trains("embedding"):
         rows = math.ceil(whole.vocab_size / plan.tensor_parallel)
         width = whole.model.embedding_size or whole.model.hidden_size
         shares.append(shared_embedding(plan, training, rows * width))
     found: tuple[Call, ...] = tuple(call for call in shares if call is not None)
-    return optimizer_calls(plan, training, total, num_tensors=tensors, shares=found)
+    return optimizer_calls(plan, training, total, held, num_tensors=tensors, shares=found)
 
 
 def _boundary(whole: _Whole) -> Operation | None:

@@ -1,0 +1,69 @@
+"""What a plan recomputes where that was not said: as little as the device's memory allows.
+
+No one runs a step that does not fit, so that the time of one is of no use; of those that fit, the one that
+computes least again is the fastest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfcast.core.hardware import Device
+from perfcast.core.plan import Plan
+from perfcast.core.plans.text import format_values, stated_values
+from perfcast.core.training import Training
+from perfcast.core.transformer import Transformer
+from perfcast.core.weights import layers_of_parts
+from perfcast.frameworks.load import load_training_profile
+from perfcast.memory.footprint import estimate_footprint
+from perfcast.units import format_bytes
+
+_KEYS = ("recompute", "recompute_layers")
+
+
+def least_recomputation(
+    model: Transformer, plan: Plan, training: Training, sequence_length: int, device: Device
+) -> tuple[Plan, str]:
+    """The plan with as little recomputation as fits, of what its framework has; what was chosen, in words.
+
+    The plan as it is, and '', where it fits without or nothing does.
+
+    Raises:
+        PlanError: A plan that cannot cut the model.
+    """
+
+    def held(tried: Plan) -> int:
+        return estimate_footprint(model, tried, training, sequence_length, device=device).device_bytes
+
+    needed, capacity = held(plan), device.memory_bytes
+    if needed <= capacity:
+        return plan, ""
+    for plans in _more_and_more(model, plan, training):
+        found = bisect_left(plans, True, key=lambda tried: held(tried) <= capacity)
+        if found < len(plans):
+            values = {key: value for key, value in stated_values(plans[found]).items() if key in _KEYS}
+            without = f"{format_bytes(needed)} of {format_bytes(capacity)}"
+            return plans[found], (
+                f"recomputation was not given: {format_values(values)}, as little as fits; "
+                f"without any the step takes {without}"
+            )
+    return plan, ""
+
+
+def _more_and_more(model: Transformer, plan: Plan, training: Training) -> Iterator[tuple[Plan, ...]]:
+    """What can be computed again, the least first; in each row plans that take less and less memory."""
+    profile = load_training_profile(training.framework)
+    known = profile.support.recomputes
+    if "selective" in known:
+        yield (replace(plan, recompute="selective"),)
+    if "full" not in known:
+        return
+    whole = replace(plan, recompute="full", recompute_layers=None)
+    if not profile.support.recomputes_some_layers:
+        yield (whole,)
+        return
+    most = max(layers_of_parts(model, plan, balances_head=profile.balances_stages))
+    some = (replace(whole, recompute_layers=count) for count in range(1, most))
+    yield (*some, whole)
