@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from made_up_programs import KERNELS
 from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
@@ -62,6 +63,7 @@ def search_result(**changes: Any) -> SearchResult:
     )  # fmt: skip
     result = SearchResult(
         model="gpt", cluster="made-up", device="made-up", num_devices=8, training=TRAINING,
+        program=KERNELS,
         sequence_length=128, global_batch_size=16, cost_model="roofline", objective=STEP_TIME,
         ranked=tuple(ranked_plan(place) for place in range(4)),
         front=tuple(ranked_plan(place) for place in (0, 1, 3)),

@@ -29,6 +29,8 @@ TRAININGS = (
     f"{GPT} {FEW} --framework torchtitan --fix tp=2",
     f"{GPT} {FEW} --framework torchtitan --fix recompute=selective,zero=3",
     f"{GPT} {FEW} --framework deepspeed --fix pp=1",
+    f"{GPT} --framework pytorch",
+    f"{GPT} --framework pytorch --no-simulate",
     f"{GPT} --framework nanotron --fix pp=2,cp=1",
     f"{GPT} {FEW} --framework megatron_local",
     f"{GPT} {FEW} --optimizer sgd --fix zero=0",

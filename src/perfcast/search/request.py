@@ -50,6 +50,7 @@ class SearchRequest:
         named: Plans to be explained beside the winner, by what the user called them.
         with_sensitivity: Whether to ask how the winner changes with network, memory and batch.
         baseline: Another searcher, whose choice is explained beside the winner too.
+        defaults: What was chosen of the precision before, in words.
     """
 
     model: Model
@@ -73,6 +74,7 @@ class SearchRequest:
     named: Mapping[str, MakePlan] = field(default_factory=dict)
     with_sensitivity: bool = False
     baseline: Baseline | None = None
+    defaults: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.global_batch_size < 1:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.plan import OFFLOAD
+from perfcast.core.program import StepProgram
 from perfcast.core.transformer import Transformer
 from perfcast.cost.host_link import has_host_link
 from perfcast.cost.model import CostModel
+from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.program import choose_program
 from perfcast.prediction.step.constants import StepConstants, load_step_constants
 from perfcast.search.ranking.constraints import check_limits
 from perfcast.search.ranking.objectives import Job, Objective, find_objective
@@ -43,6 +46,9 @@ class ResolvedSearch:
         device: The cluster's, or what stands in its place.
         job: What the objective depends on beside a plan.
         space: The request's, without what framework and device cannot do.
+        program: What the steps of all plans run.
+        defaults: What was chosen of precision and sequence, in words.
+        is_captured: Whether plans that are shown are captured, not built from the model's sizes.
         seconds_by_part: Grows as the search goes.
     """
 
@@ -57,6 +63,9 @@ class ResolvedSearch:
     space: Space
     constants: StepConstants
     on_progress: Progress
+    program: StepProgram
+    is_captured: bool
+    defaults: tuple[str, ...]
     seconds_by_part: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -95,6 +104,11 @@ def resolve_search(
     die = device or resolve_device(cluster.device)
     model = read_model(request.model)
     length = model.sequence_length(request.sequence_length)
+    training = request.training
+    chosen = choose_defaults(
+        model, "train", die, dtype=training.dtype, sequence_length=request.sequence_length
+    )
+    program = choose_program(model, "train", framework=training.framework, compiles=training.compiles)
     space = request.runnable_space
     if not has_host_link(die) and "offload" not in space.fixed:
         space = replace(space, offloads=OFFLOAD[:1])
@@ -117,4 +131,7 @@ def resolve_search(
         space=space,
         constants=request.constants or load_step_constants(),
         on_progress=on_progress,
+        program=program,
+        is_captured=program.is_captured and device is None,
+        defaults=(*request.defaults, *chosen.notes),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from perfcast.core.mode import Method
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import COLUMNS, to_table, with_splits
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.errors import PlanError
 from perfcast.prediction.request.command import predict_command
@@ -120,6 +121,8 @@ class SearchResult:
     Attributes:
         asked_cluster, asked_cost_model: As a command line names them; None: the usual one.
         objective: A name of ``objectives.OBJECTIVES``.
+        program: What the steps of all plans run.
+        defaults: What was chosen of precision and sequence, in words.
         ranked: The best of each kind, as many as were asked for, best first.
         variants: Other plans of the kinds that are ranked, as far as they were weighed.
         front: Plans that none beats in time, cost and memory headroom at once, fastest first.
@@ -137,6 +140,7 @@ class SearchResult:
     device: str
     num_devices: int
     training: Training
+    program: StepProgram
     sequence_length: int
     global_batch_size: int
     cost_model: str
@@ -156,6 +160,7 @@ class SearchResult:
     asked_cost_model: str | None = None
     evaluation: Evaluation
     assumptions: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
 
     def place_of(self, plan: Plan) -> int | None:
         """Of a plan among the valid ones; None where it is not there."""

@@ -18,16 +18,16 @@ from perfcast.cost.host_link import has_host_link
 from perfcast.cost.prices import Prices
 from perfcast.memory.footprint import FootprintColumns, footprint_columns
 from perfcast.prediction.request.command import name_of_cost_model
-from perfcast.prediction.step.timer import make_timer
 from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
 from perfcast.search.evaluation.fewest_layers import Weigher, with_fewest_layers
 from perfcast.search.ranking.constraints import Constraint, apply_constraints
 from perfcast.search.ranking.kinds import Group, group_by_formula, group_simulated, kinds_of
+from perfcast.search.ranking.make_simulator import make_simulator
 from perfcast.search.ranking.objectives import order_of, watts_of_devices
 from perfcast.search.ranking.pareto import pareto_front
 from perfcast.search.ranking.separate import separate, tell_apart
 from perfcast.search.ranking.shortlist import Shortlist, make_shortlist
-from perfcast.search.ranking.simulator import Simulated, Simulator
+from perfcast.search.ranking.simulator import Simulated
 from perfcast.search.request import SearchRequest
 from perfcast.search.resolve import Progress, ResolvedSearch, cluster_stem, ignore_progress, resolve_search
 from perfcast.search.result import RankedPlan, SearchResult, Separation, Variant
@@ -94,6 +94,7 @@ def search_plans(
         device=search.device.name,
         num_devices=cluster.num_devices,
         training=request.training,
+        program=search.program,
         sequence_length=search.sequence_length,
         global_batch_size=request.global_batch_size,
         cost_model=search.cost_model.name,
@@ -113,6 +114,7 @@ def search_plans(
         variants=_variants(search, found, simulated, groups),
         evaluation=evaluation,
         assumptions=_assumptions(search, simulated, evaluation),
+        defaults=search.defaults,
     )
 
 
@@ -210,7 +212,7 @@ def _rank(search: ResolvedSearch, found: _Evaluated) -> tuple[_Evaluated, list[S
         return listed.stops(place, before)
 
     with search.part("simulate"):
-        simulated, prices = _simulator(search).simulate(
+        simulated, prices = make_simulator(search).simulate(
             listed.places, found.evaluation.plans.plan, stops, search.request.num_processes
         )
     found, simulated = _drop_late(search, found, simulated)
@@ -315,19 +317,6 @@ def _drop_late(
     return fewer, kept
 
 
-def _simulator(search: ResolvedSearch, method: Method = "simulated") -> Simulator:
-    training = search.request.training
-    return Simulator(
-        search.sizes,
-        training,
-        search.sequence_length,
-        search.cluster,
-        search.device,
-        search.cost_model,
-        make_timer(method, "train", training, search.cost_model, search.constants),
-    )
-
-
 def _values(search: ResolvedSearch, simulated: Sequence[Simulated]) -> Floats:
     seconds = np.array([one.time.step_seconds for one in simulated])
     watts = np.array([_watts(search, one.time.seconds_by_cause) for one in simulated])
@@ -347,7 +336,9 @@ def _detailed(
     missing = [place for place in places if place not in known]
     if missing:
         plan_of = found.evaluation.plans.plan
-        timed, _ = _simulator(search, "closed_form").simulate(missing, plan_of, lambda place, before: False)
+        timed, _ = make_simulator(search, "closed_form").simulate(
+            missing, plan_of, lambda place, before: False
+        )
         known |= {one.place: one for one in timed}
     methods = {one.place for one in simulated}
     return tuple(
@@ -362,12 +353,15 @@ def _ranked(search: ResolvedSearch, found: _Evaluated, one: Simulated, method: M
     seconds, causes = one.time.step_seconds, one.time.seconds_by_cause
     watts = _watts(search, causes)
     value = search.objective.value(search.job, np.array([seconds]), np.array([watts]))
+    peak_bytes, device_bytes = int(evaluation.peak_bytes[at]), int(evaluation.device_bytes[at])
+    if one.memory is not None:
+        peak_bytes, device_bytes = one.memory.footprint.peak_bytes, one.memory.footprint.device_bytes
     return RankedPlan(
         plan=one.plan, method=method,
         step_seconds=seconds, step_seconds_low=one.low * seconds, step_seconds_high=one.high * seconds,
         seconds_by_cause=causes, num_tokens=evaluation.num_tokens, num_devices=search.cluster.num_devices,
         mfu=float(evaluation.mfu[at] * evaluation.step_seconds[at]) / seconds,
-        peak_bytes=int(evaluation.peak_bytes[at]), device_bytes=int(evaluation.device_bytes[at]),
+        peak_bytes=peak_bytes, device_bytes=device_bytes,
         capacity_bytes=search.device.memory_bytes, device_watts=None if np.isnan(watts) else watts,
         dollars_per_device_hour=search.job.dollars_per_device_hour, value=float(value[0]),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
 from perfcast.core.plans.text import EVEN, PlanValue
 from perfcast.core.precision import Precision
+from perfcast.core.program import StepProgram
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
@@ -64,6 +65,8 @@ class ServingResult:
     """Plans by throughput, the highest first, each with its best batch.
 
     Attributes:
+        program: What answers.
+        defaults: What was chosen of precision and context, in words.
         points: All that was forecast.
         num_plans: Cuts of the model.
         asked_cluster, asked_cost_model: As a command line names them; None: the usual one.
@@ -71,6 +74,8 @@ class ServingResult:
     """
 
     request: ServingSearchRequest
+    program: StepProgram
+    defaults: tuple[str, ...]
     model: str
     cluster: str
     device: str
@@ -153,8 +158,8 @@ def search_serving(
         raise PlanError(_explain_none(setting, plans, tried))
     kept.sort(key=lambda choice: -choice.tokens_per_second)
     return ServingResult(
-        request, model.name, cluster.name, device.name, cluster.num_devices, device.memory_bytes,
-        context, cost_model.name, tuple(kept[: request.top]), tuple(tried), len(plans),
+        request, program, chosen.notes, model.name, cluster.name, device.name, cluster.num_devices,
+        device.memory_bytes, context, cost_model.name, tuple(kept[: request.top]), tuple(tried), len(plans),
         price, _assumptions(kept[0]), f"{cluster_stem(asked or cluster.name)}:{cluster.num_devices}",
         None if asked_cost is None else name_of_cost_model(asked_cost),
     )  # fmt: skip

@@ -40,13 +40,15 @@ def build_request(own: SearchOptions) -> SearchRequest:
     if not own.batch_sizes:
         raise click.UsageError("--global-batch-size N: how many sequences has a step?")
     (batch,) = own.batch_sizes
+    dtype, defaults = _training_dtype(own)
     return SearchRequest(
+        defaults=defaults,
         model=own.models[0],
         clusters=own.clusters,
         global_batch_size=batch,
         sequence_length=_only(own.sequence_lengths),
         training=Training(
-            dtype=known_word("dtype", _training_dtype(own), DTYPES),
+            dtype=known_word("dtype", dtype, DTYPES),
             optimizer=own.optimizer,
             framework=choose_framework(own),
             tuning=own.tuning(own.mode),
@@ -69,17 +71,18 @@ def build_request(own: SearchOptions) -> SearchRequest:
     )
 
 
-def _training_dtype(own: SearchOptions) -> str:
-    """As it is asked for, or what is usual on the first cluster."""
+def _training_dtype(own: SearchOptions) -> tuple[str, tuple[str, ...]]:
+    """As it is asked for, or what is usual on the first cluster, with that in words."""
     from perfcast.catalog.clusters import load_cluster_entry
     from perfcast.prediction.defaults import usual_dtype
     from perfcast.prediction.model import read_model
     from perfcast.prediction.names import resolve_device
 
     if own.dtype is not None:
-        return own.dtype
+        return own.dtype, ()
     entry = load_cluster_entry(own.clusters[0].partition(":")[0])
-    return usual_dtype(read_model(own.models[0]), "train", resolve_device(entry.device))[0]
+    dtype, why = usual_dtype(read_model(own.models[0]), "train", resolve_device(entry.device))
+    return dtype, (f"{dtype}: {why}",)
 
 
 def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
@@ -135,8 +138,9 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
     for name in own.clusters if prices else ():
         assert prices is not None
         prices.of_cluster(load_cluster(name), name)
+    dtype, _ = _training_dtype(own)
     return PlanSearch(
-        dtype=known_word("dtype", _training_dtype(own), DTYPES),
+        dtype=known_word("dtype", dtype, DTYPES),
         optimizer=own.optimizer,
         framework=choose_framework(own),
         tuning=format_tuning(own.tuning()),

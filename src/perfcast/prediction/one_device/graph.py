@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perfcast.core.graph import Graph
@@ -20,11 +21,22 @@ if TYPE_CHECKING:
 
 
 def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
-    """Capture what is asked for and lower it to the device."""
+    """Capture what is asked for and lower it to the device; the same question is captured once."""
+    request, _ = complete_request(request, device)
+    if read_model(request.model).is_in_catalog:
+        return _captured_once(request, device)
+    return _captured(request, device)
+
+
+@lru_cache(maxsize=4)
+def _captured_once(request: Request, device: Device) -> tuple[Graph, Program]:
+    return _captured(request, device)
+
+
+def _captured(request: Request, device: Device) -> tuple[Graph, Program]:
     from perfcast.workload.capture.capture import capture
     from perfcast.workload.lower import lower
 
-    request, _ = complete_request(request, device)
     build, options = program_and_options(request, device)
     if request.world_size is None:
         graph, program = capture(build, options)

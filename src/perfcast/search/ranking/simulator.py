@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfcast.core.cluster import Cluster
+from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import StepTime
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
@@ -31,6 +32,7 @@ class Simulated:
 
     Attributes:
         low, high: Ends of the step's 90 % interval over its estimate.
+        memory: Where it is not that of the columns.
     """
 
     place: int
@@ -39,6 +41,7 @@ class Simulated:
     time: StepTime
     low: float
     high: float
+    memory: PlanMemory | None = None
 
 
 @dataclass(frozen=True)

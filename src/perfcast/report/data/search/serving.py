@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
+from perfcast.core.program import StepProgram
 from perfcast.prediction.sweep.serving import Phase
 from perfcast.report.answers import Answer, view
 from perfcast.search.serving import ServingChoice, ServingReport, ServingResult
@@ -105,6 +106,9 @@ class ServingSearchData(Answer):
         model: As asked for.
         mode: prefill or decode.
         dtype: Precision.
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         context_length: Tokens of a prompt, and of the cache when a token is written.
         objective: What the plans are ordered by.
         max_first_token_seconds: Limit on the first token, in seconds; null for none.
@@ -116,6 +120,8 @@ class ServingSearchData(Answer):
     model: str
     mode: str
     dtype: str
+    program: StepProgram
+    defaults: tuple[str, ...]
     context_length: int
     objective: str
     max_first_token_seconds: float | None

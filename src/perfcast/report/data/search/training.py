@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
+from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.report.answers import Answer, view
 from perfcast.report.data.search.explained import (
@@ -200,6 +201,9 @@ class SearchData(Answer):
         sequence_length: Tokens.
         global_batch_size: Sequences of a step.
         training: How numbers are kept, and by whose program.
+        program: What runs: its framework, whether the model's own modules are captured and compiled, and
+            which option changes that.
+        defaults: What was chosen of precision and sequence where nothing was asked for, in words.
         best_cluster: Catalog name and devices.
         best_plan: As --plan takes it, with the micro-batch's size.
         best_command: The perfcast predict that forecasts it with the same time and memory.
@@ -219,6 +223,8 @@ class SearchData(Answer):
     sequence_length: int
     global_batch_size: int
     training: Training
+    program: StepProgram
+    defaults: tuple[str, ...]
     best_cluster: str
     best_plan: str
     best_command: str

@@ -6,6 +6,7 @@ from perfcast.prediction.sweep.serving import Phase
 from perfcast.report import palette
 from perfcast.report.data.search.serving import plan_degrees
 from perfcast.report.document import Block, Card, Column, Command, Document, Fact, Items, Section, Table
+from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.search.figures import log_seconds_axis
 from perfcast.report.figure import Axis, Curve, Figure, Rule
 from perfcast.report.values import Value
@@ -41,7 +42,10 @@ def document_of(found: ServingReport) -> Document:
         title=f"{best.model} on {best.num_devices:,} × {best.device} ({best.cluster})",
         lead=_describe_limits(best),
         cards=_cards(best),
-        facts=(Fact("Searched", f"{best.num_plans:,} plans, {len(best.points):,} batches of them"),),
+        facts=(
+            *program_facts(best.program, best.defaults),
+            Fact("Searched", f"{best.num_plans:,} plans, {len(best.points):,} batches of them"),
+        ),
         blocks=tuple(blocks),
         assumptions=best.assumptions,
     )

@@ -25,6 +25,7 @@ from perfcast.report.document import (
     words,
 )
 from perfcast.report.documents.plan_memory import describe_training
+from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.search.coordinates import coordinates_figure
 from perfcast.report.documents.search.explained import explained_sections, sensitivity_section
 from perfcast.report.documents.search.figures import (
@@ -113,7 +114,8 @@ def _cards(result: SearchResult) -> tuple[Card, ...]:
 
 def _facts(found: SearchReport) -> tuple[Fact, ...]:
     result, winner = found.best, found.best.winner
-    facts = [Fact("Best plan", format_plan(winner.plan), only="page")]
+    facts = [*program_facts(result.program, result.defaults)]
+    facts.append(Fact("Best plan", format_plan(winner.plan), only="page"))
     if result.num_steps is not None:
         facts.append(Fact("Training", _describe_training(result, result.num_steps)))
     if winner.joules_per_token is not None:
