@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from perfcast.core.mode import Mode
+from perfcast.core.tuning.trained import FULL, Tuning
 
 _DTYPES = {
     "fp32": torch.float32,
@@ -28,6 +29,7 @@ class StepShape:
         dtype: Precision by its label; training in bf16 or fp16 keeps fp32 weights (autocast).
         attention: 'sdpa' (fused) or 'eager'.
         recompute: 'none' or 'full' (every layer is checkpointed).
+        tuning: What trains; a model beside adapters is kept in the precision of its products.
     """
 
     mode: Mode = "train"
@@ -36,12 +38,18 @@ class StepShape:
     dtype: str = "fp32"
     attention: str = "sdpa"
     recompute: str = "none"
+    tuning: Tuning = FULL
 
     @property
     def weight_dtype(self) -> torch.dtype:
         """Element type of the parameters."""
-        if self.mode == "train" and self.dtype != "fp64":
+        if self.mode == "train" and self.dtype != "fp64" and self.tuning.adapters is None:
             return torch.float32
+        return _DTYPES[self.dtype]
+
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """Element type of the products."""
         return _DTYPES[self.dtype]
 
     @property

@@ -162,8 +162,6 @@ def device_request(step: StepOptions, *, world_size: int | None = None, rank: in
     if not step.is_of_one_device:
         plan = format_values(step.plan)
         raise PlanError(f"--devices {step.devices}{f' --plan {plan}' if plan else ''}: this is of one device")
-    if not step.tuning(step.mode).is_full:
-        raise PlanError("--lora, --qlora and --freeze are of a plan: give --cluster NAME:1")
     return Request(
         model=step.model,
         mode=step.mode,
@@ -178,6 +176,7 @@ def device_request(step: StepOptions, *, world_size: int | None = None, rank: in
         compile=step.compile,
         world_size=world_size,
         rank=rank,
+        tuning=step.tuning(step.mode),
     )
 
 

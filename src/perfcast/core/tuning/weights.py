@@ -70,7 +70,7 @@ def layer_adapters(
 
     Args:
         joins_projections: Whether one product makes queries, keys and values, and gate and up, as that of
-            some models does anyway; it has one adapter where all its parts are targets.
+            some models does anyway (``_joins``).
 
     Raises:
         PlanError: 2-D tensor parallelism.
@@ -79,14 +79,28 @@ def layer_adapters(
         return ()
     if plan.tensor_parallel_inputs > 1:
         raise PlanError(f"tp_inputs={plan.tensor_parallel_inputs} with adapters: take tp_inputs=1")
-    found = [*_attention(model, plan, adapters, joins=joins_projections or model.has_fused_qkv)]
+    found = [
+        *_attention(
+            model,
+            plan,
+            adapters,
+            joins=_joins(joins_projections, model.has_fused_qkv, adapters, ("q", "k", "v")),
+        )
+    ]
     mlp, ffn = "mlp", model.ffn_hidden_size
     if has_experts:
         mlp, ffn = "shared", model.experts.shared_ffn_hidden_size if model.experts else 0
     if ffn:
-        joins = joins_projections or model.has_fused_gate
+        joins = _joins(joins_projections, model.has_fused_gate, adapters, ("gate", "up"))
         found += _mlp(model, plan, adapters, mlp, ffn // plan.tensor_parallel, joins=joins)
     return tuple(found)
+
+
+def _joins(program: bool, model: bool, adapters: Adapters, parts: tuple[Target, ...]) -> bool:
+    """Whether parts of one product have one adapter: where the program joins them, all must be targets
+    (Megatron Bridge: peft/canonical_lora.py else); where the model does, any (PEFT names the module)."""
+    named = [part in adapters.targets for part in parts]
+    return (program and all(named)) or (model and any(named))
 
 
 def _attention(model: Transformer, plan: Plan, adapters: Adapters, *, joins: bool) -> Iterable[Adapter]:
@@ -107,7 +121,7 @@ def _attention(model: Transformer, plan: Plan, adapters: Adapters, *, joins: boo
             yield column("attention.keys_values", latent.kv_rank, up)
     else:
         widths: dict[Target, int] = {"q": heads.query_width, "k": heads.key_width, "v": heads.value_width}
-        if joins and all(target in targets for target in widths):
+        if joins:
             yield column("attention.qkv", hidden, heads.joint_width)
         else:
             yield from (column("attention.qkv", hidden, widths[t]) for t in widths if t in targets)
@@ -121,7 +135,7 @@ def _mlp(
     rank, hidden, cuts = adapters.rank, model.hidden_size, plan.tensor_parallel
     names: tuple[Target, ...] = ("gate", "up") if model.is_gated else ("up",)
     named = [name for name in names if name in adapters.targets]
-    if joins and len(named) == len(names):
+    if joins and named:
         yield Adapter(f"{module}.up", rank, hidden, len(names) * width, False, cuts)
     else:
         yield from (Adapter(f"{module}.up", rank, hidden, width, False, cuts) for _ in named)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
+from perfcast.core.tuning.text import describe_tuning, format_tuning
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.spread import load_spread
 from perfcast.prediction.request.one_device import Request
@@ -21,16 +24,7 @@ def list_assumptions(
             f"rank {request.rank} of {request.world_size}, captured alone; batch and micro-batch are its own"
         )
     if request.mode == "train":
-        notes.append(
-            "a step in steady state: optimizer state exists, gradients are freed by "
-            "zero_grad(set_to_none=True)"
-        )
-        if request.dtype in ("bf16", "fp16"):
-            notes.append(f"autocast to {request.dtype} with fp32 weights, gradients and optimizer state")
-            if any(o.kind is OperationKind.GROUPED_MATMUL for o in graph.operations):
-                notes.append(
-                    f"experts' grouped products in {request.dtype} too; CUDA's autocast leaves them out"
-                )
+        notes += _about_training(graph, request)
     else:
         notes.append(
             f"weights and activations in {request.dtype}; logits for every position that is computed"
@@ -50,6 +44,21 @@ def list_assumptions(
     if device.note and device.vendor != "cpu":
         notes.append(f"{device.name}: {device.note}")
     return tuple(notes)
+
+
+def _about_training(graph: Graph, request: Request) -> Iterator[str]:
+    yield (
+        "a step in steady state: optimizer state exists, gradients are freed by zero_grad(set_to_none=True)"
+    )
+    if tuned := describe_tuning(request.tuning):
+        yield f"not everything trains: {tuned} ({format_tuning(request.tuning)})"
+    if request.dtype in ("bf16", "fp16"):
+        kept = "fp32 weights"
+        if request.tuning.adapters is not None:
+            kept = f"frozen weights in {request.dtype}, fp32 adapters"
+        yield f"autocast to {request.dtype} with {kept}, gradients and optimizer state"
+        if any(o.kind is OperationKind.GROUPED_MATMUL for o in graph.operations):
+            yield f"experts' grouped products in {request.dtype} too; CUDA's autocast leaves them out"
 
 
 def about_cost_model(cost_model: CostModel) -> str:

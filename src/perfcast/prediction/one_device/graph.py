@@ -71,6 +71,7 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
         dtype=request.dtype,
         attention=request.attention,
         recompute=request.recompute,
+        tuning=request.tuning,
     )
     # PyTorch's own default: one kernel per step over lists on accelerators, a loop on the processor.
     implementation = request.optimizer_implementation or ("loop" if device.is_cpu else "foreach")
@@ -97,6 +98,8 @@ def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program
         function = load_function(request.model)
         return lambda: build_user_program(function, shape)
     if model.is_recommender:
+        if not request.tuning.is_full:
+            raise PlanError(f"{model.name} trains everything: leave out --lora, --qlora and --freeze")
         if request.mode == "decode":
             raise PlanError(f"{model.name} does not generate tokens; it has no decode step")
         return lambda: build_dlrm_program(model.config, shape.batch_size, request.mode == "train")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.dtype import AUTO
 from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Request:
         world_size: Ranks of a parallel FILE.py:FUNCTION, captured as one of them; None says it is not
             parallel. The batch size is then that of the rank.
         rank: Which of them.
+        tuning: What trains; by default everything.
     """
 
     model: str
@@ -58,6 +60,7 @@ class Request:
     fold_layers: bool = True
     world_size: int | None = None
     rank: int = 0
+    tuning: Tuning = FULL
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_LABELS and self.dtype in FORMATS:
@@ -74,6 +77,8 @@ class Request:
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
         _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
         self._check_ranks()
+        if self.mode != "train" and not self.tuning.is_full:
+            raise PlanError(f"what is tuned has no effect in {self.mode}: it is of a training")
         if self.mode != "train" and self.recompute != "none":
             raise PlanError(
                 f"recompute={self.recompute} has no effect: it is of a training, not of {self.mode}"

@@ -85,12 +85,13 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
 def graph_of(recording: Recording, program: Program) -> Graph:
     """A finished recording as a graph."""
     parameters = {id(p): p.numel() for p in program.module.parameters()}
+    hidden = sum(int(getattr(part, "num_hidden_weights", 0)) for part in program.module.modules())
     return Graph(
         nodes=tuple(recording.nodes),
         operations=tuple(recording.operations),
         tensors=tuple(recording.tensors),
         storages=tuple(recording.storages),
-        parameter_count=sum(parameters.values()),
+        parameter_count=sum(parameters.values()) + hidden,
         notes=program.notes,
     )
 

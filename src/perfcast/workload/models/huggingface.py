@@ -16,6 +16,7 @@ from perfcast.torch_internals.eager import DataDependentOutputException
 from perfcast.workload.models.balanced_experts import balance_experts
 from perfcast.workload.models.inputs import program_with_inputs
 from perfcast.workload.models.transformers_context import quiet_transformers
+from perfcast.workload.models.tuned.tune import tune_module
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
@@ -86,6 +87,7 @@ def build_program(config: Mapping[str, Any], architecture: str | None, shape: St
     """
     with quiet_transformers():
         module = _build_module(dict(config), architecture, shape)
+        tune_module(module, shape.tuning, shape.product_dtype)
         notes = balance_experts(module)
         if shape.attention == "sdpa" and getattr(module.config, "_attn_implementation", "sdpa") == "eager":
             notes = (*notes, f"{type(module).__name__} has no fused attention: eager is run")

@@ -23,6 +23,8 @@ def program_with_inputs(module: Any, shape: StepShape, notes: tuple[str, ...]) -
         if not getattr(module, "supports_gradient_checkpointing", False):
             raise ModelError(f"{type(module).__name__} does not support recompute=full")
         _checkpoint_layers(module)
+        if shape.tuning.adapters is not None:  # as PEFT does (peft_model.py, gradient checkpointing)
+            module.enable_input_require_grads()
     if module.main_input_name == "pixel_values":
         return _image_program(module, shape, notes)
     if module.main_input_name != "input_ids":

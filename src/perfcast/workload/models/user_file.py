@@ -14,6 +14,7 @@ from torch import distributed, nn
 
 from perfcast.errors import InputError, ModelError, UnknownNameError
 from perfcast.torch_internals.eager import tree_map_only
+from perfcast.workload.models.tuned.tune import tune_module
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
@@ -66,6 +67,7 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     arguments = {k: v for k, v in offered.items() if k in accepted and v is not None}
     result = function(**arguments)
     if isinstance(result, Program):
+        tune_module(result.module, shape.tuning, shape.product_dtype)
         return result
     name = getattr(function, "__name__", "the function")
     if not isinstance(result, tuple) or len(result) not in (2, 3) or not isinstance(result[0], nn.Module):
@@ -74,6 +76,7 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
             f"not {type(result).__name__}"
         )
     module, inputs = result[:2]
+    tune_module(module, shape.tuning, shape.product_dtype)
     if callable(inputs) and not isinstance(inputs, torch.Tensor | Mapping | tuple | list):
         if shape.weight_dtype is not torch.float32:
             _cast_weights(module, shape.weight_dtype)

@@ -74,6 +74,12 @@ for _name, _flops in _SEVERAL.items():
     ELEMENTWISE[_name] = _per_output_element(_flops)
 
 
+@ELEMENTWISE.rule("dequantise_nf4")
+def dequantise(call: OperatorCall) -> OperatorWork:
+    """A value of a table of sixteen, times its scale; what is read are four bits a weight and the scales."""
+    return OperatorWork(OperationKind.ELEMENTWISE, flops=2 * call.outputs[0].num_elements)
+
+
 @ELEMENTWISE.rule(
     "bernoulli",
     "native_dropout",
