@@ -49,8 +49,8 @@ class Training:
             (DeepSeek's, as its report tells), 'nanotron', 'deepspeed'.
         attention: 'flash' keeps a row statistic, 'math' keeps the matrix of scores.
         fuses_cross_entropy: Whether loss and its gradient are one kernel in the products' dtype.
-        flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: the newest that
-            the device has.
+        flash_version: Of 'flash', the generation of its kernels (``FLASH_VERSIONS``); None: that which
+            the framework calls, else the newest that the device has.
         compiles: Whether torch.compile fuses what the framework leaves to PyTorch.
         tuning: What of the model trains: everything, or adapters beside it.
     """

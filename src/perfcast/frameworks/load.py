@@ -42,8 +42,8 @@ _TEXTS = ("title", "like")
 _SERVING_FLAGS = (
     "attends_in_cache_format", "fuses_quantisation", "fuses_rotation", "reads_peers", "fuses_all_reduce",
 )  # fmt: skip
-#: Fields that count what a program offers; they have the source of their table.
-_COUNTS = ("least_prefetched", "most_prefetched")
+#: Fields that count or number what a program offers; they have the source of their table.
+_COUNTS = ("least_prefetched", "most_prefetched", "flash_version")
 
 
 @cache

@@ -18,13 +18,15 @@ from perfcast.core.plan import (
     RecomputeModule,
     Schedule,
 )
-from perfcast.core.training import TrainingDType
+from perfcast.core.training import FlashVersion, TrainingDType
 from perfcast.errors import PlanError
 
 RopeKernels = Literal["fused", "complex", "halves"]
 OptimizerKernels = Literal["fused", "foreach"]
 DataParallelWrapper = Literal["torch_ddp", "megatron_ddp"]
 Axis = Literal["tp", "pp", "cp", "ep"]
+#: Whose kernels join attention over a sequence that context parallelism cuts.
+ContextProgram = Literal["transformer_engine", "pytorch"]
 #: What a selective recomputation computes again: the core of attention alone (Korthikanti et al., MLSys 2023,
 #: section 5) or what modules are named instead (Megatron-LM: --recompute-modules), or all but every second
 #: product, the core of attention and what is reduced and scattered (torchtitan:
@@ -138,6 +140,9 @@ class KernelProfile:
         bucket_bytes: Bytes that are exchanged at once, where they and not parameters are counted.
         dispatch: How tokens reach their experts where a plan does not say.
         waits_for_counts: Whether the host reads back how many tokens each expert has, where none are dropped.
+        context_program: Whose attention runs over a cut sequence.
+        flash_version: Of fused attention, the generation that the program calls; None: the newest that a
+            device has.
         wrapper: What reduces the gradients of a captured module.
         source: Where this is written down.
     """
@@ -171,6 +176,8 @@ class KernelProfile:
     bucket_bytes: float = 0.0
     dispatch: Dispatch = "alltoall"
     waits_for_counts: bool = True
+    context_program: ContextProgram = "transformer_engine"
+    flash_version: FlashVersion | None = None
     wrapper: DataParallelWrapper
     source: str
 

@@ -13,10 +13,10 @@ from perfcast.core.plan import Plan
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks.attention.context_parallel import (
-    ContextSetting,
     context_attention_backward,
     context_attention_forward,
 )
+from perfcast.workload.blocks.attention.context_setting import ContextSetting
 from perfcast.workload.blocks.kernels import attention
 
 
@@ -128,3 +128,26 @@ def test_calls_wait_for_earlier_ones_on_other_streams(
     for place, call in enumerate(calls):
         assert all(at < place for at in call.after)
         assert all(calls[at].stream is not call.stream for at in call.after)
+
+
+def pytorch(cp: int, collective: str = "ring") -> ContextSetting:
+    return setting(cp, collective, program="pytorch")
+
+
+@pytest.mark.parametrize("collective", ["ring", "all_gather"])
+def test_pytorchs_ring_attends_to_as_much_as_transformer_engines(collective: str):
+    for ask in (context_attention_forward, context_attention_backward):
+        assert executed(ask(pytorch(4, collective))) == executed(ask(setting(4)))
+
+
+def test_pytorch_gathers_keys_and_values_once_and_sends_their_gradients_in_fp32():
+    assert sent(context_attention_forward(pytorch(4, "all_gather"))) == [KEYS]
+    assert sent(context_attention_backward(pytorch(4, "all_gather"))) == [KEYS, *[2 * KEYS // 4] * 4]
+
+
+def test_pytorch_joins_outputs_by_kernels_that_move_three_times_as_much():
+    def moved(found: ContextSetting) -> int:
+        calls = [call.operation for call in context_attention_forward(found) if not call.is_collective]
+        return sum(each.memory_traffic_bytes for each in calls if not each.uses_matrix_units)
+
+    assert moved(pytorch(4)) > 3 * moved(setting(4))

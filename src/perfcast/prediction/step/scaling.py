@@ -26,6 +26,7 @@ from perfcast.core.training import Training
 from perfcast.cost.learned.figures import streams_weights
 from perfcast.errors import CatalogError
 from perfcast.figures import parse_figure, parse_table, parse_toml
+from perfcast.frameworks.load import load_training_profile
 
 #: Classes of operations: products, those of at most eight bits, attention, other kernels, collectives inside
 #: a node, and between nodes.
@@ -127,13 +128,18 @@ def class_factors(
 ) -> Floats:
     """Factor of each of ``CLASSES``."""
     die = scaling.dies.get(device.die, 1.0)
-    version = training.flash_version if training is not None else None
+    version = _flash_version(training) if training is not None else None
     generation = scaling.attention.get(f"flash{version} {device.architecture}", 1.0) if version else 1.0
     network = scaling.networks.get(network_of(cluster), 1.0) if cluster is not None else 1.0
     own = {"products": die, "attention": die * generation, "network": network}
     products = scaling.factors.get("products", 1.0)
     shared = {"attention": products} | dict(scaling.factors)
     return np.array([shared.get(name, 1.0) * own.get(name, 1.0) for name in CLASSES])
+
+
+def _flash_version(training: Training) -> int | None:
+    """As stated, else that which the program calls; None: the newest of a device."""
+    return training.flash_version or load_training_profile(training.framework).kernels.flash_version
 
 
 def network_of(cluster: Cluster) -> str:

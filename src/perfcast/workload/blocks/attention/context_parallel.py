@@ -13,49 +13,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfcast.core.dtype import DType
-from perfcast.core.heads import Heads
 from perfcast.core.operation import Operation
-from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import PlanError
 from perfcast.workload.blocks import kernels
+from perfcast.workload.blocks.attention import pytorch_ring
+from perfcast.workload.blocks.attention.context_setting import (
+    CORE,
+    HEADS,
+    ContextSetting,
+    block_attention,
+    collect_keys,
+    ring_block,
+    send_keys,
+)
 from perfcast.workload.blocks.tape import Tape
-
-CORE, KEYS, HEADS = "attention.core", "attention.keys", "attention.heads"
-
-
-@dataclass(frozen=True, slots=True)
-class ContextSetting:
-    """The core of attention of one rank.
-
-    Attributes:
-        sequence: Tokens of one sequence on this rank.
-        heads: Of the rank, cut by tensor parallelism.
-        window: Tokens that a query looks back; 0: all.
-    """
-
-    plan: Plan
-    batch: int
-    sequence: int
-    heads: Heads
-    element: DType
-    is_causal: bool = True
-    window: int = 0
-
-    @property
-    def parts(self) -> int:
-        """Ranks that share a sequence."""
-        return self.plan.context_parallel
-
-    @property
-    def key_bytes(self) -> int:
-        """Keys and values of this rank's tokens."""
-        width = self.heads.key_width + self.heads.value_width
-        return self.element.bytes_of(self.batch * self.sequence * width)
 
 
 def context_attention_forward(setting: ContextSetting) -> Calls:
@@ -66,6 +42,8 @@ def context_attention_forward(setting: ContextSetting) -> Calls:
     """
     tape = Tape()
     match setting.plan.context_communication:
+        case "ring" | "all_gather" if setting.program == "pytorch":
+            pytorch_ring.ring_forward(tape, setting)
         case "ring":
             _ring_forward(tape, setting)
         case "ulysses":
@@ -83,6 +61,8 @@ def context_attention_backward(setting: ContextSetting) -> Calls:
     """
     tape = Tape()
     match setting.plan.context_communication:
+        case "ring" | "all_gather" if setting.program == "pytorch":
+            pytorch_ring.ring_backward(tape, setting)
         case "ring":
             _ring_backward(tape, setting)
         case "ulysses":
@@ -100,8 +80,8 @@ def _ring_forward(tape: Tape, setting: ContextSetting) -> None:
     for step in range(setting.parts):
         arriving = None
         if step < setting.parts - 1:
-            arriving = _send(tape, setting, setting.key_bytes)
-        tape.run(_block(setting, step, is_backward=False), CORE)
+            arriving = send_keys(tape, setting, setting.key_bytes)
+        tape.run(ring_block(setting, step, is_backward=False), CORE)
         if step:
             tape.run(_join_outputs(setting), CORE)
         tape.wait(arriving)
@@ -112,29 +92,14 @@ def _ring_backward(tape: Tape, setting: ContextSetting) -> None:
     for step in range(setting.parts):
         arriving = None
         if step < setting.parts - 1:
-            arriving = _send(tape, setting, setting.key_bytes)
-        tape.run(_block(setting, setting.parts - 1 - step, is_backward=True), CORE)
+            arriving = send_keys(tape, setting, setting.key_bytes)
+        tape.run(ring_block(setting, setting.parts - 1 - step, is_backward=True), CORE)
         if step:
             for operation in _add_gradients(setting):
                 tape.run(operation, CORE)
         if step < setting.parts - 1:
-            tape.wait(_send(tape, setting, setting.key_bytes, is_awaited=False))
+            tape.wait(send_keys(tape, setting, setting.key_bytes, is_awaited=False))
         tape.wait(arriving)
-
-
-def _send(tape: Tape, setting: ContextSetting, num_bytes: int, *, is_awaited: bool = False) -> int | None:
-    """To the next rank of the ring; the longest hop of the ring decides."""
-    return tape.collective(
-        "send", num_bytes, group_of(setting.plan, "context"), Stream.CONTEXT, KEYS,
-        world_size=setting.plan.world_size, dtype=setting.element, is_awaited=is_awaited,
-    )  # fmt: skip
-
-
-def _block(setting: ContextSetting, step: int, *, is_backward: bool) -> Operation:
-    """The own block, half of its pairs masked; another one: all its queries against half its keys."""
-    is_own = step == 0 and setting.is_causal
-    keys = setting.sequence // 2 if setting.is_causal and step else setting.sequence
-    return _attention(setting, setting.heads, setting.sequence, max(keys, 1), is_own, is_backward)
 
 
 def _join_outputs(setting: ContextSetting) -> Operation:
@@ -171,7 +136,7 @@ def _ulysses(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None:
     into, back = (outer, inner) if is_backward else (inner, outer)
     _all_to_all_heads(tape, setting, into)
     tape.run(
-        _attention(
+        block_attention(
             setting,
             replace(heads, queries=heads.queries // parts, keys=heads.keys // parts),
             setting.sequence * parts,
@@ -201,18 +166,18 @@ def _all_to_all_heads(tape: Tape, setting: ContextSetting, width: int) -> None:
 def _gathered(tape: Tape, setting: ContextSetting, *, is_backward: bool) -> None:
     """Queries of the rank against all keys. Balanced pieces see half of all pairs under a causal mask."""
     whole = setting.parts * setting.key_bytes
-    _collect(tape, setting, "all_gather", whole)
+    collect_keys(tape, setting, "all_gather", whole)
     queries, keys = setting.sequence, setting.parts * setting.sequence
     if setting.is_causal:
         for seen in _causal_pieces(setting):
             tape.run(
-                _attention(setting, setting.heads, queries // 2, seen, False, is_backward),
+                block_attention(setting, setting.heads, queries // 2, seen, False, is_backward),
                 CORE,
             )
     else:
-        tape.run(_attention(setting, setting.heads, queries, keys, False, is_backward), CORE)
+        tape.run(block_attention(setting, setting.heads, queries, keys, False, is_backward), CORE)
     if is_backward:
-        _collect(tape, setting, "reduce_scatter", whole)
+        collect_keys(tape, setting, "reduce_scatter", whole)
 
 
 def _causal_pieces(setting: ContextSetting) -> tuple[int, int]:
@@ -223,34 +188,3 @@ def _causal_pieces(setting: ContextSetting) -> tuple[int, int]:
     """
     piece = max(setting.sequence // 2, 1)
     return max(piece // 2, 1), (2 * setting.parts - 1) * piece + piece // 2
-
-
-def _collect(tape: Tape, setting: ContextSetting, collective: str, message_bytes: int) -> None:
-    tape.collective(
-        collective, message_bytes, group_of(setting.plan, "context"), Stream.CONTEXT, KEYS,
-        world_size=setting.plan.world_size, dtype=setting.element,
-    )  # fmt: skip
-
-
-def _attention(
-    setting: ContextSetting,
-    heads: Heads,
-    queries: int,
-    keys: int,
-    is_causal: bool,
-    is_backward: bool,
-) -> Operation:
-    """One kernel; a window leaves its keys to each query."""
-    is_windowed = 0 < setting.window < keys
-    return kernels.attention(
-        setting.batch,
-        heads.queries,
-        heads.keys,
-        queries,
-        setting.window if is_windowed else keys,
-        heads.size,
-        setting.element,
-        causal=is_causal and not is_windowed,
-        is_backward=is_backward,
-        value_head_size=heads.value_size,
-    )

@@ -11,10 +11,10 @@ from perfcast.core.operation import Operation
 from perfcast.frameworks.choice import recomputed_modules
 from perfcast.workload.blocks import kernels
 from perfcast.workload.blocks.attention.context_parallel import (
-    ContextSetting,
     context_attention_backward,
     context_attention_forward,
 )
+from perfcast.workload.blocks.attention.context_setting import ContextSetting
 from perfcast.workload.blocks.linear import (
     Linear,
     column_backward,
@@ -103,6 +103,7 @@ def _context(local: Local) -> ContextSetting:
         element=local.element,
         is_causal=local.model.is_causal,
         window=local.window,
+        program=local.profile.context_program,
     )
 
 

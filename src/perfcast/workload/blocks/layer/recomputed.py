@@ -13,7 +13,7 @@ from perfcast.core.operation import OperationKind
 from perfcast.core.plan import RecomputeModule
 from perfcast.core.work import Call, Calls
 from perfcast.frameworks.choice import recomputed_modules
-from perfcast.workload.blocks.attention import context_parallel
+from perfcast.workload.blocks.attention import context_setting
 from perfcast.workload.blocks.experts.training import ROUTER
 from perfcast.workload.blocks.layer.norm import NORM
 from perfcast.workload.blocks.local import Local
@@ -21,7 +21,7 @@ from perfcast.workload.blocks.local import Local
 #: Collectives whose results a selective recomputation by operators keeps.
 _KEPT_COLLECTIVES = ("reduce_scatter", "all_to_all")
 #: Modules whose calls are one fused operator, whose result is kept.
-_CORE = (context_parallel.CORE, context_parallel.KEYS, context_parallel.HEADS)
+_CORE = (context_setting.CORE, context_setting.KEYS, context_setting.HEADS)
 #: Calls of modules by how their names begin.
 _PREFIXES: Mapping[RecomputeModule, tuple[str, ...]] = MappingProxyType(
     {
