@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from perfcast.frameworks.load import framework_names, load_framework
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -21,14 +19,10 @@ class Spread:
     reserved_high: float
 
 
-@cache
 def load_spread(framework: str) -> Spread:
-    """The spread of a framework, or of that which it is like; of all of them together where none of their
-    runs was measured."""
-    spreads, name = _load(), framework
-    while name and name not in spreads:
-        name = load_framework(name).like if name in framework_names() else ""
-    return spreads[name or "any"]
+    """The spread of a framework; of all of them together where none of its runs was measured."""
+    spreads = _load()
+    return spreads.get(framework, spreads["any"])
 
 
 @cache

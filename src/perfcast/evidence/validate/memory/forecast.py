@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from perfcast.core.forecast.footprint import Footprint, StageFootprint
@@ -65,9 +65,22 @@ def forecast_cases(cases: Sequence[MemoryCase], predictor: Predictor) -> list[Me
         found = asked[key]
         if isinstance(found, str):
             forecasts.append(MemoryForecast(skipped=found))
-        else:
-            forecasts.append(read_forecast(found, case))
+            continue
+        forecast = read_forecast(found, case)
+        if case.run.instead is not None:
+            other = _ask(replace(case.run, training=case.run.instead), case.accelerator, predictor)
+            if not isinstance(other, str):
+                forecast = _holding_both(forecast, read_forecast(other, case))
+        forecasts.append(forecast)
     return forecasts
+
+
+def _holding_both(forecast: MemoryForecast, other: MemoryForecast) -> MemoryForecast:
+    """The forecast, with an interval that holds that of another reading of the same line."""
+    if None in (forecast.low, forecast.high, other.low, other.high):
+        return forecast
+    low, high = min(forecast.low or 0, other.low or 0), max(forecast.high or 0, other.high or 0)
+    return replace(forecast, low=low, high=high)
 
 
 def _ask(run: Run, device: Device | None, predictor: Predictor) -> Footprint | str:

@@ -15,7 +15,8 @@ FITTED_ON: Mapping[str, str] = {
 WORDS: Mapping[str, str] = {
     "forecast": "from the configuration of each line alone; what a table leaves out (vocabulary, "
     "recomputation, sequence parallelism, optimizer) is what the source's own public scripts do, and each "
-    "row states it in 'assumptions'",
+    "row states it in 'assumptions'. Where a megatron-lm line does not say whether attention was fused "
+    "(equal tests differ by up to twice between containers), the interval holds both",
     "measured": "simumax: largest over ranks of what PyTorch's allocator counted, allocated and reserved, in "
     "GiB. usp: rank 0, the first pipeline stage, in GiB. megatron-lm: the last rank, the last pipeline "
     "stage, in bytes; 'allocated_steady' is what is held after a step. bloom: nvidia-smi on the nodes that "

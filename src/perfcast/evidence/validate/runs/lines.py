@@ -22,6 +22,7 @@ class Run:
 
     Attributes:
         assumptions: What the table does not state, without a full stop.
+        instead: A training that the line leaves as possible as this one; intervals hold both.
     """
 
     model: Transformer
@@ -29,6 +30,7 @@ class Run:
     training: Training
     sequence_length: int
     assumptions: tuple[str, ...] = ()
+    instead: Training | None = None
 
 
 class UnreadableError(Exception):
