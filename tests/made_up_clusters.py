@@ -43,5 +43,5 @@ def pure() -> Constants:
         protocol_shares=(1.0, 1.0, 1.0),
         copy_shares=MappingProxyType({}),
         links=MappingProxyType(links),
-        dispatch=DispatchConstants(math.inf, math.inf),
+        dispatch=DispatchConstants(math.inf, math.inf, math.inf),
     )

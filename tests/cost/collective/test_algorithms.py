@@ -202,8 +202,9 @@ def test_a_dispatch_in_a_node_sends_fewer_rows_than_an_all_to_all():
 
 
 def test_multiprocessors_of_a_dispatch_also_read_and_write_its_own_rows():
-    constants = replace(pure(), dispatch=DispatchConstants(50.0, 25.0))
+    constants = replace(pure(), dispatch=DispatchConstants(50.0, 25.0, 100.0))
     for on, span, pace in (
+        (cluster((16, 1e9)), (8,), 100.0),
         (NODE, (8,), 50.0),
         (NODES, (4, 1), 50.0),
         (cluster((4, 1e9), (2, 1e9)), (4, 2), 25.0),

@@ -66,10 +66,12 @@ class DispatchConstants:
     Attributes:
         pace_in_node, pace_across_nodes: Bytes a second that its multiprocessors move, where a group is in
             one node, and where some of them serve the network.
+        pace_in_rack: The same in a rack that is one node, for which other kernels are written (HybridEP).
     """
 
     pace_in_node: float
     pace_across_nodes: float
+    pace_in_rack: float
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from perfcast.errors import InputError
 
 #: Groups of links that write 128 bytes in one piece, as LL128 needs: not PCIe between cards, sockets or EFA.
 _ORDERED = ("nvlink", "infiniband", "mesh")
+#: Devices of the largest server; more on one level are a rack.
+_SERVER = 8
 #: Groups of links that join nodes.
 _NETWORKS = ("infiniband", "ethernet", "efa")
 #: Links of chips that pass on what is not for them.
@@ -120,7 +122,9 @@ def lay_out(cluster: Cluster, table: CollectiveTable, constants: Constants) -> G
         is_network=np.array([constants.group_of(link.kind) in _NETWORKS for link in links]),
         dispatch_rates=plain * np.array([figure.dispatch_share for figure in figures]),
         visits=table.visits,
-        pace_in_node=constants.dispatch.pace_in_node,
+        pace_in_node=constants.dispatch.pace_in_rack
+        if links[0].kind.startswith("nvlink") and cluster.levels[0].size > _SERVER
+        else constants.dispatch.pace_in_node,
         pace_across_nodes=constants.dispatch.pace_across_nodes,
     )
 

@@ -6,7 +6,8 @@ github.com/deepseek-ai/DeepEP: csrc/kernels/internode.cu, intranode.cu). With D 
 different nodes that a token visits by expectation, on s ranks in each of n nodes, a rank sends N (n - 1) / n
 copies of each of its tokens over the network and D (s - 1) / s to others in nodes. Its few multiprocessors
 also read its tokens and write what arrives, twice as many rows as tokens, and move no more bytes a second
-than ``pace`` says. Levels work at once. Back, every copy is added to the others on its way: as many bytes.
+than ``pace`` says, in a rack that is one node more (HybridEP is for those). Levels work at once. Back, every
+copy is added to the others on its way: as many bytes.
 """
 
 from __future__ import annotations

@@ -1,21 +1,23 @@
 """Measured dispatches of tokens against the forecast, and the constants that explain them.
 
 ``python -m perfcast.evidence.validate.collectives.dispatch TABLE`` reads ``moe_dispatch_combine_alltoall``
-(DeepEP's kernels by nodes, experts, experts a token, hidden size and tokens), scores the shipped constants,
-and those chosen without each die and number of nodes in turn. Chosen are the launch, the pace of the
-multiprocessors inside and across nodes, and the share of the network's rate: least squares of log(forecast /
-measured) on kernels of 20 multiprocessors (what DeepEP takes where nothing is said), by coordinates on a grid
-of ratios. Eight nodes are scored and not chosen on: their network gave half of the rate that DeepEP's README
-has for eight nodes.
+(DeepEP's kernels by nodes, experts, experts a token, hidden size and tokens, TensorRT-LLM's one-sided kernels
+in a rack), scores the shipped constants, and those chosen without each die and number of ranks in turn.
+Chosen are the launch, the pace of the multiprocessors in a node, across nodes and in a rack, and the share
+of the network's rate: least squares of log(forecast / measured) on kernels of 20 multiprocessors (what DeepEP
+takes where nothing is said), by coordinates on a grid of ratios. Eight nodes are scored and not chosen on:
+their network gave half of the rate that DeepEP's README has for eight nodes.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,41 +33,50 @@ from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.collectives.constants import Path as Name
 from perfcast.evidence.validate.collectives.constants import read_content, with_values
-from perfcast.units import MICRO
+from perfcast.units import MICRO, MILLI
 
-#: The table's devices → cluster and ranks of a node.
+#: The table's devices → cluster.
 _SYSTEMS = {
-    "h100_sxm": ("dgx-h100", 8), "h200_sxm": ("dgx-h200", 8), "b200_sxm": ("hgx-b200", 8),
-    "b300_sxm": ("hgx-b300", 8),
+    "h100_sxm": "dgx-h100", "h200_sxm": "dgx-h200", "b200_sxm": "hgx-b200", "b300_sxm": "hgx-b300",
+    "gb200": "gb200-nvl72",
 }  # fmt: skip
+_SERVER, _RACK, _RACK_KERNELS = 8, "gb200", "NVLinkOneSided"
 _NAMES: tuple[Name, ...] = (
     ("patterns", "dispatch", "launch_seconds", "simple"), ("dispatch", "pace_in_node"),
-    ("dispatch", "pace_across_nodes"), ("links", "infiniband", "dispatch_share"),
+    ("dispatch", "pace_across_nodes"), ("dispatch", "pace_in_rack"),
+    ("links", "infiniband", "dispatch_share"),
 )  # fmt: skip
 _MOST_NODES, _NUM_SMS, _ROUNDS = 4, 20, 4
-_FP8_BYTES, _BF16_BYTES = 1 + 4 / 128, 2.0
+_FP8_BYTES, _BF16_BYTES, _NVFP4_BYTES = 1 + 4 / 128, 2.0, 0.5 + 1 / 16
 #: Router of the kernels' own test: experts of at most four nodes (tests/test_internode.py).
 _TEST_EXPERTS, _TEST_GROUPS = 256, 4
 
 
 @dataclass(frozen=True)
 class Dispatches:
-    """Rows of one system and number of nodes."""
+    """Rows of one system and group.
+
+    Attributes:
+        ranks: Of the group.
+        nodes: Over which it is spread.
+    """
 
     device: str
+    ranks: int
     nodes: int
-    cluster: Cluster
     message_bytes: Floats
     visits: Floats
     seconds: Floats
 
     def forecast(self, constants: Constants) -> Floats:
         """Seconds of every row."""
-        table = collective_table(
-            "dispatch", self.message_bytes, [_span(self.cluster)],
-            visits=self.visits,
-        )  # fmt: skip
-        return price_collectives(self.cluster, table, constants=constants).seconds
+        cluster, span = _place(self.device, self.ranks, self.nodes)
+        table = collective_table("dispatch", self.message_bytes, [span], visits=self.visits)
+        return price_collectives(cluster, table, constants=constants).seconds
+
+
+_Row = dict[str, Any]
+_Group = tuple[str, int, int]
 
 
 def read_dispatches(path: Path) -> list[Dispatches]:
@@ -77,40 +88,58 @@ def read_dispatches(path: Path) -> list[Dispatches]:
     frame = read_frame(path)
     if "dispatch_transmit_us" not in frame.columns:
         raise InputError(f"{path}: no column 'dispatch_transmit_us'")
-    groups: dict[tuple[str, int], list[tuple[float, Floats, float]]] = {}
-    for row in frame.filter(frame["op_name"] == "normal").iter_rows(named=True):
-        device, nodes = row["gpu"], int(float(row["node_num"]))
-        if device not in _SYSTEMS or float(row["dispatch_sms"]) != _NUM_SMS:
-            continue
-        cluster = _cluster(device, nodes)
-        count = int(float(row["num_experts"]))
-        is_limited = nodes > 1 and count == _TEST_EXPERTS
-        routing = TokenRouting(
-            count, int(float(row["num_topk"])), nodes if is_limited else 1,
-            min(nodes, _TEST_GROUPS) if is_limited else 1,
-        )  # fmt: skip
-        visits = dispatch_visits(cluster, [routing], [_span(cluster)])[0]
-        rows = float(row["num_token"]) * routing.experts_per_token * float(row["hidden_size"])
-        for way, each in (("dispatch", _FP8_BYTES), ("combine", _BF16_BYTES)):
-            seconds = (float(row[f"{way}_transmit_us"]) + float(row[f"{way}_notify_us"])) * MICRO
-            groups.setdefault((device, nodes), []).append((rows * each, visits, seconds))
+    groups: dict[_Group, list[tuple[float, Floats, float]]] = {}
+    for row in frame.iter_rows(named=True):
+        for group, message_bytes, visits, seconds in _figures(row):
+            groups.setdefault(group, []).append((message_bytes, visits, seconds))
     return [
         Dispatches(
-            device, nodes, _cluster(device, nodes),
-            np.array([row[0] for row in rows]), np.stack([row[1] for row in rows]),
+            *group, np.array([row[0] for row in rows]), np.stack([row[1] for row in rows]),
             np.array([row[2] for row in rows]),
         )
-        for (device, nodes), rows in groups.items()
+        for group, rows in groups.items()
     ]  # fmt: skip
 
 
-def _span(cluster: Cluster) -> tuple[int, ...]:
-    return cluster.span(tuple(range(cluster.num_devices)))
+def _figures(row: _Row) -> Iterator[tuple[_Group, float, Floats, float]]:
+    """Group, message bytes, visits and seconds of each way of a row; none of rows that are not used."""
+    if row["gpu"] == _RACK and row["kernel_source"] == _RACK_KERNELS:
+        group = (_RACK, int(float(row["moe_ep_size"])), 1)
+        way = str(row["op_name"]).removeprefix("alltoall_")
+        if group[1] >= _SERVER and way in ("dispatch", "combine"):
+            each = _NVFP4_BYTES if way == "dispatch" else _BF16_BYTES
+            routing = TokenRouting(int(float(row["num_experts"])), int(float(row["topk"])))
+            yield _figure(group, routing, row, "num_tokens", each, float(row["latency"]) * MILLI)
+    elif (
+        row["op_name"] == "normal"
+        and row["gpu"] in _SYSTEMS.keys() - {_RACK}
+        and float(row["dispatch_sms"]) == _NUM_SMS
+    ):
+        nodes, count = int(float(row["node_num"])), int(float(row["num_experts"]))
+        is_limited = nodes > 1 and count == _TEST_EXPERTS
+        chosen = min(nodes, _TEST_GROUPS) if is_limited else 1
+        routing = TokenRouting(count, int(float(row["num_topk"])), nodes if is_limited else 1, chosen)
+        for way, each in (("dispatch", _FP8_BYTES), ("combine", _BF16_BYTES)):
+            seconds = (float(row[f"{way}_transmit_us"]) + float(row[f"{way}_notify_us"])) * MICRO
+            group = (row["gpu"], _SERVER * nodes, nodes)
+            yield _figure(group, routing, row, "num_token", each, seconds)
 
 
-def _cluster(device: str, nodes: int) -> Cluster:
-    name, ranks = _SYSTEMS[device]
-    return load_cluster_entry(name).of_size(ranks * nodes)
+def _figure(
+    group: _Group, routing: TokenRouting, row: _Row, tokens: str, each: float, seconds: float
+) -> tuple[_Group, float, Floats, float]:
+    cluster, span = _place(*group)
+    visits = dispatch_visits(cluster, [routing], [span])[0]
+    rows = float(row[tokens]) * routing.experts_per_token * float(row["hidden_size"])
+    return group, rows * each, visits, seconds
+
+
+@cache
+def _place(device: str, ranks: int, nodes: int) -> tuple[Cluster, tuple[int, ...]]:
+    """The cluster of a group, and the group's span."""
+    entry = load_cluster_entry(_SYSTEMS[device])
+    cluster = entry.of_size(entry.levels[0].size * nodes)
+    return cluster, (ranks // nodes, *(nodes if at == 0 else 1 for at in range(len(cluster.levels) - 1)))
 
 
 def choose_constants(parts: Sequence[Dispatches]) -> dict[Name, float]:
@@ -155,21 +184,21 @@ def main(path: str) -> None:
     chosen = choose_constants(parts)
     print("chosen on all:", {".".join(name): float(f"{value:.3g}") for name, value in chosen.items()})
     shipped = load_constants()
-    dies = {part.device: part.cluster.device for part in parts}
     for part in parts:
-        mine = (_die(part.device), part.nodes)
-        others = [other for other in parts if (_die(other.device), other.nodes) != mine]
+        mine = _kind(part)
+        others = [other for other in parts if _kind(other) != mine]
         left_out = constants_with(choose_constants(others)) if others else shipped
         for words, constants in (("shipped", shipped), ("left out", left_out)):
             errors = part.forecast(constants) / part.seconds - 1
             print(
-                f"{dies[part.device]:>10} {part.nodes} nodes {words:>9}: {len(errors)} rows, median error "
-                f"{np.median(np.abs(errors)):.1%}, signed {np.median(errors):+.1%}"
+                f"{part.device:>8} {part.ranks} ranks of {part.nodes} nodes {words:>8}: {len(errors)} rows, "
+                f"median error {np.median(np.abs(errors)):.1%}, signed {np.median(errors):+.1%}"
             )
 
 
-def _die(device: str) -> str:
-    return "GH100" if device in ("h100_sxm", "h200_sxm") else "GB100"
+def _kind(part: Dispatches) -> tuple[str, int, int]:
+    """What is left out together: a die's groups of one size."""
+    return "GH100" if part.device in ("h100_sxm", "h200_sxm") else "GB100", part.ranks, part.nodes
 
 
 if __name__ == "__main__":
