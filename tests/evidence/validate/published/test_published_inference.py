@@ -162,6 +162,8 @@ def test_a_token_under_load_is_a_step_of_all_answers_and_a_share_of_the_others_p
     assert case.measured_seconds == pytest.approx(0.012)
     assert case.plan is not None
     assert (case.plan.tensor_parallel, case.plan.micro_batch_size) == (2, 9)
+    case = served(tmp_path, tp_size=1.0, backend="sglang")  # which fuses nothing that others do not
+    assert case.plan is not None
     (under_load,) = forecast(tmp_path, "closed_form")
     alone = replace(case, plan=replace(case.plan, micro_batch_size=1), kind="prefill")
     others = [replace(case, kind="decode"), alone]

@@ -32,8 +32,8 @@ def plain_attention(setting: Serving, window: int) -> Calls:
         for operation in fused_norm("rmsnorm", rows, heads.size, element, adds=False):
             tape.run(operation, "attention.head_norms")
     if model.positions == "rope":
-        rotated = (heads.queries + heads.keys) * (model.rope_size or heads.size)
-        _rotate(tape, setting, tokens, rotated, width)
+        size = model.rope_size or heads.size
+        _rotate(tape, setting, heads.queries * size, heads.keys * size, width)
     else:
         tape.run(cache_write(tokens, width, setting.precision), "attention.cache")
     _gather_keys(tape, setting, width)
@@ -62,7 +62,7 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     _compress(tape, setting, latent)
     _queries(tape, setting, latent)
     width = cached_width(setting.model)
-    _rotate(tape, setting, setting.tokens, (heads.queries + 1) * latent.rope_head_size, width)
+    _rotate(tape, setting, heads.queries * latent.rope_head_size, latent.rope_head_size, width)
     _gather_keys(tape, setting, width)
     (_absorbed if setting.is_decode else _expanded)(tape, setting, latent, window)
     hidden = setting.model.hidden_size
@@ -70,13 +70,13 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     return tape.calls()
 
 
-def _rotate(tape: Tape, setting: Serving, tokens: int, rotated: int, cached: int) -> None:
+def _rotate(tape: Tape, setting: Serving, queries: int, keys: int, cached: int) -> None:
     """Queries and keys turned, new keys and values put into the cache: one kernel, or one for each."""
-    element, precision = setting.precision.element, setting.precision
+    tokens, precision = setting.tokens, setting.precision
     if setting.profile.fuses_rotation:
-        tape.run(rotation_into_cache(tokens, rotated, cached, precision), "attention.rope")
+        tape.run(rotation_into_cache(tokens, queries, cached, precision), "attention.rope")
         return
-    tape.run(rotation(tokens, rotated, element), "attention.rope")
+    tape.run(rotation(tokens, queries + keys, precision.element), "attention.rope")
     tape.run(cache_write(tokens, cached, precision), "attention.cache")
 
 

@@ -77,17 +77,18 @@ def cache_write(rows: int, size: int, precision: Precision) -> Operation:
     )  # fmt: skip
 
 
-def rotation_into_cache(rows: int, rotated: int, cached: int, precision: Precision) -> Operation:
+def rotation_into_cache(rows: int, queries: int, cached: int, precision: Precision) -> Operation:
     """Queries turned in place, turned keys and the values written to the cache, in one pass.
 
-    The ``cached`` elements of a token include its turned keys.
+    Args:
+        queries: Elements of a token's queries that are turned.
+        cached: Elements of a token's keys and values.
     """
-    x = tensor(precision.element, rows, rotated)
-    written = precision.cache.bytes_of(rows * cached)
-    values = precision.element.bytes_of(rows * cached)
+    read, turned = (tensor(precision.element, rows, width) for width in (queries + cached, queries))
+    written = turned.num_bytes + precision.cache.bytes_of(rows * cached)
     return rows_kernel(
-        Kind.ELEMENTWISE, "rope", (x,), (x,), flops_per_element=3,
-        traffic_bytes=2 * x.num_bytes + values + written,
+        Kind.ELEMENTWISE, "rope", (read,), (turned,), flops_per_element=3,
+        traffic_bytes=read.num_bytes + written,
     )  # fmt: skip
 
 
