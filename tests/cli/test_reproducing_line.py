@@ -59,6 +59,8 @@ SERVING = (
     f"llama3-8b --cluster dgx-h100:2 --mode decode --sequence-length 1024 {ROOF} --dtype fp8 "
     "--kv-cache-dtype fp8 --global-batch-size 16",
     "llama3-8b --cluster dgx-h100:2 --mode decode --sequence-length 1024 --fix pp=2 --global-batch-size 8",
+    "llama3-8b --cluster dgx-h100:2 --mode decode --sequence-length 1024 --framework sglang --fix tp=2 "
+    "--global-batch-size 8",
     f"mixtral-8x7b --cluster dgx-h100:4 --mode decode --sequence-length 512 {ROOF} --global-batch-size 8",
     f"llama3-8b --cluster mi300x:2 --mode decode --sequence-length 2048 {ROOF} --max-tpot 50ms "
     "--max-ttft 10s --global-batch-size 32",

@@ -25,7 +25,7 @@ from perfcast.frameworks.precision import serving_precision
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.program import choose_program
+from perfcast.prediction.program import DEFAULT_SERVING, choose_program
 from perfcast.prediction.request.command import name_of_cost_model, predict_command
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
@@ -341,6 +341,7 @@ def _least_bytes(setting: _Setting, plan: Plan, batch: int) -> float:
             setting.context,
             setting.request.phases,
             setting.device,
+            setting.request.framework or DEFAULT_SERVING,
         )
     except PlanError:
         return math.inf

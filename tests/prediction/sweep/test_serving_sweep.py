@@ -101,6 +101,8 @@ def test_assumptions_of_all_phases_come_once() -> None:
 
 def test_nothing_to_sweep_is_refused() -> None:
     with pytest.raises(InputError, match="batch sizes"):
-        sweep(batch_sizes=())
+        sweep(batch_sizes=(0,))
     with pytest.raises(InputError, match="batch sizes"):
         sweep(context_lengths=(0,))
+    with pytest.raises(InputError, match="batch sizes"):
+        sweep(context_lengths=())

@@ -73,7 +73,8 @@ scale_options = packed(
         "--plan",
         default="",
         callback=_plan_values,
-        help="tp=8,pp=4,…; dp follows. Default: the smallest tp · pp that fits.",
+        help="tp=8,pp=4,…; dp follows. Default: the smallest tp · pp that fits, and of inference the fewest "
+        "devices where none are named.",
     ),
     click.option(
         "--strong/--weak", "is_strong", default=True, help="The batch stays, or grows with devices."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfcast.prediction.request.serving import ServingRequest
 
 #: Of inference, where nothing is asked for.
-_SEQUENCES_OF_A_REPLICA, _CONTEXT = (1, 8, 64), 2048
+_CONTEXT = 2048
 _MODES: dict[ScaledMode, tuple[Mode, ...]] = {
     "prefill": ("prefill",),
     "decode": ("decode",),
@@ -77,6 +77,7 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
     from perfcast.prediction.model import read_model
     from perfcast.prediction.plan.cluster import cluster_by_name
     from perfcast.prediction.request.serving import ServingRequest
+    from perfcast.prediction.sweep.serving import on_fewest_devices
 
     _refuse(
         {
@@ -101,16 +102,18 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
     if ":" in cluster_name:
         cluster = cluster_by_name(cluster_name, asked)
         plan = _serving_plan(own, cluster.num_devices)
+    elif not own.plan:
+        plan, cluster = None, cluster_by_name(cluster_name, asked or 1)
     else:
         plan = _serving_plan(own, asked)
+        assert plan is not None  # one is asked for
         cluster = cluster_by_name(cluster_name, plan.world_size)
     model = read_model(name)
-    replicas = plan.data_parallel
-    return ServingRequest(
+    request = ServingRequest(
         model=model,
         cluster=cluster,
         plan=plan,
-        batch_sizes=own.batch_sizes or tuple(share * replicas for share in _SEQUENCES_OF_A_REPLICA),
+        batch_sizes=own.batch_sizes,
         context_lengths=own.contexts or (_usual_context(model),),
         modes=_MODES[own.mode],
         dtype=own.dtype or AUTO,
@@ -118,9 +121,15 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
         framework=own.framework,
         cost_model=_cost_model(own),
     )
+    if plan is None and asked is None and ":" not in cluster_name:
+        return on_fewest_devices(request, lambda count: cluster_by_name(cluster_name, count))
+    return request
 
 
-def _serving_plan(own: ScaleOptions, devices: int | None) -> Plan:
+def _serving_plan(own: ScaleOptions, devices: int | None) -> Plan | None:
+    """None where nothing is said of it: the smallest that fits."""
+    if not own.plan:
+        return None
     return complete_plan({"sequence_parallel": False, **own.plan}, devices, None, 1, "decode")
 
 

@@ -67,7 +67,7 @@ def search(own: SearchOptions, outputs: Outputs) -> None:
         _search_training(own, outputs)
     else:
         _refuse(own, _OF_TRAINING, "of training")
-        given = [f"--{name}" for name in ("framework", "optimizer") if is_given(name)]
+        given = [f"--{name}" for name in ("optimizer",) if is_given(name)]
         if given:
             raise click.UsageError(f"{', '.join(given)}: of training")
         if find_baseline(own.cost_model) is not None:

@@ -14,7 +14,7 @@ from perfcast.cli.options.shared import format_of, kv_cache_option
 from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
-from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Optimizer, TrainingFramework
+from perfcast.core.training import OPTIMIZERS, Optimizer, TrainingFramework
 
 DEFAULT_FRAMEWORK: TrainingFramework = "megatron"
 Backend = Literal["local", "ray"]
@@ -41,7 +41,7 @@ class SearchOptions(TuningOptions):
     dtype: str | None
     kv_cache_dtype: str | None
     optimizer: Optimizer
-    framework: TrainingFramework | None
+    framework: str | None
     any_framework: bool
     cost_model: str | None
     fixed: Mapping[str, PlanValue]
@@ -129,9 +129,8 @@ search_options = packed(
     *TUNING_OPTIONS,
     click.option(
         "--framework",
-        callback=values.word_of("framework", FRAMEWORKS),
         help="Whose program trains, and can run the plans that are offered; default: that of --hand-over, "
-        f"else {DEFAULT_FRAMEWORK}.",
+        f"else {DEFAULT_FRAMEWORK}. Of inference: whose kernels answer: vllm (default), sglang, trtllm.",
     ),
     click.option(
         "--any-framework", is_flag=True, help="Plans too that the framework cannot run, such as DualPipe."

@@ -109,6 +109,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         context_length=_only(own.sequence_lengths),
         dtype=own.dtype or AUTO,
         kv_cache_dtype=own.kv_cache_dtype,
+        framework=own.framework,
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         max_first_seconds=own.max_ttft,
         max_token_seconds=own.max_tpot,
@@ -165,7 +166,7 @@ def choose_framework(own: SearchOptions) -> TrainingFramework:
         UsageError: The plan of one framework would be handed over to another.
     """
     if own.target is None:
-        return own.framework or DEFAULT_FRAMEWORK
+        return known_word("framework", own.framework or DEFAULT_FRAMEWORK, FRAMEWORKS)
     from perfcast.search.handover import TARGETS
 
     wanted = known_word("framework", TARGETS[own.target].framework, FRAMEWORKS)

@@ -192,7 +192,13 @@ def estimate_plan_memory(
     else:
         assert precision is not None
         footprint = estimate_serving_footprint(
-            model.sizes, plan, precision, sequence_length, is_decode=mode == "decode", device=device
+            model.sizes,
+            plan,
+            precision,
+            sequence_length,
+            is_decode=mode == "decode",
+            device=device,
+            framework=program.framework,
         )
     return PlanMemory(
         model=model.name,

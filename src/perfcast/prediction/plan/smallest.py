@@ -58,8 +58,8 @@ def _candidates(model: Transformer, num_devices: int, batch_size: int, server_de
     heads, layers = model.num_attention_heads, model.num_layers
     degrees = [
         (tensor, pipeline)
-        for tensor in _powers(min(server_devices, heads))
-        for pipeline in _powers(layers)
+        for tensor in powers_up_to(min(server_devices, heads))
+        for pipeline in powers_up_to(layers)
         if num_devices % (tensor * pipeline) == 0 and heads % tensor == 0
     ]
     experts = model.experts.num_experts if model.experts else 1
@@ -67,7 +67,7 @@ def _candidates(model: Transformer, num_devices: int, batch_size: int, server_de
         replicas = num_devices // (tensor * pipeline)
         if batch_size % replicas:
             continue
-        for spread in _powers(experts):
+        for spread in powers_up_to(experts):
             if experts % spread or (replicas * tensor) % spread:
                 continue
             yield Plan(
@@ -81,7 +81,7 @@ def _candidates(model: Transformer, num_devices: int, batch_size: int, server_de
             )
 
 
-def _powers(most: int) -> Iterator[int]:
+def powers_up_to(most: int) -> Iterator[int]:
     """1, 2, 4 … up to ``most``."""
     power = 1
     while power <= most:

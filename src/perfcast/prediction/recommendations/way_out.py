@@ -47,6 +47,7 @@ def _of_serving(memory: PlanMemory, model: Transformer, device: Device) -> str:
                 memory.sequence_length,
                 is_decode=memory.mode == "decode",
                 device=device,
+                framework=memory.program.framework,
             ).device_bytes
         except PlanError:
             continue

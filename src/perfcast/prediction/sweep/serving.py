@@ -7,9 +7,10 @@ A replica's sequences travel through its stages in as many micro-batches as ther
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit, fit_of
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
@@ -25,6 +26,9 @@ from perfcast.memory.footprint import estimate_serving_footprint
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
+from perfcast.prediction.plan.captured_memory import leaves_model_whole
+from perfcast.prediction.plan.smallest import powers_up_to
+from perfcast.prediction.plan.smallest_serving import RULE, choose_smallest_serving_plan
 from perfcast.prediction.program import choose_program
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.serving import ServingRequest
@@ -32,6 +36,8 @@ from perfcast.prediction.step.predict import predict_step
 from perfcast.prediction.step.resolve import check_devices
 from perfcast.units import MEGA
 
+#: No search for the fewest devices goes beyond.
+_MOST_DEVICES = 1024
 #: No search for the largest batch goes beyond.
 _MOST_SEQUENCES = round(MEGA)
 
@@ -121,6 +127,8 @@ class _Resolved:
     cost_model: CostModel
     program: StepProgram
     dtype: str
+    plan: Plan
+    defaults: tuple[str, ...] = ()
 
 
 def serving_sweep(
@@ -132,21 +140,14 @@ def serving_sweep(
         on_point: Called with batch and context before each.
 
     Raises:
-        InputError: An unknown name, a plan that model or cluster cannot follow.
+        InputError: An unknown name, a plan that model or cluster cannot follow; no plan fits.
     """
-    plan, cluster = request.plan, request.cluster
+    setting, notes = _resolve(request)
+    plan, cluster, device = setting.plan, request.cluster, setting.device
     check_devices(plan, cluster)
-    device = resolve_device(cluster.device)
-    model = read_model(request.model)
-    chosen = choose_defaults(
-        model, "decode", device, dtype=request.dtype, sequence_length=request.context_lengths[0]
-    )
-    program = choose_program(model, "decode", plan, framework=request.framework, is_local=device.is_cpu)
-    cost_model = resolve_cost_model(request.cost_model, device, program.framework)
-    setting = _Resolved(request, model, device, cost_model, program, chosen.dtype)
     points = []
     for context in request.context_lengths:
-        for batch in request.batch_sizes:
+        for batch in request.batches_of(plan):
             if on_point is not None:
                 on_point(batch, context)
             points.append(_point(setting, batch, context))
@@ -157,13 +158,81 @@ def serving_sweep(
         num_devices=cluster.num_devices,
         plan=plan,
         dtype=setting.dtype,
-        program=program,
+        program=setting.program,
         cost_model=setting.cost_model.name,
         capacity_bytes=device.memory_bytes,
         points=tuple(points),
         largest_batches=tuple((length, largest_batch(setting, length)) for length in request.context_lengths),
-        assumptions=_assumptions(points),
-        defaults=chosen.notes,
+        assumptions=(*notes, *_assumptions(points)),
+        defaults=setting.defaults,
+    )
+
+
+def _resolve(request: ServingRequest) -> tuple[_Resolved, tuple[str, ...]]:
+    """Names to data, the plan chosen where none is asked for, and how it was, in words.
+
+    Raises:
+        InputError: An unknown name; no plan fits.
+    """
+    device, model = resolve_device(request.cluster.device), read_model(request.model)
+    length = request.context_lengths[0]
+    chosen = choose_defaults(model, "decode", device, dtype=request.dtype, sequence_length=length)
+    plan = request.plan or Plan()
+    program = choose_program(model, "decode", plan, framework=request.framework, is_local=device.is_cpu)
+    cost_model = resolve_cost_model(request.cost_model, device, program.framework)
+    found = _Resolved(request, model, device, cost_model, program, chosen.dtype, plan, chosen.notes)
+    if request.plan is not None:
+        return found, ()
+    plan, rule = _smallest_plan(found)
+    return replace(found, plan=plan), (rule,)
+
+
+def on_fewest_devices(request: ServingRequest, cluster_of: Callable[[int], Cluster]) -> ServingRequest:
+    """The request on the fewest of 1, 2, 4, … devices that hold all batches; else that hold the smallest.
+
+    Args:
+        cluster_of: Devices → the cluster.
+
+    Raises:
+        PlanError: None of the numbers that the cluster may have holds any.
+    """
+    second: ServingRequest | None = None
+    reason: PlanError | None = None
+    for count in powers_up_to(_MOST_DEVICES):
+        try:
+            sized = replace(request, cluster=cluster_of(count))
+            _, (rule,) = _resolve(sized)
+        except PlanError as error:
+            reason = reason or error
+            continue
+        if rule == RULE:
+            return sized
+        second = second or sized
+    if second is not None:
+        return second
+    assert reason is not None  # each number of devices was refused
+    raise reason
+
+
+def _smallest_plan(setting: _Resolved) -> tuple[Plan, str]:
+    """The plan that cuts the model least of those that hold the batches, and the rule of that.
+
+    Raises:
+        PlanError: None fits.
+    """
+    request, longest = setting.request, max(setting.request.context_lengths)
+
+    def needs(plan: Plan) -> tuple[int, int]:
+        batches = [split_batch(plan, batch) for batch in request.batches_of(plan)]
+        held = [_memory_bytes(setting, split, longest) for split in batches]
+        return max(held), min(held)
+
+    return choose_smallest_serving_plan(
+        setting.model.sizes,
+        request.cluster.num_devices,
+        request.cluster.levels[0].size,
+        setting.device.memory_bytes,
+        needs,
     )
 
 
@@ -183,13 +252,19 @@ def split_batch(plan: Plan, batch_size: int) -> Plan:
 
 def _point(setting: _Resolved, batch: int, context: int) -> ServingPoint:
     try:
-        plan = split_batch(setting.request.plan, batch)
-        held = _memory_bytes(setting, plan, context)
+        plan = split_batch(setting.plan, batch)
         phases = {mode: _phase(setting, plan, batch, context, mode) for mode in setting.request.modes}
+        held = _held_by(phases.values()) or _memory_bytes(setting, plan, context)
     except PlanError as error:
         return ServingPoint(batch, context, None, None, 0, False, str(error))
     fits = held <= setting.device.memory_bytes
     return ServingPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
+
+
+def _held_by(phases: Iterable[Phase]) -> int:
+    """What forecasts say themselves: those of the model's own modules; 0 where none does."""
+    memories = [phase.forecast.memory for phase in phases]
+    return max((memory.footprint.device_bytes for memory in memories if memory is not None), default=0)
 
 
 def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode) -> Phase:
@@ -207,7 +282,7 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
             sequence_length=context,
             cost_model=setting.cost_model,
             recommendations=False,
-            memory=False,
+            memory=setting.program.is_captured and leaves_model_whole(plan),
         )
     )
     seconds, low, high = forecast.step_seconds, forecast.step_seconds_low, forecast.step_seconds_high
@@ -218,16 +293,29 @@ def _phase(setting: _Resolved, plan: Plan, batch: int, context: int, mode: Mode)
 def _memory_bytes(setting: _Resolved, plan: Plan, context: int) -> int:
     request = setting.request
     precision = serving_precision(setting.dtype, setting.program.framework, request.kv_cache_dtype)
-    return held_bytes(setting.model.sizes, plan, precision, context, request.modes, setting.device)
+    framework, device = setting.program.framework, setting.device
+    return held_bytes(setting.model.sizes, plan, precision, context, request.modes, device, framework)
 
 
 def held_bytes(
-    sizes: Transformer, plan: Plan, precision: Precision, context: int, modes: Sequence[Mode], device: Device
+    sizes: Transformer,
+    plan: Plan,
+    precision: Precision,
+    context: int,
+    modes: Sequence[Mode],
+    device: Device,
+    framework: str,
 ) -> int:
     """Of the device that needs most: the larger of what prompts and what answers take."""
     return max(
         estimate_serving_footprint(
-            sizes, plan, precision, context, is_decode=mode == "decode", device=device
+            sizes,
+            plan,
+            precision,
+            context,
+            is_decode=mode == "decode",
+            device=device,
+            framework=framework,
         ).device_bytes
         for mode in modes
     )
@@ -235,7 +323,7 @@ def held_bytes(
 
 def largest_batch(setting: _Resolved, context: int) -> int:
     """Most sequences of a context that all devices' memory holds; 0 where not even one does."""
-    plan = setting.request.plan
+    plan = setting.plan
 
     def fits(share: int) -> bool:
         try:

@@ -1,0 +1,81 @@
+"""The plan that cuts a model least of those whose memory holds what is to be served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perfcast.core.plan import Plan
+from perfcast.core.transformer import Transformer
+from perfcast.errors import PlanError
+from perfcast.prediction.plan.smallest import powers_up_to
+
+#: How the plan is chosen, for the reader.
+RULE = (
+    "plan: the smallest tp · pp whose memory holds all batches, of equals the largest tp within a server, "
+    "then the least ep"
+)
+#: Where no plan holds all of them.
+RULE_OF_SMALLEST = RULE.replace("all batches", "the smallest batch, as none holds all")
+
+
+def choose_smallest_serving_plan(
+    model: Transformer,
+    num_devices: int,
+    server_devices: int,
+    capacity_bytes: int,
+    needs: Callable[[Plan], tuple[int, int]],
+) -> tuple[Plan, str]:
+    """The first plan, in the order of ``RULE``, whose devices hold every batch; else the smallest batch.
+
+    Args:
+        server_devices: Of the cluster's innermost level, within which tensor parallelism stays.
+        needs: Bytes of a device under a plan, with the largest and with the smallest batch.
+
+    Returns:
+        The plan, and the rule that chose it.
+
+    Raises:
+        PlanError: None holds even the smallest batch, or none divides the batches.
+    """
+    second: Plan | None = None
+    least: int | None = None
+    for plan in serving_candidates(model, num_devices, server_devices):
+        try:
+            largest, smallest = needs(plan)
+        except PlanError:
+            continue  # of another model's degrees, or of batches that it does not divide
+        if largest <= capacity_bytes:
+            return plan, RULE
+        if second is None and smallest <= capacity_bytes:
+            second = plan
+        least = min(least or smallest, smallest)
+    if second is not None:
+        return second, RULE_OF_SMALLEST
+    if least is None:
+        raise PlanError(f"no plan divides the batches among {num_devices} devices; give --plan")
+    ratio = least / capacity_bytes
+    raise PlanError(
+        f"no plan fits {num_devices} devices: the least takes {ratio:.2f} times the memory of one"
+    )
+
+
+def serving_candidates(model: Transformer, num_devices: int, server_devices: int) -> Iterator[Plan]:
+    """Plans whose degrees divide the devices, those that cut least first."""
+    heads, layers = model.num_attention_heads, model.num_layers
+    degrees = [
+        (tensor, pipeline)
+        for tensor in powers_up_to(min(server_devices, heads))
+        for pipeline in powers_up_to(layers)
+        if num_devices % (tensor * pipeline) == 0 and heads % tensor == 0
+    ]
+    experts = model.experts.num_experts if model.experts else 1
+    for tensor, pipeline in sorted(degrees, key=lambda pair: (pair[0] * pair[1], -pair[0])):
+        replicas = num_devices // (tensor * pipeline)
+        for spread in powers_up_to(experts):
+            if experts % spread == 0 and (replicas * tensor) % spread == 0:
+                yield Plan(
+                    data_parallel=replicas,
+                    tensor_parallel=tensor,
+                    pipeline_parallel=pipeline,
+                    expert_parallel=spread,
+                )
