@@ -216,3 +216,12 @@ def test_an_announced_device_has_a_wider_interval_around_the_same_estimate(model
     assert announced.seconds == pytest.approx(shipping.seconds, rel=1e-12)
     assert announced.seconds_low * ANNOUNCED_SPREAD == pytest.approx(shipping.seconds_low)
     assert announced.seconds_high == pytest.approx(shipping.seconds_high * ANNOUNCED_SPREAD)
+
+
+def test_a_board_whose_clock_rises_may_be_faster_than_its_stated_peak_and_no_faster_than_its_highest_clock():
+    product = [matmul(8192, 8192, 8192, DType.FP16)]
+    board = load_device("rtx-4090")
+    stated = roofline_seconds(product, board)
+    found = LearnedCost().estimate(product, board)
+    assert found.seconds >= stated
+    assert stated * 2520 / 3105 <= found.seconds_low < stated

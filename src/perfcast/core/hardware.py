@@ -64,6 +64,11 @@ class Device:
         """Whether this is the local processor."""
         return self.vendor == "cpu"
 
+    @property
+    def clock_headroom(self) -> float:
+        """Stated over highest clock, at most 1: by this much a product may be faster than the stated peak."""
+        return 1.0 if self.max_clock_hertz is None else self.clock_hertz / self.max_clock_hertz
+
     def peak_flops_per_second(self, dtype: DType, matrix_units: bool) -> float:
         """Dense peak rate for arithmetic in ``dtype``.
 

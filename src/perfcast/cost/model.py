@@ -27,7 +27,7 @@ class Estimates:
 
     Attributes:
         seconds: Best estimate of one run.
-        seconds_low, seconds_high: Interval; low is never below the roofline of a device that ships.
+        seconds_low, seconds_high: Interval; of a device that ships, low is never below ``least_seconds``.
         bound_by: 'compute', 'memory', 'launch', or 'nothing' for an operation that runs no kernel.
         provenance: 'measured', 'interpolated' (within measured sizes, on a measured device), 'extrapolated',
             or 'bounded' where only a bound is known.
@@ -110,6 +110,12 @@ def memory_seconds(operations: Sequence[Operation], device: Device) -> Floats:
 def roofline_seconds(operations: Sequence[Operation], device: Device) -> Floats:
     """max(compute, memory): no kernel is faster (Williams, Waterman, Patterson, CACM 2009)."""
     return np.maximum(compute_seconds(operations, device), memory_seconds(operations, device))
+
+
+def least_seconds(operations: Sequence[Operation], device: Device) -> Floats:
+    """The roofline at the highest clock of a board that may rise beyond the one its peaks are stated at."""
+    compute = compute_seconds(operations, device) * device.clock_headroom
+    return np.maximum(compute, memory_seconds(operations, device))
 
 
 def is_free(operations: Sequence[Operation]) -> Flags:

@@ -250,6 +250,17 @@ def test_a_sibling_with_twice_the_sustained_share_gains_half_of_that_in_logarith
     assert known.expected(sibling, SEGMENT) == pytest.approx(expected)
 
 
+def test_a_format_measured_on_a_sibling_alone_is_not_mixed_from_the_device_s_other_formats():
+    # An accelerator measured in fp8 by block alone; its sibling in bf16.
+    own = {("a", ("linear", "fp8_block")): [0.5, 0.5, 0.0], ("a", ("linear",)): [0.5, 0.5, 0.0]}
+    sibling = {("b", ("linear", "bf16")): [0.1, 0.1, 0.0]}
+    segment = ("linear", "bf16", "vllm")
+    assert scalars(own).known(device("a"), segment) == pytest.approx([0.5, 0.5, 0.0])
+    both = replace(scalars(own | sibling), architectures=dict.fromkeys("ab", ("nvidia", "ampere", "8.0")))
+    assert both.known(device("a"), segment) is None
+    assert both.known(device("a"), ("linear", "fp8_block", "vllm")) == pytest.approx([0.5, 0.5, 0.0])
+
+
 def test_a_sibling_with_power_to_spare_gains_all_that_the_law_says():
     sibling = replace(device("new"), max_clock_hertz=1.2 * device("new").clock_hertz)
     known = scalars({("a", SEGMENT): [0.1, 0.3, 0.2]}, sustained={"a": (0.5, 0.5)})

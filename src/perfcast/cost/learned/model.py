@@ -23,6 +23,7 @@ from perfcast.cost.model import (
     Estimates,
     is_free,
     is_unknown,
+    least_seconds,
     roofline_seconds,
     widen_announced,
 )
@@ -83,7 +84,7 @@ class LearnedCost:
     def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
         """Price each operation once; one without a rule is a bound with a wide interval."""
         count = len(operations)
-        roofline = roofline_seconds(operations, device)
+        roofline, least = roofline_seconds(operations, device), least_seconds(operations, device)
         launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0
         unknown, free = is_unknown(operations), is_free(operations)
         seconds = np.where(unknown, launch + roofline, 0.0)
@@ -99,7 +100,7 @@ class LearnedCost:
                 priced, at = self.model(model).estimate(part, [device], index), source[rows]
                 seconds[at] = np.maximum(priced.seconds * repeats[rows], roofline[at])
                 scale = seconds[at] / priced.seconds
-                low[at] = np.maximum(priced.seconds_low * scale, roofline[at])
+                low[at] = np.maximum(priced.seconds_low * scale, least[at])
                 high[at] = priced.seconds_high * scale
                 is_short = (priced.seconds < _SHORT * launch) & (priced.overhead_share > 0.5)
                 more_compute = priced.compute_share >= 1 - priced.overhead_share - priced.compute_share
@@ -110,7 +111,7 @@ class LearnedCost:
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED
-        low[relatives] = np.maximum(low[relatives] / WIDENING, roofline[relatives])
+        low[relatives] = np.maximum(low[relatives] / WIDENING, least[relatives])
         high[relatives] *= WIDENING
         self._keep_below_16_bits(operations, device, (seconds, low))
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))

@@ -152,13 +152,15 @@ class FittedFamily:
         seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
         floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
         seconds = np.maximum(seconds, floor)
+        headroom = np.array([device.clock_headroom for device in devices], dtype=np.float64)[device_index]
+        least = np.maximum(physics.compute_seconds * headroom, physics.memory_seconds)
         beyond = self._beyond(kernels, segments, segment_index)
         known = own & (codes >= 0)
         low, high = self._interval(segments, segment_index, shares.argmax(axis=1), known, beyond)
         low, high = self._widen_vendors(low, high, devices, device_index)
         return KernelEstimates(
             seconds=seconds,
-            seconds_low=np.maximum(seconds * np.exp(low), np.minimum(floor, seconds)),
+            seconds_low=np.maximum(seconds * np.exp(low), np.minimum(least, seconds)),
             seconds_high=seconds * np.exp(high),
             overhead_share=shares[:, 0],
             compute_share=shares[:, 1],

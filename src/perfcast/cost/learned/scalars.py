@@ -29,6 +29,8 @@ Segment = tuple[str, ...]
 Architecture = tuple[str, str, str]
 
 NUM_SCALARS = 3
+#: Operations whose units run every format at a rate of its own.
+_PRODUCTS = ("linear", "moe")
 COMPUTE = 1
 #: Residuals below this count as equally good: robust regression by reweighting.
 _ROBUST = 0.05
@@ -86,12 +88,23 @@ class DeviceScalars:
     sustained: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def known(self, device: Device, segment: Segment) -> Floats | None:
-        """Scalars of a trained device for a segment or the nearest coarser one."""
+        """Scalars of a trained device for a segment or the nearest coarser one.
+
+        None where that would mix other formats of a product, and a device of its architecture was measured in
+        this one: how far a product falls short depends more on its format than on which sibling runs it.
+        """
         for level in coarser(segment):
             found = self.values.get((device.name, level))
             if found is not None:
-                return found
+                mixes = segment[0] in _PRODUCTS and level[:1] == segment[:1] and level[1:2] in ((), ("",))
+                return None if mixes and self._is_measured_on_sibling(device, segment[:2]) else found
         return None
+
+    def _is_measured_on_sibling(self, device: Device, level: Segment) -> bool:
+        return any(
+            key == level and name != device.name and _alike(device, self.architectures[name])
+            for name, key in self.values
+        )
 
     def expected(self, device: Device, segment: Segment) -> Floats:
         """Mean over the trained devices of its vendor, weighted towards its own architecture.
