@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from perfcast.catalog.devices import load_device
 from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import KernelFamily
-from perfcast.core.precision import formats_of
+from perfcast.core.precision import formats_of, inference_precision
 from perfcast.cost.learned.families.experts import FORMATS as MEASURED_EXPERTS
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.relatives import measured_format
-from perfcast.workload.blocks.serving.kernels import formatted_product
+from perfcast.workload.blocks.serving.kernels import cached_attention, formatted_product
 
 DEVICES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "mi300x")
 FRAMEWORKS = ("pytorch", "vllm", "sglang", "trtllm")
@@ -64,3 +64,15 @@ def test_every_format_of_experts_is_measured_or_has_a_stand_in(vendor: str):
     assert {
         measured_format(name, KernelFamily.EXPERTS, vendor) for name in FORMATS
     } <= MEASURED_EXPERTS.keys()
+
+
+def test_latent_attention_of_vllm_is_priced_by_kernels_that_were_timed_without_a_host():
+    """A query of 16 heads of 4 sequences against 1,536 keys: SGLang's and TensorRT-LLM's take 20 µs."""
+    latent = cached_attention(
+        4, 16, 1, 1, 1536, 576, inference_precision("fp8_block"), value_head_size=512, is_latent=True
+    )
+    seconds = {
+        name: float(LearnedCost(name).estimate([latent], load_device("h200-sxm")).seconds[0])
+        for name in ("vllm", "sglang")
+    }
+    assert seconds["vllm"] == seconds["sglang"] < 40e-6

@@ -1,4 +1,4 @@
-"""Formats of which nobody measured a kernel, and the measured ones that stand for them.
+"""Formats and libraries of which nobody measured a kernel, and the measured ones that stand for them.
 
 A stand-in has the same arithmetic and elements of the same width; what differs is how many elements share a
 scale. Its price is called extrapolated, and its interval is wider.
@@ -30,6 +30,20 @@ _STAND_INS: Mapping[KernelFamily, Mapping[str, _Formats]] = {
     },
     KernelFamily.ATTENTION: {_ANY: {"int8": "fp8", "nvfp4": "fp8"}},
 }
+
+
+#: vLLM's latent attention was timed with a host in it: some 150 µs however little there is to do, up to ten
+#: times as long as SGLang's, which calls the same kernels (FlashMLA, CUTLASS MLA) while decoding; of long
+#: prompts it takes a tenth longer than TensorRT-LLM's.
+_LIBRARIES: Mapping[tuple[str, str], str] = {
+    ("vllm", "mla_generation"): "sglang",
+    ("vllm", "mla_context"): "trtllm",
+}
+
+
+def measured_library(library: str, operation: str) -> str:
+    """Whose timings stand for a library's kernel: its own, but where those are none of the device."""
+    return _LIBRARIES.get((library, operation), library)
 
 
 def measured_format(name: str, family: KernelFamily, vendor: str) -> str:

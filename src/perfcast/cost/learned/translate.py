@@ -19,7 +19,7 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
 from perfcast.cost.learned.families.row_operations import MEASURED
-from perfcast.cost.learned.relatives import measured_format
+from perfcast.cost.learned.relatives import measured_format, measured_library
 from perfcast.frameworks.load import load_inference_profiles
 
 Kind = OperationKind
@@ -216,7 +216,8 @@ def _attention(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values,
         _number(attributes, "window", 0.0),
         float(causal),
     )
-    words = (name, dtype, keys_dtype, _framework(runs.framework, family))
+    library = measured_library(_framework(runs.framework, family), name)
+    words = (name, dtype, keys_dtype, library)
     return family, (*sizes, *words), 1.0
 
 
