@@ -216,6 +216,12 @@ class Plan:
         return self.tensor_parallel if self.expert_parallel == 1 else 1
 
     @property
+    def expert_load(self) -> float:
+        """Rows of the busiest rank's experts over the mean: the imbalance, or the buffers' size where it is
+        fixed."""
+        return self.expert_imbalance if self.capacity_factor is None else self.capacity_factor
+
+    @property
     def num_expert_replicas(self) -> int:
         """Ranks that hold the same experts."""
         return self.ranks_per_stage // (self.expert_parallel * self.tensor_parallel_of_experts)

@@ -190,3 +190,9 @@ def test_layer_bytes_is_the_sum():
     layout = lay_out(Plan(), PAPER, S)
     saved = layer_activations(gpt(), Plan(), PAPER, memory_profile(), layout, has_experts=False)
     assert layer_bytes(saved) == total(gpt(), Plan())
+
+
+def test_the_busiest_rank_keeps_as_many_more_rows_as_its_time_counts():
+    even, skewed = kept(mixture(), Plan()), kept(mixture(), Plan(expert_imbalance=1.5))
+    assert 2 * skewed["tokens sent to experts"] == 3 * even["tokens sent to experts"]
+    assert skewed["input of router and experts"] == even["input of router and experts"]

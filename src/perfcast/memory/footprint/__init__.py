@@ -133,5 +133,10 @@ def _assumptions(
     if plan.context_parallel > 1:
         notes.append(f"context parallelism by {plan.context_communication}")
     if model.experts is not None:
-        notes.append("tokens spread evenly over the experts")
+        even = plan.expert_load == 1
+        notes.append(
+            "tokens spread evenly over the experts"
+            if even
+            else f"the busiest rank's experts have {plan.expert_load:g} times the mean of all rows"
+        )
     return tuple(notes)

@@ -319,9 +319,10 @@ def _experts(model: Transformer, plan: Plan, layout: Layout, weights: LayerWeigh
 
 
 def expert_visits(experts: Experts, plan: Plan, layout: Layout) -> float:
-    """Rows that a rank's experts work on: tokens cut by tensor parallelism, gathered by that of experts."""
+    """Rows of the busiest rank's experts, as its time counts them: tokens cut by tensor parallelism,
+    gathered by that of experts."""
     own = layout.tokens / layout.tensor_parallel
-    return experts.experts_per_token * own * plan.tensor_parallel_of_experts
+    return experts.experts_per_token * own * plan.tensor_parallel_of_experts * plan.expert_load
 
 
 def layer_bytes(saved: tuple[Saved, ...]) -> int:

@@ -68,11 +68,10 @@ def expert_load(model: Transformer, plan: Plan, tokens: int) -> ExpertLoad:
     shares_tokens = plan.tensor_parallel > 1 and not plan.sequence_parallel
     is_replicated = shares_tokens and inner == plan.tensor_parallel
     own = tokens if is_replicated else math.ceil(tokens / plan.tensor_parallel)
-    sent = math.ceil(own * experts.experts_per_token * load_factor(plan))
     return ExpertLoad(
         tokens=own,
-        sent_rows=sent,
-        rows=sent if is_replicated else sent * inner,
+        sent_rows=sent_rows(experts, plan, own),
+        rows=rows_of_products(experts, plan, own, sends=True, gathers=not is_replicated),
         num_local_experts=experts.num_experts // plan.expert_parallel,
         width=experts.ffn_hidden_size // inner,
         is_replicated=is_replicated,
@@ -80,9 +79,24 @@ def expert_load(model: Transformer, plan: Plan, tokens: int) -> ExpertLoad:
     )
 
 
-def load_factor(plan: Plan) -> float:
-    """Rows of the busiest rank over the mean: the imbalance, or the buffers' size where it is fixed."""
-    return plan.expert_imbalance if plan.capacity_factor is None else plan.capacity_factor
+def sent_rows(experts: Experts, plan: Plan, tokens: int) -> int:
+    """Rows that the tokens of a rank are to their experts, in training and serving alike."""
+    return math.ceil(tokens * experts.experts_per_token * plan.expert_load)
+
+
+def rows_of_products(experts: Experts, plan: Plan, tokens: int, *, sends: bool, gathers: bool) -> int:
+    """Rows that the busiest rank's products take, at least one.
+
+    Args:
+        tokens: Of the rank.
+        sends: Whether ranks send their rows to each other, so that each gets as many as it has; else all
+            hold the same tokens, and each takes the rows of its own experts.
+        gathers: Whether the ranks that cut an expert have different rows, which they share.
+    """
+    sent = sent_rows(experts, plan, tokens)
+    if not sends:
+        return max(1, math.ceil(sent / plan.expert_parallel))
+    return max(1, sent * (plan.tensor_parallel_of_experts if gathers else 1))
 
 
 def kept_share(plan: Plan) -> float:

@@ -9,7 +9,7 @@ from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
-from perfcast.workload.blocks.experts.routing import experts_of, load_factor
+from perfcast.workload.blocks.experts.routing import experts_of, rows_of_products, sent_rows
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor
 from perfcast.workload.blocks.serving.kernels import ExpertShape, formatted_product, fused_experts
 from perfcast.workload.blocks.serving.parts import mlp, reduce_over_tensor
@@ -73,13 +73,18 @@ def expert_shape(setting: Serving) -> ExpertShape:
     """
     model, plan = setting.model, setting.plan
     experts, inner = experts_of(model), plan.tensor_parallel_of_experts
-    group = setting.tokens
+    rows = rows_of_products(
+        experts,
+        plan,
+        tokens_of_rank(setting),
+        sends=sends_tokens(setting),
+        gathers=not _cuts_experts(setting),
+    )
+    tokens = math.ceil(setting.tokens * plan.expert_load)
     if sends_tokens(setting):
-        group = tokens_of_rank(setting) * plan.expert_parallel * (1 if _cuts_experts(setting) else inner)
-    tokens = math.ceil(group * load_factor(plan))
-    rows = math.ceil(tokens * experts.experts_per_token / plan.expert_parallel)
+        tokens = rows * plan.expert_parallel // experts.experts_per_token
     return ExpertShape(
-        num_tokens=tokens, rows=max(rows, 1), hidden_size=model.hidden_size,
+        num_tokens=tokens, rows=rows, hidden_size=model.hidden_size,
         inter_size=experts.ffn_hidden_size, experts_per_token=experts.experts_per_token,
         num_experts=experts.num_experts, expert_parallel=plan.expert_parallel, tensor_parallel=inner,
         is_gated=model.is_gated,
@@ -109,8 +114,8 @@ def _communicate_rows(tape: Tape, setting: Serving, rows: int, module: str, bits
     if not sends_tokens(setting):
         return
     kind = plan.dispatch or ("alltoall" if setting.is_decode else "deepep")
-    copies = plan.expert_parallel if kind == "allgather" else experts.experts_per_token * load_factor(plan)
-    message = math.ceil(math.ceil(rows * copies) * setting.model.hidden_size * bits / 8)
+    sent = rows * plan.expert_parallel if kind == "allgather" else sent_rows(experts, plan, rows)
+    message = math.ceil(sent * setting.model.hidden_size * bits / 8)
     is_inwards = module == "experts.dispatch"
     gathers = {"alltoall": "all_to_all", "allgather": "all_gather" if is_inwards else "reduce_scatter"}
     tape.collective(
@@ -125,7 +130,7 @@ def _over_expert_tensor(tape: Tape, setting: Serving, rows: int, collective: str
     plan, element = setting.plan, setting.precision.element
     if not sends_tokens(setting) or _cuts_experts(setting):
         return
-    sent = math.ceil(rows * experts_of(setting.model).experts_per_token * load_factor(plan))
+    sent = sent_rows(experts_of(setting.model), plan, rows)
     message_bytes = element.bytes_of(sent * plan.tensor_parallel_of_experts * setting.model.hidden_size)
     tape.collective(
         collective, message_bytes, group_of(plan, "expert_tensor"), Stream.EXPERT, module,
