@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from perfcast.core.plans.text import format_plan
+from perfcast.core.tuning.text import format_tuning
 
 if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
@@ -46,6 +47,9 @@ def _options(request: PlanRequest) -> Iterator[tuple[str, str | None]]:
         yield "--compile", None
     if request.training is not None and request.training.optimizer != _USUAL_OPTIMIZER:
         yield "--optimizer", request.training.optimizer
+    if request.training is not None and not request.training.tuning.is_full:
+        option, _, items = format_tuning(request.training.tuning).partition(" ")
+        yield option, items
     if request.cost_model is not None:
         yield "--cost-model", name_of_cost_model(request.cost_model)
     if request.method == "closed_form":
