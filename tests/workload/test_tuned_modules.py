@@ -103,7 +103,7 @@ def test_nothing_runs_backward_before_what_trains():
 
 def test_four_bit_layers_compute_what_their_weight_says():
     torch.manual_seed(0)
-    layer = FourBitLinear(nn.Linear(64, 8, bias=False), torch.float32)
+    layer = FourBitLinear(nn.Linear(64, 8, bias=False), 64, 8, torch.float32)
     with torch.no_grad():
         layer.packed.random_(0, 255)
         layer.scales.fill_(1)

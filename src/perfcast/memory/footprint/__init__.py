@@ -17,8 +17,12 @@ from perfcast.frameworks.load import load_inference_profiles, load_training_prof
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.activations import lay_out
-from perfcast.memory.footprint.columns import FootprintColumns, footprint_columns, stage_footprints
-from perfcast.memory.footprint.pytorch.stage import pytorch_stage
+from perfcast.memory.footprint.columns import (
+    FootprintColumns,
+    footprint_columns,
+    stage_footprints,
+    whole_stage,
+)
 from perfcast.memory.footprint.selective import saved_tensors
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
 from perfcast.memory.footprint.setting import Setting, workspace_bytes
@@ -47,10 +51,10 @@ def estimate_footprint(
     """
     profile = profile or load_training_profile(training.framework)
     notes = _assumptions(model, plan, training, device, profile)
-    if profile.memory is None:
-        whole = pytorch_stage(model, plan, training, sequence_length, workspace_bytes(device))
-        return _with_spread((whole,), training.framework, _context_bytes(device, plan), notes)
     setting = Setting(model, training, profile, sequence_length, device)
+    if profile.memory is None:
+        whole = whole_stage(setting, plan)
+        return _with_spread((whole,), training.framework, _context_bytes(device, plan), notes)
     stages = stage_footprints(setting, plan)
     footprint = _with_spread(stages, training.framework, _context_bytes(device, plan), notes)
     return replace(footprint, layer_terms=_layer_terms(setting, plan))

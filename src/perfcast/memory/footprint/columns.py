@@ -7,7 +7,7 @@ arithmetic. Stages in the middle hold no more than those before them, so few sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,9 +26,10 @@ from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.combinations import ByCombination
 from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
 from perfcast.memory.footprint.peak_candidates import PeakCandidates, peak_candidates
-from perfcast.memory.footprint.pytorch.stage import pytorch_stage
+from perfcast.memory.footprint.pytorch.stage import check_whole, pytorch_stage
+from perfcast.memory.footprint.pytorch.tuned import beside_adapters
 from perfcast.memory.footprint.ranks import ranks_of_stages
-from perfcast.memory.footprint.setting import Setting, workspace_bytes
+from perfcast.memory.footprint.setting import Setting
 from perfcast.memory.footprint.spread import load_spread
 from perfcast.memory.footprint.stage_layers import (
     StageLayers,
@@ -91,14 +92,28 @@ def _of_whole_models(
     device: Device | None,
 ) -> FootprintColumns:
     """Of plain PyTorch, whose plans are few: each by itself."""
-    workspace = workspace_bytes(device)
+    setting = Setting(model, training, load_training_profile(training.framework), sequence_length, device)
     found = np.zeros((3, len(plans)))
     for at in range(len(plans)):
-        peak = pytorch_stage(model, plans.plan(at), training, sequence_length, workspace).peak
+        peak = whole_stage(setting, plans.plan(at)).peak
         states = sum(term.num_bytes for term in peak.terms if term.category in _STATES)
         activations = sum(term.num_bytes for term in peak.terms if term.category == Category.ACTIVATION)
         found[:, at] = peak.num_bytes, states, activations
     return _columns(found, plans, training, device)
+
+
+def whole_stage(setting: Setting, plan: Plan) -> StageFootprint:
+    """Of plain PyTorch, what a device holds that has the whole model.
+
+    Raises:
+        PlanError: A plan that plain PyTorch cannot run.
+    """
+    model, training, length = setting.model, setting.training, setting.sequence_length
+    if training.tuning.adapters is None:
+        return pytorch_stage(model, plan, training, length, setting.workspace_bytes)
+    check_whole(plan)
+    beside = replace(setting, profile=replace(setting.profile, memory=beside_adapters(model)))
+    return stage_footprints(beside, plan)[0]
 
 
 def _columns(

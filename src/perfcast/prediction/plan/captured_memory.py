@@ -18,6 +18,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
+from perfcast.core.tuning.trained import FULL
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles
@@ -70,6 +71,7 @@ def workload_of(
         attention="sdpa" if training is None else ATTENTION[training.attention],
         recompute=plan.recompute,
         compile=is_compiled,
+        tuning=FULL if training is None else training.tuning,
     )
 
 
@@ -101,7 +103,7 @@ def memory_from_forecast(
         found: Of one replica, with what the allocator reserves.
     """
     memory, reserved = found.memory, found.memory.reserved
-    terms = tuple(term for term in _terms(found, plan) if term.num_bytes)
+    terms = tuple(term for term in _terms(found, plan, training) if term.num_bytes)
     allocated, spread = sum(term.num_bytes for term in terms), load_spread(PYTORCH)
     held = allocated if reserved is None else reserved.peak_bytes + allocated - memory.peak_bytes
     where = f"{memory.peak_phase}, {memory.peak_operation}"
@@ -140,13 +142,15 @@ def _check(plan: Plan, training: Training | None) -> None:
         raise PlanError(f"framework {training.framework} cannot run this plan: {'; '.join(obstacles)}")
 
 
-def _terms(found: Forecast, plan: Plan) -> tuple[Term, ...]:
+def _terms(found: Forecast, plan: Plan, training: Training | None) -> tuple[Term, ...]:
     """What is held at the peak, by what it is, the most bytes first; what data parallelism adds last."""
     held = sorted(found.memory.bytes_by_category.items(), key=lambda item: -item[1])
     terms = tuple(_term(category, num_bytes, plan) for category, num_bytes in held)
     if plan.data_parallel == 1 or found.mode != "train":
         return terms
     buckets = 4 * found.parameter_count
+    if training is not None and not training.tuning.is_full:
+        buckets = sum(s.num_bytes for s in found.graph.storages if s.category == Category.GRADIENT)
     return (*terms, Term("reduction buckets", Category.GRADIENT, buckets, "4 bytes a parameter", _DDP))
 
 

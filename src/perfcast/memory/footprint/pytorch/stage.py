@@ -14,6 +14,7 @@ from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles
 from perfcast.memory.footprint.pytorch.optimizer import DENOMINATORS, OPTIMIZERS
 from perfcast.memory.footprint.pytorch.step import count_eager_parameters, estimate_eager
+from perfcast.memory.footprint.pytorch.tuned import of_trained, trained_share
 
 _DDP = "Li et al.: PyTorch Distributed, VLDB 2020, section 3.2.3"
 _ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"
@@ -22,15 +23,14 @@ _ZERO = "PyTorch: torch.distributed.optim.ZeroRedundancyOptimizer"
 def pytorch_stage(
     model: Transformer, plan: Plan, training: Training, sequence_length: int, workspace_bytes: int
 ) -> StageFootprint:
-    """What a rank holds that has the whole model.
+    """What a rank holds that has the whole model, whose own weights train; those of frozen parts do not.
 
     Raises:
         PlanError: A plan that cuts the model, or shards more than the optimizer's state.
     """
-    _check(plan)
-    if not training.tuning.is_full:
-        raise PlanError("framework pytorch trains everything; for a part of a model take --framework fsdp")
+    check_whole(plan)
     _check_training(training)
+    share = 1.0 if training.tuning.is_full else trained_share(model, training.tuning)
     eager = estimate_eager(
         model,
         batch_size=plan.micro_batch_size,
@@ -40,10 +40,10 @@ def pytorch_stage(
         recompute=plan.recompute,
         attention=training.attention,
     )
-    gradient_bytes = 4 * count_eager_parameters(model)
+    gradient_bytes = round(share * 4 * count_eager_parameters(model))
     always = (*_buckets(plan, gradient_bytes), _workspaces(workspace_bytes))
     candidates = []
-    for candidate in eager:
+    for candidate in eager if share == 1 else of_trained(eager, share):
         terms = tuple(_shard(term, plan) for term in candidate.terms)
         earlier = _earlier_gradients(candidate, plan, gradient_bytes)
         held = tuple(term for term in (*terms, earlier, *always) if term.num_bytes)
@@ -51,7 +51,12 @@ def pytorch_stage(
     return StageFootprint(0, tuple(candidates))
 
 
-def _check(plan: Plan) -> None:
+def check_whole(plan: Plan) -> None:
+    """Refuse what plain PyTorch does not run.
+
+    Raises:
+        PlanError: A plan that cuts the model, or shards more than the optimizer's state.
+    """
     obstacles = plan_obstacles(load_training_profile("pytorch").support, plan)
     if obstacles:
         raise PlanError(f"framework pytorch cannot run this plan: {'; '.join(obstacles)}")

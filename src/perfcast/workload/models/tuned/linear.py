@@ -54,20 +54,20 @@ class FourBitLinear(nn.Module):
     """A frozen linear layer whose weight is kept in NF4 with double quantisation.
 
     Args:
-        base: The layer that it stands for.
+        base: The layer that it stands for, with inputs and outputs.
         dtype: Of its products.
     """
 
-    def __init__(self, base: nn.Linear, dtype: torch.dtype) -> None:
+    def __init__(self, base: nn.Module, inputs: int, outputs: int, dtype: torch.dtype) -> None:
         super().__init__()
-        count = base.weight.numel()
-        self.in_features, self.out_features = base.in_features, base.out_features
+        count = inputs * outputs
+        self.in_features, self.out_features = inputs, outputs
         self._dtype = dtype
         blocks = -(-count // _BLOCK)
         self.packed = _kept(-(-count // 2), torch.uint8)
         self.scales = _kept(blocks, torch.uint8)
         self.scale_scales = _kept(-(-blocks // _SCALES), torch.float32)
-        self.bias = base.bias
+        self.bias = getattr(base, "bias", None)
         #: Weights beyond the elements that keep them, for those who count parameters.
         self.num_hidden_weights = count - sum(
             p.numel() for p in (self.packed, self.scales, self.scale_scales)

@@ -68,8 +68,8 @@ def _adapt(module: nn.Module, adapters: Adapters, dtype: torch.dtype) -> None:
         if layer is output:
             continue
         base: nn.Module = layer
-        if adapters.is_quantised and isinstance(layer, nn.Linear):
-            base = FourBitLinear(layer, dtype)
+        if adapters.is_quantised:
+            base = FourBitLinear(layer, *_features(layer), dtype)
         is_target = set(adapters.targets) == set(TARGETS) or bool(targets_of(name) & set(adapters.targets))
         if is_target:
             found += 1
