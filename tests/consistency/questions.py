@@ -66,9 +66,13 @@ def list_questions(name: str, *, captured: bool = True) -> Iterator[Question]:
             continue
         if captured:
             yield from _of_one_device(name, model, mode)
+            if mode == "train" and model.has_sizes:
+                yield _of_a_plan(name, mode, f"dp={NUM_DEVICES},mbs=1", "")
         if model.has_sizes:
             yield _of_one_framework(name, model, mode)
-            yield _of_a_plan(name, model, mode)
+            framework = "--framework megatron" if mode == "train" else ""
+            yield _of_a_plan(name, mode, _plan_of(model, mode), framework)
+            yield _of_nothing_said(name, model, mode)
 
 
 def _decodes(model: NamedModel) -> bool:
@@ -108,10 +112,10 @@ def _of_one_framework(name: str, model: NamedModel, mode: Mode) -> Question:
     )
 
 
-def _of_a_plan(name: str, model: NamedModel, mode: Mode) -> Question:
+def _of_a_plan(name: str, mode: Mode, plan: str, framework: str) -> Question:
     """Several devices under one plan: as a cluster, as devices, without times, in a sweep."""
-    plan = _plan_of(model, mode)
-    rest = f"{name} --mode {mode} --batch-size {NUM_DEVICES} {_length(model)} --plan {plan}"
+    length = f"--sequence-length {LENGTH}"
+    rest = f"{name} --mode {mode} --batch-size {NUM_DEVICES} {length} --plan {plan} {framework}"
     devices = f"--device {DEVICE} --devices {NUM_DEVICES}"
     return Question(
         f"{name}, {mode}, {plan} on {NUM_DEVICES}",
@@ -119,7 +123,25 @@ def _of_a_plan(name: str, model: NamedModel, mode: Mode) -> Question:
             "predict --cluster": f"predict {rest} --cluster {CLUSTER}:{NUM_DEVICES} {ROOF}",
             "predict --devices": f"predict {rest} {devices} {ROOF}",
             "memory --devices": f"memory {rest} {devices}",
-            **_scaled(name, mode, NUM_DEVICES, plan, ""),
+            **_scaled(name, mode, NUM_DEVICES, plan, framework),
+        },
+    )
+
+
+def _of_nothing_said(name: str, model: NamedModel, mode: Mode) -> Question:
+    """Precision and sequence where nothing is asked for; kernels of a framework, which nothing captures."""
+    plan, framework = _plan_of(model, mode), "--framework megatron" if mode == "train" else ""
+    rest = f"{name} --mode {mode} --batch-size {NUM_DEVICES} --plan {plan} {framework}"
+    shared = f"{name} --cluster {CLUSTER} --devices {NUM_DEVICES} --plan {plan} {framework} {ROOF}"
+    sweep = f"--batch-size {NUM_DEVICES} --simulate"
+    if mode != "train":
+        sweep = f"--mode {mode} --batch-sizes {NUM_DEVICES}"
+    return Question(
+        f"{name}, {mode}, {plan} on {NUM_DEVICES}, the rest unsaid",
+        {
+            "predict": f"predict {rest} --cluster {CLUSTER}:{NUM_DEVICES} {ROOF}",
+            "memory": f"memory {rest} --device {DEVICE} --devices {NUM_DEVICES}",
+            "scale": f"scale {shared} {sweep}",
         },
     )
 

@@ -99,7 +99,7 @@ scale_options = packed(
         "--contexts",
         callback=counts,
         metavar="N,N,…",
-        help="Of inference: tokens of a prompt, and of the cache; default: 2048.",
+        help="Of inference: tokens of a prompt, and of the cache; default: as of every verb.",
     ),
     click.option(
         "--dtype",

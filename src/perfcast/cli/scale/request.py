@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perfcast.prediction.request.scale import ScaleRequest
     from perfcast.prediction.request.serving import ServingRequest
 
-#: Of inference, where nothing is asked for.
-_CONTEXT = 2048
 _MODES: dict[ScaledMode, tuple[Mode, ...]] = {
     "prefill": ("prefill",),
     "decode": ("decode",),
@@ -134,8 +132,8 @@ def _serving_plan(own: ScaleOptions, devices: int | None) -> Plan | None:
 
 
 def _usual_context(model: NamedModel) -> int:
-    """``_CONTEXT``, or the model's own length where that is shorter."""
-    return min(_CONTEXT, model.own_sequence_length or _CONTEXT)
+    """As long as every verb takes a sequence where none is asked for."""
+    return model.sequence_length(model.usual_sequence_length)
 
 
 def _cost_model(own: ScaleOptions) -> str | CostModel | None:
