@@ -132,3 +132,10 @@ def test_only_matrices_of_kinds_of_layer_that_are_there_count_as_shapes():
         found.append([int(rank.of_kinds(figures)[0]) for figures in kinds])
     attention, mlp, expert = (64 + 2 * 32) * 64 + 64 * 64, 3 * 192 * 64, 3 * 96 * 64
     assert found == [[4, attention + mlp], [6, attention + mlp + expert], [4, attention + expert]]
+
+
+def test_passes_that_run_side_by_side_hold_one_forward_more():
+    beside = replace(plan(4, 16), data_parallel=4, expert_parallel=4, overlaps_experts=True)
+    assert in_flight(beside) == [5, 4, 3, 2]
+    assert in_flight(replace(beside, num_micro_batches=1)) == [1] * 4
+    assert in_flight(replace(beside, schedule="zero_bubble")) == [4, 3, 2, 1]

@@ -137,6 +137,9 @@ def chunks_in_flight(plans: PlanTable, stage: Integers) -> Integers:
     stages, chunks, count = plans.pipeline_parallel, plans.virtual_stages_per_rank, plans.num_micro_batches
     forwards = count * chunks
     ahead = np.where(chunks > 1, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1, stages - stage)
+    # one more, beside which the backwards run (Megatron-LM: schedules.py, get_pp_rank_microbatches)
+    in_turn = plans.has_word("schedule", "1f1b", "interleaved") & (plans.expert_parallel > 1)
+    ahead = ahead + plans.overlaps_experts * in_turn
     found = np.where(plans.has_word("schedule", "gpipe"), forwards, np.minimum(forwards, ahead))
     both_ways = plans.has_word("schedule", "dualpipe")
     if not both_ways.any():
