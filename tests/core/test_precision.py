@@ -5,7 +5,13 @@ import pytest
 from perfcast.catalog.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
-from perfcast.core.precision import check_device, formats_of, training_precision
+from perfcast.core.precision import (
+    check_device,
+    formats_of,
+    inference_precision,
+    on_device,
+    training_precision,
+)
 from perfcast.errors import PlanError
 
 
@@ -22,6 +28,15 @@ def test_weight_only_formats_run_wherever_16_bits_do():
     weight_only = {name for name, form in FORMATS.items() if form.is_weight_only}
     for device in ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "mi300x"):
         assert weight_only <= set(formats_of(load_device(device)))
+
+
+def test_a_device_without_bf16_keeps_fp16_between_products():
+    v100 = on_device(inference_precision("int4_wo"), load_device("v100-sxm2-32gb"))
+    assert (v100.element, v100.arithmetic, v100.cache_format) == (DType.FP16, DType.FP16, "fp16")
+    a100 = inference_precision("int4_wo")
+    assert on_device(a100, load_device("a100-sxm-80gb")) is a100
+    assert a100.arithmetic is DType.BF16
+    assert inference_precision("nvfp4").arithmetic is DType.FP4
 
 
 def test_a_format_that_a_device_lacks_is_an_error_that_names_what_it_has():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import CACHE_FORMATS, FORMATS, Format, Stored, spelled
@@ -47,6 +47,11 @@ class Precision:
         return self.element.label if self.products.is_narrow else self.format
 
     @property
+    def arithmetic(self) -> DType:
+        """What multiplies in the layers' products; weights alone are widened to what activations have."""
+        return self.element if self.products.is_weight_only else self.products.arithmetic
+
+    @property
     def cache(self) -> Stored:
         """How keys and values lie in memory."""
         return FORMATS[self.cache_format].activation
@@ -80,6 +85,15 @@ def training_precision(dtype: str) -> Precision:
         UnknownNameError: Not a format.
     """
     return inference_precision(dtype)
+
+
+def on_device(precision: Precision, device: Device) -> Precision:
+    """The same with fp16 between products where a device has no bf16 (V100, T4)."""
+    known = device.matrix_flops_per_second.keys() | device.vector_flops_per_second.keys()
+    if precision.element is not DType.BF16 or DType.BF16 in known or DType.FP16 not in known:
+        return precision
+    cache = "fp16" if precision.cache_format == "bf16" else precision.cache_format
+    return replace(precision, element=DType.FP16, cache_format=cache)
 
 
 def formats_of(device: Device) -> tuple[str, ...]:

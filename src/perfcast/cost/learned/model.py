@@ -123,7 +123,7 @@ class LearnedCost:
         """Of narrow products that wait for their weights, in place."""
         rows = narrow_products(operations, device)
         if rows:
-            wide = self.estimate([in_16_bits(operations[i]) for i in rows], device).seconds
+            wide = self.estimate([in_16_bits(operations[i], device) for i in rows], device).seconds
             for seconds in spans:
                 seconds[rows] = np.minimum(seconds[rows], wide)
 

@@ -29,12 +29,13 @@ def narrow_products(operations: Sequence[Operation], device: Device) -> list[int
     ]
 
 
-def in_16_bits(operation: Operation) -> Operation:
-    """The same product, or experts, in bf16."""
+def in_16_bits(operation: Operation, device: Device) -> Operation:
+    """The same product, or experts, in bf16; in fp16 where a device has only that."""
+    has_bf16 = DType.BF16 in device.matrix_flops_per_second or DType.BF16 in device.vector_flops_per_second
     facts = {name: value for name, value in operation.attributes if name != "is_quantised"}
     return replace(
         operation,
-        compute_dtype=DType.BF16,
+        compute_dtype=DType.BF16 if has_bf16 else DType.FP16,
         attributes=tuple(sorted((facts | {"format": _WIDE}).items())),
     )
 

@@ -9,7 +9,6 @@ from perfcast.core.dtype import AUTO
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.forecast.recommendation import BoundRecommendation
-from perfcast.core.formats import arithmetic_of
 from perfcast.core.mode import Method, Mode
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
@@ -139,7 +138,7 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
         num_tokens=work.num_tokens,
         flops=work.flops,
         recompute_flops=work.recompute_flops,
-        peak_flops_per_second=device.peak_flops_per_second(arithmetic_of(step.dtype), matrix_units=True),
+        peak_flops_per_second=device.peak_flops_per_second(step.arithmetic, matrix_units=True),
         parameter_count=planned.parameter_count,
         program=step.program,
         memory=memory,

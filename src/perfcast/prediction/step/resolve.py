@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.cluster import Cluster
+from perfcast.core.dtype import DType
+from perfcast.core.formats import arithmetic_of
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
-from perfcast.core.precision import Precision, check_device
+from perfcast.core.precision import Precision, check_device, on_device
 from perfcast.core.program import StepProgram
 from perfcast.core.training import Training
 from perfcast.cost.learned.model import LearnedCost
@@ -56,6 +58,11 @@ class ResolvedStep:
     defaults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def arithmetic(self) -> DType:
+        """What multiplies in the step's products."""
+        return arithmetic_of(self.dtype) if self.precision is None else self.precision.arithmetic
+
 
 def resolve_step(request: PlanRequest) -> ResolvedStep:
     """Names to data.
@@ -79,7 +86,7 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     training, precision, kernels = training_by(program, request, chosen.dtype), None, None
     if training is None:
         kernels = program.framework
-        precision = serving_precision(chosen.dtype, kernels, request.kv_cache_dtype)
+        precision = on_device(serving_precision(chosen.dtype, kernels, request.kv_cache_dtype), device)
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)

@@ -21,15 +21,19 @@ _WIDE = {32: DType.FP32, 16: DType.BF16}
 
 
 @lru_cache(maxsize=16384)
-def formatted_product(m: int, n: int, k: int, format_name: str, *, is_quantised: bool = False) -> Operation:
+def formatted_product(
+    m: int, n: int, k: int, format_name: str, *, is_quantised: bool = False, element: DType = DType.BF16
+) -> Operation:
     """C[m, n] = A[m, k] · B[k, n] with operands stored and multiplied as a format says.
 
     Args:
         is_quantised: Whether A comes narrow out of the kernel before. Else a format that quantises does so
             in the same call, as serving frameworks' linear layers do (and as they were measured).
+        element: Of activations, to which weights alone are widened.
     """
     form = FORMATS[format_name]
-    a = TensorType((m, k), form.activation.element, (k, 1))
+    wide = element if form.is_weight_only else form.arithmetic
+    a = TensorType((m, k), element if form.is_weight_only else form.activation.element, (k, 1))
     b = TensorType((k, n), form.weight.element, (1, k))
     c = tensor(_WIDE[form.output_bits], m, n)
     flops = 2 * m * n * k
@@ -41,7 +45,7 @@ def formatted_product(m: int, n: int, k: int, format_name: str, *, is_quantised:
     scales = form.activation.scale_bytes_of(m * k) + form.weight.scale_bytes_of(n * k)
     traffic = sum(t.num_bytes for t in (a, b, c)) + scales
     return Operation(
-        Kind.MATMUL, "mm", (a, b), (c,), form.arithmetic, flops, flops, traffic, 0,
+        Kind.MATMUL, "mm", (a, b), (c,), wide, flops, flops, traffic, 0,
         tuple(sorted(attributes.items())),
     )  # fmt: skip
 
@@ -193,6 +197,7 @@ def fused_experts(shape: ExpertShape, format_name: str, element: DType) -> Opera
         "n": up_width + width, "k": shape.hidden_size,
     }  # fmt: skip
     return Operation(
-        Kind.GROUPED_MATMUL, "fused_experts", (tokens, up, down), (tokens,), form.arithmetic, flops, flops,
+        Kind.GROUPED_MATMUL, "fused_experts", (tokens, up, down), (tokens,),
+        element if form.is_weight_only else form.arithmetic, flops, flops,
         2 * tokens.num_bytes + weight_bytes, 0, tuple(sorted(sizes.items())),
     )  # fmt: skip

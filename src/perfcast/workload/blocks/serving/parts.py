@@ -25,8 +25,11 @@ def add_norm(tape: Tape, setting: Serving, module: str, *, quantises: bool = Fal
 
 def linear(tape: Tape, setting: Serving, m: int, n: int, k: int, module: str) -> None:
     """A product in the layers' format, its operand quantised in the same call or by the kernel before."""
-    is_quantised = setting.fused_operand is not None
-    tape.run(formatted_product(m, n, k, setting.precision.format, is_quantised=is_quantised), module)
+    operation = formatted_product(
+        m, n, k, setting.precision.format, is_quantised=setting.fused_operand is not None,
+        element=setting.precision.element,
+    )  # fmt: skip
+    tape.run(operation, module)
 
 
 def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, module: str = "mlp") -> None:
