@@ -14,6 +14,7 @@ from perfcast.frameworks.load import (
     load_training_profile,
     parse_framework,
     profile_folder,
+    training_profile_of,
 )
 from perfcast.units import MICRO, MILLI
 
@@ -34,6 +35,20 @@ def test_a_framework_that_trains_has_every_part_with_its_source(framework: str):
     parts += [training.memory] if framework != "pytorch" else []
     assert all(":" in part.source for part in parts if part is not None)
     assert MICRO / 2 < training.host.launch_seconds < MILLI
+
+
+def test_compiling_fuses_elementwise_kernels_of_fsdp2_and_keeps_no_loss_in_fp32():
+    eager = training_profile_of(Training(framework="torchtitan"))
+    compiled = training_profile_of(Training(framework="torchtitan", compiles=True))
+    assert (eager.kernels.fuses_activation, compiled.kernels.fuses_activation) == (False, True)
+    assert (eager.kernels.rope, compiled.kernels.rope) == ("complex", "fused")
+    assert (eager.memory_of("bf16").softmax_bytes, compiled.memory_of("bf16").softmax_bytes) == (10, 2)
+    assert compiled.host == eager.host
+
+
+def test_kernels_that_are_fused_as_they_are_cannot_be_compiled():
+    with pytest.raises(PlanError, match="fused as they are"):
+        training_profile_of(Training(framework="megatron", compiles=True))
 
 
 def test_every_profile_of_training_has_its_word():

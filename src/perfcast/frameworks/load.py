@@ -7,7 +7,7 @@ A field that is a number is a figure with unit and source; flags and words stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import KernelFamily
 from perfcast.core.plan import RecomputeModule
-from perfcast.errors import CatalogError, UnknownNameError
+from perfcast.core.training import Training
+from perfcast.errors import CatalogError, PlanError, UnknownNameError
 from perfcast.figures import parse_figure, parse_table, parse_toml
 from perfcast.frameworks.profile import (
     FrameworkProfile,
@@ -32,7 +33,8 @@ from perfcast.frameworks.profile import (
 )
 
 _Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfile)
-_TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support")
+_COMPILED = ("kernels_compiled", "memory_compiled")
+_TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support", *_COMPILED)
 _TABLES = (*_TRAINING, "inference", "sources")
 _SHARED = ("vocabulary_multiple", "balances_stages", "selective", "sums_whole_gradients_in_pipelines")
 #: Beside them, where a program has them, lists of modules.
@@ -79,6 +81,20 @@ def load_training_profile(framework: str) -> TrainingProfile:
         names = [name for name in framework_names() if load_framework(name).training is not None]
         raise UnknownNameError("framework", framework, names, f"Known: {', '.join(names)}.")
     return found
+
+
+def training_profile_of(training: Training) -> TrainingProfile:
+    """What the framework of a training does, compiled where that is asked for.
+
+    Raises:
+        PlanError: It has nothing to compile.
+    """
+    profile = load_training_profile(training.framework)
+    if not training.compiles or profile.memory is None:
+        return profile
+    if profile.compiled is None:
+        raise PlanError(f"--compile: {training.framework} runs kernels that are fused as they are")
+    return profile.compiled
 
 
 @cache
@@ -131,21 +147,21 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
     def part(key: str, kind: type[_Part]) -> _Part:
         return _parse_part(kind, parse_table(content, key, where), sources, f"{where}: [{key}]")
 
+    def modules(key: str, usual: tuple[RecomputeModule, ...]) -> tuple[RecomputeModule, ...]:
+        return tuple(_word(each, RecomputeModule, f"{where}: {key}") for each in shared.get(key, usual))
+
     shared = content["training"]
     if shared.keys() - set(_MODULES) != set(_SHARED):
         raise CatalogError(f"{where}: [training] has {', '.join(_SHARED)}")
     multiple = parse_figure(shared["vocabulary_multiple"], sources, f"{where}: vocabulary_multiple").si_value
     narrow = _merged(content.get("memory", {}), content.get("memory_in_fp16", {}))
-    return TrainingProfile(
+    profile = TrainingProfile(
         vocabulary_multiple=int(multiple),
         balances_stages=shared["balances_stages"],
         selective=_word(shared["selective"], SelectiveRecompute, f"{where}: selective"),
         sums_whole_gradients_in_pipelines=shared["sums_whole_gradients_in_pipelines"],
-        **{
-            key: tuple(_word(each, RecomputeModule, f"{where}: {key}") for each in shared[key])
-            for key in _MODULES
-            if key in shared
-        },
+        recompute_modules=modules("recompute_modules", ("core_attn",)),
+        always_recomputes=modules("always_recomputes", ()),
         kernels=part("kernels", KernelProfile),
         host=part("host", HostProfile),
         support=part("support", SupportProfile),
@@ -154,6 +170,15 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
         if "memory_in_fp16" in content
         else None,
     )
+    if not all(key in content for key in _COMPILED):
+        return profile
+    kernels, memory = (_merged(content[key.partition("_")[0]], content[key]) for key in _COMPILED)
+    compiled = replace(
+        profile,
+        kernels=_parse_part(KernelProfile, kernels, sources, f"{where}: [kernels_compiled]"),
+        memory=_parse_part(MemoryProfile, memory, sources, f"{where}: [memory_compiled]"),
+    )
+    return replace(profile, compiled=compiled)
 
 
 def _parse_part(kind: type[_Part], table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> _Part:

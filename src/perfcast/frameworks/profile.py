@@ -55,6 +55,8 @@ class MemoryProfile:
         further_width: Further elements per token and layer, in hidden sizes, found by measuring.
         tensors_issued_ahead: Unsharded tensors of asynchronous collectives that wait for the device, since
             the host runs ahead of it; of tokens × hidden size, with tensor parallelism and no pipeline.
+        keeps_unread_products: Whether a selective recomputation by operators keeps products that no backward
+            reads.
         receives_all_micro_batches: Whether a stage of a pipeline keeps a buffer for what it receives of each
             micro-batch of a step, of activations and of gradients, rather than of those on their way.
         moment_bytes: Of each of the optimizer's moments of an element.
@@ -80,6 +82,7 @@ class MemoryProfile:
     keeps_gate: bool
     further_width: float = 0.0
     tensors_issued_ahead: float = 0.0
+    keeps_unread_products: bool = True
     receives_all_micro_batches: bool = False
     moment_bytes: float = 4.0
     narrows_activations: bool = False
@@ -328,6 +331,7 @@ class TrainingProfile:
             gradients over their micro-batches, in the format in which they are sent, and scatter them once.
         memory: In mixed precision; None for plain PyTorch, whose modules have a closed form of their own.
         memory_in_fp16: In fp16, where that is kept otherwise.
+        compiled: The same with torch.compile; None where it has nothing to fuse.
     """
 
     vocabulary_multiple: int
@@ -341,6 +345,7 @@ class TrainingProfile:
     support: SupportProfile
     memory: MemoryProfile | None = None
     memory_in_fp16: MemoryProfile | None = None
+    compiled: TrainingProfile | None = None
 
     def memory_of(self, dtype: TrainingDType) -> MemoryProfile:
         """What is kept in a precision.

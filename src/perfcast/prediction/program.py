@@ -16,7 +16,7 @@ from perfcast.core.training import DTYPES, FRAMEWORKS, Training
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.choice import default_framework
-from perfcast.frameworks.load import load_framework, load_inference_profiles
+from perfcast.frameworks.load import load_framework, load_inference_profiles, load_training_profile
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.request.memory import PlanMemoryRequest
 from perfcast.prediction.request.one_device import Request
@@ -60,7 +60,7 @@ def choose_program(
             f"{model.name} runs as its own modules (--framework pytorch)"
         )
     is_captured = model.can_be_captured and (name == PYTORCH or not model.has_sizes)
-    if compiles and not is_captured:
+    if compiles and not is_captured and not _can_compile(name, mode):
         raise PlanError(_nothing_to_compile(name))
     return StepProgram(
         framework=name,
@@ -144,6 +144,11 @@ def _usual(model: NamedModel, mode: Mode, plan: Plan, is_local: bool) -> str:
     return DEFAULT_SERVING if model.has_sizes and model.sizes.is_causal and not is_local else PYTORCH
 
 
+def _can_compile(framework: str, mode: Mode) -> bool:
+    """Whether torch.compile fuses something of a framework's modules in training."""
+    return mode == "train" and load_training_profile(framework).compiled is not None
+
+
 def _nothing_to_compile(framework: str) -> str:
     return (
         f"--compile: {load_framework(framework).title}'s kernels are fused as they are, so there is nothing "
@@ -153,7 +158,8 @@ def _nothing_to_compile(framework: str) -> str:
 
 def _what(framework: str, is_captured: bool, is_compiled: bool) -> str:
     if not is_captured:
-        return f"{load_framework(framework).title}'s kernels, built from the model's sizes"
+        how = ", its layers compiled by torch.compile" if is_compiled else ""
+        return f"{load_framework(framework).title}'s kernels, built from the model's sizes{how}"
     how = "compiled by torch.compile" if is_compiled else "run eagerly by PyTorch"
     return f"the model's own modules, {how}"
 

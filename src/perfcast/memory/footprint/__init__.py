@@ -13,7 +13,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.choice import DEFAULT_SERVING
-from perfcast.frameworks.load import load_inference_profiles, load_training_profile
+from perfcast.frameworks.load import load_inference_profiles, training_profile_of
 from perfcast.frameworks.profile import TrainingProfile
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.activations import lay_out
@@ -49,7 +49,7 @@ def estimate_footprint(
     Raises:
         PlanError: A plan that cannot cut the model; the message states the equation.
     """
-    profile = profile or load_training_profile(training.framework)
+    profile = profile or training_profile_of(training)
     notes = _assumptions(model, plan, training, device, profile)
     setting = Setting(model, training, profile, sequence_length, device)
     if profile.memory is None:

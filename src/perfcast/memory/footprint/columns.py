@@ -20,7 +20,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Tuning
-from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.load import training_profile_of
 from perfcast.frameworks.tuning import check_trained
 from perfcast.memory.allocator.context import bytes_beside_allocator
 from perfcast.memory.footprint.combinations import ByCombination
@@ -74,7 +74,7 @@ def footprint_columns(
     Raises:
         PlanError: A plan that cannot cut the model, or that plain PyTorch cannot run.
     """
-    profile = load_training_profile(training.framework)
+    profile = training_profile_of(training)
     if profile.memory is None:
         return _of_whole_models(model, plans, training, sequence_length, device)
     table = _prepare(Setting(model, training, profile, sequence_length, device), plans)

@@ -54,6 +54,9 @@ _MADE_BY: Mapping[RecomputeModule, frozenset[str]] = MappingProxyType(
     }
 )  # fmt: skip
 _OUTPUT = "output of attention"
+_MLP_PRODUCT, _MLP_SCATTERED = "product behind the MLP", "what the MLP reduced and scattered"
+#: Of what a selective recomputation by operators names, what no backward reads.
+_UNREAD = (_MLP_PRODUCT, _MLP_SCATTERED)
 
 
 def saved_tensors(
@@ -72,7 +75,9 @@ def saved_tensors(
         is_frozen: Whether the layer's weights stay as they are.
     """
     if plan.recompute == "selective" and profile.selective == "operators":
-        return tuple(_kept_operators(model, plan, training, layout, has_experts=has_experts))
+        found = _kept_operators(model, plan, training, layout, has_experts=has_experts)
+        drops = _UNREAD if not profile.memory_of(training.dtype).keeps_unread_products else ()
+        return tuple(tensor for tensor in found if tensor.name not in drops)
     memory, modules = profile.memory_of(training.dtype), recomputed_modules(profile, plan)
     whole = layer_activations(
         model,
@@ -140,7 +145,7 @@ def _kept_operators(
     if plan.sequence_parallel and layout.tensor_parallel > 1:
         scattered = layout.norm_rows(model.hidden_size)
         yield Saved("what attention reduced and scattered", scattered)
-        yield Saved("what the MLP reduced and scattered", scattered)
+        yield Saved(_MLP_SCATTERED, scattered)
     if has_experts and model.experts is not None and plan.expert_parallel > 1:
         rows = expert_visits(model.experts, plan, layout)
         sent = round(layout.element_bytes * rows * model.hidden_size)
@@ -184,4 +189,4 @@ def _mlp_products(model: Transformer, layout: Layout, *, has_experts: bool) -> I
         yield Saved(name, gates * each)
     else:
         yield from [Saved(name, each)] * gates
-    yield Saved("product behind the MLP", layout.rows(model.hidden_size))
+    yield Saved(_MLP_PRODUCT, layout.rows(model.hidden_size))

@@ -93,7 +93,7 @@ def forecast_plan_memory(request: PlanMemoryRequest) -> PlanMemory:
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
-        if request.recompute_is_open:
+        if request.recompute_is_open and not program.is_captured:
             plan, note = least_recomputation(sizes, plan, training, length, device)
     result = estimate_plan_memory(
         model,

@@ -26,7 +26,8 @@ class PlanMemoryRequest:
         model: Catalog name, a Hugging Face config.json or its folder, or the sizes themselves.
         device: Catalog name, ``FILE.toml``, or a Device.
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
-        recompute_is_open: Whether the plan leaves open what is recomputed: then as little as fits.
+        recompute_is_open: Whether the plan leaves open what is recomputed: then as little as fits, unless the
+            model is captured.
         training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
             ``default_framework`` names.
         dtype: Where ``training`` does not say; of inference, of weights; 'auto' takes what is usual for

@@ -30,7 +30,8 @@ class PlanRequest:
         cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself; it has
             exactly the plan's devices.
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
-        recompute_is_open: Whether the plan leaves open what is recomputed: then as little as fits.
+        recompute_is_open: Whether the plan leaves open what is recomputed: then as little as fits, unless the
+            model is captured.
         training: Precision, optimizer and framework; None: AdamW in ``dtype`` by the framework that
             ``default_framework`` names, for a captured model PyTorch.
         dtype: Where ``training`` does not say; of inference, of weights; 'auto' takes what is usual for

@@ -96,7 +96,7 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     cost_model = resolve_cost_model(request.cost_model, device, kernels)
     length = model.sequence_length(chosen.sequence_length) if model.has_sizes else chosen.sequence_length
     plan, note = request.plan, ""
-    if request.recompute_is_open and training is not None and model.has_sizes and length is not None:
+    if request.recompute_is_open and training is not None and not program.is_captured and length is not None:
         plan, note = least_recomputation(model.sizes, plan, training, length, device)
     return ResolvedStep(
         model=model,

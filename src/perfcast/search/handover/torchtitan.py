@@ -175,7 +175,7 @@ def _sections(job: Job, flavor: Flavor) -> dict[str, dict[str, Value]]:
         },
         "parallelism": _parallelism(job),
         "activation_checkpoint": _recomputation(plan),
-        "compile": {"enable": plan.overlaps_tensor},
+        "compile": {"enable": plan.overlaps_tensor or training.compiles},
     }
     if flavor.module:
         sections["experimental"] = {"custom_import": MODEL_MODULE}

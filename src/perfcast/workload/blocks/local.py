@@ -13,7 +13,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Part
 from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
-from perfcast.frameworks.load import load_training_profile
+from perfcast.frameworks.load import load_training_profile, training_profile_of
 from perfcast.frameworks.profile import KernelProfile, TrainingProfile
 
 #: Behind the module of a linear layer, that of its adapter.
@@ -56,7 +56,7 @@ class Local:
     @property
     def framework(self) -> TrainingProfile:
         """Whose program runs."""
-        return load_training_profile(self.training.framework)
+        return training_profile_of(self.training)
 
     @property
     def profile(self) -> KernelProfile:

@@ -108,6 +108,7 @@ def _read_run(line: Line) -> Run:
         framework="deepspeed" if is_deepspeed else setup.framework,
         attention=_attention(line, setup),
         flash_version=_flash_version(line, setup),
+        compiles=setup.compiles,
         tuning=_tuning(line),
     )
     return Run(

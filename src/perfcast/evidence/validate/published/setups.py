@@ -33,6 +33,7 @@ class Setup:
         order: Of the axes of ranks.
         interleaves: Whether a pipeline's chunks are single layers where the line does not say.
         flash_version: Of ``core.training.Training``, where the line does not say.
+        compiles: The same.
         assumptions: In words, without a full stop.
     """
 
@@ -50,6 +51,7 @@ class Setup:
     order: RankOrder = "tp-cp-dp-pp"
     flash_version: FlashVersion | None = None
     interleaves: bool = False
+    compiles: bool = False
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -162,7 +164,12 @@ SETUPS = {
             "PyTorch 2.0 (note in scripts/train/benchmarking/README.md)",
         ),
     ),
-    "fms": _FSDP,
+    "fms": replace(
+        _FSDP,
+        name="fms",
+        compiles=True,
+        assumptions=(*_FSDP.assumptions, "layers compiled by torch.compile (fms-fsdp: README.md)"),
+    ),
     "llmc": Setup(
         name="llmc",
         framework="megatron_local",
