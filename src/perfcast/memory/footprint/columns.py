@@ -92,7 +92,7 @@ def _of_whole_models(
     device: Device | None,
 ) -> FootprintColumns:
     """Of plain PyTorch, whose plans are few: each by itself."""
-    setting = Setting(model, training, load_training_profile(training.framework), sequence_length, device)
+    setting = Setting(model, training, training_profile_of(training), sequence_length, device)
     found = np.zeros((3, len(plans)))
     for at in range(len(plans)):
         peak = whole_stage(setting, plans.plan(at)).peak
