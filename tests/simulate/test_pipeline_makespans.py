@@ -44,9 +44,7 @@ def test_messages_of_equal_1f1b_stages_are_waited_for_as_the_formula_says(num_st
     message = quarters / 4 * f
     stages = Stages([f] * num_stages, [2 * f] * num_stages, message=message)
     expected = played("1f1b", num_stages, count, stages)
-    assert makespan("1f1b", stages, count) == pytest.approx(
-        expected, rel=0.09 if count <= num_stages else 1e-12
-    )
+    assert makespan("1f1b", stages, count) == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(2, 3), QUARTERS)
@@ -74,14 +72,24 @@ UNEVEN = st.integers(2, 6).flatmap(lambda p: st.lists(st.integers(8, 12), min_si
 @given(st.sampled_from(("gpipe", "1f1b", "zero_bubble")), UNEVEN, st.integers(0, 20))
 @settings(max_examples=60)
 def test_formulas_of_uneven_stages_are_close(schedule, eighths, more):
-    """No more micro-batches than stages count as GPipe runs them, which is up to a fifth longer."""
     count = len(eighths) + more
     forward = [n / 8 for n in eighths]
     weight = forward if schedule == "zero_bubble" else []
     stages = Stages(forward, forward, weight)
     expected = played(schedule, len(forward), count, stages)
-    is_short = schedule == "1f1b" and more == 0
-    assert makespan(schedule, stages, count) == pytest.approx(expected, rel=0.2 if is_short else 0.01)
+    assert makespan(schedule, stages, count) == pytest.approx(expected, rel=0.01)
+
+
+@given(UNEVEN, UNEVEN, st.integers(0, 5), st.integers(0, 4))
+@settings(max_examples=60)
+def test_1f1b_of_no_more_micro_batches_than_stages_is_exact(eighths, others, fewer, message):
+    num_stages = min(len(eighths), len(others))
+    stages = Stages(
+        [n / 8 for n in eighths[:num_stages]], [n / 5 for n in others[:num_stages]], message=message / 8
+    )
+    count = max(num_stages - fewer, 1)
+    expected = played("1f1b", num_stages, count, stages)
+    assert makespan("1f1b", stages, count) == pytest.approx(expected, rel=1e-12)
 
 
 @given(UNEVEN, st.integers(1, 20), QUARTERS)

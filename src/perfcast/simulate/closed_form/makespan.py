@@ -26,6 +26,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plan import Schedule
+from perfcast.simulate.closed_form.short_pipeline import short_makespans
 from perfcast.simulate.schedule.dualpipe import check_dualpipe
 from perfcast.simulate.schedule.interleaved import check_groups
 
@@ -126,6 +127,7 @@ def _one_by_one(stages: StageSeconds, m: Integers, t: Floats) -> Floats:
 
         fill + m (g + w) + max(0, u - n f) + max(0, u - n (b + w)) + drain
 
+    1F1B of no more micro-batches than stages is followed pass by pass (``short_pipeline``).
     It can also be its n + 1 micro-batches in flight that hold it up (``_rounds``). What is put off at its
     last backward (s + 1 gradients of weights) is part of the drain.
     """
@@ -140,9 +142,16 @@ def _one_by_one(stages: StageSeconds, m: Integers, t: Floats) -> Floats:
     idle = np.maximum(answer - after * f, 0.0) + np.maximum(answer - after * (b + w), 0.0)
     busy = m * both + (m - put_off) * w + idle
     ways = sums_before(f) + place * t + np.maximum(busy, _rounds(both, w, answer, m, t)) + drain
-    longest = np.where(m - 1 > after, ways, 0.0).max(axis=0)
-    short = np.maximum(longest, _gpipe(stages, m, t) + w[0])
-    return np.asarray(np.where(m <= num_stages, short, longest), dtype=np.float64)
+    longest = np.asarray(np.where(m - 1 > after, ways, 0.0).max(axis=0), dtype=np.float64)
+    is_short = np.broadcast_to(m <= num_stages, longest.shape)
+    if not is_short.any():
+        return longest
+    if stages.weight is not None:
+        return np.where(is_short, np.maximum(longest, _gpipe(stages, m, t) + w[0]), longest)
+    counts = np.broadcast_to(m, longest.shape)[is_short]
+    messages = np.broadcast_to(t, longest.shape)[is_short]
+    longest[is_short] = short_makespans(f[:, is_short], b[:, is_short], counts, messages)
+    return longest
 
 
 def _rounds(both: Floats, w: Floats, answer: Floats, m: Integers, t: Floats) -> Floats:
