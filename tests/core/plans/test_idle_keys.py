@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcast.core.mode import MODES, Mode
-from perfcast.core.plan import Plan
+from perfcast.core.plan import Plan, RecomputeModule
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.idle import refuse_idle, without_idle
 from perfcast.core.plans.text import parse_plan
@@ -109,3 +109,31 @@ def test_without_what_is_idle_nothing_is_left_to_refuse(
     tidy = without_idle(plan, mode=mode, model=DENSE)
     refuse_idle(tidy, mode=mode, model=DENSE)
     assert without_idle(tidy, mode=mode, model=DENSE) == tidy
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_micro_batches": 1}, "one micro-batch has no other beside it"),
+        ({"pipeline_parallel": 2, "schedule": "gpipe"}, "schedule=gpipe runs no forward beside a backward"),
+    ],
+)
+def test_dispatches_overlap_only_with_another_micro_batch(changes: dict[str, object], says: str):
+    plan = Plan(data_parallel=8, expert_parallel=8, num_micro_batches=8, overlaps_experts=True)
+    refuse_idle(plan, mode="train", model=SPARSE)
+    with pytest.raises(PlanError, match=says):
+        refuse_idle(replace(plan, **changes), mode="train", model=SPARSE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("module", ["moe", "moe_act", "shared_experts", "mla_up_proj", "layernorm"])
+def test_only_modules_that_a_model_has_are_computed_again(module: RecomputeModule):
+    plan = Plan(recompute="selective", recompute_modules=("core_attn", module))
+    with pytest.raises(PlanError, match=module):
+        refuse_idle(plan, mode="train", model=DENSE)
+
+
+def test_a_model_of_experts_alone_has_no_mlp_to_compute_again():
+    plan = Plan(recompute="selective", recompute_modules=("mlp",))
+    refuse_idle(plan, mode="train", model=DENSE)
+    with pytest.raises(PlanError, match="mlp"):
+        refuse_idle(plan, mode="train", model=SPARSE)

@@ -47,6 +47,14 @@ def _if(condition: Callable[[Plan], bool], reason: str) -> Callable[[Plan], str]
     return lambda plan: reason if condition(plan) else ""
 
 
+def _no_opposite_pass(plan: Plan) -> str:
+    if plan.schedule == "dualpipe" or plan.expert_parallel == 1 or plan.overlaps_passes:
+        return ""
+    if plan.num_micro_batches == 1:
+        return "one micro-batch has no other beside it; leave it out, or give a larger batch"
+    return f"schedule={plan.schedule} runs no forward beside a backward; leave it out"
+
+
 def _no_sharded_weights(plan: Plan) -> str:
     if plan.zero_stage == 3 or plan.offload == "parameters":
         return ""
@@ -89,10 +97,14 @@ _OF_TRAINING: Sequence[_Rule] = (
         ),
     ),
 )
+_OF_PASSES = _Rule("overlaps_experts", _no_opposite_pass, off=False)
 _TRAINS = _if(lambda _: True, "it is of a training; leave it out")
 _OF_INFERENCE: Sequence[_Rule] = (
     _Rule("recompute", _TRAINS, "none"),
     _Rule("recompute_layers", _TRAINS),
+    _Rule("recompute_modules", _TRAINS, ()),
+    _Rule("overlaps_experts", _TRAINS, off=False),
+    _Rule("overlaps_shared_experts", _TRAINS, off=False),
     _Rule("zero_stage", _TRAINS, 0),
     _Rule("offload", _TRAINS, "none"),
     _Rule("schedule", _TRAINS),
@@ -178,5 +190,30 @@ def _rules(mode: Mode | None, model: Transformer | None) -> Iterator[_Rule]:
     if model is None:
         return
     yield from _OF_EXPERTS if model.experts is None else _OF_SPREAD_EXPERTS
-    if model.experts is not None and not model.experts.shared_ffn_hidden_size:
+    yield _Rule("recompute_modules", lambda plan: _missing_module(plan, model), ())
+    if model.experts is None:
+        return
+    if not model.experts.shared_ffn_hidden_size:
         yield _NOT_SHARED
+    if mode == "train":
+        yield _OF_PASSES
+
+
+def _missing_module(plan: Plan, model: Transformer) -> str:
+    """What a model has none of among the modules that are to be computed again."""
+    experts, latent = model.experts, model.latent_attention
+    num_dense = model.num_layers - model.num_expert_layers
+    has = {
+        "moe": experts is not None,
+        "moe_act": experts is not None,
+        "shared_experts": experts is not None and experts.shared_ffn_hidden_size > 0,
+        "mla_up_proj": latent is not None,
+        "layernorm": latent is not None or experts is not None,
+        "mlp": num_dense > 0,
+    }
+    missing = [module for module in plan.recompute_modules if not has.get(module, True)]
+    if not missing:
+        return ""
+    if missing == ["layernorm"]:
+        return "its norms are part of the products behind them; leave layernorm out"
+    return f"the model has nothing that {' and '.join(missing)} means; leave it out"
