@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.formats import CACHE_FORMATS, FORMATS
 from perfcast.core.plan import Plan
+from perfcast.core.precision import formats_of
 from perfcast.core.training import Training
 from perfcast.core.work import Call
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
 from perfcast.memory.footprint.serving import ServingSetting, serving_stages
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.step.predict import predict_step
 from perfcast.workload.blocks.step.serving import build_serving_work
 from small_transformers import llama, term_of
 
@@ -99,6 +104,34 @@ def test_the_weights_that_are_read_are_the_weights_that_are_kept(dtype: str):
     outside = (2 * model.vocab_size * model.hidden_size + model.hidden_size) * width / 8
     norms = 2 * model.num_layers * model.hidden_size * precision.weight.bytes_per_element
     assert weights.num_bytes == pytest.approx(read * model.num_layers + outside + norms, rel=1e-4)
+
+
+def test_fewer_bits_never_take_more_memory():
+    model = llama(hidden_size=1024, ffn_hidden_size=2048, head_size=128)
+    held = []
+    for name in sorted(FORMATS, key=lambda name: -FORMATS[name].weight.bits):
+        (stage,) = serving_stages(ServingSetting(model, serving_precision(name), TOKENS, True), Plan())
+        held.append(stage.peak.num_bytes)
+    assert held == sorted(held, reverse=True)
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("cluster", ["dgx-h100:2", "dgx-a100:2", "hgx-b200:2"])
+def test_a_token_in_fewer_bits_never_takes_longer(framework: str, cluster: str):
+    """Of a model whose weights are waited for, in every format that the device has."""
+    plan, device = Plan(tensor_parallel=2), load_device(load_cluster(cluster).device)
+
+    def seconds(dtype: str) -> float:
+        request = PlanRequest(
+            model="llama3-8b", cluster=cluster, plan=plan, mode="decode", dtype=dtype, framework=framework,
+            sequence_length=1024, method="closed_form", recommendations=False, memory=False,
+        )  # fmt: skip
+        return predict_step(request).step_seconds
+
+    wide = seconds("bf16")
+    for name in ("fp8", "fp8_block", "mxfp8", "nvfp4", "int8", "int8_wo", "int4_wo"):
+        if name in formats_of(device):
+            assert seconds(name) <= wide
 
 
 def _call(calls: tuple[Call, ...], module: str) -> Call:
