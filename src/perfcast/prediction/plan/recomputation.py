@@ -1,7 +1,8 @@
 """What a plan recomputes where that was not said: as little as the device's memory allows.
 
 No one runs a step that does not fit, so that the time of one is of no use; of those that fit, the one that
-computes least again is the fastest.
+computes least again is the fastest. The model's own modules run as they are asked for, on one device as on
+many: there the answer says what would make them fit.
 """
 
 from __future__ import annotations
