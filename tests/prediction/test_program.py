@@ -6,7 +6,6 @@ import pytest
 
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.core.tuning.text import parse_tuning
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction.model import read_model
 from perfcast.prediction.program import choose_program, program_of
@@ -57,13 +56,6 @@ def test_the_local_processor_runs_eager_modules_alone():
 def test_sizes_alone_have_no_modules_to_capture():
     found = choose_program(read_model(llama()), "train")
     assert (found.framework, found.is_captured, found.instead) == ("pytorch", False, "")
-
-
-def test_adapters_are_not_captured():
-    found = choose_program(GPT2, "train", tuning=parse_tuning(lora="rank=4"))
-    assert (found.framework, found.is_captured) == ("fsdp", False)
-    with pytest.raises(PlanError, match="of transformers by their sizes"):
-        choose_program(RESNET, "train", tuning=parse_tuning(lora="rank=4"))
 
 
 def test_compiled_modules_say_so_and_fused_kernels_refuse():
