@@ -113,14 +113,16 @@ def _candidates(
 def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...], Plan]]:
     """Plans that differ in one to three keys, with what differs in words.
 
-    Selective recomputation is left out with flash attention, which keeps nothing of the scores.
+    Selective recomputation of the core is left out with flash attention, which keeps nothing of the scores.
     """
+    profile = load_training_profile(training.framework)
+    by_operators = profile.selective == "operators" and "selective" in profile.support.recomputes
     recompute: list[Recompute] = [
         kind
         for kind in RECOMPUTE[RECOMPUTE.index(plan.recompute) :]
-        if kind in (plan.recompute, "full") or training.attention != "flash"
+        if kind in (plan.recompute, "full") or training.attention != "flash" or by_operators
     ]
-    known = load_training_profile(training.framework).support.recommended_zero_stages
+    known = profile.support.recommended_zero_stages
     stages = known if plan.num_dense_replicas > 1 else ()
     zero = sorted({plan.zero_stage, *(stage for stage in stages if stage > plan.zero_stage)})
     halvings = [n for n in range(10) if plan.micro_batch_size % 2**n == 0]

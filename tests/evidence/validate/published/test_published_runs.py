@@ -44,6 +44,23 @@ def test_a_pipeline_of_nemo_is_interleaved_by_single_layers_where_not_stated(tmp
     assert any("recomputation is not stated" in text for text in run.assumptions)
 
 
+@pytest.mark.parametrize(
+    ("changes", "compiles"),
+    [({}, False), ({"dtype": "bf16, torch.compile"}, True), ({"dtype": "bf16, no torch.compile"}, False)],
+)
+def test_torchtitan_is_a_program_of_its_own_and_compiled_where_a_line_says_so(
+    tmp_path: Path, changes: dict[str, str], compiles: bool
+) -> None:
+    training = run_of(tmp_path, FSDP | {"id": "other-1", "source": "torchtitan"} | changes).run.training
+    assert (training.framework, training.compiles) == ("torchtitan", compiles)
+
+
+def test_nemo_sums_gradients_in_bf16_and_megatron_core_in_fp32(tmp_path: Path) -> None:
+    assert run_of(tmp_path, NEMO).run.training.framework == "nemo"
+    core = NEMO | {"id": "mcore-1", "source": "Megatron Core"}
+    assert run_of(tmp_path, core).run.training.framework == "megatron"
+
+
 def test_stated_virtual_stages_count(tmp_path: Path) -> None:
     assert run_of(tmp_path, NEMO | {"vpp": 5}).run.plan.virtual_stages_per_rank == 5
 

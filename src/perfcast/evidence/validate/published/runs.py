@@ -39,6 +39,8 @@ NEEDED = (
     "seq_len",
     "precision",
 )
+#: Columns in which a line may say that layers are compiled.
+_COMPILE_COLUMNS = ("id", "source_locator", "zero_or_fsdp", "dtype", "attention_impl", "recompute")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,7 @@ def _read_run(line: Line) -> Run:
         framework="deepspeed" if is_deepspeed else setup.framework,
         attention=_attention(line, setup),
         flash_version=_flash_version(line, setup),
-        compiles=setup.compiles,
+        compiles=_compiles(line, setup),
         tuning=_tuning(line),
     )
     return Run(
@@ -153,6 +155,16 @@ def _attention(line: Line, setup: Setup) -> AttentionKernels:
 def _flash_version(line: Line, setup: Setup) -> FlashVersion | None:
     stated = re.search(r"flash.?(?:attention)?.{0,2}v?([123])\b", line.text("attention_impl").lower())
     return FLASH_VERSIONS[int(stated[1]) - 1] if stated else setup.flash_version
+
+
+def _compiles(line: Line, setup: Setup) -> bool:
+    """Whether layers are compiled: as a line says, where the program has something to compile."""
+    if setup.profile.compiled is None:
+        return False
+    words = " ".join(line.text(column) for column in _COMPILE_COLUMNS).lower()
+    if re.search(r"\b(?:no|without|not)\b[\w. ]{0,12}compile", words):
+        return False
+    return setup.compiles or "compile" in words
 
 
 def _recompute(line: Line, setup: Setup) -> Recompute:
