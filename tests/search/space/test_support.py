@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.core.plan import CONTEXT_COMMUNICATION, ORDERS, Plan
+from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.plans.table import PlanTable
+from perfcast.core.plans.text import format_plan, parse_plan
 from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
@@ -36,9 +38,9 @@ WIDE = Space(
 
 
 @cache
-def offered(framework: str) -> PlanTable:
+def offered(framework: str, *, model: Transformer = MODEL) -> PlanTable:
     support = load_training_profile(framework).support
-    return enumerate_plans(MODEL, 8, BATCH, LENGTH, supported_space(WIDE, support))
+    return enumerate_plans(model, 8, BATCH, LENGTH, supported_space(WIDE, support))
 
 
 @given(framework=st.sampled_from(FRAMEWORKS), place=st.floats(0, 1, exclude_max=True))
@@ -47,6 +49,18 @@ def test_no_plan_that_is_offered_has_an_obstacle(framework: str, place: float):
     table, support = offered(framework), load_training_profile(framework).support
     plan = table.plan(int(place * len(table)))
     assert plan_obstacles(support, plan) == ()
+
+
+@given(
+    framework=st.sampled_from(FRAMEWORKS),
+    place=st.floats(0, 1, exclude_max=True),
+    model=st.sampled_from([MODEL, replace(MODEL, experts=None)]),
+)
+@settings(max_examples=300, deadline=None)
+def test_nothing_that_the_text_of_an_offered_plan_says_is_without_effect(framework, place, model):
+    table = offered(framework, model=model)
+    plan = table.plan(int(place * len(table)))
+    refuse_idle(plan, parse_plan(format_plan(plan)), mode="train", model=model)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "fsdp", "deepspeed"])
