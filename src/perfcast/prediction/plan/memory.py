@@ -26,6 +26,7 @@ from perfcast.prediction.plan.captured_memory import captured_memory, leaves_mod
 from perfcast.prediction.plan.cluster import has_cluster
 from perfcast.prediction.plan.recomputation import least_recomputation
 from perfcast.prediction.program import program_of, training_by
+from perfcast.prediction.recommendations.others import cluster_or_none, find_other_recommendations
 from perfcast.prediction.recommendations.plan_times import cluster_of_plan
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.recommendations.way_out import with_way_out
@@ -134,6 +135,16 @@ def _cluster_of(plan: Plan, device: Device, asked: str | Cluster | None) -> tupl
     return cluster, f"timed by the closed form on {cluster.name}:{cluster.num_devices}"
 
 
+def _cluster_named(asked: str | Cluster, plan: Plan, device: Device) -> Cluster | None:
+    """The cluster asked for with another number of devices; None where it has none of that."""
+    if isinstance(asked, Cluster):
+        return None
+    try:
+        return cluster_of_plan(plan, device, asked.partition(":")[0])
+    except PlanError:
+        return None
+
+
 def _with_recommendations(
     result: PlanMemory, sizes: Transformer, device: Device, training: Training, asked: str | Cluster | None
 ) -> PlanMemory:
@@ -143,6 +154,13 @@ def _with_recommendations(
         PlanError, UnknownNameError: A cluster that was asked for and is none of the plan's.
     """
     cluster, note = _cluster_of(result.plan, device, asked)
+    prices = resolve_cost_model(None, device)
+
+    def cluster_of(plan: Plan) -> Cluster | None:
+        if plan.world_size == result.plan.world_size:
+            return cluster
+        return cluster_or_none(device, plan) if asked is None else _cluster_named(asked, plan, device)
+
     seconds, recommendations = find_plan_recommendations(
         sizes,
         result.plan,
@@ -150,9 +168,18 @@ def _with_recommendations(
         result.sequence_length,
         device,
         cluster=cluster,
-        cost_model=resolve_cost_model(None, device),
+        cost_model=prices,
     )
-    return replace(result, step_seconds=seconds, timed_on=note, recommendations=recommendations)
+    others = find_other_recommendations(
+        sizes,
+        result.plan,
+        training,
+        result.sequence_length,
+        device,
+        cluster_of=cluster_of,
+        cost_model=prices,
+    )
+    return replace(result, step_seconds=seconds, timed_on=note, recommendations=(*recommendations, *others))
 
 
 def estimate_plan_memory(

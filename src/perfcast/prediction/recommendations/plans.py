@@ -70,6 +70,11 @@ def find_plan_recommendations(
             fits=one.device_bytes <= device.memory_bytes,
             extra_seconds=_extra_seconds(before, time),
             reasons=_reasons(before, time),
+            training=one.training,
+            sequence_length=sequence_length,
+            tokens_per_second=one.plan.global_batch_size * sequence_length / time.step_seconds
+            if isinstance(time, PlanTime)
+            else None,
         )
         for one, time in zip(candidates, times[1:], strict=True)
     ]

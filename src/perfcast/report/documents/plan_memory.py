@@ -179,6 +179,7 @@ def _recommendations(result: PlanMemory) -> Section:
             Column("Needs", "B"),
             Column("", folds=False),
             Column("Costs", "+share"),
+            Column("Then", "tokens/s"),
             Column("By"),
         ),
         rows=tuple(
@@ -189,7 +190,8 @@ def _recommendations(result: PlanMemory) -> Section:
                 None
                 if recommendation.extra_seconds is None or not step_seconds
                 else share_of(recommendation.extra_seconds, step_seconds),
-                "; ".join(recommendation.reasons),
+                recommendation.tokens_per_second,
+                "; ".join(filter(None, (recommendation.caveat, *recommendation.reasons))),
             )
             for recommendation in result.recommendations
         ),
