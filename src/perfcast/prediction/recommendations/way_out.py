@@ -8,9 +8,11 @@ from dataclasses import replace
 from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
+from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.prediction.recommendations.others import find_other_recommendations
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.units import format_bytes
 
@@ -30,9 +32,20 @@ def _way_out(memory: PlanMemory, model: Transformer, device: Device) -> str:
     )
     fitting = [one for one in found if one.fits]
     if not fitting:
-        return "no change of up to three keys would; more devices and a larger tp or pp may"
+        return _of_others(memory, memory.training, model, device)
     mildest = min(fitting, key=lambda one: (len(one.changes), -one.device_bytes))
     return f"{' with '.join(mildest.changes)} would ({format_bytes(mildest.device_bytes)})"
+
+
+def _of_others(memory: PlanMemory, training: Training, model: Transformer, device: Device) -> str:
+    """The same training on more devices, else the mildest other one."""
+    others = find_other_recommendations(model, memory.plan, training, memory.sequence_length, device)
+    fitting = [one for one in others if one.fits]
+    if not fitting:
+        return "no change of up to three keys would; more devices and a larger tp or pp may"
+    best = next((one for one in fitting if not one.caveat), fitting[0])
+    caveat = f"; {best.caveat}" if best.caveat else ""
+    return f"{' with '.join(best.changes)} would ({format_bytes(best.device_bytes)}{caveat})"
 
 
 def _of_serving(memory: PlanMemory, model: Transformer, device: Device) -> str:
