@@ -76,3 +76,12 @@ def test_latent_attention_of_vllm_is_priced_by_kernels_that_were_timed_without_a
         for name in ("vllm", "sglang")
     }
     assert seconds["vllm"] == seconds["sglang"] < 40e-6
+
+
+@pytest.mark.parametrize("framework", ["trtllm", "vllm", "sglang"])
+@pytest.mark.parametrize("m", [1, 2048])
+def test_scales_that_are_known_are_not_looked_for(framework: str, m: int):
+    products = [formatted_product(m, 8192, 8192, name) for name in ("fp8", "fp8_static")]
+    found = LearnedCost(framework).estimate(products, load_device("h100-sxm"))
+    assert found.seconds[1] <= found.seconds[0]
+    assert found.provenance == ("interpolated", "interpolated")

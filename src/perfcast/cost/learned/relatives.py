@@ -16,12 +16,18 @@ from perfcast.core.operation import Operation, OperationKind
 WIDENING = 1.25
 _ANY = ""
 _Formats = Mapping[str, str]
-#: By family and vendor. fp16 runs with the kernels and at the rate of bf16, so it is no stand-in.
+#: What runs another's kernels, and so is no stand-in: fp16 those of bf16; static scales those of scales that
+#: are looked for, whose search is taken off (``operands``).
+_SAME: Mapping[tuple[KernelFamily, str], str] = {
+    **{(family, "fp16"): "bf16" for family in KernelFamily},
+    (KernelFamily.PRODUCT, "fp8_static"): "fp8",
+}
+#: By family and vendor.
 _STAND_INS: Mapping[KernelFamily, Mapping[str, _Formats]] = {
     KernelFamily.PRODUCT: {
         _ANY: {"fp8_token": "fp8", "mxfp8": "fp8", "nf4": "int4_wo", "w4a16_mxfp4": "int4_wo"},
         "nvidia": {"int8": "sq", "mxfp4": "nvfp4"},
-        "amd": {"sq": "int8", "nvfp4": "mxfp4", "fp8_static": "fp8"},
+        "amd": {"sq": "int8", "nvfp4": "mxfp4"},
     },
     KernelFamily.EXPERTS: {
         _ANY: {"fp8_static": "fp8", "mxfp8": "fp8_block", "nf4": "int4_wo", "sq": "int8"},
@@ -48,8 +54,8 @@ def measured_library(library: str, operation: str) -> str:
 
 def measured_format(name: str, family: KernelFamily, vendor: str) -> str:
     """The format under which a family was measured for one, or that one itself."""
-    if name == "fp16":
-        return "bf16"
+    if (family, name) in _SAME:
+        return _SAME[family, name]
     tables = _STAND_INS.get(family, {})
     return tables.get(vendor, {}).get(name) or tables.get(_ANY, {}).get(name, name)
 
@@ -64,6 +70,8 @@ def has_stand_in(operation: Operation, vendor: str) -> bool:
     else:
         family, names = KernelFamily.PRODUCT, (stated.get("format"), None)
     return any(
-        isinstance(name, str) and name != "fp16" and measured_format(name, family, vendor) != name
+        isinstance(name, str)
+        and (family, name) not in _SAME
+        and measured_format(name, family, vendor) != name
         for name in names
     )
