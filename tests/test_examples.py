@@ -107,3 +107,11 @@ def test_the_readmes_output_is_what_the_command_prints(
     assert run(shlex.split(command)[1:]) == 0
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert shown.strip().splitlines() == "\n".join(printed).strip().splitlines()
+
+
+def test_the_page_on_answers_shows_the_verdict_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```console\n\$ (perfcast .*?)```", page, re.DOTALL)
+    command, verdict = block.strip().splitlines()
+    assert run(shlex.split(command)[1:]) == 0
+    assert verdict in " ".join(capsys.readouterr().out.split())

@@ -84,6 +84,7 @@ def test_inference_has_a_row_for_each_batch_and_context(tmp_path, capsys):
         ([*GPT, "--devices", "8,x"], "whole numbers"),
         ([*GPT, "--devices", "8", "--batch-sizes", "1"], "--batch-sizes: of inference"),
         ([*GPT, "--devices", "8", "--assume", "a=1"], "--assume: of --limits"),
+        ([*GPT, "--devices", "8", "--kv-cache-dtype", "fp8"], "--kv-cache-dtype: of inference"),
         ([*SERVE, "--weak"], "--weak: of training"),
         ([*SERVE, "--cluster", "dgx-a100"], "one --cluster"),
         (

@@ -35,6 +35,7 @@ def test_what_was_read_is_written_as_it_can_be_read_again():
         (" ", "nothing is fixed"),
         ("recompute_layer=2", "Did you mean recompute_layers"),
         ("prefetch=2", "unknown dimension of a search 'prefetch'"),
+        ("cp=1,cp_type=ulysses", "cp_type=ulysses has no effect: cp=1 cuts no sequence"),
     ],
 )
 def test_what_no_search_can_have_is_refused(text: str, message: str):

@@ -34,7 +34,14 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
     """
     from perfcast.prediction.request.scale import ScaleRequest
 
-    _refuse({"--batch-sizes": own.batch_sizes, "--contexts": own.contexts}, "of inference (--mode serve)")
+    _refuse(
+        {
+            "--batch-sizes": own.batch_sizes,
+            "--contexts": own.contexts,
+            "--kv-cache-dtype": own.kv_cache_dtype,
+        },
+        "of inference (--mode serve)",
+    )
     if not own.devices:
         raise click.UsageError("on how many? give --devices, such as 8,64,512")
     for name in own.clusters:

@@ -30,7 +30,9 @@ _OF_TRAINING = {
     "any_framework": "--any-framework", "no_simulate": "--no-simulate", "num_simulated": "--num-simulated",
     "processes": "--processes",
 }  # fmt: skip
-_OF_INFERENCE = {"max_ttft": "--max-ttft", "max_tpot": "--max-tpot"}
+_OF_INFERENCE = {
+    "max_ttft": "--max-ttft", "max_tpot": "--max-tpot", "kv_cache_dtype": "--kv-cache-dtype",
+}  # fmt: skip
 _NOT_OF_SWEEPS = {
     **_OF_INFERENCE, "compared": "--compare", "sensitivity": "--sensitivity", "target": "--hand-over",
     "output": "--output",

@@ -18,6 +18,12 @@ KEYS: Mapping[str, str] = {
     if field == "stage_layers" or (field in COLUMNS and field not in _UNVARIED)
 }
 
+#: What another fixed key makes idle, whatever else a search varies: the degree that is 1, and why.
+_IDLE: Mapping[str, tuple[str, str]] = {
+    "cp_type": ("cp", "cp=1 cuts no sequence"),
+    "overlap_tensor": ("tp", "tp=1 sends nothing"),
+}
+
 
 def read_fixed(*texts: str) -> dict[str, PlanValue]:
     """``'tp=8,zero=1,stages=balanced'`` → what a space is fixed to, by key.
@@ -34,6 +40,11 @@ def read_fixed(*texts: str) -> dict[str, PlanValue]:
         KEY_OF_FIELD[field]: value for field, value in stated.items() if not _is_left_as_usual(field, value)
     }
     check_keys(list(fixed))
+    for key, (degree, why) in _IDLE.items():
+        if fixed.get(key) and fixed.get(degree) == 1:
+            raise PlanError(
+                f"--fix {write_fixed({key: fixed[key]})} has no effect: {why}; leave one of them out"
+            )
     return fixed
 
 

@@ -103,6 +103,9 @@ class ServingSearchData(Answer):
     """What a search for inference found.
 
     Attributes:
+        fits: Whether the device's memory holds the best plan, as that of every plan here; no unit.
+        verdict: The line with which the answer begins: what does not fit, or may not; empty where all
+            surely fits.
         model: As asked for.
         mode: prefill or decode.
         dtype: Precision.
@@ -117,6 +120,8 @@ class ServingSearchData(Answer):
         failed: Clusters without a plan.
     """
 
+    fits: bool
+    verdict: str
     model: str
     mode: str
     dtype: str
@@ -137,6 +142,8 @@ def data_of(found: ServingReport) -> ServingSearchData:
     return view(
         ServingSearchData,
         best,
+        fits=True,
+        verdict="",
         mode=request.mode,
         dtype=request.dtype,
         objective=found.objective,
