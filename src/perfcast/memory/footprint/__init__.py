@@ -132,6 +132,11 @@ def _assumptions(
     notes = [f"memory as {training.framework} keeps it; a step in steady state"]
     if profile.memory is not None and profile.memory.assumption:
         notes.append(profile.memory.assumption)
+    if training.precision.products.is_narrow:
+        notes.append(
+            f"weights take as many bytes as in bf16, in {training.dtype} as they lie and transposed; copies "
+            "beside bf16 weights (Megatron-LM without --fp8-param-gather) are not counted"
+        )
     if device is not None and device.vendor != "nvidia":
         notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
     if plan.context_parallel > 1:
