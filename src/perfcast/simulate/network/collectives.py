@@ -199,7 +199,8 @@ def double_tree_all_reduce(group: Group, message_bytes: float) -> FlowSet:
 
 
 def direct_all(group: Group, message_bytes: float) -> FlowSet:
-    """S / n from every rank to every other at once: all-to-all, all-gather and reduce-scatter."""
+    """S / n from every rank to every other at once: all-to-all, all-gather, reduce-scatter, and a dispatch of
+    which it is not known how many copies go the same way."""
     count = group.size
     senders, receivers = np.nonzero(~np.eye(count, dtype=np.bool_))
     return make_flows(group.ranks[senders], group.ranks[receivers], message_bytes / count)
@@ -305,6 +306,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("reduce_scatter", "direct"): direct_all,
     ("all_to_all", "direct"): direct_all,
     ("all_to_all", "pairwise"): pairwise_all_to_all,
+    ("dispatch", "direct"): direct_all,
     ("broadcast", "ring"): chain_down,
     ("broadcast", "tree"): tree("down"),
     ("broadcast", "direct"): spokes(share=False, inwards=False),
