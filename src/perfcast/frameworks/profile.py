@@ -52,6 +52,8 @@ class MemoryProfile:
         softmax_bytes: Of what the loss makes of a logit, beside the logit, unless it is fused.
         keeps_joint_qkv: Whether queries keep the joint projection alive, and keys and values are a copy.
         keeps_gate: Whether the gate's activation is kept beside the product with it.
+        keeps_steps_of_norms: Whether RMS norms run in steps, whose input in fp32 and rows before the weight
+            are kept.
         further_width: Further elements per token and layer, in hidden sizes, found by measuring.
         tensors_issued_ahead: Unsharded tensors of asynchronous collectives that wait for the device, since
             the host runs ahead of it; of tokens × hidden size, with tensor parallelism and no pipeline.
@@ -80,6 +82,7 @@ class MemoryProfile:
     softmax_bytes: float
     keeps_joint_qkv: bool
     keeps_gate: bool
+    keeps_steps_of_norms: bool = False
     further_width: float = 0.0
     tensors_issued_ahead: float = 0.0
     keeps_unread_products: bool = True

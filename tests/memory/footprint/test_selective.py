@@ -147,3 +147,11 @@ def test_a_named_module_runs_again_in_the_backward(module: RecomputeModule):
     if module == "mla_up_proj":
         products = [call for call in again if call.operation.kind is OperationKind.MATMUL]
         assert [call.module for call in products] == ["attention.queries", "attention.keys_values"]
+
+
+def test_a_norm_in_steps_keeps_its_input_in_fp32_and_its_rows_before_the_weight():
+    rows = 2 * S * llama().hidden_size
+    found = {tensor.name: tensor.num_bytes for tensor in kept(llama(), NONE)}
+    assert found["input of the MLP norm"] == 2 * rows
+    assert found["input of the MLP norm, normed"] == rows
+    assert "input of the MLP norm, normed" not in {each.name for each in kept(llama(), NONE, "megatron")}

@@ -14,7 +14,7 @@ operators        the layer's input, the outputs of every second matrix product i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from perfcast.core.heads import heads_of_rank
@@ -54,6 +54,7 @@ _MADE_BY: Mapping[RecomputeModule, frozenset[str]] = MappingProxyType(
     }
 )  # fmt: skip
 _OUTPUT = "output of attention"
+_NORM_INPUTS = ("input of the attention norm", "input of the MLP norm")
 _MLP_PRODUCT, _MLP_SCATTERED = "product behind the MLP", "what the MLP reduced and scattered"
 #: Of what a selective recomputation by operators names, what no backward reads.
 _UNREAD = (_MLP_PRODUCT, _MLP_SCATTERED)
@@ -92,7 +93,20 @@ def saved_tensors(
     kept = _kept_of_modules(model, modules, whole, has_experts=has_experts)
     if memory.narrows_activations and layout.product_bytes < layout.element_bytes:
         kept = (_narrowed(tensor, layout) for tensor in kept if tensor.name != f"{_OUTPUT} in fp8")
+    if model.norm == "rmsnorm" and memory.keeps_steps_of_norms and training.dtype not in ("fp32", "tf32"):
+        return tuple(_in_steps(kept))
     return tuple(kept)
+
+
+def _in_steps(saved: Iterable[Saved]) -> Iterator[Saved]:
+    """An RMS norm in steps keeps its input in fp32, and its rows before the weight (PyTorch:
+    ATen/native/layer_norm.cpp, rms_norm: pow and the product with the root's inverse read the wide input)."""
+    for tensor in saved:
+        if tensor.name not in _NORM_INPUTS:
+            yield tensor
+            continue
+        yield Saved(tensor.name, 2 * tensor.num_bytes)
+        yield Saved(f"{tensor.name}, normed", tensor.num_bytes)
 
 
 def _narrowed(tensor: Saved, layout: Layout) -> Saved:
