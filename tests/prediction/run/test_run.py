@@ -10,6 +10,7 @@ from made_up_steps import step_forecast
 from perfcast.catalog.devices import load_device
 from perfcast.core.forecast.plan import StragglerEffect
 from perfcast.core.training import Training
+from perfcast.core.tuning.text import parse_tuning
 from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.prediction.request.run import RunRequest
@@ -134,6 +135,13 @@ def test_a_checkpoint_holds_weights_masters_and_moments_once() -> None:
     training = Training(framework="megatron")
     assert count_checkpoint_bytes(model, training) == 14 * count_parameters(model)
     assert count_checkpoint_bytes(model, Training(framework="pytorch")) == 12 * count_parameters(model)
+
+
+def test_a_checkpoint_of_adapters_holds_them_alone() -> None:
+    """Two matrices of rank 2 beside seven linear layers each, twelve bytes an element."""
+    tuned = Training(framework="fsdp", tuning=parse_tuning(lora="rank=2"))
+    each = 2 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 192))
+    assert count_checkpoint_bytes(llama(), tuned) == 12 * 8 * each
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from handover_jobs import TRAININGS, cluster, write
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
+from perfcast.core.tuning.text import parse_tuning
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.search.handover import TARGETS, find_targets, hand_over
 from perfcast.search.handover.job import count_devices_per_node
@@ -32,6 +34,14 @@ def test_obstacles_of_all_targets_are_listed_at_once():
     found = find_targets(SHARDED, LLAMA, TRAININGS["fsdp2"], 64, cluster(8))
     assert found.keys() == TARGETS.keys()
     assert not any(found.values())
+
+
+def test_what_trains_a_part_of_a_model_is_handed_over_to_none():
+    tuned = replace(TRAININGS["fsdp2"], tuning=parse_tuning(lora="rank=8"))
+    with pytest.raises(
+        PlanError, match="LoRA rank 8 on all-linear: the files that are written train everything"
+    ):
+        hand_over(SHARDED, LLAMA, tuned, 64, cluster(8), "fsdp2")
 
 
 def test_an_unknown_target_is_refused_with_the_known_ones():

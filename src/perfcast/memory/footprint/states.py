@@ -30,6 +30,8 @@ MOMENT_BYTES = {
 _MOMENT_BYTES = 4.0
 #: A stage of ZeRO that there is none of: what is sharded from it on is never sharded.
 _NEVER = 4
+#: How terms of weights begin that stay as they are.
+FROZEN = "frozen weights"
 _LORA = "Hu et al.: LoRA, ICLR 2022, section 4.2"
 _QLORA = "Dettmers et al.: QLoRA, NeurIPS 2023, section 3"
 _ZERO = "Rajbhandari et al.: ZeRO, SC 2020, section 3"
@@ -64,8 +66,8 @@ def weight_terms(ranks: Ranks, training: Training, profile: MemoryProfile) -> It
     narrow = profile.compute_weight_bytes
     for name, each, parts, source in (
         ("adapters", own, figures.trained, profile.source),
-        ("frozen weights", narrow, figures.frozen, _LORA),
-        ("frozen weights in four bits", NF4_BYTES, figures.quantised, _QLORA),
+        (FROZEN, narrow, figures.frozen, _LORA),
+        (f"{FROZEN} in four bits", NF4_BYTES, figures.quantised, _QLORA),
     ):
         amounts = ranks.amounts(parts)
         yield _per_parameter(name, Category.PARAMETER, each * here, amounts, shards, source)

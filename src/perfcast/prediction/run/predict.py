@@ -16,6 +16,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory.footprint.states import FROZEN
 from perfcast.prediction.model import Model, read_model
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.energy import busy_share, device_watts
@@ -233,6 +234,8 @@ def predict_run(
 def count_checkpoint_bytes(model: Transformer, training: Training) -> int:
     """Weights and optimizer state of the whole model, as the training's framework keeps them, once.
 
+    Of a model beside adapters these alone are written (huggingface/peft: save_pretrained).
+
     Plain PyTorch keeps what its FSDP does: fp32 weights, and no copy of them.
     """
     if load_training_profile(training.framework).memory is None:
@@ -240,7 +243,8 @@ def count_checkpoint_bytes(model: Transformer, training: Training) -> int:
     unpadded = replace(load_training_profile(training.framework), vocabulary_multiple=1)
     whole = estimate_footprint(model, Plan(), training, sequence_length=1, profile=unpadded).stages[0]
     terms = next(candidate.terms for candidate in whole.peak_candidates if candidate.name == "optimizer")
-    return sum(term.num_bytes for term in terms if term.category in _PERSISTENT)
+    kept = (term for term in terms if term.category in _PERSISTENT and not term.name.startswith(FROZEN))
+    return sum(term.num_bytes for term in kept)
 
 
 def _between(request: RunRequest, device: Device, num_devices: int, figures: RunFigures) -> tuple[float, str]:

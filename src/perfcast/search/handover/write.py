@@ -11,6 +11,7 @@ from types import MappingProxyType
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
+from perfcast.core.tuning.text import describe_tuning
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.choice import default_framework
 from perfcast.frameworks.load import load_training_profile
@@ -137,4 +138,6 @@ def _short_name(name: str) -> str:
 def find_obstacles(job: Job, target: str) -> tuple[str, ...]:
     """What of a job a target cannot do: what its profile does not have, then what its files cannot say."""
     support = load_training_profile(TARGETS[target].framework).support
-    return (*plan_obstacles(support, job.plan), *TARGETS[target].find_obstacles(job))
+    tuned = describe_tuning(job.training.tuning)
+    partly = (f"{tuned}: the files that are written train everything",) if tuned else ()
+    return (*plan_obstacles(support, job.plan), *TARGETS[target].find_obstacles(job), *partly)
