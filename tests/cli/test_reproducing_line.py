@@ -31,6 +31,8 @@ TRAININGS = (
     f"{GPT} {FEW} --framework deepspeed --fix pp=1",
     f"{GPT} --framework pytorch",
     f"{GPT} --framework pytorch --no-simulate",
+    f"{GPT} --framework pytorch --compile",
+    f"{GPT} {FEW} --framework fsdp --fix zero=3,tp=1,pp=1 --compile",
     f"{GPT} --framework nanotron --fix pp=2,cp=1",
     f"{GPT} {FEW} --framework megatron_local",
     f"{GPT} {FEW} --optimizer sgd --fix zero=0",

@@ -28,7 +28,7 @@ _OF_TRAINING = {
     "min_mfu": "--min-mfu", "tokens": "--tokens", "deadline": "--deadline", "compared": "--compare",
     "sensitivity": "--sensitivity", "target": "--hand-over", "output": "--output",
     "any_framework": "--any-framework", "no_simulate": "--no-simulate", "num_simulated": "--num-simulated",
-    "processes": "--processes",
+    "processes": "--processes", "compile": "--compile",
 }  # fmt: skip
 _OF_INFERENCE = {
     "max_ttft": "--max-ttft", "max_tpot": "--max-tpot", "kv_cache_dtype": "--kv-cache-dtype",

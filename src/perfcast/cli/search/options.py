@@ -42,6 +42,7 @@ class SearchOptions(TuningOptions):
     kv_cache_dtype: str | None
     optimizer: Optimizer
     framework: str | None
+    compile: bool
     any_framework: bool
     cost_model: str | None
     fixed: Mapping[str, PlanValue]
@@ -132,6 +133,7 @@ search_options = packed(
         help="Whose program trains, and can run the plans that are offered; default: that of --hand-over, "
         f"else {DEFAULT_FRAMEWORK}. Of inference: whose kernels answer: vllm (default), sglang, trtllm.",
     ),
+    click.option("--compile", is_flag=True, help="Of training: fuse kernels as torch.compile would."),
     click.option(
         "--any-framework", is_flag=True, help="Plans too that the framework cannot run, such as DualPipe."
     ),

@@ -132,6 +132,16 @@ class PlanMemory:
     defaults: tuple[str, ...] = ()
 
     @property
+    def peak_bytes(self) -> int:
+        """Allocated at the peak of the stage that needs most."""
+        return self.footprint.peak_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the device must have, as a captured step's memory says it."""
+        return self.footprint.device_bytes
+
+    @property
     def fits(self) -> bool:
         """Whether what the worst stage needs of a device is there."""
         return self.footprint.device_bytes <= self.capacity_bytes

@@ -51,7 +51,7 @@ class PlanSearch:
     """What all cells of a sweep share.
 
     Attributes:
-        dtype, optimizer, framework: See ``Training``.
+        dtype, optimizer, framework, compiles: See ``Training``.
         cost_model: A name of ``resolve_cost_model``; None for each device's default.
         tuning: What trains, as options write it; '': everything.
         fixed: Dimensions that the user has decided, by ``KEYS``.
@@ -65,6 +65,7 @@ class PlanSearch:
     dtype: TrainingDType = "bf16"
     optimizer: Optimizer = "adamw"
     framework: TrainingFramework = "megatron"
+    compiles: bool = False
     tuning: str = ""
     cost_model: str | None = None
     fixed: Mapping[str, PlanValue] = field(default_factory=dict)
@@ -95,6 +96,7 @@ def open_plan_search(settings: Mapping[str, Any]) -> SearchCell:
         dtype=search.dtype,
         optimizer=search.optimizer,
         framework=search.framework,
+        compiles=search.compiles,
         tuning=read_tuning(search.tuning),
     )
     prices = None if search.prices is None else PriceList("the sweep's list", search.prices)
