@@ -134,8 +134,8 @@ def _assumptions(
         notes.append(profile.memory.assumption)
     if training.precision.products.is_narrow:
         notes.append(
-            f"weights take as many bytes as in bf16, in {training.dtype} as they lie and transposed; copies "
-            "beside bf16 weights (Megatron-LM without --fp8-param-gather) are not counted"
+            "weights are counted as in bf16: fp8 as it lies and transposed takes as much (Megatron-LM: "
+            f"--fp8-param-gather); copies in {training.dtype} beside bf16 weights are not counted"
         )
     if device is not None and device.vendor != "nvidia":
         notes.append(f"no context of a driver was measured on devices of {device.vendor}: none is counted")
