@@ -98,6 +98,17 @@ def test_four_bit_weights_are_widened_for_every_product_forward_and_backward():
         assert elements == 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 192
 
 
+def test_frozen_weights_are_narrowed_once_for_all_steps():
+    def narrowed(tuning: Tuning) -> bool:
+        training = Training(framework="megatron", dtype="fp8", tuning=tuning)
+        step = build_step_work(llama(), Plan(), training, S)
+        return any(call.operation.name == "quantise" for call in step.stages[0].optimizer)
+
+    assert narrowed(FULL)
+    assert narrowed(parse_tuning(freeze="layers:0-3"))
+    assert not narrowed(LORA)
+
+
 def test_dropout_runs_before_each_adapter():
     tuned = layer(parse_tuning(lora="rank=4,dropout=0.1"), framework="fsdp")
     assert sum(c.operation.name == "native_dropout" for c in tuned.forward) == 7

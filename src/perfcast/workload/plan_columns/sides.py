@@ -225,9 +225,7 @@ def _optimizer(setting: Setting, plan: Plan, columns: Integers, table_elements: 
     if setting.model.ties_embeddings and is_end and training.tuning.trains("embedding"):
         shares.append(shared_embedding(plan, training, table_elements))
     found = tuple(call for call in shares if call is not None)
-    return optimizer_calls(
-        plan, training, held.trained, held.held, num_tensors=held.num_tensors, shares=found
-    )
+    return optimizer_calls(plan, training, held.trained, num_tensors=held.num_tensors, shares=found)
 
 
 def boundaries(setting: Setting, plans: PlanTable) -> tuple[tuple[Operation | None, ...], Integers]:

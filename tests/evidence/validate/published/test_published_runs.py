@@ -79,6 +79,7 @@ def test_hybrid_sharding_shards_inside_a_node(tmp_path: Path) -> None:
 def test_a_lora_run_freezes_its_weights_and_its_compute_adapters_make_the_network(tmp_path: Path) -> None:
     run = run_of(tmp_path, LORA)
     assert run.trains_adapters
+    assert not run.replays_graphs
     assert run.cluster.levels[-1].link.bytes_per_second == pytest.approx(50 * GIGA)
 
 

@@ -27,6 +27,7 @@ class PricedRun:
         kernel_seconds: By operation, of kernels.
         communication_seconds: By operation, of collectives.
         provenance: What most of the compute's time rests on.
+        replays_graphs: Whether the host replays CUDA graphs.
     """
 
     work: StepWork
@@ -36,6 +37,7 @@ class PricedRun:
     kernel_seconds: dict[Operation, float]
     communication_seconds: dict[Operation, float]
     provenance: str = ""
+    replays_graphs: bool = False
 
 
 def build_works(
@@ -106,6 +108,7 @@ def price_works(
                 kernel_seconds,
                 {operation: links[operation] for operation in shared},
                 _provenance(mine, tables[0]),
+                case.run.replays_graphs,
             )
         )
     return priced

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfcast.catalog.devices import load_device
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import RECOMPUTE, Plan, Recompute
 from perfcast.core.plans.text import usual_reshard
@@ -49,12 +50,14 @@ class PublishedRun:
 
     Attributes:
         run: Model, plan, training and sequence length.
+        replays_graphs: Whether the host replays CUDA graphs, and is never late.
         slower_device: Where the devices lie between the line's and another of the catalog: that one.
     """
 
     run: Run
     cluster: Cluster
     slower_device: str | None = None
+    replays_graphs: bool = False
 
     @property
     def trains_adapters(self) -> bool:
@@ -83,7 +86,9 @@ def read_published_run(cells: Mapping[str, Any], device: str) -> PublishedRun:
     if slower is not None:
         assumed = (*assumed, f"devices between {device} and {slower}: kernels at the geometric mean of both")
     run = replace(run, assumptions=(*run.assumptions, *assumed))
-    return PublishedRun(run=run, cluster=cluster, slower_device=slower)
+    return PublishedRun(
+        run=run, cluster=cluster, slower_device=slower, replays_graphs=_replays_graphs(line, device)
+    )
 
 
 def _slower_device(line: Line, device: str) -> str | None:
@@ -126,6 +131,14 @@ def _unstated(line: Line, setup: Setup) -> tuple[str, ...]:
     if line.text("recompute_mode") in ("", "unknown"):
         return (f"recomputation is not stated: '{setup.recompute}', the program's default",)
     return ()
+
+
+def _replays_graphs(line: Line, device: str) -> bool:
+    """LoRA of MLPerf's rounds 5.0 and 5.1 on NVIDIA's devices: their configurations set MCORE_CUDA_GRAPH=1
+    (mlcommons/training_results_v5.0: NVIDIA/benchmarks/llama2_70b_lora/implementations, config_*.sh).
+    """
+    is_recent = re.search(r"MLPerf Training v5\.", line.text("source")) is not None
+    return is_lora(line) and is_recent and load_device(device).vendor == "nvidia"
 
 
 def _tuning(line: Line) -> Tuning:

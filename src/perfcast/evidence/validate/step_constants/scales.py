@@ -28,6 +28,8 @@ from perfcast.prediction.step.scaling import (
 #: Programs whose pace is that of a trace, since no published run of theirs waits for its host.
 TRACED = ("pytorch", "fsdp")
 #: What a host takes from one launch to the next, before any step was measured; a step's fixed part.
+#: Of the host for each kernel of a replayed graph: none, but a number that has a logarithm.
+_REPLAYED_SECONDS = 1e-9
 _LAUNCH_SECONDS, _FIXED_SECONDS = 20e-6, 5e-3
 
 
@@ -118,7 +120,9 @@ class Scalable:
         return dict(zip(self.operations, seconds.tolist(), strict=True))
 
     def launch_seconds(self, values: Mapping[str, float]) -> float:
-        """What the host takes from one launch to the next."""
+        """What the host takes from one launch to the next; next to nothing where a graph is replayed."""
+        if self.run.replays_graphs:
+            return _REPLAYED_SECONDS
         framework = self.host
         if framework in TRACED:
             return load_step_constants().launch_seconds[framework]

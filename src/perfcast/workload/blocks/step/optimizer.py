@@ -62,7 +62,6 @@ def optimizer_calls(
     plan: Plan,
     training: Training,
     parameters: ParameterCounts,
-    held: ParameterCounts,
     *,
     num_tensors: int,
     shares: Calls = (),
@@ -71,7 +70,6 @@ def optimizer_calls(
 
     Args:
         parameters: That train.
-        held: All, of which fp8 training makes narrow copies.
         num_tensors: Parameters of the stage, of which kernels over lists take several a launch.
         shares: Gradient reductions between stages or tensor-parallel ranks, which go first.
     """
@@ -93,7 +91,7 @@ def optimizer_calls(
         for call in gather_calls(plan, training, parameters):
             tape.collective_call(call)
     whole = parameters.num_dense + parameters.num_expert
-    for operation in _narrow_weights(training, held.num_dense + held.num_expert):
+    for operation in _narrow_weights(training, whole):
         _run(tape, operation, launches)
     if profile.has_gradient_buffer:
         cleared = mine if plan.zero_stage > 1 else whole
@@ -126,9 +124,12 @@ def _update(training: Training, mine: int, gradient: DType) -> tuple[Operation, 
 
 
 def _narrow_weights(training: Training, elements: int) -> tuple[Operation, ...]:
-    """Narrow weights, as they lie and transposed, once a step (Transformer Engine: module/base.py)."""
+    """Narrow weights, as they lie and transposed, once a step (Transformer Engine: module/base.py).
+
+    Frozen ones are made once for all steps (Transformer Engine: fp8_model_init); adapters have none.
+    """
     form = training.precision.products
-    if not form.is_narrow:
+    if not form.is_narrow or training.tuning.adapters is not None:
         return ()
     wide, narrow = weight_type(training), form.weight.element
     return (kernels.optimizer("quantise", elements, (wide,), (narrow, narrow)),)

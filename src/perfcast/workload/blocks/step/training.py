@@ -255,11 +255,10 @@ def _stages(whole: _Whole, parts: tuple[ModelPart, ...], order: dict[LayerKey, i
 def _optimizer(whole: _Whole, parts: tuple[ModelPart, ...]) -> Calls:
     """The update of all that a stage's rank holds, and reductions of gradients that go before."""
     plan, training = whole.plan, whole.training
-    total, held, tensors, vectors = ParameterCounts(0), ParameterCounts(0), 0, 0
+    total, tensors, vectors = ParameterCounts(0), 0, 0
     for key, count in (item for part in parts for item in part.contents()):
         mine = whole.held(key)
         total += mine.trained.times(count)
-        held += mine.held.times(count)
         tensors += count * mine.num_tensors
         vectors += count * mine.num_norms
     shares = [shared_norms(plan, training, vectors)]
@@ -269,7 +268,7 @@ def _optimizer(whole: _Whole, parts: tuple[ModelPart, ...]) -> Calls:
         width = whole.model.embedding_size or whole.model.hidden_size
         shares.append(shared_embedding(plan, training, rows * width))
     found: tuple[Call, ...] = tuple(call for call in shares if call is not None)
-    return optimizer_calls(plan, training, total, held, num_tensors=tensors, shares=found)
+    return optimizer_calls(plan, training, total, num_tensors=tensors, shares=found)
 
 
 def _boundary(whole: _Whole) -> Operation | None:
