@@ -34,8 +34,9 @@ predict_options = packed(
     ),
     click.option(
         "--framework",
-        help="Whose kernels run: pytorch, sglang, trtllm, vllm; default: pytorch. Training under a plan, "
-        "whose program: pytorch, fsdp, megatron, nanotron, deepspeed.",
+        help="Whose program runs. Training: pytorch (the model's own modules), fsdp, megatron, …; "
+        "default: what the plan suggests, on one device pytorch. Inference: vllm (default of models that "
+        "generate), sglang, trtllm, pytorch.",
     ),
     click.option("--weights", metavar="DIR", help="Trained models for learned; default: the shipped ones."),
     click.option(
