@@ -86,6 +86,7 @@ def memory(step: StepOptions, own: MemoryOptions, outputs: Outputs) -> None:
         raise click.UsageError("choose one of --largest-batch and --largest-sequence")
     if own.cluster and not own.fit:
         raise click.UsageError("--cluster is what --fit times changes on; links take no memory")
+    step.tuning(step.mode)  # refused where nothing trains, whoever answers
     if own.fit or not _is_captured(step, own):
         _answer_plan(build_plan_request(step, own), outputs)
     else:

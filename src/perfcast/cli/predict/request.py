@@ -40,6 +40,7 @@ def build_request(
     """
     from perfcast.prediction.model import read_model
 
+    step.tuning(step.mode)  # refused where nothing trains, whoever answers
     model = read_model(step.model)
     if run.tokens is not None and (own.world_size is not None or not model.has_sizes):
         raise click.UsageError("--tokens: of a transformer by its sizes, whose checkpoints are known")
