@@ -237,7 +237,7 @@ def _belongs_mapping(
         ("overlaps_tensor", tp > 1),
         ("overlaps_gradients", has_replicas),
         ("overlaps_weights", has_replicas & (rows["zero_stage"] > 0)),
-        ("overlaps_experts", rows["expert_parallel"] > 1),
+        ("overlaps_experts", (rows["expert_parallel"] > 1) & _has_opposite_passes(rows)),
     ):
         if values[column] != _mapping_choices(space)[column][0]:
             fits &= applies
@@ -245,6 +245,15 @@ def _belongs_mapping(
         gathers = has_replicas & (rows["zero_stage"] > 0)
         fits &= ~gathers | (values["overlaps_weights"] == values["overlaps_gradients"])
     return fits
+
+
+def _has_opposite_passes(rows: Mapping[str, Integers]) -> Flags:
+    """Whether a forward runs beside another micro-batch's backward (``core.plans.idle``)."""
+    several: Flags = rows["num_micro_batches"] > 1
+    if "schedule" in rows:
+        in_turn = [SCHEDULES.index(name) for name in ("1f1b", "interleaved", "dualpipe")]
+        several = several & np.isin(rows["schedule"], in_turn)
+    return several
 
 
 def _is_first_order(rows: Mapping[str, Integers], order: int, orders: Sequence[int]) -> Flags:
