@@ -156,7 +156,7 @@ def test_stragglers_lengthen_the_step_and_its_tail(tiny: str, capsys: pytest.Cap
     [
         ("", "give --device NAME, or --cluster NAME:N"),
         ("--devices 8", "give --cluster NAME:N, or --device NAME"),
-        ("--device t4 --devices 8", "no cluster of t4 is known"),
+        ("--device p40 --devices 8", "no cluster of p40 is known"),
         ("--device a100-sxm-80gb --cluster dgx-h100:8", "has h100-sxm, not --device a100-sxm-80gb"),
         ("--cluster dgx-h100:8 --devices 16", "--cluster dgx-h100:8, but --devices 16"),
         ("--cluster dgx-h100:12", "cannot be filled alike"),
