@@ -147,19 +147,19 @@ def test_an_unknown_device_lists_close_ones(perfcast):
         ("--sequence-length", "0", "sequence length 0"),
         ("--sequence-length", "33", "beyond the model's 32 learned positions"),
         ("--micro-batch-size", "2", "micro-batch size 2 is not between 1 and 1"),
-        ("--devices", "2", "no cluster of t4 is known"),
-        ("--plan", "tp=2", "no cluster of t4 is known"),
+        ("--devices", "2", "no cluster of p40 is known"),
+        ("--plan", "tp=2", "no cluster of p40 is known"),
         ("--plan", "xp=1", "unknown plan key 'xp'"),
         ("--plan", "tp", "'tp' is not KEY=VALUE"),
         ("--plan", "recompute=", "'recompute=' is not KEY=VALUE"),
         ("--plan", "recompute=some", "unknown recompute 'some'"),
-        ("--plan", "zero=3", "no cluster of t4 is known"),
+        ("--plan", "zero=3", "no cluster of p40 is known"),
     ],
 )
 def test_an_impossible_option_is_one_line_that_says_what_is_possible(
     perfcast, tiny: str, option, value, says
 ):
-    assert_one_line_error(perfcast("predict", tiny, "--device", "t4", option, value), says)
+    assert_one_line_error(perfcast("predict", tiny, "--device", "p40", option, value), says)
 
 
 def test_a_plan_that_one_device_can_follow_is_taken(perfcast, tiny: str):
