@@ -30,6 +30,8 @@ _NOISE = 0.15
 _PACES = tuple((3e-6 * 1.4**step) for step in range(12))
 #: Paces between which costs are compared; a run's seconds between two that were tried are interpolated.
 _FINE = 100
+#: A run tells the pace of its host if a slow one, as traces show it at most, would hold it up by so much.
+_SLOW_SECONDS, _HELD_UP = 60e-6, 1.1
 _LAUNCH = "launch"
 
 Forecast = Callable[[Scalable, Mapping[str, float]], float]
@@ -129,15 +131,15 @@ class Fitter:
         """Pace of all programs and factor of each: least cost over the grid of both."""
         spreads = {p.name: p.spread for p in self.parameters if p.name.startswith(_LAUNCH)}
         starts = {p.name: p.start for p in self.parameters if p.name in spreads}
-        coarse = np.log(_PACES)
+        coarse, slow = np.log(_PACES), np.log(_SLOW_SECONDS)
         grid = np.linspace(coarse[0], coarse[-1], _FINE)
         costs: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(len(grid)))
         for row, weight in zip(rows, weights, strict=True):
-            seconds = np.interp(grid, coarse, self._paces_of(row))
-            left = seconds - np.log(self.evidence.measured[row])
+            tried = self._paces_of(row)
             name = f"{_LAUNCH}.{self.evidence.runs[row].host}"
-            if name not in spreads:
+            if name not in spreads or np.interp(slow, coarse, tried) - tried[0] < np.log(_HELD_UP):
                 continue
+            left = np.interp(grid, coarse, tried) - np.log(self.evidence.measured[row])
             costs[name] = costs[name] + weight * _SCALE**2 * np.log1p((left / _SCALE) ** 2) / _NOISE**2
         best: tuple[float, dict[str, float]] = (np.inf, {})
         for shared in grid:
