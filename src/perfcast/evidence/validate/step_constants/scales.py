@@ -59,8 +59,8 @@ def parameters(dies: Sequence[str], networks: Sequence[str]) -> tuple[Parameter,
     """All constants: those shared by everything, and how far single programs, dies and networks differ.
 
     A program, die or network of which no measurement is seen keeps the shared value. Traces of eager programs
-    show 4 to 19 µs between launches, with stacks recorded up to 60, so the shared pace is held; how closely was
-    chosen on sources left out.
+    show 4 to 19 µs between launches, with stacks recorded up to 60, so the shared pace is held; how closely
+    was chosen on sources left out.
     """
     return (
         Parameter("launch", _LAUNCH_SECONDS, 0.4),
