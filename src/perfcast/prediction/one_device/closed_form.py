@@ -37,7 +37,7 @@ def _training(request: Request, forecast: Forecast) -> tuple[PeakCandidate, ...]
         read_model(request.model).sizes,
         batch_size=request.batch_size,
         sequence_length=forecast.sequence_length or 1,
-        dtype=request.dtype,
+        dtype=forecast.dtype,
         optimizer=request.optimizer,
         optimizer_implementation=request.optimizer_implementation or "foreach",
         recompute=request.recompute,
@@ -52,7 +52,7 @@ def _inference(request: Request, forecast: Forecast) -> tuple[PeakCandidate, ...
     footprint = estimate_serving_footprint(
         read_model(request.model).sizes,
         Plan(micro_batch_size=request.batch_size),
-        serving_precision(request.dtype),
+        serving_precision(forecast.dtype),
         forecast.sequence_length or 1,
         is_decode=request.mode == "decode",
         framework="pytorch",
