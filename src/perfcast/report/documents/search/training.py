@@ -260,14 +260,14 @@ def _unit_note(result: SearchResult) -> str:
 
 
 def _separations(result: SearchResult) -> tuple[Note | Items, ...]:
-    """Which plans may be as good as the first, and what would separate them: in a terminal of one."""
+    """Which plans may be as good as the first, and what would most tell them apart: in a terminal of one."""
     if not result.separations:
         return (Note(describe_sure(result)),)
-    lines = tuple(("·", describe_separation(separation)) for separation in result.separations)
-    first = replace(result.separations[0], measurements=result.separations[0].measurements[:1])
+    telling = (replace(one, measurements=one.measurements[:1]) for one in result.separations)
+    lines = tuple(("·", describe_separation(one)) for one in telling)
     return (
         Note(describe_unsure(result)),
-        Items((("·", describe_separation(first)),), only="terminal"),
+        Items(lines[:1], only="terminal"),
         Items(lines, only="page"),
     )
 
