@@ -9,11 +9,11 @@ import pytest
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
+from perfcast.prediction.plan.smallest import least_cuts
 from perfcast.prediction.plan.smallest_serving import (
     RULE,
     RULE_OF_SMALLEST,
     choose_smallest_serving_plan,
-    serving_candidates,
 )
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.sweep.serving import on_fewest_devices, serving_sweep
@@ -51,7 +51,7 @@ def test_no_plan_that_fits_says_how_far_the_least_is_off():
 
 
 def test_candidates_fill_the_devices_and_spread_experts_least_first():
-    plans = list(serving_candidates(mixture(), 4, 2))
+    plans = list(least_cuts(mixture(), 4, 2))
     assert all(plan.world_size == 4 for plan in plans)
     cuts = [plan.tensor_parallel * plan.pipeline_parallel for plan in plans]
     assert cuts == sorted(cuts)

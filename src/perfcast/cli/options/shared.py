@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from perfcast.core.training import Training
     from perfcast.prediction.request.one_device import Request
 
+SEQUENCE_HELP = f"Tokens; default: the model's own, at most {MOST_TOKENS:,}."
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepOptions(TuningOptions):
@@ -99,9 +101,7 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
             type=int,
             help="Of one forward; default: a replica's batch; in a pipeline 1.",
         ),
-        click.option(
-            "--sequence-length", type=int, help=f"Tokens; default: the model's own, at most {MOST_TOKENS:,}."
-        ),
+        click.option("--sequence-length", type=int, help=SEQUENCE_HELP),
         click.option(
             "--dtype",
             callback=_dtype_of,
@@ -120,6 +120,16 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
         click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
         *TUNING_OPTIONS,
+    )
+
+
+def format_option() -> Callable[[Command], Command]:
+    """The format of products, of verbs that weigh many plans."""
+    return click.option(
+        "--dtype",
+        callback=format_of,
+        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; "
+        "default: of a training mixed precision, of inference what the model's config says.",
     )
 
 

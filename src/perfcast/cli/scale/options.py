@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import click
 
 from perfcast.cli.options.pack import packed
-from perfcast.cli.options.shared import format_of, kv_cache_option
+from perfcast.cli.options.shared import SEQUENCE_HELP, format_option, kv_cache_option
 from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
@@ -81,7 +81,7 @@ scale_options = packed(
     ),
     click.option("--batch-size", type=int, help="Sequences of a step; with --weak of the fewest devices."),
     click.option("--micro-batch-size", type=int, help="Of one forward; default: 1."),
-    click.option("--sequence-length", type=int, help="Tokens; default: the model's own."),
+    click.option("--sequence-length", type=int, help=SEQUENCE_HELP),
     click.option(
         "--mode",
         default="train",
@@ -101,12 +101,7 @@ scale_options = packed(
         metavar="N,N,…",
         help="Of inference: tokens of a prompt, and of the cache; default: as of every verb.",
     ),
-    click.option(
-        "--dtype",
-        callback=format_of,
-        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; "
-        "default: of a training mixed precision, of inference what the model's config says.",
-    ),
+    format_option(),
     kv_cache_option(),
     click.option(
         "--framework",

@@ -10,7 +10,7 @@ import click
 
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
-from perfcast.cli.options.shared import format_of, kv_cache_option
+from perfcast.cli.options.shared import SEQUENCE_HELP, format_option, kv_cache_option
 from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
@@ -104,7 +104,7 @@ search_options = packed(
         "sequence_lengths",
         callback=values.counts,
         metavar="S,…",
-        help="Tokens; default: the model's own.",
+        help=SEQUENCE_HELP,
     ),
     click.option(
         "--mode",
@@ -113,12 +113,7 @@ search_options = packed(
         callback=values.word_of("mode", MODES),
         help="train, prefill or decode.",
     ),
-    click.option(
-        "--dtype",
-        callback=format_of,
-        help="bf16, fp16, fp32, fp8; of inference fp8_block, mxfp8, nvfp4, mxfp4, int8, int8_wo, int4_wo, …; "
-        "default: of a training mixed precision, of inference what the model's config says.",
-    ),
+    format_option(),
     kv_cache_option(),
     click.option(
         "--optimizer",

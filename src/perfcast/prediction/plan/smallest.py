@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
@@ -55,6 +56,18 @@ def choose_smallest_plan(
 
 def _candidates(model: Transformer, num_devices: int, batch_size: int, server_devices: int) -> Iterator[Plan]:
     """Plans whose degrees divide devices and batch, those that cut least first."""
+    for cut in least_cuts(model, num_devices, server_devices):
+        if batch_size % cut.data_parallel == 0:
+            yield replace(
+                cut,
+                num_micro_batches=batch_size // cut.data_parallel,
+                zero_stage=1 if cut.data_parallel > 1 else 0,
+                sequence_parallel=cut.tensor_parallel > 1,
+            )
+
+
+def least_cuts(model: Transformer, num_devices: int, server_devices: int) -> Iterator[Plan]:
+    """Plans whose degrees divide the devices, those that cut least first."""
     heads, layers = model.num_attention_heads, model.num_layers
     degrees = [
         (tensor, pipeline)
@@ -65,20 +78,14 @@ def _candidates(model: Transformer, num_devices: int, batch_size: int, server_de
     experts = model.experts.num_experts if model.experts else 1
     for tensor, pipeline in sorted(degrees, key=lambda pair: (pair[0] * pair[1], -pair[0])):
         replicas = num_devices // (tensor * pipeline)
-        if batch_size % replicas:
-            continue
         for spread in powers_up_to(experts):
-            if experts % spread or (replicas * tensor) % spread:
-                continue
-            yield Plan(
-                data_parallel=replicas,
-                tensor_parallel=tensor,
-                pipeline_parallel=pipeline,
-                expert_parallel=spread,
-                num_micro_batches=batch_size // replicas,
-                zero_stage=1 if replicas > 1 else 0,
-                sequence_parallel=tensor > 1,
-            )
+            if experts % spread == 0 and (replicas * tensor) % spread == 0:
+                yield Plan(
+                    data_parallel=replicas,
+                    tensor_parallel=tensor,
+                    pipeline_parallel=pipeline,
+                    expert_parallel=spread,
+                )
 
 
 def powers_up_to(most: int) -> Iterator[int]:

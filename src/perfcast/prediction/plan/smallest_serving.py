@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.prediction.plan.smallest import powers_up_to
+from perfcast.prediction.plan.smallest import least_cuts
 
 #: How the plan is chosen, for the reader.
 RULE = (
@@ -39,7 +39,7 @@ def choose_smallest_serving_plan(
     """
     second: Plan | None = None
     least: int | None = None
-    for plan in serving_candidates(model, num_devices, server_devices):
+    for plan in least_cuts(model, num_devices, server_devices):
         try:
             largest, smallest = needs(plan)
         except PlanError:
@@ -57,25 +57,3 @@ def choose_smallest_serving_plan(
     raise PlanError(
         f"no plan fits {num_devices} devices: the least takes {ratio:.2f} times the memory of one"
     )
-
-
-def serving_candidates(model: Transformer, num_devices: int, server_devices: int) -> Iterator[Plan]:
-    """Plans whose degrees divide the devices, those that cut least first."""
-    heads, layers = model.num_attention_heads, model.num_layers
-    degrees = [
-        (tensor, pipeline)
-        for tensor in powers_up_to(min(server_devices, heads))
-        for pipeline in powers_up_to(layers)
-        if num_devices % (tensor * pipeline) == 0 and heads % tensor == 0
-    ]
-    experts = model.experts.num_experts if model.experts else 1
-    for tensor, pipeline in sorted(degrees, key=lambda pair: (pair[0] * pair[1], -pair[0])):
-        replicas = num_devices // (tensor * pipeline)
-        for spread in powers_up_to(experts):
-            if experts % spread == 0 and (replicas * tensor) % spread == 0:
-                yield Plan(
-                    data_parallel=replicas,
-                    tensor_parallel=tensor,
-                    pipeline_parallel=pipeline,
-                    expert_parallel=spread,
-                )
