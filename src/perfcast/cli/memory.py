@@ -11,6 +11,7 @@ from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import (
     StepOptions,
     device_request,
+    framework_option,
     step_options,
     training_of,
 )
@@ -55,11 +56,7 @@ memory_options = packed(
     click.option("--rank", type=int, default=0, show_default=True, help="With --world-size: which of them."),
     click.option("--fit", is_flag=True, help="Say what would make it fit, and what that costs."),
     click.option("--cluster", metavar="NAME", help="With --fit: the links that changes are timed on."),
-    click.option(
-        "--framework",
-        help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed; or answers: vllm, sglang, "
-        "trtllm, pytorch.",
-    ),
+    framework_option(),
     click.option(
         "--closed-form",
         is_flag=True,

@@ -16,6 +16,7 @@ from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, MOST_TOKENS, Mode
 from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
+from perfcast.core.training import FRAMEWORKS
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
@@ -133,6 +134,14 @@ def format_option() -> Callable[[Command], Command]:
     )
 
 
+def framework_option() -> Callable[[Command], Command]:
+    """Whose program runs."""
+    return click.option(
+        "--framework",
+        help=f"Whose program trains: {', '.join(FRAMEWORKS)}; or answers: vllm, sglang, trtllm, pytorch.",
+    )
+
+
 def kv_cache_option() -> Callable[[Command], Command]:
     """In which format keys and values are kept."""
     return click.option(
@@ -196,7 +205,7 @@ def training_of(step: StepOptions, framework: str, dtype: str) -> Training:
     Raises:
         UnknownNameError: A word that no training has.
     """
-    from perfcast.core.training import DTYPES, FRAMEWORKS, OPTIMIZERS, Training
+    from perfcast.core.training import DTYPES, OPTIMIZERS, Training
     from perfcast.prediction.route import attention_kernels
 
     return Training(

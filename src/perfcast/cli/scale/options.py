@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import click
 
 from perfcast.cli.options.pack import packed
-from perfcast.cli.options.shared import SEQUENCE_HELP, format_option, kv_cache_option
+from perfcast.cli.options.shared import SEQUENCE_HELP, format_option, framework_option, kv_cache_option
 from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.cli.options.values import counts, names, word_of
 from perfcast.core.plans.text import PlanValues, parse_plan
@@ -103,11 +103,7 @@ scale_options = packed(
     ),
     format_option(),
     kv_cache_option(),
-    click.option(
-        "--framework",
-        help="Whose program trains: pytorch, fsdp, megatron, nanotron, deepspeed; or answers: vllm, sglang, "
-        "trtllm, pytorch.",
-    ),
+    framework_option(),
     click.option("--compile", is_flag=True, help="Of training: fuse kernels as torch.compile would."),
     *TUNING_OPTIONS,
     click.option("--cost-model", help="learned (default), roofline, or a published one."),
