@@ -37,11 +37,12 @@ def test_the_roofline_has_nothing_to_train(tmp_path: Path):
         load_trainer("roofline")
 
 
-def test_only_some_predictors_price_graphs(tmp_path: Path):
+def test_a_predictor_that_is_not_trained_is_a_cost_model_that_names_its_training(tmp_path: Path):
     with pytest.raises(InputError, match="single kernels"):
-        load_cost_model("habitat", tmp_path)
-    with pytest.raises(InputError, match="perfcast train neusight"):
-        load_cost_model("neusight", tmp_path)
+        load_cost_model("roofline", tmp_path)
+    for name in filter(training_command, PREDICTORS):
+        with pytest.raises(InputError, match=f"perfcast train {name} --data DIR"):
+            load_cost_model(name, tmp_path)
 
 
 def test_folders_tell_protocols_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,10 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.figures import collect_figures
+from perfcast.published.kernels.graph import StudyCost, build_table_cost
 from perfcast.published.kernels.work import convolution_work, product_work, row_kernel_work
 from perfcast.published.nets.store import read_record
 from perfcast.published.neusight.nets import net_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -113,3 +110,12 @@ def load_li2020(folder: Path) -> Li2020:
     """
     plain = read_record(folder, "li2020")["lines"]
     return Li2020({k: {d: WorkLine(**line) for d, line in of.items()} for k, of in plain.items()})
+
+
+def load_li2020_cost(folder: Path) -> StudyCost:
+    """The cost model on the predictor in ``folder``.
+
+    Raises:
+        InputError: It is not trained, or the file is broken.
+    """
+    return build_table_cost(load_li2020(folder), read_record(folder, "li2020"))

@@ -69,12 +69,20 @@ PREDICTORS: Mapping[str, Entry] = {
     "habitat": Entry(
         "Habitat (USENIX ATC 2021): wave scaling from a measured device, nets for kernels that vary",
         "perfcast.published.habitat.predictor:load_habitat",
+        cost_model="perfcast.published.habitat.predictor:load_habitat_cost",
     ),
     "li2020": Entry(
-        "Li et al.: a line in flops or bytes per operator and device", "perfcast.published.li2020:load_li2020"
+        "Li et al.: a line in flops or bytes per operator and device",
+        "perfcast.published.li2020:load_li2020",
+        cost_model="perfcast.published.li2020:load_li2020_cost",
     ),
     **{
-        name: Entry(description, "perfcast.published.nets.larger:load_larger", named=True)
+        name: Entry(
+            description,
+            "perfcast.published.nets.larger:load_larger",
+            cost_model="perfcast.published.nets.larger:load_larger_cost",
+            named=True,
+        )
         for name, description in BATCHED_PRODUCT_NETS.items()
     },
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,22 @@ def test_a_net_that_always_dies_is_an_error_that_names_the_seed(tmp_path: Path):
 def test_weights_that_become_nan_are_a_death(tmp_path: Path):
     with pytest.raises(InputError, match="died"):
         train(make_task(learning_rate=float("inf")), 0, 3, tmp_path)
+
+
+def test_a_net_whose_outputs_no_longer_matter_is_a_death(tmp_path: Path):
+    """As NeuSight's: both sigmoids at their ends, utilization 1 for every row, and no gradient."""
+
+    def saturated_net() -> nn.Module:
+        net = small_net()
+        with torch.no_grad():
+            net[4].weight.mul_(100.0)
+            net[4].bias.fill_(3e3)
+        return net
+
+    nets = iter([saturated_net, small_net])
+    task = make_task(lambda: next(nets)())
+    squashed = replace(task, answer=lambda outputs, context: outputs[:, 0].sigmoid() * context[:, 0])
+    assert train(squashed, 0, 3, tmp_path).deaths == (1,)
 
 
 def test_a_net_that_predicts_nothing_is_kept_and_told_by_its_error(tmp_path: Path):

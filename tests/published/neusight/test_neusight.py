@@ -18,7 +18,8 @@ from perfcast.cost.model import memory_seconds
 from perfcast.cost.spread import load_spread
 from perfcast.errors import InputError, PlanError
 from perfcast.published.kernels.figures import collect_study_figures
-from perfcast.published.neusight.graph import NeuSightCost
+from perfcast.published.kernels.graph import StudyCost
+from perfcast.published.neusight.graph import NeuSightCalls
 from perfcast.published.neusight.nets import NETS, PRODUCT_NETS, WHOLE_ROW_NETS, net_of, row_work
 from perfcast.published.neusight.predictor import NeuSight, TrainedNet, load_neusight
 from perfcast.published.neusight.rules import calls_in
@@ -53,6 +54,10 @@ def tiles_of(name: str) -> TileTable:
 
 def predictor(**shares: float) -> NeuSight:
     return NeuSight({name: half_used(name, shares.get(name, 0.5)) for name in NETS}, "nvidia")
+
+
+def cost_model() -> StudyCost:
+    return StudyCost(NeuSightCalls(predictor()))
 
 
 def products(operation: str = "linear", dtype: str = "fp32", batch: float = 1) -> KernelTable:
@@ -103,9 +108,9 @@ def test_devices_of_another_vendor_have_no_model_and_the_training_is_named():
     amd = load_device("mi100")
     assert np.isnan(predictor().predict(products(), (amd,), ONE)).all()
     with pytest.raises(PlanError, match="perfcast train neusight --vendor amd"):
-        NeuSightCost(predictor()).estimate([matmul(8, 8, 8, DType.FP32)], amd)
+        cost_model().estimate([matmul(8, 8, 8, DType.FP32)], amd)
     with pytest.raises(PlanError, match="another cost model"):
-        NeuSightCost(predictor()).estimate([], load_device("tpu-v4"))
+        cost_model().estimate([], load_device("tpu-v4"))
 
 
 def test_known_tiles_take_the_place_of_the_look_up():
@@ -211,7 +216,7 @@ def test_what_the_study_does_not_count_is_not_counted(name: str):
 
 def test_a_graph_is_priced_by_nets_bytes_and_nothing():
     operations = [matmul(512, 256, 128, DType.FP32), call("clone", (X,), X), allocation(10)]
-    estimates = NeuSightCost(predictor()).estimate(operations, T4)
+    estimates = cost_model().estimate(operations, T4)
     assert estimates.provenance == ("neusight", "bounded", "bounded")
     assert estimates.seconds[1] == memory_seconds(operations, T4)[1]
     assert estimates.seconds_high[1] == load_spread("roofline") * estimates.seconds[1]
@@ -226,17 +231,17 @@ def test_the_kernels_of_one_operation_add_up():
         call("mul.Tensor", (X, 2.0), X),
         call("add.Tensor", (X, 2.0), X),
     ]
-    backward, product, addition = NeuSightCost(predictor()).estimate(operations, T4).seconds
+    backward, product, addition = cost_model().estimate(operations, T4).seconds
     assert backward == pytest.approx(product + addition)
 
 
 def test_products_in_other_precisions_are_refused_with_a_way_out():
     with pytest.raises(PlanError, match="--dtype fp32"):
-        NeuSightCost(predictor()).estimate([matmul(8, 8, 8, DType.BF16)], T4)
+        cost_model().estimate([matmul(8, 8, 8, DType.BF16)], T4)
 
 
 def test_prices_do_not_depend_on_company():
-    model = NeuSightCost(predictor())
+    model = cost_model()
     operations = [matmul(512, 256, 128, DType.FP32), elementwise(10**6, DType.FP32)]
     alone = [model.estimate([operation], T4).seconds[0] for operation in operations]
     assert model.estimate(operations, T4).seconds.tolist() == pytest.approx(alone)

@@ -3,7 +3,8 @@
 Nothing random is kept between epochs (split and order follow from seed and epoch), so a training that was
 interrupted and resumed ends with the weights of one that was not, on the same machine and thread count.
 
-A net can die: its weights become NaN, or all its ReLUs close and it answers every row alike. One that dies in
+A net can die: its weights become NaN, all its ReLUs close and it answers every row alike, or it saturates:
+what turns its outputs into seconds no longer depends on them, so that nothing teaches it. One that dies in
 its first epochs starts again from other initial weights; one that dies later ends, and its best epoch counts.
 """
 
@@ -25,6 +26,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import InputError
 from perfcast.evidence.train.task import Float32Array, Outcome, Task, fingerprint, split_rows
 from perfcast.published.nets.archive import Archive, read_archive, write_archive
+from perfcast.torch_internals.onednn import fast_linear_layers
 
 #: Called after each epoch with (task, epochs done, epochs wanted, validation error, least one so far).
 Progress = Callable[[str, int, int, float, float], None]
@@ -85,7 +87,7 @@ def train(task: Task, seed: int, num_epochs: int, folder: Path, progress: Progre
     state = _start(task, seed, ())
     if place.exists():
         state = _restore(task, place, key)
-    with _flushed_denormals():
+    with _flushed_denormals(), fast_linear_layers():
         while state.epoch < num_epochs and state.died_at is None:
             _run_epoch(task, state, examples, seed)
             error = _validate(task, state, examples)
@@ -124,11 +126,11 @@ def _validate(task: Task, state: _State, examples: _Examples) -> float:
     outputs, predicted = _predict(task, state.net, examples)
     measured = examples.seconds[examples.validation].numpy().astype(np.float64)
     error = float(np.mean(np.abs(predicted - measured) / measured))
-    if not math.isfinite(error) or _is_constant(outputs):
+    if not math.isfinite(error) or _is_constant(outputs) or _is_saturated(task, outputs, examples):
         state.died_at = state.epoch
     elif error < state.best_mape:
         state.best_mape, state.best_epoch = error, state.epoch
-        state.ratios = _spread(measured, predicted)
+        state.ratios = measured_ratios(measured, predicted)
         state.best = {name: value.numpy().copy() for name, value in state.net.state_dict().items()}
     return error
 
@@ -143,8 +145,12 @@ def _predict(task: Task, net: nn.Module, examples: _Examples) -> tuple[Tensor, F
     return outputs, predicted.clamp_min(0.0).numpy().astype(np.float64)
 
 
-def _spread(measured: Floats, predicted: Floats) -> tuple[float, float]:
-    """5th and 95th percentile of measured / predicted where anything is predicted; (1, 1) if nothing is."""
+def measured_ratios(measured: Floats, predicted: Floats) -> tuple[float, float]:
+    """5th and 95th percentile of measured / predicted where anything is predicted; (1, 1) if nothing is.
+
+    Args:
+        measured, predicted: Seconds, shape [n] each; predictions may be NaN.
+    """
     timed = predicted > 0
     if not timed.any():
         return 1.0, 1.0
@@ -156,6 +162,14 @@ def _is_constant(outputs: Tensor) -> bool:
     """Whether a net answers all of several rows alike, to rounding."""
     spread = outputs.amax(dim=0) - outputs.amin(dim=0)
     return len(outputs) > 1 and bool((spread <= 1e-6 * (1 + outputs.abs().amax(dim=0))).all())
+
+
+def _is_saturated(task: Task, outputs: Tensor, examples: _Examples) -> bool:
+    """Whether no prediction moves by a millionth of itself for any output that moves by 1."""
+    free = outputs.clone().requires_grad_()
+    predicted = task.answer(free, examples.context[torch.from_numpy(examples.validation)])
+    (slopes,) = torch.autograd.grad(predicted.sum(), free)
+    return bool((slopes.abs().amax(dim=1) <= 1e-6 * predicted.detach().abs()).all())
 
 
 def _outcome(task: Task, state: _State, examples: _Examples) -> Outcome:

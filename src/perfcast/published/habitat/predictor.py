@@ -23,7 +23,9 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.published.habitat.wave_scaling import Machine, scale_waves
 from perfcast.published.kernels.figures import collect_study_figures
+from perfcast.published.kernels.graph import StudyCost, build_table_cost
 from perfcast.published.kernels.work import row_kernel_work
+from perfcast.published.nets.archive import Arrays
 from perfcast.published.nets.direct import DirectNet, load_direct_net, sizes_seen
 from perfcast.published.nets.store import read_part, read_record
 
@@ -127,6 +129,13 @@ def machine_of(device: Device) -> Machine:
     )
 
 
+def measured_rows(arrays: Arrays) -> MeasuredRows:
+    """What a training put away of measured row kernels."""
+    return MeasuredRows(
+        arrays["operation"], arrays["device"], arrays["shape"], arrays["traffic_bytes"], arrays["seconds"]
+    )
+
+
 def load_habitat(folder: Path) -> Habitat:
     """The predictor that ``perfcast train habitat`` left in ``folder``.
 
@@ -134,8 +143,14 @@ def load_habitat(folder: Path) -> Habitat:
         InputError: It is not trained, or a file is broken.
     """
     record = read_record(folder, "habitat")
-    arrays = read_part(folder, SOURCES).arrays
-    measured = MeasuredRows(
-        arrays["operation"], arrays["device"], arrays["shape"], arrays["traffic_bytes"], arrays["seconds"]
-    )
+    measured = measured_rows(read_part(folder, SOURCES).arrays)
     return Habitat({name: load_direct_net(folder, name) for name in record["nets"]}, measured)
+
+
+def load_habitat_cost(folder: Path) -> StudyCost:
+    """The cost model on the predictor in ``folder``.
+
+    Raises:
+        InputError: It is not trained, or a file is broken.
+    """
+    return build_table_cost(load_habitat(folder), read_record(folder, "habitat"))

@@ -23,6 +23,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.published.habitat.predictor import net_names
 from perfcast.published.kernels.figures import collect_study_figures
+from perfcast.published.kernels.graph import StudyCost, build_table_cost
 from perfcast.published.nets.direct import (
     WIDTH,
     Scaling,
@@ -103,3 +104,12 @@ def load_larger(name: str, folder: Path) -> LargerPredictor:
     """
     read_record(folder, name)
     return LargerPredictor(name, *load_weights(folder, PART))
+
+
+def load_larger_cost(name: str, folder: Path) -> StudyCost:
+    """The cost model on the predictor in ``folder``; everything but batched products is the roofline's.
+
+    Raises:
+        InputError: It is not trained, or a file is broken.
+    """
+    return build_table_cost(load_larger(name, folder), read_record(folder, name))

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from perfcast.evidence.train.loop import measured_ratios
 from perfcast.evidence.train.published.direct import archive_net, direct_task
+from perfcast.evidence.train.published.li2020 import table_of
 from perfcast.evidence.train.published.request import (
     TrainedNet,
     TrainingRequest,
@@ -21,10 +23,11 @@ from perfcast.evidence.train.published.study_rows import (
     VECTOR_SIZES,
     StudyRows,
 )
-from perfcast.published.habitat.predictor import SOURCES
+from perfcast.published.habitat.predictor import SOURCES, Habitat, measured_rows
 from perfcast.published.nets.archive import Archive
 from perfcast.published.nets.direct import WIDTH
 from perfcast.published.nets.mlp import build_mlp
+from perfcast.published.neusight.nets import net_of
 
 NUM_LAYERS = 8
 
@@ -55,11 +58,26 @@ def train_habitat(request: TrainingRequest) -> dict[str, Any]:
         archives[name] = archive_net(nets[name].outcome, scaling)
     measured = request.select(request.read(VECTOR_SIZES))
     archives[SOURCES] = archive_sources(measured)
-    return write_trained("habitat", request, nets, archives, [measured])
+    ratios = scaling_ratios(measured)
+    return write_trained("habitat", request, nets, archives, [measured], ratios=ratios)
 
 
 def _build(num_layers: int, num_inputs: int) -> nn.Module:
     return build_mlp(num_inputs, 1, WIDTH, num_layers)
+
+
+def scaling_ratios(rows: StudyRows) -> dict[str, dict[str, tuple[float, float]]]:
+    """5th and 95th percentile of measured / scaled, by the net that NeuSight would take.
+
+    Each row is scaled from another device, so a device that was never measured is as uncertain as one that
+    was.
+    """
+    scaled = Habitat({}, measured_rows(archive_sources(rows).arrays)).predict(
+        table_of(rows, len(VECTOR_SIZES)), rows.devices, rows.device_index
+    )
+    nets = np.array([net_of(str(name)) or "" for name in rows.operation])
+    found = {str(net): measured_ratios(rows.seconds[nets == net], scaled[nets == net]) for net in set(nets)}
+    return {net: {"known": ratio, "unseen": ratio} for net, ratio in found.items() if net}
 
 
 def archive_sources(rows: StudyRows) -> Archive:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ import numpy as np
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
+from perfcast.evidence.train.loop import measured_ratios
 from perfcast.evidence.train.published.request import TrainingRequest
 from perfcast.evidence.train.published.study_rows import (
     CONVOLUTION_SIZES,
     TRAINING_TABLES,
     StudyRows,
 )
-from perfcast.published.li2020 import WorkLine, operators_of, rates_of, work_of
+from perfcast.published.li2020 import Li2020, WorkLine, operators_of, rates_of, work_of
 from perfcast.published.nets.direct import SIZES_SEEN
 from perfcast.published.nets.store import write_predictor
 
@@ -38,6 +39,29 @@ def fit_lines(
     return lines
 
 
+def line_ratios(
+    lines: Mapping[str, Mapping[str, WorkLine]], kernels: KernelTable, rows: StudyRows
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """5th and 95th percentile of measured / predicted by operator of a table.
+
+    'known': by a device's own line. 'unseen': by the lines of the others, each device left out in turn.
+    """
+    own = Li2020(lines).predict(kernels, rows.devices, rows.device_index)
+    carried = np.full(len(kernels), np.nan)
+    for place, device in enumerate(rows.devices):
+        index = np.flatnonzero(rows.device_index == place)
+        others = {name: {d: line for d, line in of.items() if d != device.name} for name, of in lines.items()}
+        carried[index] = Li2020(others).predict(kernels.take(index), rows.devices, rows.device_index[index])
+    operators = operators_of(kernels)
+    return {
+        str(name): {
+            kind: measured_ratios(rows.seconds[operators == name], predicted[operators == name])
+            for kind, predicted in (("known", own), ("unseen", carried))
+        }
+        for name in np.unique(operators)
+    }
+
+
 def train_li2020(request: TrainingRequest) -> dict[str, Any]:
     """Fit all lines; a fit has neither a seed nor epochs, so they make no difference.
 
@@ -49,14 +73,25 @@ def train_li2020(request: TrainingRequest) -> dict[str, Any]:
     """
     request.folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, dict[str, WorkLine]] = {}
+    ratios: dict[str, dict[str, tuple[float, float]]] = {}
+    names: set[str] = set()
     for sizes in TRAINING_TABLES:
         table = request.read(sizes)
         if sizes == CONVOLUTION_SIZES and not request.is_measured(table):
             continue
         rows = request.select(table)
         lines |= fit_lines(table_of(rows, len(sizes)), rows.seconds, rows.devices, rows.device_index)
+        ratios |= line_ratios(lines, table_of(rows, len(sizes)), rows)
+        names |= set(rows.device_names().tolist())
     plain = {k: {d: vars(line) for d, line in of.items()} for k, of in lines.items()}
-    record = {"vendor": request.vendor, "left_out": sorted(request.left_out), "lines": plain, "nets": {}}
+    record = {
+        "vendor": request.vendor,
+        "left_out": sorted(request.left_out),
+        "devices": sorted(names),
+        "lines": plain,
+        "ratios": ratios,
+        "nets": {},
+    }
     write_predictor(request.folder, "li2020", {}, record)
     return record
 

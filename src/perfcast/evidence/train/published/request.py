@@ -84,7 +84,7 @@ def write_trained(
     nets: Mapping[str, TrainedNet],
     archives: Mapping[str, Archive],
     rows: Iterable[StudyRows],
-    **notes: str,
+    **notes: object,
 ) -> dict[str, Any]:
     """Write a predictor of nets; returns the record that lies beside the weights.
 
