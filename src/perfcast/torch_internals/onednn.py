@@ -52,7 +52,8 @@ def _fast_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 def has_onednn() -> bool:
     """Whether this PyTorch holds oneDNN and its linear layer."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    is_built = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return bool(is_built) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 @contextmanager

@@ -110,12 +110,11 @@ class StudyCost:
         """Sums over each operation's kernels, and of which operations every kernel has a model."""
         counted = [calls_in(o) or [] if run else [] for o, run in zip(operations, runs, strict=True)]
         calls = [call for found in counted for call in found]
-        owner = np.repeat(np.arange(len(counted)), [len(found) for found in counted])
+        owner = np.repeat(np.arange(len(counted)), [len(found) for found in counted]).astype(np.int64)
         each = self.pricer.price(calls, device)
-        sums = [
-            np.bincount(owner, values, len(counted)) if len(calls) else np.zeros(len(counted))
-            for values in (each.seconds, each.low, each.high)
-        ]
+        sums = np.zeros((3, len(counted)))
+        for total, values in zip(sums, (each.seconds, each.low, each.high), strict=True):
+            np.add.at(total, owner, values)
         has_calls = np.array([bool(found) for found in counted], dtype=bool)
         return PricedCalls(*sums), has_calls & np.isfinite(sums[0])
 
@@ -151,7 +150,7 @@ class TablePricer:
         for part, tabulate in ((is_product, _products), (~is_product, _rows)):
             index = np.flatnonzero(part)
             if len(index):
-                table = tabulate([calls[i] for i in index])
+                table = tabulate([calls[i] for i in index.tolist()])
                 seconds[index] = self.predictor.predict(table, (device,), np.zeros(len(index), np.int64))
         nothing_known = (1 / UNKNOWN_SPREAD, UNKNOWN_SPREAD)
         is_known = device.name in self.devices

@@ -35,7 +35,7 @@ class NeuSightCalls:
         for name, net in self.predictor.nets.items():
             index = np.flatnonzero(nets == name)
             if len(index):
-                chosen = [calls[i] for i in index]
+                chosen = [calls[i] for i in index.tolist()]
                 figures = collect_study_figures((device,), np.zeros(len(index), dtype=np.int64))
                 seconds = net.predict(_table(chosen), figures)
                 found.seconds[index] = seconds
