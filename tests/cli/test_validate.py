@@ -74,3 +74,19 @@ def test_bad_input_is_one_line_and_exit_code_two(
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("suite", "options", "said"),
+    [
+        ("kernels", ["--study"], "suite 'neusight'"),
+        ("neusight", ["--study", "--all-tables"], "--all-tables"),
+        ("neusight", ["--html", "page.html"], "--study"),
+    ],
+)
+def test_what_does_not_go_with_the_studys_table_is_refused(
+    perfcast: Run, suite: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    code, _, problem = perfcast("validate", suite, "--data", tmp_path, *options)
+    assert code == 2
+    assert said in problem

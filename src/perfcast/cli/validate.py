@@ -31,6 +31,8 @@ class Options:
     train_data: tuple[str, ...]
     weights: str | None
     all_tables: bool
+    study: bool
+    html_path: str | None
     threads: int
     write_spread: str | None
     json_path: str | None
@@ -52,6 +54,12 @@ class Options:
 @click.option("--train-data", multiple=True, metavar="DIR", help="With --leave-out: more to train on.")
 @click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
 @click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")
+@click.option(
+    "--study",
+    is_flag=True,
+    help="neusight: the study's own table: whole steps, its four predictors and ours.",
+)
+@click.option("--html", "html_path", metavar="FILE", help="With --study: one self-contained page.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
 @click.option(
     "--write-spread",
@@ -74,12 +82,23 @@ def validate(suite: str, **options: object) -> None:
     if suite not in _SUITES:
         raise UnknownNameError("suite", suite, _SUITES, f"Known: {', '.join(_SUITES)}.")
     chosen = Options(**options)  # type: ignore[arg-type]
+    _check_study(suite, chosen)
     check_writable(chosen.json_path)
+    check_writable(chosen.html_path)
     into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
     check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
     if suite not in _MEASURED_HERE and not chosen.data:
         raise InputError(f"suite '{suite}' compares with measured tables: --data DIR")
     _SUITES[suite](chosen)
+
+
+def _check_study(suite: str, options: Options) -> None:
+    if options.study and suite != "neusight":
+        raise InputError(f"--study is a table of the suite 'neusight', not of '{suite}'")
+    if options.study and options.all_tables:
+        raise InputError("--study scores whole steps; --all-tables adds tables of kernels")
+    if options.html_path and not options.study:
+        raise InputError("--html is the page of 'validate neusight --study'")
 
 
 # ---- suites ------------------------------------------------------------------------------------------
@@ -131,11 +150,15 @@ def _neusight(options: Options) -> None:
         options.predictors,
         max_rows=options.max_rows,
         all_tables=options.all_tables,
+        study=options.study,
         weights=Path(options.weights) if options.weights else None,
         leave_out=_leave_out(options),
         say=_say,
     )
-    _finish(result, options)
+    if options.study:
+        _finish_study(result, options)
+    else:
+        _finish(result, options)
 
 
 def _collectives(options: Options) -> None:
@@ -302,6 +325,19 @@ def _finish(result: Result, options: Options) -> None:
     console = Console(highlight=False, stderr=options.json_path == "-")
     print_document(suite_document(result.summary), console)
     _write(result, options, console)
+
+
+def _finish_study(result: Result, options: Options) -> None:
+    """The study's table to the terminal and its page, JSON to where it is wanted."""
+    from rich.console import Console
+
+    from perfcast.cli.output import Outputs, write_answer
+    from perfcast.report.documents.evidence.study import study_document
+
+    to_standard_output = "-" if options.json_path == "-" else None
+    outputs = Outputs(json=to_standard_output, html=options.html_path)
+    write_answer(outputs, lambda: study_document(result.summary, result.protocol))
+    _write(result, options, Console(highlight=False))
 
 
 def _write(result: Result, options: Options, console: Console) -> None:

@@ -199,6 +199,7 @@ class Figure:
         height: In pixels.
         is_horizontal: Whether bars lie.
         is_stacked: Whether bars of several series go on from one another; else they overlap or stand apart.
+        is_grouped: Whether bars of several series with one label stand side by side.
         hovers_by_x: Whether pointing shows all series at one x.
         legend: Where it is, if any.
         right_margin: Room for labels beside the plot, in pixels.
@@ -211,6 +212,7 @@ class Figure:
     height: int
     is_horizontal: bool = False
     is_stacked: bool = False
+    is_grouped: bool = False
     hovers_by_x: bool = False
     legend: Literal["", "above", "below"] = ""
     rules: tuple[Rule, ...] = ()

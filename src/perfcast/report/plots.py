@@ -72,9 +72,9 @@ def _set_look(drawn: PlotlyFigure, figure: Figure) -> None:
         showlegend=bool(figure.legend),
         legend={"orientation": "h", "x": 0, "itemsizing": "constant", "traceorder": "normal", **place},
         barcornerradius=0 if figure.is_stacked else 3,
-        barmode="stack" if figure.is_stacked else "overlay",
+        barmode="stack" if figure.is_stacked else "group" if figure.is_grouped else "overlay",
     )
-    if figure.is_stacked:
+    if figure.is_stacked or figure.is_grouped:
         drawn.update_layout(bargap=0.25)
     if figure.hovers_by_x:
         drawn.update_layout(hovermode="x unified")

@@ -189,3 +189,25 @@ def test_kernel_forecasts_do_not_know_what_a_profiler_saw(tmp_path: Path, weight
         rows = rows_of(validate_neusight([place], ["learned", "roofline"], weights=weights))
         told.append(json.dumps([[row["row"], row["predictor"], row["predicted_seconds"]] for row in rows]))
     assert told[0] == told[1]
+
+
+def test_the_studys_table_is_of_eager_steps_with_each_of_its_forecasts(tmp_path: Path) -> None:
+    columns = {f"{name}_predicted_ms": 4.0 for name in ("neusight", "habitat", "micro", "roofline")}
+    steps = step_table().with_columns(**{name: pl.lit(value) for name, value in columns.items()})
+    lacking = pl.col("device").eq("NVIDIA L4") & pl.col("mode").eq("train")
+    steps.with_columns(
+        habitat_predicted_ms=pl.when(lacking).then(None).otherwise(pl.col("habitat_predicted_ms"))
+    ).write_csv(tmp_path / "steps.csv")
+    result = validate_neusight([tmp_path], ["roofline"], study=True)
+    found = {(row["device"], row["mode"]) for row in rows_of(result, predictor="roofline")}
+    assert found == {("Tesla_T4", "inference"), ("Tesla_T4", "train"), ("NVIDIA_L4", "inference")}
+    groups = {e["value"]: e["n"] for e in result.summary if e["group"] == "mode, distribution"}
+    assert groups == {
+        "inference, in distribution": 1, "inference, unseen device": 1, "train, in distribution": 1,
+    }  # fmt: skip
+
+
+def test_a_folder_without_such_steps_is_an_error(tmp_path: Path) -> None:
+    step_table().write_csv(tmp_path / "steps.csv")
+    with pytest.raises(InputError, match="no row of steps"):
+        validate_neusight([tmp_path], ["roofline"], study=True)

@@ -21,19 +21,21 @@ from perfcast.evidence.validate.protocol import QUALITY, describe_predictors, de
 from perfcast.evidence.validate.result import PricedCases, TableResult
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
-from perfcast.evidence.validate.steps.cases import FUSED, STEM, StepCase, read_steps
+from perfcast.evidence.validate.steps.cases import FUSED, PRINTED, STEM, StepCase, read_steps
 from perfcast.evidence.validate.steps.rows import capture_steps, demand_of_steps, forecast_steps
 from perfcast.evidence.validate.steps.scores import compare, score_parts, score_steps
 from perfcast.evidence.validate.summary import summarize
 from perfcast.published.registry import PREDICTORS as PUBLISHED
 
 PREDICTORS = ("learned", *PUBLISHED)
+#: The study's own table: its four predictors, and ours.
+STUDY_PREDICTORS = ("learned", "neusight", "habitat", "li2020", "roofline")
 TEST_TABLES = ("bmm_test", "linear_test", "elem_test", "softmax_test", "ln_test")
 TRAIN_TABLES = ("matmul_train", "vector_train", "convolution")
 GROUPS = (
     "all", "device", "operation", "source", "size", "provenance", "quality", "distribution", "skipped",
     "operation, device", "operation, distribution", "quality, operation, device",
-    "mode", "model", "variant", "model, mode", "mode, device",
+    "mode", "model", "variant", "model, mode", "mode, device", "mode, distribution",
 )  # fmt: skip
 
 #: Models that it counts as unseen, by the beginning of their file's name.
@@ -46,6 +48,7 @@ def validate_neusight(
     *,
     max_rows: int = DEFAULT_MAX_ROWS,
     all_tables: bool = False,
+    study: bool = False,
     weights: Path | None = None,
     leave_out: LeaveOut | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -54,17 +57,20 @@ def validate_neusight(
 
     Args:
         places: Folders of tables, or single tables.
-        predictors: Of ``pricers.known_predictors``; ``PREDICTORS`` by default.
+        predictors: Of ``pricers.known_predictors``; ``PREDICTORS``, with ``study`` ``STUDY_PREDICTORS``, by
+            default.
         max_rows: Of kernels and steps.
         all_tables: The tables that the study trained on too.
+        study: Only the eager steps on one device for which each of the study's predictors printed a forecast.
         weights, leave_out, say: See ``validate_kernels``.
 
     Raises:
         InputError: No tables, unknown predictors or devices.
     """
-    names = tuple(predictors) or PREDICTORS
+    names = tuple(predictors) or (STUDY_PREDICTORS if study else PREDICTORS)
     build_pricers(names)
-    sampled = _sample(places, max_rows, all_tables, leave_out.keeps if leave_out else lambda device: True)
+    tables = () if study else TEST_TABLES + TRAIN_TABLES * all_tables
+    sampled = _sample(places, max_rows, tables, leave_out.keeps if leave_out else lambda device: True)
     say(sampled.description)
     programs = capture_steps(sampled.steps, say, names)
     demand = _join(demand_of(sampled.cases), demand_of_steps(sampled.steps, programs))
@@ -104,17 +110,24 @@ class _Sample:
     description: str
 
 
-def _sample(places: Sequence[Path], most: int, all_tables: bool, keep: Callable[[str], bool]) -> _Sample:
-    """Kernels and steps; the steps count as one table more when ``most`` is shared out."""
-    tables = TEST_TABLES + TRAIN_TABLES * all_tables
+def _sample(places: Sequence[Path], most: int, tables: Sequence[str], keep: Callable[[str], bool]) -> _Sample:
+    """Kernels and steps; the steps count as one table more when ``most`` is shared out.
+
+    Args:
+        tables: Of kernels; without any, only the steps of which the study printed every forecast.
+    """
     holding = [place for place in places if _holds_kernels(place)]
     every = [case for path in find_tables(places, (STEM,)) for case in read_steps(path, keep)]
+    if not tables:
+        every = [case for case in every if _has_every_forecast(case)]
     steps = sample(every, max(1, most // (len(tables) + 1)), lambda c: f"{c.row}", lambda c: c.device)
-    cases, total = collect_cases(holding, most - len(steps), use=lambda stem: stem in tables, keep=keep)
+    cases, total = collect_cases(
+        holding if tables else (), most - len(steps), use=lambda stem: stem in tables, keep=keep
+    )
     if not cases and not steps:
         raise InputError(
-            f"no row of {', '.join(tables)} or steps in {', '.join(map(str, places))}"
-            + ("" if all_tables else f"; --all-tables takes {', '.join(TRAIN_TABLES)} too")
+            f"no row of {', '.join((*tables, STEM))} in {', '.join(map(str, places))}"
+            + (f"; --all-tables takes {', '.join(TRAIN_TABLES)} too" if tables == TEST_TABLES else "")
         )
     taken = sum(map(len, cases))
     words = f"kernels: {describe_sampling(total, taken)}; steps: {len(steps)} of {len(every)}"
@@ -126,6 +139,11 @@ def _holds_kernels(place: Path) -> bool:
     if place.is_file():
         return kind_of(stem_of(place)) is not None
     return bool(known_files(place)) or not find_tables([place], (STEM,))
+
+
+def _has_every_forecast(case: StepCase) -> bool:
+    is_eager = not case.columns.get("variant")
+    return is_eager and not case.skipped and all(case.printed.get(name) for name in PRINTED)
 
 
 def _join(one: Demand, other: Demand) -> dict[str, set[str]]:
