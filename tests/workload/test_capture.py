@@ -243,6 +243,27 @@ def test_the_processor_runs_attention_as_it_does():
     assert "attention" not in names(graph)
 
 
+def test_the_backward_of_a_softmax_multiplies_first_on_an_accelerator_and_holds_the_product():
+    # 4 × 8 elements: read two and write one, then read two (product and probabilities) and write one
+    def taken(for_accelerator: bool) -> tuple[list[tuple[str, int]], int]:
+        graph = graph_of(
+            lambda: Calls(lambda m, x: torch.softmax(x * m.w, -1).square(), w=(8,)), torch.zeros(4, 8),
+            for_accelerator=for_accelerator,
+        )  # fmt: skip
+        backward = [n for n in graph.nodes if n.phase is Phase.BACKWARD]
+        operations = [graph.operations[n.operation] for n in backward]
+        at = next(i for i, o in enumerate(operations) if o.name == "_softmax_backward_data")
+        product = next(t for t in backward[at].inputs if graph.tensors[t].type.shape == (4, 8))
+        made_by = graph.storages[graph.tensors[product].storage].created_by
+        chosen = [(o.name, o.memory_traffic_bytes) for o in operations[at - 1 : at + 1]]
+        return chosen, graph.nodes.index(backward[at]) - made_by
+
+    assert taken(True) == ([("mul", 3 * 128), ("_softmax_backward_data", 3 * 128)], 1)
+    (_, kernel), _ = taken(False)
+    assert kernel == ("_softmax_backward_data", 3 * 128)
+    assert taken(False)[0][0][0] == "mul"  # of the square, not of the softmax: its output is the gradient
+
+
 @pytest.mark.parametrize(
     "how",
     [nn.Dropout(0.3), Calls(lambda m, x: functional.dropout(x, 0.3, m.training))],

@@ -212,7 +212,7 @@ LIST = (tensor(1000), tensor(300))
         (call("_softmax_backward_data", (GRID, GRID, -1, DType.BF16), GRID), "softmax_backward"),
         (call("_log_softmax", (GRID, -1, False), GRID), "log_softmax"),
         (call("native_layer_norm", (GRID, [128]), GRID, tensor(64, 1), tensor(64, 1)), "ln"),
-        (call("native_layer_norm_backward", (GRID, GRID, [128]), GRID), "ln_backward"),
+        (call("native_layer_norm_backward", (GRID, GRID, [128]), GRID), "layer_norm_backward"),
         (call("sum.dim_IntList", (GRID, [1]), tensor(64)), "reduction_rows"),
         (call("_foreach_add_.List", (LIST, LIST)), "optimizer_foreach"),
         (call("clone", (GRID,), GRID), "copy"),
@@ -223,6 +223,34 @@ def test_a_kernel_over_rows_has_the_name_of_what_was_measured_or_of_its_family(o
     assert found["operation"] == name
     assert found["framework"] == "pytorch"
     assert float(found["read_bytes"]) + float(found["written_bytes"]) == operation.memory_traffic_bytes
+
+
+def test_a_layer_norm_with_weights_to_train_has_a_backward_of_two_kernels():
+    weight = tensor(128)
+    args = (GRID, GRID, [128], tensor(64, 1), tensor(64, 1), weight, weight)
+    both = call("native_layer_norm_backward", (*args, (True, True, True)), GRID, weight, weight)
+    frozen = call("native_layer_norm_backward", (*args, (True, False, False)), GRID)
+    assert kernel(both, ROWS)["operation"] == "layer_norm_backward"
+    assert kernel(frozen, ROWS)["operation"] == "ln_backward"
+    assert sizes(kernel(both, ROWS), "num_rows row_length") == [64, 128]
+
+
+@pytest.mark.parametrize(
+    ("mask", "shared"),
+    [
+        ((1, 1, 1024, 1024), 1024 * 1024),
+        ((2, 1, 1024, 1024), 1024 * 1024),
+        ((2, 1, 1, 1024), 0),  # a row that every cache holds
+        ((1024,), 0),
+        ((2, 16, 1024, 1024), 0),
+    ],
+)
+def test_an_operand_that_heads_share_is_a_row_of_its_own(mask: tuple[int, ...], shared: int):
+    scores = tensor(2, 16, 1024, 1024)
+    found = kernel(call("add.Tensor", (scores, tensor(*mask)), scores), ROWS)
+    assert found["operation"] == ("elementwise_broadcast" if shared else "add")
+    if shared:
+        assert sizes(found, "num_rows row_length") == [32, shared]
 
 
 def test_rows_run_along_the_last_dim():

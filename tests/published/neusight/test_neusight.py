@@ -157,7 +157,7 @@ X, HEADS, SCORES = tensor(64, 256), tensor(2, 4, 128, 64), tensor(2, 4, 128, 128
         (call("threshold_backward", (X, X, 0), X), ["relu"]),
         (call("tanh_backward", (X, X), X), ["mulu", "addu"]),
         (call("_softmax", (X, -1, False), X), ["softmax"]),
-        (call("_softmax_backward_data", (X, X, -1), X), ["mul", "softmax"]),
+        (call("_softmax_backward_data", (X, X, -1), X), ["softmax"]),
         (call("native_layer_norm", (X, [256], tensor(256), tensor(256), 1e-5), X), ["ln"]),
         (call("native_layer_norm_backward", (X, X), X), ["mul"]),
         (call("attention", (HEADS, HEADS, HEADS, None, True), HEADS), ["bmm", "divu", "softmax", "bmm"]),

@@ -21,6 +21,7 @@ from perfcast.cost.families import family_of
 from perfcast.cost.learned.families.row_operations import MEASURED
 from perfcast.cost.learned.relatives import measured_format, measured_library
 from perfcast.frameworks.load import load_inference_profiles
+from perfcast.units import MIB
 
 Kind = OperationKind
 Values = tuple[float | str, ...]
@@ -237,7 +238,8 @@ def _rows(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, floa
             count = min(count, int(traffic * 8 / tensor.dtype.bits))
         if count > elements or not shape:
             elements, shape = float(max(count, 1)), tensor.shape
-    stated = operation.attribute("row") if operation.attributes else None
+    shared = shared_elements(operation)
+    stated = shared or (operation.attribute("row") if operation.attributes else None)
     length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
     length = min(length, elements)
     values = (max(1.0, elements / length), length, max(traffic - written, 0.0), written)
@@ -253,9 +255,42 @@ def row_operation(operation: Operation) -> str:
     """Name under which a kernel over rows was measured, or its family's."""
     plain = operation.name.removesuffix("_")
     family = family_of(operation)
+    if shared_elements(operation):
+        return "elementwise_broadcast"
     if operation.kind is Kind.ELEMENTWISE and plain in MEASURED and family != "elementwise_strided":
         return plain
+    if family == "layer_norm_backward" and operation.attribute("kernels") == 2:
+        return family
     return _MEASURED_NAMES.get(family, family)
+
+
+#: Smaller operands are in every last-level cache.
+_LEAST_SHARED_BYTES = 1 * MIB
+
+
+def shared_elements(operation: Operation) -> int:
+    """Elements of an operand that rows of that many elements of the output share, 0 for none of any size.
+
+    A mask [1, 1, s, s] that is added to scores [b, h, s, s] is read by every head: s · s elements.
+    """
+    if operation.kind is not Kind.ELEMENTWISE or not operation.outputs:
+        return 0
+    output = operation.outputs[0]
+    found = 0
+    for tensor in operation.inputs:
+        if tensor.dtype is output.dtype and 1 < tensor.num_elements < output.num_elements:
+            found = max(found, _elements_below_the_repeated(tensor.shape, output.shape))
+    return found if output.dtype.bytes_of(found) >= _LEAST_SHARED_BYTES else 0
+
+
+def _elements_below_the_repeated(shape: Sequence[int], over: Sequence[int]) -> int:
+    """Of the dims behind the last one that an operand has once and the output more often."""
+    count = 1
+    for size, wide in zip(reversed(shape), reversed(over), strict=False):
+        if size != wide:
+            break
+        count *= size
+    return count
 
 
 _MEASURED_NAMES = {"layer_norm": "ln", "layer_norm_backward": "ln_backward", "safe_softmax": "softmax"}

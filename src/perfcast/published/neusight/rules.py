@@ -177,7 +177,7 @@ _RULES: Mapping[str, Rule] = {
     "_softmax": _rows("softmax"),
     "_log_softmax": _rows("softmax"),
     "_safe_softmax": _rows("softmax"),
-    "_softmax_backward_data": _rows("mul", "softmax"),
+    "_softmax_backward_data": _rows("softmax"),  # the product before it is an operation of its own
     "_log_softmax_backward_data": _rows("mul", "softmax"),
     "native_layer_norm": _rows("ln"),
     "native_layer_norm_backward": _rows("mul"),

@@ -145,7 +145,7 @@ def record(
         held: Weights that exist besides the module's present parameters.
         context: Entered around the step, within all others: its function modes see calls first.
     """
-    recorder = Recorder(program.module)
+    recorder = Recorder(program.module, options.for_accelerator)
     named = list(program.module.named_parameters(remove_duplicate=False))
     parameters = dict(
         zip([n for n, _ in named], recorder.register([p for _, p in named], Category.PARAMETER), strict=True)

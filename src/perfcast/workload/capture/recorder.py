@@ -40,6 +40,7 @@ _HOST_ONLY = ("prim", "profiler")
 #: Operators that write into an argument although their schema does not say so.
 _WRITES_UNSAID = ("fsdp::all_gather_copy_in",)
 _ACCUMULATE_GRAD_SEQUENCE = 2**63
+_SOFTMAX_BACKWARD = torch.ops.aten._softmax_backward_data.default
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -50,8 +51,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         phase: Phase that the next node belongs to; the program announces it.
     """
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: nn.Module, for_accelerator: bool = False) -> None:
+        """Watch what modules below ``root`` run; ``for_accelerator`` as its kernels, not this processor's."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._for_accelerator = for_accelerator
         self.nodes: list[Node] = []
         self.operations: list[Operation] = []
         self.tensors: list[Tensor] = []
@@ -193,6 +196,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]  # a real one returns its argument, a symbolic one a new tensor
         kwargs = kwargs or {}
+        if func is _SOFTMAX_BACKWARD and self._for_accelerator:
+            args = self._multiply_first(types, args)
         out = func(*args, **kwargs)
         # What runs under other fake tensors is shape propagation of distributed tensors.
         if self._is_paused or func.namespace in _HOST_ONLY or active_fake_mode() is not self._fake_mode:
@@ -204,6 +209,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             mutates = func._schema.is_mutable or func._schema.name in _WRITES_UNSAID
             self.record(func.name().partition("::")[2], args, kwargs, out, mutates)
         return out
+
+    def _multiply_first(self, types: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments of a softmax's backward as its kernel on an accelerator takes them: gradient × output.
+
+        The product is a kernel of its own and a tensor of the scores' size (aten/native/cuda/SoftMax.cu,
+        ``softmax_backward_cuda_out``).
+        """
+        product = self.__torch_dispatch__(torch.ops.aten.mul.Tensor, types, args[:2])
+        return (product, *args[1:])
 
     def _record_collective(self, collective: Collective) -> None:
         self.record(collective.name, collective.sent, collective.facts, collective.received, mutates=True)

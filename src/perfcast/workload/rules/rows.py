@@ -28,7 +28,6 @@ _SOFTMAX_FLOPS = {
 #: Mean, variance, normalise, scale and shift; the backward has two sums and three products.
 _NORM_FLOPS = {
     "native_layer_norm": 8,
-    "native_layer_norm_backward": 14,
     "_fused_rms_norm": 5,
     "_fused_rms_norm_backward": 10,
     "native_group_norm": 8,
@@ -61,6 +60,19 @@ for _name, _flops in _SOFTMAX_FLOPS.items():
     ROWS[_name] = _per_input_element(OperationKind.SOFTMAX, _flops)
 for _name, _flops in _NORM_FLOPS.items():
     ROWS[_name] = _per_input_element(OperationKind.NORMALIZATION, _flops)
+
+
+@ROWS.rule("native_layer_norm_backward")
+def layer_norm_backward(call: OperatorCall) -> OperatorWork:
+    """Two sums and three products an element; the gradients of the weights, if asked, in a second kernel."""
+    x = call.inputs[0]
+    wanted = call.arg(7, "output_mask", (True, True, True))
+    weights = isinstance(wanted, tuple) and any(wanted[1:])
+    return OperatorWork(
+        OperationKind.NORMALIZATION,
+        flops=14 * x.num_elements,
+        attributes=(("kernels", 2 if weights else 1), ("row", x.shape[-1])),
+    )
 
 
 @ROWS.rule("cumsum", "cumprod", "logcumsumexp", "cummax")

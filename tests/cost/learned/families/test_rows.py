@@ -159,6 +159,47 @@ def test_a_backward_of_softmax_reads_its_rows_once_more_and_the_forward_twice():
     assert (forward.extra_reads[0], backward.extra_reads[0]) == (2, 1)
 
 
+def test_pytorchs_backward_of_layer_norm_reads_both_tensors_in_two_kernels_and_a_fused_one_in_one():
+    # 10⁹ elements: gradient and input read (8 bytes), result written (4), both read again (8): 20 for 12
+    read, written = 8.0e9, 4.0e9
+    kernels = [calls(name, 1e6, 1000, read_bytes=read, written_bytes=written)
+               for name in ("ln_backward", "layer_norm_backward")]  # fmt: skip
+    where = figures(l2_bytes=10**8)
+    fused, plain = (
+        rows.time_rows(k, where, collect_behaviours(k), rows.deal_rows(k, where, collect_behaviours(k)))
+        for k in kernels
+    )
+    assert plain.traffic_seconds / fused.traffic_seconds == pytest.approx(20 / 12, rel=0.01)
+    assert plain.base_seconds == 2 * fused.base_seconds
+
+
+def test_the_second_kernel_of_a_small_layer_norm_finds_its_operands_in_the_cache():
+    kernels = calls("layer_norm_backward", 1000, 100, read_bytes=8e5, written_bytes=4e5)
+    where, behaviours = figures(), collect_behaviours(kernels)
+    found = rows.time_rows(cold(kernels), where, behaviours, rows.deal_rows(kernels, where, behaviours))
+    assert found.traffic_seconds < 20e5 / 0.77e12
+
+
+def test_a_mask_that_many_heads_share_is_read_by_each_of_them_unless_the_cache_holds_it():
+    # 64 heads of 4·10⁶ scores and one mask: 8.25 bytes a score, or 12 where each head reads it from memory
+    heads, mask = 64, 4e6
+    columns = {"read_bytes": 4 * (heads + 1) * mask, "written_bytes": 4 * heads * mask}
+    kernels = calls("elementwise_broadcast", heads, mask, **columns)
+    behaviours = collect_behaviours(kernels)
+    small, large = (
+        rows.time_rows(kernels, where, behaviours, rows.deal_rows(kernels, where, behaviours)).traffic_seconds
+        for where in (figures(), figures(l2_bytes=4 * 10**8))
+    )
+    assert small / large == pytest.approx((2 * heads + 1 + heads - 1) / (2 * heads + 1), rel=0.01)
+
+
+def test_whole_rows_are_added_to_a_filled_table_of_embeddings():
+    # 10⁹ bytes of table and 3 · 10⁷ of rows stream
+    moved = {"read_bytes": 2e7, "written_bytes": 1.01e9}
+    table = describe("embedding_backward", 250_000, 1000, **moved).seconds
+    assert table == pytest.approx(describe("copy", 250_000, 1000, **moved).seconds, rel=0.01)
+
+
 operations = st.sampled_from(sorted(set(OPERATIONS)))
 words = st.sampled_from(
     [("fp32", "pytorch"), ("bf16", "pytorch"), ("fp8", "sglang"), ("bf16", "vllm"), ("fp16", "none")]

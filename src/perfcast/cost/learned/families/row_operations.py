@@ -6,7 +6,7 @@ An operation that is not listed streams: it reads and writes its bytes once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -22,6 +22,7 @@ class Pattern(IntEnum):
     LAYER_NORM = 1  # a block of 128 threads: statistics, then the row once more
     SOFTMAX = 2  # up to 1024 elements a warp that keeps them; beyond, a block that reads them three times
     BLOCK = 3  # a block of 1024 threads
+    BROADCAST = 4  # nobody; a row is an operand that all rows share
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Behaviour:
     Attributes:
         cycles: Of a multiprocessor, for each element of a row, loads and stores included.
         base_seconds: Of a kernel with hardly any work.
-        extra_reads: Times that what is read is read again, from memory if the rows in flight leave the cache.
+        extra_reads: Times that what is read is read again, from memory if the rows in flight leave the cache;
+            of a shared operand, times that each further row reads it again.
+        second_reads: Times that a kernel behind the first reads all of it again, from memory if it is larger
+            than the cache.
         scattered_share: Part of the traffic that moves a sector of 32 bytes for every element.
     """
 
@@ -39,6 +43,7 @@ class Behaviour:
     cycles: float = 0.031
     base_seconds: float = 2.2e-6
     extra_reads: float = 0.0
+    second_reads: float = 0.0
     scattered_share: float = 0.0
 
 
@@ -68,8 +73,11 @@ MEASURED: Mapping[str, Behaviour] = {
 }
 
 #: Operations without: the measured one they resemble, and the number of passes in PyTorch's kernels. A
-#: backward of softmax or of a norm reads two tensors twice; a transposing copy scatters one of its two sides;
-#: values that meet in one row are added atomically, a sector each.
+#: backward of softmax or of a norm reads two tensors twice. Of layer norm, PyTorch's own backward
+#: (``layer_norm_backward``; ``ln_backward`` is a fused one) sums the weights' gradients in a second kernel,
+#: which reads both once more (aten/native/cuda/layer_norm_kernel.cu, LayerNormBackwardKernelImplInternal).
+#: A transposing copy scatters one of its two sides. The gradient of an embedding table is filled, and whole
+#: rows are added to it (Embedding.cu); elements that meet in one place are added atomically, a sector each.
 RESEMBLING: Mapping[str, Behaviour] = {
     **dict.fromkeys(
         ("copy", "fill", "elementwise", "update", "division", "optimizer", "optimizer_fused"), STREAMING
@@ -79,7 +87,8 @@ RESEMBLING: Mapping[str, Behaviour] = {
     **dict.fromkeys(("max_pool_backward", "avg_pool_backward", "adaptive_pool_backward"), STREAMING),
     **dict.fromkeys(("dropout", "gelu_backward", "transcendental"), _HEAVY),
     **dict.fromkeys(("reduction", "reduction_rows", "reduction_columns", "loss", "loss_backward"), _SUMMED),
-    **dict.fromkeys(("layer_norm", "ln_backward", "layer_norm_backward"), _NORM),
+    **dict.fromkeys(("layer_norm", "ln_backward"), _NORM),
+    "layer_norm_backward": replace(_NORM, second_reads=1.0, base_seconds=2 * _NORM.base_seconds),
     **dict.fromkeys(("batch_norm", "batch_norm_backward", "group_norm"), _TWO_PASSES),
     "rms_norm_backward": _RMS_NORM,
     "log_softmax": _SOFTMAX,
@@ -89,8 +98,10 @@ RESEMBLING: Mapping[str, Behaviour] = {
     ),
     **dict.fromkeys(("copy_strided", "elementwise_strided"), Behaviour(scattered_share=0.5)),
     **dict.fromkeys(("indexing", "embedding_bag"), _LOOKUP),
+    "elementwise_broadcast": Behaviour(Pattern.BROADCAST, extra_reads=1.0),
+    "embedding_backward": Behaviour(base_seconds=2.9e-6),
     **dict.fromkeys(
-        ("indexing_backward", "embedding_backward", "embedding_bag_backward"),
+        ("indexing_backward", "embedding_bag_backward"),
         Behaviour(cycles=1.69, base_seconds=2.9e-6, scattered_share=0.5),
     ),
 }
@@ -115,6 +126,7 @@ class BehaviourColumns:
     cycles: Floats
     base_seconds: Floats
     extra_reads: Floats
+    second_reads: Floats
     scattered_share: Floats
     code: Floats
 
@@ -138,6 +150,7 @@ def collect_behaviours(kernels: KernelTable) -> BehaviourColumns:
         cycles=column([b.cycles for b in found]),
         base_seconds=column([b.base_seconds for b in found]),
         extra_reads=column([b.extra_reads for b in found]),
+        second_reads=column([b.second_reads for b in found]),
         scattered_share=column([b.scattered_share for b in found]),
         code=column([codes.get(name, -1.0) for name, _ in names]),
     )

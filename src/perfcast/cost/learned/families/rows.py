@@ -4,8 +4,9 @@
 
     traffic     (bytes + extra reads · miss · bytes read) / rate. Who reads a row again finds it in the
                 last-level cache only while the rows in flight fit there; where nobody owns a row, only if
-                the whole tensor does. The rate is the memory's, or the cache's for a tensor that is still
-                there from the run before.
+                the whole tensor does; an operand that all rows share, if a row of all tensors does. The rate
+                is the memory's, or the cache's for a tensor that is still there from the run before. A second
+                kernel finds what the first one read in the cache if all of it fits.
     arithmetic  elements · cycles / (multiprocessors · clock): issue slots of arithmetic, loads and stores.
     waiting     rows / rows in flight · steps in a row of the block that owns a row, each a memory latency.
 
@@ -131,7 +132,7 @@ def describe(kernels: KernelTable, figures: Figures) -> Physics:
 def deal_rows(kernels: KernelTable, figures: Figures, behaviours: BehaviourColumns) -> Blocks:
     """Threads of a block, and from them rows in flight and steps."""
     length, pattern = kernels.size("row_length"), behaviours.pattern
-    owned = pattern != Pattern.STREAM
+    owned = is_row_wise(behaviours)
     element_bytes = kernels.size("written_bytes") / (kernels.size("num_rows") * length)
     vector = np.where(owned, _LOAD_BYTES / np.clip(element_bytes, 1.0, 8.0), 4.0)
     half = np.maximum(np.minimum(length / vector, _BLOCK_THREADS) / 2.0, 1.0)
@@ -197,16 +198,29 @@ def _traffic(
     cache_rate = np.maximum(_L2_BYTES_PER_CYCLE * cycles, memory_rate)
     is_split = (figures.l2_bytes >= _SPLIT_CACHE_BYTES) & (stacked > 0.5)
     cache = figures.l2_bytes * np.where(is_split, _SPLIT_CACHE_SHARE, 1.0)
-    is_owned = behaviours.pattern != Pattern.STREAM
+    is_owned, is_shared = is_row_wise(behaviours), behaviours.pattern == Pattern.BROADCAST
     live = np.where(is_owned, np.minimum(blocks.in_flight, rows) * read / rows, read)
+    live = np.where(is_shared, total / rows + kernels.size("written_bytes") / rows, live)
     miss = _share_above(live / (_MISS_AT * cache), _MISS_SHARPNESS)
     reused = total * (_COMPETITION_IN_STEP if kernels.is_cold else 1.0)
     warm = 1.0 - _share_above(reused / (_WARM_AT * cache), _WARM_SHARPNESS)
     extra = np.where(blocks.is_warp, 0.0, behaviours.extra_reads)
     element_bytes = np.clip(total / (rows * kernels.size("row_length")), 1.0, _SECTOR_BYTES)
     waste = 1.0 + behaviours.scattered_share * (_SECTOR_BYTES / element_bytes - 1.0)
-    moved = waste * total + extra * miss * read
-    return moved * ((1.0 - warm) / memory_rate + warm / cache_rate), miss, warm
+    again = np.where(is_shared, (1.0 - 1.0 / rows) * kernels.size("written_bytes"), read)
+    moved = waste * total + extra * miss * again
+    left = 1.0 - _share_above(total / (_WARM_AT * cache), _WARM_SHARPNESS)
+
+    def seconds(num_bytes: Floats, in_cache: Floats) -> Floats:
+        return num_bytes * ((1.0 - in_cache) / memory_rate + in_cache / cache_rate)
+
+    return seconds(moved, warm) + seconds(behaviours.second_reads * read, left), miss, warm
+
+
+def is_row_wise(behaviours: BehaviourColumns) -> Flags:
+    """Whether a block or a warp owns a row."""
+    pattern = behaviours.pattern
+    return np.asarray((pattern != Pattern.STREAM) & (pattern != Pattern.BROADCAST), dtype=bool)
 
 
 def _arithmetic(
@@ -255,7 +269,7 @@ def _share_above(ratio: Floats, sharpness: float) -> Floats:
 
 def _features(kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks, time: RowTime) -> Floats:
     length = kernels.size("row_length")
-    is_row_wise = behaviours.pattern != Pattern.STREAM
+    owned = is_row_wise(behaviours)
     steps = blocks.whole_steps + blocks.rest_steps
     columns = (
         time.base_seconds / time.seconds,
@@ -264,11 +278,11 @@ def _features(kernels: KernelTable, behaviours: BehaviourColumns, blocks: Blocks
         time.waiting_seconds / time.seconds,
         time.miss,
         time.warm,
-        np.where(is_row_wise, np.log2(kernels.size("num_rows") / blocks.in_flight), 0.0),
-        np.where(is_row_wise, blocks.rest_steps / np.maximum(steps, 1.0), 0.0),
+        np.where(owned, np.log2(kernels.size("num_rows") / blocks.in_flight), 0.0),
+        np.where(owned, blocks.rest_steps / np.maximum(steps, 1.0), 0.0),
         np.where(length % 4 == 0, 0.0, np.where(length % 2 == 0, 1.0, 2.0)),
         np.where(blocks.is_warp, 0.0, behaviours.extra_reads),
-        np.where(is_row_wise, np.log2(np.maximum(length, 1.0)), 0.0),
+        np.where(owned, np.log2(np.maximum(length, 1.0)), 0.0),
         _library_code(kernels),
         behaviours.code,
         time.stacked,

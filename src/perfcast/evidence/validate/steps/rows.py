@@ -31,7 +31,7 @@ from perfcast.evidence.validate.steps.plans import (
     find_server,
     simulate_plan,
 )
-from perfcast.prediction import build_graph
+from perfcast.evidence.validate.steps.study_models import capture_study_step
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
 
@@ -98,7 +98,7 @@ def _capture(
             raise InputError("was not captured")
         return fuse(eager)
     say(f"capturing {request.model}, {request.mode}, {request.batch_size} × {request.sequence_length}")
-    return build_graph(request, _device_of(case))[0]
+    return capture_study_step(request)
 
 
 def demand_of_steps(cases: Sequence[StepCase], programs: Programs) -> dict[str, set[str]]:

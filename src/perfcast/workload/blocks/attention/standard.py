@@ -185,6 +185,8 @@ def _softmax_backward(tape: Tape, local: Local) -> None:
         return
     if local.element is not DType.FP32:
         tape.run(kernels.copy(rows, size, local.element, DType.FP32), CORE)
+    scores = kernels.tensor(DType.FP32, rows, size)  # first times the probabilities, a kernel of its own
+    tape.run(kernels.elementwise("mul", (scores, scores), (scores,)), CORE)
     tape.run(kernels.softmax(rows, size, DType.FP32, DType.FP32, is_backward=True), CORE)
     if local.element is not DType.FP32:
         tape.run(kernels.copy(rows, size, DType.FP32, local.element), CORE)
