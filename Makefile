@@ -24,7 +24,7 @@ test-torch: $(TORCH_VENV)/.installed
 
 $(TORCH_VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH_VENV)
-	grep -v '^torch==' constraints.txt > $(TORCH_VENV)/constraints.txt
+	grep -v -E '^torch(vision)?==' constraints.txt > $(TORCH_VENV)/constraints.txt
 	$(TORCH_VENV)/bin/pip install --quiet --disable-pip-version-check --constraint $(TORCH_VENV)/constraints.txt \
 		torch==$(VERSION) --editable '.[dev]'
 	@touch $@

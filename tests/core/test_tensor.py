@@ -3,8 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._prims_common import suggest_memory_format
 
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.tensor import TensorType
@@ -75,3 +77,33 @@ def test_bytes_are_those_of_the_dims_that_are_not_expanded(dims: list[tuple[int,
     tensor = TensorType(shape, DType.BF16, tuple(strides))
     assert tensor.num_bytes == 2 * dense
     assert tensor.num_elements == math.prod(shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "is_channels_last"),
+    [
+        ((2, 3, 4, 5), (60, 20, 5, 1), False),
+        ((2, 3, 4, 5), (60, 1, 15, 3), True),
+        ((2, 3, 4, 5, 6), (360, 1, 90, 18, 3), True),
+        ((8, 3, 1, 1), (3, 1, 1, 1), False),
+        ((8, 3, 1, 1), (3, 1, 3, 3), True),
+        ((8, 1, 3, 3), (9, 1, 3, 1), True),  # of one channel both are the same bytes, and strides tell
+        ((8, 1, 3, 3), (9, 9, 3, 1), False),
+        ((4, 1, 1, 1), (1, 1, 1, 1), False),
+        ((2, 0, 4, 5), (0, 1, 0, 0), False),
+        ((2, 3, 4), (12, 1, 3), False),
+        ((2, 3, 4, 5), (), False),
+    ],
+)
+def test_channels_last_is_told_by_strides(shape, strides, is_channels_last):
+    tensor = TensorType(shape, DType.FP16, strides)
+    assert tensor.is_channels_last is is_channels_last
+    assert tensor.memory_format == ("channels_last" if is_channels_last else "contiguous")
+
+
+@given(st.permutations([0, 1, 2, 3]), st.lists(st.integers(1, 3), min_size=4, max_size=4))
+def test_channels_last_means_what_pytorch_makes_new_tensors_like(order: list[int], sizes: list[int]):
+    x = torch.empty([sizes[dim] for dim in order]).permute([order.index(dim) for dim in range(4)])
+    x = x.expand(*x.shape)
+    expected = suggest_memory_format(x) is torch.channels_last
+    assert TensorType(tuple(x.shape), DType.FP32, x.stride()).is_channels_last is expected

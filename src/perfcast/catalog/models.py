@@ -48,7 +48,9 @@ def load_model(name: str) -> ModelEntry:
     """
     entries = load_models()
     aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
-    hint = "See 'perfcast catalog models'; a config.json, its folder or FILE.py:FUNCTION is taken too."
+    hint = (
+        "See 'perfcast catalog models'; a config.json, its folder, timm:NAME, FILE.py:FUNCTION are taken too."
+    )
     return entries[resolve_name("model", name, entries, aliases, hint)]
 
 

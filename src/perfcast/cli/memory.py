@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.given import is_given
 from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import (
     StepOptions,
@@ -187,6 +188,9 @@ def _refuse_what_plans_ignore(step: StepOptions, own: MemoryOptions) -> None:
         "--optimizer-implementation": step.optimizer_implementation,
         "--closed-form": own.closed_form,
         "--world-size": own.world_size,
+        "--image-size": step.image_size,
+        "--memory-format": is_given("memory_format"),
+        "--autocast": step.autocast,
     }
     refused = [name for name, value in given.items() if value]
     if refused:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from perfcast.core.dtype import DType
+
+#: How an image tensor [batch, channels, *space] lies in memory: as its dims are written, or channels last.
+MemoryFormat = Literal["contiguous", "channels_last"]
+MEMORY_FORMATS: tuple[MemoryFormat, ...] = ("contiguous", "channels_last")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,29 @@ class TensorType:
     def is_transposed(self) -> bool:
         """Whether the last two dims are swapped in memory (the second to last is the dense one)."""
         return len(self.shape) >= 2 and len(self.strides) >= 2 and self.strides[-2] == 1 != self.strides[-1]
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether a tensor of 4 or 5 dims [batch, channels, *space] has its channels next to each other.
+
+        Strides rise from channels over space, the last first, to batch. What strides do not tell (a single
+        channel, one position of contiguous images) is not channels last (PyTorch: c10/core/MemoryFormat.h,
+        is_channels_last_strides_2d_s4 and 3d_s5).
+        """
+        if len(self.shape) not in (4, 5) or len(self.strides) != len(self.shape) or not self.strides[1]:
+            return False
+        least = 0
+        for dim in (1, *range(len(self.shape) - 1, 1, -1), 0):
+            size, stride = self.shape[dim], self.strides[dim]
+            if size == 0 or stride < least or (dim == 0 and least == self.strides[1]):
+                return False
+            least = stride * max(size, 1)
+        return True
+
+    @property
+    def memory_format(self) -> MemoryFormat:
+        """Channels last, or anything else."""
+        return "channels_last" if self.is_channels_last else "contiguous"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from perfcast.errors import ModelError, PlanError
 
 #: Whose tables are spread over devices, as ``core.recommender`` describes it.
 RECOMMENDER = "DLRM"
+#: What names of the package timm begin with.
+TIMM_PREFIX = "timm:"
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,9 @@ class NamedModel:
     """A model as it was asked for.
 
     Attributes:
-        name: Of the catalog, a config.json or its folder, or ``FILE.py:FUNCTION``; 'transformer' where the
-            sizes themselves were given.
-        config: Empty for a program and for given sizes.
+        name: Of the catalog, a config.json or its folder, ``timm:NAME``, or ``FILE.py:FUNCTION``;
+            'transformer' where the sizes themselves were given.
+        config: Empty for a program, for a model of timm and for given sizes.
         architecture: Class that runs it; None: the configuration says.
         own_sequence_length: Tokens that it was trained with, or that it can take; None where it states none.
         given_sizes: Where the sizes themselves were given.
@@ -42,6 +44,11 @@ class NamedModel:
     def is_program(self) -> bool:
         """Whether it is a function of a file, which has no sizes to read."""
         return ".py:" in self.name
+
+    @property
+    def is_timm(self) -> bool:
+        """Whether it is an image model of the package timm, which has no sizes to read either."""
+        return self.name.startswith(TIMM_PREFIX) and not self.is_program
 
     @property
     def is_recommender(self) -> bool:
@@ -78,6 +85,11 @@ class NamedModel:
             return self.given_sizes
         if self.is_program:
             return f"{self.name}: a plan over several devices needs the sizes of a model, not a program"
+        if self.is_timm:
+            return (
+                f"{self.name}: an image model has no sizes that plans are made of; its own modules run on "
+                "one device, or on several under a plan that is given (perfcast predict --plan dp=N)"
+            )
         try:
             return read_transformer(self.config, self.architecture)
         except ModelError as error:
@@ -102,6 +114,8 @@ class NamedModel:
             ModelError: Neither.
             PlanError: Less than one.
         """
+        if self.is_timm:
+            raise ModelError(str(self._sizes))
         length = self.usual_sequence_length if asked is None else asked
         if length is None:
             raise ModelError(f"{self.name} states no sequence length; give --sequence-length")
@@ -117,7 +131,8 @@ Model = str | Transformer | NamedModel
 def read_model(model: Model) -> NamedModel:
     """A model by its name, by its sizes, or as it was read before.
 
-    A name is of the catalog, a Hugging Face config.json or its folder, or ``FILE.py:FUNCTION``.
+    A name is of the catalog, a Hugging Face config.json or its folder, ``timm:NAME``, or
+    ``FILE.py:FUNCTION``.
 
     Raises:
         InputError: Unknown or unreadable.
@@ -127,6 +142,11 @@ def read_model(model: Model) -> NamedModel:
     if isinstance(model, Transformer):
         return NamedModel("transformer", given_sizes=model)
     if ".py:" in model:
+        return NamedModel(model)
+    if model.startswith(TIMM_PREFIX):
+        from perfcast.workload.models.timm import check_timm_name
+
+        check_timm_name(model)
         return NamedModel(model)
     path = Path(model)
     if path.suffix == ".json" or path.is_dir():

@@ -75,6 +75,11 @@ def _under_plan(request: OneDeviceRequest, device: Device, framework: str) -> Pl
             f"optimizer implementation {workload.optimizer_implementation}: of the model's own modules, "
             f"framework pytorch; {framework} has its own"
         )
+    if workload.image_size is not None or workload.memory_format != "contiguous" or workload.autocast:
+        raise PlanError(
+            "image size, memory format and autocast are of the model's own modules, framework pytorch; "
+            f"{framework}'s kernels are of transformers by their sizes"
+        )
     if workload.mode != "train" and workload.attention != "sdpa":
         raise PlanError(f"attention {workload.attention}: {framework} has fused attention only")
     model = read_model(workload.model)

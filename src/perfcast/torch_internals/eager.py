@@ -37,6 +37,7 @@ with needed_for("running a program symbolically"):
         DataDependentOutputException,
         DynamicOutputShapeException,
         FakeTensorMode,
+        is_fake,
         unset_fake_temporarily,
     )
     from torch.autograd import _make_grads as make_gradients
@@ -65,6 +66,7 @@ __all__ = [
     "grouped_mm",
     "has_kernel",
     "has_kernel_for_key",
+    "is_fake",
     "is_profiler_enabled",
     "is_traceable_wrapper_subclass",
     "is_traceable_wrapper_subclass_type",

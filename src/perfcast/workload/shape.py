@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from perfcast.core.mode import Mode
+from perfcast.core.tensor import MemoryFormat
 from perfcast.core.tuning.trained import FULL, Tuning
 
 _DTYPES = {
@@ -30,6 +31,9 @@ class StepShape:
         attention: 'sdpa' (fused) or 'eager'.
         recompute: 'none' or 'full' (every layer is checkpointed).
         tuning: What trains; a model beside adapters is kept in the precision of its products.
+        image_size: Height and width of images; None is the model's own.
+        memory_format: In which weights and images lie.
+        autocast: Whether inference too keeps fp32 weights and is in mixed precision.
     """
 
     mode: Mode = "train"
@@ -39,11 +43,15 @@ class StepShape:
     attention: str = "sdpa"
     recompute: str = "none"
     tuning: Tuning = FULL
+    image_size: int | None = None
+    memory_format: MemoryFormat = "contiguous"
+    autocast: bool = False
 
     @property
     def weight_dtype(self) -> torch.dtype:
         """Element type of the parameters."""
-        if self.mode == "train" and self.dtype != "fp64" and self.tuning.adapters is None:
+        is_mixed = self.mode == "train" or self.autocast
+        if is_mixed and self.dtype != "fp64" and self.tuning.adapters is None:
             return torch.float32
         return _DTYPES[self.dtype]
 
@@ -54,5 +62,6 @@ class StepShape:
 
     @property
     def autocast_dtype(self) -> torch.dtype | None:
-        """Lower precision of mixed-precision training, or None."""
-        return _DTYPES[self.dtype] if self.mode == "train" and self.dtype in ("bf16", "fp16") else None
+        """Lower precision of mixed precision, or None."""
+        is_mixed = self.mode == "train" or self.autocast
+        return _DTYPES[self.dtype] if is_mixed and self.dtype in ("bf16", "fp16") else None

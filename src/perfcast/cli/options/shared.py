@@ -16,6 +16,7 @@ from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, MOST_TOKENS, Mode
 from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
+from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import FRAMEWORKS
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
@@ -50,6 +51,9 @@ class StepOptions(TuningOptions):
     optimizer_implementation: str | None
     attention: str
     compile: bool
+    image_size: int | None
+    memory_format: MemoryFormat
+    autocast: bool
 
     def __post_init__(self) -> None:
         """Raises PlanError where something that was said has no effect."""
@@ -120,6 +124,17 @@ def _step_options(requires_device: bool) -> tuple[Callable[[Command], Command], 
         click.option("--optimizer-implementation", help="fused, foreach or loop; default: PyTorch's."),
         click.option("--attention", default="sdpa", show_default=True, help="sdpa (fused) or eager."),
         click.option("--compile", is_flag=True, help="Fuse kernels as torch.compile would (GPUs)."),
+        click.option("--image-size", type=int, help="Height and width of images; default: the model's own."),
+        click.option(
+            "--memory-format",
+            type=click.Choice(MEMORY_FORMATS),
+            default=MEMORY_FORMATS[0],
+            show_default=True,
+            help="In which weights and images lie, of models that take images.",
+        ),
+        click.option(
+            "--autocast", is_flag=True, help="Inference in bf16 or fp16 with fp32 weights, under autocast."
+        ),
         *TUNING_OPTIONS,
     )
 
@@ -196,6 +211,9 @@ def device_request(step: StepOptions, *, world_size: int | None = None, rank: in
         world_size=world_size,
         rank=rank,
         tuning=step.tuning(step.mode),
+        image_size=step.image_size,
+        memory_format=step.memory_format,
+        autocast=step.autocast,
     )
 
 

@@ -118,6 +118,7 @@ def _plan(
         {"--optimizer-implementation": step.optimizer_implementation},
         "of one device that runs the model's own modules (--framework pytorch)",
     )
+    _refuse({"--autocast": step.autocast}, "of one device that runs the model's own modules")
     if step.mode != "train" and step.attention == "eager":
         raise click.UsageError(f"--attention eager: --mode {step.mode} under a plan has fused attention")
     cluster, place_notes = _choose_cluster(step, own.cluster, place)
@@ -148,6 +149,8 @@ def _plan(
         framework=program.framework,
         compiles=step.compile,
         sequence_length=chosen.sequence_length,
+        image_size=step.image_size,
+        memory_format=step.memory_format,
         cost_model=choose_cost_model(own.cost_model, cluster.device, kernels, own.weights),
         method="closed_form" if own.closed_form else "simulated",
         stragglers=parse_slowdowns(own.stragglers) if own.stragglers else None,
@@ -270,6 +273,9 @@ def _refuse_of_other_models(step: StepOptions, own: PredictOptions) -> None:
             "--closed-form": own.closed_form,
             "--stragglers": own.stragglers,
             "--attention": is_given("attention"),
+            "--image-size": step.image_size,
+            "--memory-format": is_given("memory_format"),
+            "--autocast": step.autocast,
         },
         "not of a recommendation model on several devices",
     )

@@ -26,9 +26,12 @@ def list_assumptions(
     if request.mode == "train":
         notes += _about_training(graph, request)
     else:
-        notes.append(
-            f"weights and activations in {request.dtype}; logits for every position that is computed"
-        )
+        kept = f"autocast to {request.dtype} with fp32 weights"
+        if not request.autocast:
+            kept = f"weights and activations in {request.dtype}"
+        notes.append(f"{kept}; logits for every position that is computed")
+    if request.memory_format != "contiguous":
+        notes.append(f"weights and images in memory format {request.memory_format}")
     if cost_model is not None:
         if device.is_cpu:
             notes.append("eager execution; times of the interpreter are in the operations'")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
-from perfcast.errors import PlanError
+from perfcast.errors import ModelError, PlanError
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.model import read_model
 from perfcast.prediction.request.one_device import Request
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
     """Capture what is asked for and lower it to the device; the same question is captured once."""
     request, _ = complete_request(request, device)
-    if read_model(request.model).is_in_catalog:
+    model = read_model(request.model)
+    if model.is_in_catalog or model.is_timm:
         return _captured_once(request, device)
     return _captured(request, device)
 
@@ -72,6 +73,9 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
         attention=request.attention,
         recompute=request.recompute,
         tuning=request.tuning,
+        image_size=request.image_size,
+        memory_format=request.memory_format,
+        autocast=request.autocast,
     )
     # PyTorch's own default: one kernel per step over lists on accelerators, a loop on the processor.
     implementation = request.optimizer_implementation or ("loop" if device.is_cpu else "foreach")
@@ -83,11 +87,18 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
         num_micro_batches=request.num_micro_batches if request.mode == "train" else 1,
         fold_layers=request.fold_layers,
     )
-    return _program_builder(request, shape), options
+    return _in_memory_format(_program_builder(request, shape), request), options
+
+
+def _in_memory_format(build: Callable[[], Program], request: Request) -> Callable[[], Program]:
+    from perfcast.workload.models.memory_format import to_memory_format
+
+    return lambda: to_memory_format(build(), request.memory_format, request.model)
 
 
 def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:
     from perfcast.workload.models.huggingface import build_program
+    from perfcast.workload.models.timm import build_timm_program
     from perfcast.workload.models.user_file import build_user_program, load_function
     from perfcast.workload.recommender.model import build_dlrm_program
 
@@ -97,11 +108,15 @@ def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program
             raise PlanError("recompute is the program's own business in a FILE.py:FUNCTION model")
         function = load_function(request.model)
         return lambda: build_user_program(function, shape)
+    if model.is_timm:
+        return lambda: build_timm_program(request.model, shape)
     if model.is_recommender:
         if not request.tuning.is_full:
             raise PlanError(f"{model.name} trains everything: leave out --lora, --qlora and --freeze")
         if request.mode == "decode":
             raise PlanError(f"{model.name} does not generate tokens; it has no decode step")
+        if shape.image_size is not None:
+            raise ModelError(f"{model.name} takes no images: leave out the image size")
         return lambda: build_dlrm_program(model.config, shape.batch_size, request.mode == "train")
     if shape.sequence_length is None:
         shape = replace(shape, sequence_length=model.usual_sequence_length)

@@ -16,7 +16,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
-from perfcast.core.tensor import Category
+from perfcast.core.tensor import Category, MemoryFormat
 from perfcast.core.training import Training
 from perfcast.core.tuning.trained import FULL
 from perfcast.errors import PlanError
@@ -52,6 +52,8 @@ def workload_of(
     dtype: str,
     sequence_length: int | None,
     is_compiled: bool = False,
+    image_size: int | None = None,
+    memory_format: MemoryFormat = "contiguous",
 ) -> Request:
     """What one replica of a plan runs: its share of the batch.
 
@@ -72,6 +74,8 @@ def workload_of(
         recompute=plan.recompute,
         compile=is_compiled,
         tuning=FULL if training is None else training.tuning,
+        image_size=image_size,
+        memory_format=memory_format,
     )
 
 

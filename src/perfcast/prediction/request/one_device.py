@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.dtype import AUTO
 from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.errors import InputError, PlanError, UnknownNameError
 
@@ -20,6 +21,7 @@ RECOMPUTE = ("none", "full")
 ATTENTION = ("sdpa", "eager")
 _MAX_BATCH_SIZE = 10**7
 _MAX_SEQUENCE_LENGTH = 10**8
+_MAX_IMAGE_SIZE = 10**5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class Request:
     """What is asked of a model on one device.
 
     Attributes:
-        model: Catalog name, a Hugging Face config.json or its folder, or ``FILE.py:FUNCTION``.
+        model: Catalog name, a Hugging Face config.json or its folder, ``timm:NAME``, or ``FILE.py:FUNCTION``.
         mode: 'train' (forward, backward, optimizer), 'prefill' or 'decode'.
         batch_size: Sequences, images or samples of one step, over all micro-batches.
         micro_batch_size: Of one forward; None is the batch size.
@@ -44,6 +46,9 @@ class Request:
             parallel. The batch size is then that of the rank.
         rank: Which of them.
         tuning: What trains; by default everything.
+        image_size: Height and width of images; None takes the model's own.
+        memory_format: In which weights and images lie, 'contiguous' or 'channels_last'.
+        autocast: Of inference in bf16 or fp16: fp32 weights, cast by autocast, as a training has them.
     """
 
     model: str
@@ -61,6 +66,9 @@ class Request:
     world_size: int | None = None
     rank: int = 0
     tuning: Tuning = FULL
+    image_size: int | None = None
+    memory_format: MemoryFormat = "contiguous"
+    autocast: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_LABELS and self.dtype in FORMATS:
@@ -70,13 +78,16 @@ class Request:
             ("dtype", self.dtype, DTYPE_LABELS),
             ("recompute", self.recompute, RECOMPUTE),
             ("attention", self.attention, ATTENTION),
+            ("memory format", self.memory_format, MEMORY_FORMATS),
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
         _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
+        _check_range("image size", self.image_size, _MAX_IMAGE_SIZE)
         self._check_ranks()
+        self._check_autocast()
         if self.mode != "train" and not self.tuning.is_full:
             raise PlanError(f"what is tuned has no effect in {self.mode}: it is of a training")
         if self.mode != "train" and self.recompute != "none":
@@ -102,6 +113,12 @@ class Request:
             )
         if not 0 <= self.rank < self.world_size:
             raise PlanError(f"rank {self.rank} is not one of 0 … {self.world_size - 1}")
+
+    def _check_autocast(self) -> None:
+        if self.autocast and self.mode == "train":
+            raise PlanError("autocast has no effect: a training in bf16 or fp16 is in mixed precision anyway")
+        if self.autocast and self.dtype not in ("bf16", "fp16"):
+            raise PlanError(f"autocast casts to bf16 or fp16, not to {self.dtype}: give its dtype")
 
     @property
     def num_micro_batches(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.dtype import AUTO
 from perfcast.core.mode import METHODS, MODES, Method, Mode
 from perfcast.core.plan import Plan
+from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError
 
@@ -25,8 +26,8 @@ class PlanRequest:
     """One step of a model under a plan on a cluster.
 
     Attributes:
-        model: Catalog name, a Hugging Face config.json or its folder, ``FILE.py:FUNCTION``, the sizes of a
-            transformer, or a model read before.
+        model: Catalog name, a Hugging Face config.json or its folder, ``timm:NAME``,
+            ``FILE.py:FUNCTION``, the sizes of a transformer, or a model read before.
         cluster: Catalog name with ``:N`` for its devices, a file of your own, or the cluster itself; it has
             exactly the plan's devices.
         mode: 'train', 'prefill' or 'decode' (the sequence is then what the cache holds).
@@ -41,6 +42,8 @@ class PlanRequest:
             and plan.
         compiles: Whether torch.compile fuses what runs, where ``training`` does not say.
         sequence_length: None takes the model's own.
+        image_size: Height and width of images, of a captured model; None takes the model's own.
+        memory_format: Of a captured model: in which weights and images lie.
         cost_model: 'learned' (default), 'roofline', or an object that prices operations.
         method: 'simulated', event by event, or 'closed_form', formulas of the pipeline.
         stragglers: How ranks differ in speed; None: not at all.
@@ -63,6 +66,8 @@ class PlanRequest:
     framework: str | None = None
     compiles: bool = False
     sequence_length: int | None = None
+    image_size: int | None = None
+    memory_format: MemoryFormat = "contiguous"
     cost_model: str | CostModel | None = None
     method: Method = "simulated"
     stragglers: Slowdowns | None = None
@@ -76,5 +81,6 @@ class PlanRequest:
     def __post_init__(self) -> None:
         known_word("mode", self.mode, MODES)
         known_word("method", self.method, METHODS)
+        known_word("memory format", self.memory_format, MEMORY_FORMATS)
         if self.sequence_length is not None and self.sequence_length < 1:
             raise PlanError(f"sequence length {self.sequence_length}: must be at least 1")

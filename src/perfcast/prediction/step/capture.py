@@ -31,6 +31,8 @@ def replica_of(step: ResolvedStep) -> Request:
         dtype=step.dtype,
         sequence_length=step.sequence_length,
         is_compiled=step.program.is_compiled,
+        image_size=step.image_size,
+        memory_format=step.memory_format,
     )
 
 

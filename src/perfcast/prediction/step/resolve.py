@@ -14,6 +14,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.plans.idle import refuse_idle
 from perfcast.core.precision import Precision, check_device, on_device
 from perfcast.core.program import StepProgram
+from perfcast.core.tensor import MemoryFormat
 from perfcast.core.training import Training
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel
@@ -41,6 +42,8 @@ class ResolvedStep:
         sequence_length: Of a sequence; for decode what the cache holds. None: a captured program's own.
         program: What runs.
         defaults: What was chosen of precision and sequence, in words.
+        image_size: Of a captured model's images; None: its own.
+        memory_format: In which a captured model's weights and images lie.
     """
 
     model: NamedModel
@@ -57,6 +60,8 @@ class ResolvedStep:
     program: StepProgram
     defaults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    image_size: int | None = None
+    memory_format: MemoryFormat = "contiguous"
 
     @property
     def arithmetic(self) -> DType:
@@ -83,6 +88,7 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
         sequence_length=request.sequence_length,
     )
     program = program_of(request, model, device)
+    _check_images(request, program)
     training, precision, kernels = training_by(program, request, chosen.dtype), None, None
     if training is None:
         kernels = program.framework
@@ -115,6 +121,18 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
         program=program,
         defaults=(*request.defaults, *chosen.notes),
         notes=(note,) if note else (),
+        image_size=request.image_size,
+        memory_format=request.memory_format,
+    )
+
+
+def _check_images(request: PlanRequest, program: StepProgram) -> None:
+    """Images are of captured models."""
+    if program.is_captured or (request.image_size is None and request.memory_format == "contiguous"):
+        return
+    raise PlanError(
+        "image size and memory format are of a model that takes images and runs as its own modules, not of "
+        f"{program.what}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.torch_internals.eager import DataDependentOutputException
+from perfcast.torch_internals.vision import make_torchvision_importable
 from perfcast.workload.models.balanced_experts import balance_experts
 from perfcast.workload.models.inputs import program_with_inputs
 from perfcast.workload.models.transformers_context import quiet_transformers
@@ -85,6 +86,7 @@ def build_program(config: Mapping[str, Any], architecture: str | None, shape: St
     Raises:
         ModelError: Unknown architecture, or a config that the architecture refuses.
     """
+    make_torchvision_importable()
     with quiet_transformers():
         module = _build_module(dict(config), architecture, shape)
         tune_module(module, shape.tuning, shape.product_dtype)
@@ -99,6 +101,8 @@ def _build_module(config: dict[str, Any], architecture: str | None, shape: StepS
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     model_type = config.pop("model_type")
+    if shape.image_size is not None:
+        config["image_size"] = shape.image_size
     if model_type not in CONFIG_MAPPING_NAMES:
         raise UnknownNameError(
             "model_type", str(model_type), CONFIG_MAPPING_NAMES, "Code shipped with a model is not run."

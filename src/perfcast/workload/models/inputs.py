@@ -27,6 +27,8 @@ def program_with_inputs(module: Any, shape: StepShape, notes: tuple[str, ...]) -
             module.enable_input_require_grads()
     if module.main_input_name == "pixel_values":
         return _image_program(module, shape, notes)
+    if shape.image_size is not None:
+        raise ModelError(f"{type(module).__name__} takes no images: leave out the image size")
     if module.main_input_name != "input_ids":
         raise ModelError(
             f"{type(module).__name__} takes {module.main_input_name}, which no config describes; "

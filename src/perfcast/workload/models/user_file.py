@@ -15,6 +15,7 @@ from torch import distributed, nn
 from perfcast.errors import InputError, ModelError, UnknownNameError
 from perfcast.torch_internals.eager import tree_map_only
 from perfcast.workload.models.tuned.tune import tune_module
+from perfcast.workload.models.weights import cast_weights, caster
 from perfcast.workload.shape import StepShape
 from perfcast.workload.step import Program
 
@@ -52,24 +53,31 @@ def load_function(reference: str) -> Callable[..., Any]:
 def build_user_program(function: Callable[..., Any], shape: StepShape) -> Program:
     """Call the user's function and understand what it returns; weights follow the shape's precision.
 
-    It may take ``batch_size`` and ``sequence_length`` and returns ``(module, inputs)`` or ``(module,
-    inputs, loss)``: inputs are a tensor, a tuple of positional or a dict of keyword arguments; loss maps
-    the output to a scalar. On a virtual rank it may take ``rank`` and ``world_size`` too, its batch is the
-    rank's own, and what it returns is already parallelised. A program that orders forwards and backwards
-    itself, such as a pipeline schedule, returns ``(module, step)``: a function without arguments that runs
-    them.
+    It may take ``batch_size``, ``sequence_length`` and ``image_size`` and returns ``(module, inputs)`` or
+    ``(module, inputs, loss)``: inputs are a tensor, a tuple of positional or a dict of keyword arguments;
+    loss maps the output to a scalar. On a virtual rank it may take ``rank`` and ``world_size`` too, its
+    batch is the rank's own, and what it returns is already parallelised. A program that orders forwards and
+    backwards itself, such as a pipeline schedule, returns ``(module, step)``: a function without arguments
+    that runs them.
 
     Raises:
         ModelError: It returns something else.
     """
     accepted = inspect.signature(function).parameters
-    offered = {"batch_size": shape.batch_size, "sequence_length": shape.sequence_length, **_place()}
+    offered = {
+        "batch_size": shape.batch_size,
+        "sequence_length": shape.sequence_length,
+        "image_size": shape.image_size,
+        **_place(),
+    }
+    name = getattr(function, "__name__", "the function")
+    if shape.image_size is not None and "image_size" not in accepted:
+        raise ModelError(f"{name} does not take image_size: give the function an argument of that name")
     arguments = {k: v for k, v in offered.items() if k in accepted and v is not None}
     result = function(**arguments)
     if isinstance(result, Program):
         tune_module(result.module, shape.tuning, shape.product_dtype)
         return result
-    name = getattr(function, "__name__", "the function")
     if not isinstance(result, tuple) or len(result) not in (2, 3) or not isinstance(result[0], nn.Module):
         raise ModelError(
             f"{name} must return (module, inputs), (module, inputs, loss) or (module, step), "
@@ -79,7 +87,7 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     tune_module(module, shape.tuning, shape.product_dtype)
     if callable(inputs) and not isinstance(inputs, torch.Tensor | Mapping | tuple | list):
         if shape.weight_dtype is not torch.float32:
-            _cast_weights(module, shape.weight_dtype)
+            cast_weights(module, shape.weight_dtype)
         return Program(module, batch_size=shape.batch_size, sequence_length=shape.sequence_length, run=inputs)
     loss = result[2] if len(result) == 3 else None
     args: tuple[Any, ...] = ()
@@ -93,8 +101,8 @@ def build_user_program(function: Callable[..., Any], shape: StepShape) -> Progra
     else:
         raise InputError(f"{name}: inputs must be a tensor, a tuple or a dict, not {type(inputs).__name__}")
     if shape.weight_dtype is not torch.float32:
-        _cast_weights(module, shape.weight_dtype)
-        args, kwargs = tree_map_only(torch.Tensor, _caster(shape.weight_dtype), (args, kwargs))
+        cast_weights(module, shape.weight_dtype)
+        args, kwargs = tree_map_only(torch.Tensor, caster(shape.weight_dtype), (args, kwargs))
     batch_size = _leading_size((*args, *kwargs.values())) or shape.batch_size
     return Program(module, args, kwargs, loss, batch_size, shape.sequence_length)
 
@@ -104,26 +112,6 @@ def _place() -> dict[str, int]:
     if not (distributed.is_available() and distributed.is_initialized()):
         return {}
     return {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
-
-
-def _cast_weights(module: nn.Module, dtype: torch.dtype) -> None:
-    """``module.to(dtype)`` for symbolic parameters, which cannot be swapped in place; ties are kept."""
-    cast: dict[int, Any] = {}
-    for part in module.modules():
-        for name, parameter in list(part.named_parameters(recurse=False)):
-            if parameter.is_floating_point():
-                converted = nn.Parameter(parameter.detach().to(dtype), parameter.requires_grad)
-                setattr(part, name, cast.setdefault(id(parameter), converted))
-        for name, buffer in list(part.named_buffers(recurse=False)):
-            if buffer.is_floating_point():
-                setattr(part, name, buffer.to(dtype))
-
-
-def _caster(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
-    def cast(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-    return cast
 
 
 def _leading_size(values: tuple[Any, ...]) -> int | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
-from perfcast.core.operation import OperationKind
-from perfcast.core.tensor import TensorType
+from perfcast.core.dtype import DType
+from perfcast.core.operation import AttributeValue, OperationKind
+from perfcast.core.tensor import MemoryFormat, TensorType
 from perfcast.workload.rules.registry import OperatorCall, OperatorWork, RuleTable, bytes_of
 
 CONVOLUTIONS = RuleTable()
@@ -47,9 +48,22 @@ def convolution_backward(call: OperatorCall) -> OperatorWork:
     )
 
 
+def convolution_format(input_: TensorType, weight: TensorType) -> MemoryFormat:
+    """The memory format in which a GPU runs a convolution and writes what it makes.
+
+    Channels last if images or filters lie so, but not in fp64 (PyTorch: aten/src/ATen/native/ConvUtils.h,
+    cudnn_conv_suggest_memory_format).
+    """
+    if DType.FP64 in (input_.dtype, weight.dtype):
+        return "contiguous"
+    return "channels_last" if input_.is_channels_last or weight.is_channels_last else "contiguous"
+
+
 def _attributes(
     input_: TensorType, weight: TensorType, output: TensorType, groups: int
-) -> tuple[tuple[str, int], ...]:
+) -> tuple[tuple[str, AttributeValue], ...]:
+    """Sizes; ``memory_format`` is said where it is not that of written dims."""
+    memory_format = convolution_format(input_, weight)
     return (
         ("batch", input_.shape[0]),
         ("c_in", input_.shape[1]),
@@ -58,4 +72,5 @@ def _attributes(
         ("output_size", math.prod(output.shape[2:])),
         ("input_size", math.prod(input_.shape[2:])),
         ("groups", groups),
+        *((("memory_format", memory_format),) if memory_format != "contiguous" else ()),
     )
