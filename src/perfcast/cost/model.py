@@ -79,6 +79,16 @@ class KnowsHost(Protocol):
 
 
 @runtime_checkable
+class KnowsMeasurements(Protocol):
+    """A cost model that measurements on the device itself may have moved."""
+
+    @property
+    def measurements(self) -> str:
+        """Which, in words; '' for none."""
+        ...
+
+
+@runtime_checkable
 class KnowsNearest(Protocol):
     """A cost model that can say which measurement lies nearest to an operation."""
 

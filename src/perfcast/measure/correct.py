@@ -1,20 +1,23 @@
-"""A handful of measured kernels moves the learned forecaster towards this machine's device."""
+"""Measured operations as kernels of the learned forecaster, which a calibration's grid tells of a device."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
-from perfcast.core.kernel import KernelTable, join_kernel_tables
+from perfcast.core.kernel import SIZES, WORDS
 from perfcast.core.operation import Operation
-from perfcast.cost.learned.corrections import corrections_path, fit_corrections, save_corrections
-from perfcast.cost.learned.store import model_names_of
+from perfcast.cost.learned.corrections.measured import (
+    MeasuredKernel,
+    MeasuredKernels,
+    corrections_path,
+    load_measured,
+    save_measured,
+)
 from perfcast.cost.learned.translate import translate
 from perfcast.errors import CalibrationError
 from perfcast.measure.grid.cases import design
@@ -22,13 +25,9 @@ from perfcast.measure.kernels import operation_of_case
 
 
 def correct_learned(
-    device: Device,
-    seconds_by_case: Mapping[str, float],
-    kind: str,
-    folder: Path | None = None,
-    weights: Path | None = None,
+    device: Device, seconds_by_case: Mapping[str, float], kind: str, folder: Path | None = None
 ) -> Path:
-    """Fit and save corrections from calibration's measurements.
+    """Keep calibration's measurements for the learned forecaster, beside those that are kept already.
 
     Args:
         seconds_by_case: Seconds by the key of a case of the designed grid.
@@ -38,30 +37,50 @@ def correct_learned(
         CalibrationError: None of the cases is a kernel that the forecaster knows.
     """
     cases = [case for case in design(kind) if case.key in seconds_by_case]
-    operations = [operation_of_case(case) for case in cases]
-    measured = kernels_by_model(operations, [seconds_by_case[case.key] for case in cases])
-    if not measured:
+    kernels = as_kernels(
+        [case.key for case in cases],
+        [operation_of_case(case) for case in cases],
+        [seconds_by_case[case.key] for case in cases],
+        device.vendor,
+        is_cold=False,
+    )
+    if not kernels:
         raise CalibrationError(
             "no measured kernel that the learned forecaster knows; run `perfcast calibrate`"
         )
     path = corrections_path(device.name, folder)
-    save_corrections(device, fit_corrections(measured, device, weights), path)
+    measured = load_measured(path) if path.exists() else MeasuredKernels(device.name, ())
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    for kernel in kernels:
+        measured = measured.with_kernel(kernel, now)
+    save_measured(measured, path)
     return path
 
 
-def kernels_by_model(
-    operations: Sequence[Operation], seconds: Sequence[float]
-) -> dict[str, tuple[KernelTable, Floats]]:
-    """Measured operations as repeated kernels, by the model that prices them."""
-    translation, times = translate(operations), np.array(seconds, dtype=np.float64)
-    parts: defaultdict[str, list[tuple[KernelTable, Floats]]] = defaultdict(list)
+def as_kernels(
+    names: Sequence[str],
+    operations: Sequence[Operation],
+    seconds: Sequence[float],
+    vendor: str,
+    *,
+    is_cold: bool,
+) -> list[MeasuredKernel]:
+    """Measured operations as PyTorch runs them, as kernels of their families.
+
+    Those without a rule are left out. One that repeats a kernel (a recurrent layer) gives the time of one.
+    """
+    translation, found = translate(operations, vendor=vendor), {}
     for family, table in translation.tables.items():
-        each = times[translation.sources[family]] / translation.repeats[family]
-        names = model_names_of(table)
-        for name in sorted(set(names.tolist())):
-            rows = np.flatnonzero(names == name)
-            parts[name].append((replace(table.take(rows), is_cold=False), each[rows]))
-    return {
-        name: (join_kernel_tables([table for table, _ in some]), np.concatenate([each for _, each in some]))
-        for name, some in parts.items()
-    }
+        times = (
+            np.asarray(seconds, dtype=np.float64)[translation.sources[family]] / translation.repeats[family]
+        )
+        for row, source in enumerate(translation.sources[family].tolist()):
+            found[source] = MeasuredKernel(
+                names[source],
+                family,
+                {name: float(table.size(name)[row]) for name in SIZES[family]},
+                {name: str(table.word(name)[row]) for name in WORDS[family]},
+                float(times[row]),
+                is_cold,
+            )
+    return [found[source] for source in sorted(found)]

@@ -53,7 +53,7 @@ def resolve_cost_model(
     if name == "learned" and device.is_cpu:
         raise PlanError("learned knows accelerators; the local processor has --cost-model linear")
     if name == "learned":
-        from perfcast.cost.learned.corrections import load_corrected
+        from perfcast.cost.learned.corrections.load import load_corrected
         from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
 
         folder = Path(weights) if weights else None

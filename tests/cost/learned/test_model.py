@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import allocation, elementwise, made_up_device, matmul
-from made_up_kernels import DEVICES, products
+from made_up_kernels import DEVICES
 from perfcast.catalog.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
@@ -207,19 +207,6 @@ def test_a_framework_that_is_not_known_lists_those_that_are():
 def test_a_folder_without_models_says_how_to_train_them(tmp_path):
     with pytest.raises(CalibrationError, match="perfcast train learned"):
         LearnedCost(folder=tmp_path).estimate([elementwise(8)], made_up_device())
-
-
-def test_a_model_that_measurements_moved_takes_the_stored_one_s_place(model, weights):
-    device = load_device("l4")
-    kernels = products(5, m=np.array([64, 256, 512, 1024, 2048]))
-    stored = model.model("product_narrow")
-    before = stored.estimate(kernels, [device], np.zeros(5, np.int64)).seconds
-    moved = stored.with_measurements(kernels, 2 * before, device)
-    corrected = LearnedCost(folder=weights, corrected=(("product_narrow", moved),))
-    operations = [matmul(512, 512, 512), elementwise(10**6)]
-    was, now = (m.estimate(operations, device).seconds for m in (model, corrected))
-    assert now[0] > 1.2 * was[0]
-    assert now[1] == was[1]
 
 
 def test_it_says_which_measurement_lies_nearest(model):

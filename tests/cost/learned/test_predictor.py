@@ -138,32 +138,6 @@ def test_a_measured_kernel_is_nearest_to_itself(narrow):
     assert text == f"{device.name}: batch 1, m {m:.0f}, n {n:.0f}, k {k:.0f}"
 
 
-# ---- a few measurements ------------------------------------------------------------------------------
-
-
-def test_measurements_of_what_was_predicted_change_next_to_nothing(narrow):
-    kernels = products(4, m=np.array([64, 512, 2048, 4096]))
-    before = estimate(narrow, kernels)
-    after = estimate(narrow.with_measurements(kernels, before.seconds, T4), kernels)
-    assert after.seconds == pytest.approx(before.seconds, rel=1e-6)
-
-
-def test_a_few_measurements_move_an_unseen_device_toward_them(narrow):
-    kernels = products(6, m=np.array([64, 512, 1024, 2048, 3000, 4096]))
-    before = estimate(narrow, kernels, L4)
-    corrected = narrow.with_measurements(kernels, 1.3 * before.seconds, L4)
-    ratio = estimate(corrected, kernels, L4).seconds / before.seconds
-    assert (ratio > 1.1).all()
-    assert (ratio < 1.31).all()
-
-
-def test_measurements_on_one_device_leave_the_others_alone(narrow):
-    kernels = products(3)
-    corrected = narrow.with_measurements(kernels, 9 * estimate(narrow, kernels, L4).seconds, L4)
-    assert estimate(corrected, kernels, T4).seconds.tolist() == estimate(narrow, kernels, T4).seconds.tolist()
-    assert corrected.scalars.architectures["l4"][1] == L4.architecture
-
-
 # ---- parts -------------------------------------------------------------------------------------------
 
 

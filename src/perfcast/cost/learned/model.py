@@ -12,6 +12,8 @@ from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
+from perfcast.cost.learned.corrections.evidence import Evidence
+from perfcast.cost.learned.corrections.moved import MovedFamily
 from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
@@ -35,6 +37,19 @@ BOUNDED = "bounded"
 _SHORT = 3.0
 
 
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """What measurements on a device did to all families.
+
+    Attributes:
+        words: Which measurements, for people.
+    """
+
+    device_name: str
+    evidence: Evidence
+    words: str
+
+
 @dataclass(frozen=True)
 class LearnedCost:
     """Prices operations with the fitted families.
@@ -42,12 +57,12 @@ class LearnedCost:
     Attributes:
         framework: Whose kernels run; one that has an inference profile.
         folder: Fitted models; None takes the shipped ones.
-        corrected: Models that measurements on the user's device moved, by name.
+        moved: What measurements on the user's device say; None without any.
     """
 
     framework: str = DEFAULT_FRAMEWORK
     folder: Path | None = None
-    corrected: tuple[tuple[str, FittedFamily], ...] = ()
+    moved: Moved | None = None
     name: str = "learned"
 
     def __post_init__(self) -> None:
@@ -62,13 +77,21 @@ class LearnedCost:
             return 0.0
         return load_training_profile(self.framework).host.launch_seconds
 
-    def model(self, name: str) -> FittedFamily:
-        """The fitted family of a name.
+    @property
+    def measurements(self) -> str:
+        """Kernels measured on the device that moved its forecast, in words; '' for none."""
+        return self.moved.words if self.moved is not None else ""
+
+    def model(self, name: str) -> FittedFamily | MovedFamily:
+        """The fitted family of a name, moved where its device was measured.
 
         Raises:
             CalibrationError: Its file is missing or damaged.
         """
-        return dict(self.corrected).get(name) or load_family(name, self.folder)
+        fitted = load_family(name, self.folder)
+        if self.moved is None:
+            return fitted
+        return MovedFamily(fitted, self.moved.device_name, self.moved.evidence)
 
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """The measurement nearest to each operation; '' where none is known."""

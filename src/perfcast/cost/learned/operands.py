@@ -16,6 +16,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, build_kernel_table
 from perfcast.core.operation import Operation, OperationKind
+from perfcast.cost.learned.corrections.moved import MovedFamily
 from perfcast.cost.learned.predictor import FittedFamily
 
 #: No product is more than this much faster for having its operand quantised before.
@@ -48,7 +49,7 @@ def share_without_quantisation(
     seconds: Floats,
     device: Device,
     framework: str,
-    load: Callable[[str], FittedFamily],
+    load: Callable[[str], FittedFamily | MovedFamily],
 ) -> Floats:
     """Seconds of products without their quantisation, over their measured call's ``seconds``; shape [n]."""
     m, k = (np.array([float(_size(o, name)) for o in operations]) for name in ("m", "k"))

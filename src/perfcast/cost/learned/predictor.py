@@ -29,7 +29,6 @@ from perfcast.cost.learned.scalars import (
     index_segments,
     regime_shares,
     scalar_offsets,
-    solve_scalars,
     vendor_key,
 )
 from perfcast.cost.learned.trees import Trees
@@ -37,8 +36,6 @@ from perfcast.cost.learned.trees import Trees
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 #: How much wider an interval is for a kernel beyond all measured sizes: for each doubling, this much.
 _WIDER_PER_DOUBLING = 0.06
-#: Noise of one measurement around the model, as the ridge of a few-shot update sees it.
-_FEW_SHOT_NOISE = 0.15
 #: Standard deviation of log(measured / predicted) that a vendor adds, none of whose devices was measured:
 #: scalars of AMD's devices are so much farther from the mean of NVIDIA's than from those of their vendor's
 #: other architectures (root of the difference of mean squares, 0.1 to 0.3 by family and regime in the shipped
@@ -46,8 +43,6 @@ _FEW_SHOT_NOISE = 0.15
 UNSEEN_VENDOR = 0.25
 #: Half of a 90 % interval in standard deviations.
 _NINETY = 1.645
-#: Devices may differ by more than the few that were trained on do.
-_FEW_SHOT_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
@@ -251,30 +246,6 @@ class FittedFamily:
         axes = SIZES[self.family.family]
         shape = ", ".join(f"{a} {2**v - 1:.0f}" for a, v in zip(axes, hull.shapes[best], strict=True))
         return f"{hull.devices[hull.shape_device[best]]}: {shape}"
-
-    def with_measurements(self, kernels: KernelTable, seconds: Floats, device: Device) -> FittedFamily:
-        """The family after a few measurements on a device moved its scalars.
-
-        Bayesian linear regression: prior mean is what an unseen device would get (or its own scalars),
-        prior deviation the spread among devices, noise ``_FEW_SHOT_NOISE``.
-        """
-        index = np.zeros(len(kernels), dtype=np.int64)
-        physics = self.describe(kernels, [device], index)
-        codes = self._codes(kernels, [device], index)
-        segments, segment_index = index_segments(kernels)
-        shrink = self._shrink([device], segments)[0, segment_index]
-        residual = np.log(seconds / physics.seconds) - self._residual(physics, codes, shrink)
-        shares, values = regime_shares(physics), dict(self.scalars.values)
-        ridge = (_FEW_SHOT_NOISE / np.maximum(self.scalars.spread, _FEW_SHOT_SPREAD)) ** 2
-        for number, segment in enumerate(segments):
-            rows = segment_index == number
-            known = self.scalars.known(device, segment)
-            prior = self.scalars.expected(device, segment) if known is None else known
-            moved = solve_scalars(residual[rows], shares[rows], prior, ridge)
-            for level in coarser(segment)[:2]:
-                values[device.name, level] = moved
-        architectures = {**self.scalars.architectures, device.name: architecture_of(device)}
-        return replace(self, scalars=replace(self.scalars, values=values, architectures=architectures))
 
 
 def find_spread(

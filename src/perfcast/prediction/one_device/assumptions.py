@@ -8,7 +8,7 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.core.tuning.text import describe_tuning, format_tuning
-from perfcast.cost.model import CostModel, KnowsHost
+from perfcast.cost.model import CostModel, KnowsHost, KnowsMeasurements
 from perfcast.cost.spread import load_spread
 from perfcast.prediction.request.one_device import Request
 from perfcast.units import MEGA
@@ -72,9 +72,11 @@ def about_cost_model(cost_model: CostModel) -> str:
             f"{load_spread('roofline'):.2f} times the estimate, the largest ratio seen on measured steps"
         )
     if cost_model.name == "learned":
+        moved = cost_model.measurements if isinstance(cost_model, KnowsMeasurements) else ""
         return (
             "learned: physics, device scalars and residuals fitted on measured kernels; the interval was "
             "measured on kernels and devices left out; see 'perfcast catalog predictors'"
+            + (f"; moved by {moved}" if moved else "")
         )
     if cost_model.name == "linear":
         return "linear: fitted on kernels measured on this machine; see 'perfcast calibrate'"
