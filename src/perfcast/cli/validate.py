@@ -73,9 +73,10 @@ def validate(suite: str, **options: object) -> None:
     SUITE is 'local' (small models, predicted and really run here), 'kernels' (measured kernels of many
     collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
     peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems),
-    'published' (step times of published training runs), 'embedding' (embedding lookups measured here by
-    'perfcast train embedding --passes') or 'traces' (eight models recorded here, forecast at other batches
-    and really run; --data DIR keeps finished parts, so that a stopped run goes on).
+    'published' (step times of published training runs), 'vision' (measured steps of image and other models),
+    'embedding' (embedding lookups measured here by 'perfcast train embedding --passes') or 'traces' (eight
+    models recorded here, forecast at other batches and really run; --data DIR keeps finished parts, so that a
+    stopped run goes on).
     """
     from perfcast.files import check_writable
 
@@ -231,6 +232,17 @@ def _published(options: Options) -> None:
     _write(result, options, console)
 
 
+def _vision(options: Options) -> None:
+    if options.leave_out or options.train_data or options.weights or options.write_spread:
+        raise InputError(
+            "suite 'vision' trains and fits nothing: no --leave-out, --train-data, --weights, --write-spread"
+        )
+    from perfcast.evidence.validate.vision.suite import validate_vision
+
+    places = [Path(place) for place in options.data]
+    _finish(validate_vision(places, options.predictors, max_rows=options.max_rows, say=_say), options)
+
+
 def _embedding(options: Options) -> None:
     if options.leave_out or options.train_data or options.weights or options.write_spread:
         raise InputError(
@@ -284,6 +296,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "collectives": _collectives,
     "memory": _memory,
     "published": _published,
+    "vision": _vision,
     "embedding": _embedding,
     "traces": _traces,
 }

@@ -1,0 +1,1 @@
+"""``validate vision``: image models, and whatever else is measured beside them, step by step."""
