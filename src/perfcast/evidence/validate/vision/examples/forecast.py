@@ -148,6 +148,8 @@ def _on_device(case: ExampleCase, captured: _Captured, predictor: str) -> Exampl
         mode="train" if case.is_training else "prefill",
         batch_size=case.micro_batch,
         dtype=case.precision,
+        memory_format="channels_last" if case.channels_last else "contiguous",
+        autocast=not case.is_training and case.dtype.startswith("amp_"),
     )
     graph = lower(captured.graph, device, case.precision)
     forecast = forecast_from(graph, request, device, cost_model, captured.program)

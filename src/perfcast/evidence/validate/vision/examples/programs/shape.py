@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from perfcast.workload.models.memory_format import to_memory_format
+from perfcast.workload.models.weights import cast_weights, caster
 from perfcast.workload.step import LossFunction, Program
 
 
@@ -50,34 +52,12 @@ class CrossEntropy:
 
 def image_program(module: nn.Module, images: Tensor, loss: LossFunction, shape: ProgramShape) -> Program:
     """A model of images [batch, channels, *sizes], both in the memory format that is asked for."""
-    if shape.channels_last:
-        replace_weights(module, _channels_last)
-        images = _channels_last(images)
-    return Program(module, (images,), loss_function=loss, batch_size=shape.batch_size)
-
-
-def _channels_last(tensor: Tensor) -> Tensor:
-    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.ndim)
-    return tensor if layout is None else tensor.contiguous(memory_format=layout)
+    program = Program(module, (images,), loss_function=loss, batch_size=shape.batch_size)
+    return to_memory_format(program, "channels_last" if shape.channels_last else "contiguous", "the model")
 
 
 def to_half(program: Program, dtype: torch.dtype) -> Program:
     """Weights and inputs cast, as ``Module.half`` and the scripts do."""
-
-    def cast(value: Tensor) -> Tensor:
-        return value.to(dtype) if value.is_floating_point() else value
-
-    replace_weights(program.module, cast)
+    cast_weights(program.module, dtype)
+    cast = caster(dtype)
     return replace(program, args=tuple(cast(v) if isinstance(v, Tensor) else v for v in program.args))
-
-
-def replace_weights(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> None:
-    """What ``Module.to`` does, for symbolic parameters too, which take no other data; ties are kept."""
-    converted: dict[int, nn.Parameter] = {}
-    for part in module.modules():
-        for name, parameter in list(part.named_parameters(recurse=False)):
-            values = convert(parameter.detach())
-            new = converted.setdefault(id(parameter), nn.Parameter(values, parameter.requires_grad))
-            setattr(part, name, new)
-        for name, buffer in list(part.named_buffers(recurse=False)):
-            setattr(part, name, convert(buffer))
