@@ -35,6 +35,9 @@ class Node:
         inputs, outputs: Indices into ``Graph.tensors``.
         recomputed: Whether it repeats forward work during the backward (activation checkpointing).
         stream: Device stream; 0 is the compute stream.
+        num_views: Operators that the program ran since the node before and that launch nothing (views,
+            metadata); they cost the host alone.
+        num_calls: Modules that the program entered since the node before.
     """
 
     operation: int
@@ -44,6 +47,8 @@ class Node:
     outputs: tuple[int, ...]
     recomputed: bool = False
     stream: int = 0
+    num_views: int = 0
+    num_calls: int = 0
 
 
 @dataclass(frozen=True)

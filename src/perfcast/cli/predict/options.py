@@ -21,6 +21,8 @@ class PredictOptions:
     closed_form: bool
     stragglers: str | None
     chakra: str | None
+    host: str | None
+    cuda_graphs: bool
 
 
 predict_options = packed(
@@ -48,5 +50,12 @@ predict_options = packed(
     click.option(
         "--stragglers", metavar="SPEC", help="Under a plan: how ranks differ, such as lognormal:0.02."
     ),
+    click.option(
+        "--host",
+        metavar="NAME",
+        help="Processor that issues the kernels of one device: fast, slow, or one such as epyc-7742; "
+        "default: what machines with the device usually have.",
+    ),
+    click.option("--cuda-graphs", is_flag=True, help="One device: the step is replayed as one CUDA graph."),
     click.option("--chakra", metavar="DIR", help="Chakra traces of the step; under a plan, for ASTRA-sim."),
 )

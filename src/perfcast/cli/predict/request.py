@@ -97,7 +97,7 @@ def _one_device(step: StepOptions, own: PredictOptions, run: RunOptions, device:
     )
     _refuse(dict.fromkeys(run.given, True), "of a whole run; give its --tokens")
     return OneDeviceRequest(
-        workload=device_request(step),
+        workload=replace(device_request(step), host=own.host, cuda_graphs=own.cuda_graphs),
         device=device,
         cost_model=find_cost_model(own.cost_model, device),
         framework=own.framework,
@@ -115,7 +115,11 @@ def _plan(
     from perfcast.simulate.stragglers import parse_slowdowns
 
     _refuse(
-        {"--optimizer-implementation": step.optimizer_implementation},
+        {
+            "--optimizer-implementation": step.optimizer_implementation,
+            "--host": own.host,
+            "--cuda-graphs": own.cuda_graphs,
+        },
         "of one device that runs the model's own modules (--framework pytorch)",
     )
     _refuse({"--autocast": step.autocast}, "of one device that runs the model's own modules")
@@ -206,6 +210,7 @@ def _parallel_program(
         {"--closed-form": own.closed_form, "--stragglers": own.stragglers, "--chakra": own.chakra},
         "of a plan, not of --world-size",
     )
+    _refuse({"--host": own.host, "--cuda-graphs": own.cuda_graphs}, "of one device, not of --world-size")
     if step.plan:
         raise click.UsageError("--world-size is of a program that is parallel itself; it takes no --plan")
     if step.devices not in (1, world_size):
@@ -272,6 +277,8 @@ def _refuse_of_other_models(step: StepOptions, own: PredictOptions) -> None:
             "--weights": own.weights,
             "--closed-form": own.closed_form,
             "--stragglers": own.stragglers,
+            "--host": own.host,
+            "--cuda-graphs": own.cuda_graphs,
             "--attention": is_given("attention"),
             "--image-size": step.image_size,
             "--memory-format": is_given("memory_format"),

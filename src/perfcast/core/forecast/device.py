@@ -206,6 +206,34 @@ class MemoryForecast:
 
 
 @dataclass(frozen=True)
+class HostShare:
+    """What the host costs a step; seconds.
+
+    Attributes:
+        processor, title: Its name and what it is.
+        is_chosen: Whether it is what such devices usually have, and nobody named it.
+        mode: How the program runs: 'eager', 'compiled' or 'graphs'.
+        busy_seconds: That the host needs to issue the step.
+        waits_seconds: For which the device waits for it.
+        waits_seconds_low, waits_seconds_high: The same with a host as fast and as slow as it may be.
+        saved_by_graphs_seconds: Of the step, if one CUDA graph replayed it.
+    """
+
+    processor: str
+    title: str
+    is_chosen: bool
+    mode: str
+    busy_seconds: float
+    waits_seconds: float
+    waits_seconds_low: float
+    waits_seconds_high: float
+    saved_by_graphs_seconds: float
+
+
+NO_HOST = HostShare("", "", False, "eager", 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class Forecast:
     """Time and memory of one step on one device; all times in seconds.
 
@@ -241,6 +269,7 @@ class Forecast:
     assumptions: tuple[str, ...]
     graph: Graph
     defaults: tuple[str, ...] = ()
+    host: HostShare | None = None
 
     @property
     def fit(self) -> Fit:

@@ -6,6 +6,7 @@ from perfcast.memory.allocator.context import (
     cublas_workspace_bytes,
     driver_context,
 )
+from perfcast.memory.allocator.driver import driver_requests
 from perfcast.memory.allocator.events import (
     Allocate,
     AllocatorEvent,
@@ -38,6 +39,7 @@ __all__ = [
     "communicator",
     "cublas_workspace_bytes",
     "driver_context",
+    "driver_requests",
     "parse_allocator_settings",
     "simulate_allocator",
     "simulate_graph",

@@ -69,8 +69,16 @@ def allocation_events(
             kept: backwards run in a thread of autograd's own, with a cuBLAS handle of its own
             (aten/src/ATen/cuda/CublasHandlePool.cpp).
     """
+    return tuple(event for step in events_by_node(graph, steps, workspace_bytes) for _, event in step)
+
+
+def events_by_node(
+    graph: Graph, steps: int, workspace_bytes: int
+) -> Iterator[Iterator[tuple[int, AllocatorEvent]]]:
+    """The same, step by step, with the node that each is of; -1 before and after all nodes."""
     program = _Program(graph, workspace_bytes)
-    return tuple(event for step in range(steps) for event in program.events_of_step(is_first=step == 0))
+    for step in range(steps):
+        yield program.events_of_step(is_first=step == 0)
 
 
 class _Program:
@@ -94,22 +102,25 @@ class _Program:
             if storage.freed_after is not None:
                 self._dropped[storage.freed_after].append(index)
 
-    def events_of_step(self, is_first: bool) -> Iterator[AllocatorEvent]:
-        """One step, from what it finds to the gradients that its end drops."""
-        yield from self._before_step(is_first)
+    def events_of_step(self, is_first: bool) -> Iterator[tuple[int, AllocatorEvent]]:
+        """One step, from what it finds to the gradients that its end drops, with the node of each."""
+        yield from ((-1, event) for event in self._before_step(is_first))
+        yield from self._of_nodes(is_first)
+        for storage, kept in enumerate(self._graph.storages):
+            if storage in self._block_of and kept.category == Category.GRADIENT and kept.created_by >= 0:
+                yield -1, Free(self._block_of.pop(storage))
+
+    def _of_nodes(self, is_first: bool) -> Iterator[tuple[int, AllocatorEvent]]:
         states_to_make = self._optimizer_states if is_first else []
         for index, node in enumerate(self._graph.nodes):
             if states_to_make and node.phase is Phase.OPTIMIZER:
-                yield from (event for state in states_to_make for event in self._make(state, 0))
+                yield from ((index, event) for state in states_to_make for event in self._make(state, 0))
                 states_to_make = []
             for storage in self._made[index]:
-                yield from self._make(storage, node.stream)
-            yield from self._workspace(node)
+                yield from ((index, event) for event in self._make(storage, node.stream))
+            yield from ((index, event) for event in self._workspace(node))
             for storage in self._dropped[index]:
-                yield Free(self._block_of.pop(storage))
-        for storage, kept in enumerate(self._graph.storages):
-            if storage in self._block_of and kept.category == Category.GRADIENT and kept.created_by >= 0:
-                yield Free(self._block_of.pop(storage))
+                yield index, Free(self._block_of.pop(storage))
 
     def _before_step(self, is_first: bool) -> Iterator[AllocatorEvent]:
         late = set(self._optimizer_states) if is_first else set()

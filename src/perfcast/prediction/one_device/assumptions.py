@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.core.tuning.text import describe_tuning, format_tuning
-from perfcast.cost.model import CostModel, KnowsHost, KnowsMeasurements
+from perfcast.cost.host import HostMode, resolve_processor
+from perfcast.cost.model import CostModel, KnowsMeasurements
 from perfcast.cost.spread import load_spread
+from perfcast.prediction.one_device.host import host_mode, knows_host
 from perfcast.prediction.request.one_device import Request
-from perfcast.units import MEGA
+
+_HOW: Mapping[HostMode, str] = {
+    "eager": "eager execution",
+    "compiled": "compiled execution",
+    "graphs": "one CUDA graph",
+}
 
 
 def list_assumptions(
@@ -36,8 +43,9 @@ def list_assumptions(
         if device.is_cpu:
             notes.append("eager execution; times of the interpreter are in the operations'")
         else:
-            how = "compiled" if request.compile else "eager"
-            notes.append(f"{how} execution on one stream; {_about_host(cost_model)}")
+            notes.append(
+                f"{_HOW[host_mode(request)]} on one stream; {_about_host(request, device, cost_model)}"
+            )
         notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if cost_model is not None:
         notes.append(about_cost_model(cost_model))
@@ -83,10 +91,9 @@ def about_cost_model(cost_model: CostModel) -> str:
     return f"{cost_model.name}: a published predictor, trained as its paper says; it states no interval"
 
 
-def _about_host(cost_model: CostModel) -> str:
-    host_seconds = cost_model.host_seconds if isinstance(cost_model, KnowsHost) else 0.0
-    return (
-        f"the host issues a kernel every {host_seconds * MEGA:.0f} µs"
-        if host_seconds
-        else "the host is never late"
-    )
+def _about_host(request: Request, device: Device, cost_model: CostModel) -> str:
+    if not knows_host(device, cost_model):
+        return "the host is never late"
+    processor = resolve_processor(request.host, device)
+    usual = ", as such machines usually have (--host names another)" if processor.is_chosen else ""
+    return f"kernels are issued by {processor.title}{usual}"

@@ -12,23 +12,21 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DTYPES_BY_LABEL
-from perfcast.core.forecast.device import Forecast, KindTime, OperationTime
+from perfcast.core.forecast.device import NO_HOST, Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.cost.interval import join_intervals
-from perfcast.cost.launch import exposed_host_seconds
-from perfcast.cost.model import CostModel, Estimates, KnowsHost, KnowsNearest
+from perfcast.cost.model import CostModel, Estimates, KnowsNearest
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.one_device.assumptions import list_assumptions
+from perfcast.prediction.one_device.host import host_share
 from perfcast.prediction.program import modules_of
 from perfcast.prediction.request.one_device import Request
 
 if TYPE_CHECKING:
     from perfcast.workload.step import Program
 
-#: A slow host, or one that records a profile, takes this many times as long.
-_HOST_SPREAD = 3.0
 #: Operations for which the nearest measurement is looked up.
 _MOST_NEAREST = 40
 
@@ -45,10 +43,14 @@ def forecast_from(
     estimates = _estimates(graph, device, cost_model)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
     node_seconds = estimates.seconds[index] if len(index) else np.zeros(0)
-    exposed = _exposed_host_seconds(graph, node_seconds, cost_model)
-    step_seconds = float(node_seconds.sum()) + exposed
+    host = host_share(graph, node_seconds, request, device, cost_model)
+    wait = host or NO_HOST
+    kernel_seconds = float(node_seconds.sum())
+    step_seconds = kernel_seconds + wait.waits_seconds
     counts = np.bincount(index, minlength=len(graph.operations))
-    step_low, step_high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
+    low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
+    step_low = step_seconds - math.hypot(kernel_seconds - low, wait.waits_seconds - wait.waits_seconds_low)
+    step_high = step_seconds + math.hypot(high - kernel_seconds, wait.waits_seconds_high - wait.waits_seconds)
     peak = math.nan if cost_model is None else _peak(device, request.dtype)
     totals = _Totals(graph, node_seconds)
     phases = totals.group([node.phase.value for node in graph.nodes])
@@ -63,8 +65,9 @@ def forecast_from(
         cost_model=cost_model.name if cost_model else "none",
         step_seconds=step_seconds,
         step_seconds_low=step_low,
-        step_seconds_high=step_high + _HOST_SPREAD * exposed,
-        exposed_host_seconds=exposed,
+        step_seconds_high=step_high,
+        exposed_host_seconds=wait.waits_seconds,
+        host=host,
         seconds_by_phase={phase.value: _seconds_of(phases, phase.value) for phase in Phase},
         by_kind=totals.group([graph.operations[node.operation].kind.value for node in graph.nodes]),
         by_module=totals.group([node.module for node in graph.nodes]),
@@ -90,14 +93,6 @@ def _estimates(graph: Graph, device: Device, cost_model: CostModel | None) -> Es
         return cost_model.estimate(graph.operations, device)
     unknown = np.full(count, math.nan)
     return Estimates(unknown, unknown, unknown, ("",) * count, ("",) * count)
-
-
-def _exposed_host_seconds(graph: Graph, node_seconds: Floats, cost_model: CostModel | None) -> float:
-    """Time that the device waits for the host, where the cost model knows the host."""
-    if not isinstance(cost_model, KnowsHost):
-        return 0.0
-    runs = np.array([not graph.operations[node.operation].is_free for node in graph.nodes], dtype=bool)
-    return exposed_host_seconds(node_seconds[runs], cost_model.host_seconds)
 
 
 def _by_provenance(estimates: Estimates, counts: Integers) -> dict[str, float]:

@@ -11,6 +11,7 @@ from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.one_device.host import check_host
 from perfcast.prediction.program import PYTORCH
 from perfcast.prediction.request.one_device import OneDeviceRequest
 
@@ -26,6 +27,7 @@ def predict_one_device(request: OneDeviceRequest) -> Forecast:
     workload, defaults = complete_request(request.workload, device)
     kernels = None if workload.mode == "train" else PYTORCH
     cost_model = resolve_cost_model(request.cost_model, device, kernels, request.weights)
+    check_host(workload, device, cost_model)
     graph, program = build_graph(workload, device)
     if device.is_cpu:
         graph = with_first_touch(graph)

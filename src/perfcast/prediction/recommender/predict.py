@@ -35,8 +35,8 @@ from perfcast.core.operation import Operation
 from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer
+from perfcast.cost.host.queue import exposed_host_seconds
 from perfcast.cost.interval import join_intervals
-from perfcast.cost.launch import exposed_host_seconds
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_communication
 from perfcast.errors import ModelError

@@ -41,6 +41,8 @@ class Request:
         attention: 'sdpa' (fused) or 'eager'.
         recompute: 'none' or 'full' activation checkpointing.
         compile: Fuse as torch.compile would; the optimizer stays as it is.
+        cuda_graphs: Replay the step as one CUDA graph, so that the host launches once.
+        host: Processor that issues the kernels, by name; None takes what such machines usually have.
         fold_layers: Capture repeated layers once; the result is the same.
         world_size: Ranks of a parallel FILE.py:FUNCTION, captured as one of them; None says it is not
             parallel. The batch size is then that of the rank.
@@ -62,6 +64,8 @@ class Request:
     attention: str = "sdpa"
     recompute: str = "none"
     compile: bool = False
+    cuda_graphs: bool = False
+    host: str | None = None
     fold_layers: bool = True
     world_size: int | None = None
     rank: int = 0

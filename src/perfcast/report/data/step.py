@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.core.forecast.device import Forecast, MemoryForecast, OperationTime, TensorInterval
+from perfcast.core.forecast.device import Forecast, HostShare, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.program import StepProgram
 from perfcast.report.answers import Answer, view
@@ -94,6 +94,8 @@ class StepData(Answer):
         step_seconds_low: Low end of its interval, in seconds.
         step_seconds_high: High end of its interval, in seconds.
         exposed_host_seconds: Part of the step in which the device waits for the host.
+        host: The processor that issues the kernels, what it needs for the step and what the device waits for
+            it, in seconds; null where none issues kernels or it is never late.
         seconds_by_provenance: Seconds of the step by what its prices rest on: measured,
             interpolated, extrapolated or bounded.
         forward_seconds: Time of the forward, in seconds.
@@ -146,6 +148,7 @@ class StepData(Answer):
     step_seconds_low: float
     step_seconds_high: float
     exposed_host_seconds: float
+    host: HostShare | None
     seconds_by_provenance: dict[str, float]
     forward_seconds: float
     backward_seconds: float

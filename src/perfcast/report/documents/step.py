@@ -29,6 +29,8 @@ from perfcast.units import format_bytes, format_count, format_seconds
 
 MAX_OPERATIONS = 10
 MAX_BARS = 16
+#: Below this share of a step the host is only named.
+_LEAST_HOST_SHARE = 0.02
 
 
 def document_of(forecast: Forecast) -> Document:
@@ -83,6 +85,7 @@ def need_card(memory: MemoryForecast, label: str) -> Card:
 
 def _cards(forecast: Forecast) -> tuple[Card, ...]:
     waits = forecast.exposed_host_seconds
+    is_paced = waits >= _LEAST_HOST_SHARE * forecast.step_seconds and waits > 0
     samples = forecast.samples_per_second
     tokens = forecast.tokens_per_second
     has_recompute = bool(forecast.recompute_flops)
@@ -93,7 +96,7 @@ def _cards(forecast: Forecast) -> tuple[Card, ...]:
             unit="s",
             low=forecast.step_seconds_low,
             high=forecast.step_seconds_high,
-            detail=f"{format_seconds(waits)} of it waiting for the host" if waits else "",
+            detail=f"{format_seconds(waits)} of it waiting for the host" if is_paced else "",
         ),
         Card(label="Throughput", value=samples, unit="samples/s")
         if tokens is None
@@ -114,8 +117,29 @@ def _cards(forecast: Forecast) -> tuple[Card, ...]:
 def _facts(forecast: Forecast) -> tuple[Fact, ...]:
     known = describe_provenance(forecast.seconds_by_provenance)
     named = Fact("Cost model", forecast.cost_model)
-    said = program_facts(forecast.program, forecast.defaults)
+    said = (*program_facts(forecast.program, forecast.defaults), *_host_facts(forecast))
     return (*said, named, Fact("Time that is", known)) if known else (*said, named)
+
+
+def _host_facts(forecast: Forecast) -> tuple[Fact, ...]:
+    """The part of the step that the host dictates, and what would help; nothing where none issues kernels."""
+    host = forecast.host
+    if host is None:
+        return ()
+    usual = ", usual with this device" if host.is_chosen else ""
+    named = Fact("Host", f"{host.title}{usual}: issues the step in {format_seconds(host.busy_seconds)}")
+    share = share_of(host.waits_seconds, forecast.step_seconds)
+    if share < _LEAST_HOST_SHARE:
+        return (named,)
+    ways = {
+        "eager": "--compile, --cuda-graphs or a larger batch",
+        "compiled": "--cuda-graphs or a larger batch",
+    }
+    dictated = f"dictates {format_seconds(host.waits_seconds)} of the step ({percent(share)}; "
+    between = f"{format_seconds(host.waits_seconds_low)} to {format_seconds(host.waits_seconds_high)})"
+    way = ways.get(host.mode)
+    saved = f"; {way} would help: a CUDA graph saves {format_seconds(host.saved_by_graphs_seconds)}"
+    return named, Fact("", f"{dictated}{between}{saved if way else ''}")
 
 
 def describe_provenance(seconds: Mapping[str, float]) -> str:

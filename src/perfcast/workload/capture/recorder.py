@@ -78,6 +78,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._references: dict[int, Any] = {}
         self._is_paused = False
         self._fake_mode = active_fake_mode()
+        # What the program did since the last node without a node of its own: (views, module calls).
+        self._unseen = (0, 0)
 
     # ---- what the program tells -------------------------------------------------------------
 
@@ -140,6 +142,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # ---- modules ----------------------------------------------------------------------------
 
     def _enter_module(self, module: nn.Module, args: Any) -> None:
+        views, calls = self._unseen
+        self._unseen = views, calls + 1
         self._push(self._module_names.get(id(module), self._module_stack[-1]))
 
     def _leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -236,6 +240,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         line = self._line()
         is_new = any(id(t.untyped_storage()) not in self._live_storages for t in outputs)
         if not is_new and not mutates:
+            views, calls = self._unseen
+            self._unseen = views + 1, calls
             return
         index = len(self.nodes)
         input_indices = tuple(self._tensor_index(t, -1, Category.INPUT) for t in inputs)
@@ -245,7 +251,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         output_indices = tuple(self._tensor_index(t, index, Category.TEMPORARY, line) for t in outputs)
         module, recomputed = self._locate()
         operation = self._operation_index(name, args, kwargs, outputs)
-        self.nodes.append(Node(operation, self.phase, module, input_indices, output_indices, recomputed))
+        self._append_node(operation, module, input_indices, output_indices, recomputed)
+
+    def _append_node(
+        self, operation: int, module: str, inputs: tuple[int, ...], outputs: tuple[int, ...], recomputed: bool
+    ) -> None:
+        views, calls = self._unseen
+        self._unseen = 0, 0
+        node = Node(operation, self.phase, module, inputs, outputs, recomputed, 0, views, calls)
+        self.nodes.append(node)
 
     def _operation_index(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]
@@ -359,7 +373,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._tensor_indices[index, held] = len(self.tensors)
         self.tensors.append(Tensor(held, index))
         operation = self._index_of_call("resize_", (), (), (held,))
-        self.nodes.append(Node(operation, self.phase, module, (), (len(self.tensors) - 1,), recomputed))
+        self._append_node(operation, module, (), (len(self.tensors) - 1,), recomputed)
 
     def _free(self, key: int, index: int, reference: Any) -> None:
         self._storage_freed_after[index] = len(self.nodes) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.arrays import Flags, Floats
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.core.work import StepWork
+from perfcast.cost.host import NO_WAIT, HostMode, HostWait, host_of
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.store import MODEL_NAMES, model_names_of
 from perfcast.cost.learned.translate import translate
-from perfcast.cost.model import CostModel
+from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.cost.roofline import Roofline
 from perfcast.errors import CalibrationError, InputError, PlanError
 from perfcast.evidence.validate.kernels.pricers import NO_PREDICTOR, UNSUPPORTED, is_trained
@@ -32,6 +35,7 @@ from perfcast.evidence.validate.steps.plans import (
     simulate_plan,
 )
 from perfcast.evidence.validate.steps.study_models import capture_study_step
+from perfcast.memory.allocator import driver_requests
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
 
@@ -159,7 +163,7 @@ def _forecast(
         return StepForecast(skipped=NO_PREDICTOR)
     try:
         if isinstance(program, Graph):
-            return price_step(program, cost_model, device)
+            return price_step(program, cost_model, device, "compiled" if case.is_fused else "eager")
         if name == _STUDY:
             return _as_the_study_does(case, programs, cost_model, device)
         return _price_plan(case, program, cost_model, device)
@@ -193,23 +197,42 @@ def _as_the_study_does(
     return StepForecast(forecast_distributed(graph, several.plan, cost_model, device, server))
 
 
-def price_step(graph: Graph, cost_model: CostModel, device: Device) -> StepForecast:
-    """Sums over nodes of the prices of their operations, and the weakest provenance among them."""
+def price_step(graph: Graph, cost_model: CostModel, device: Device, mode: HostMode = "eager") -> StepForecast:
+    """Sums over nodes of the prices of their operations, what the device waits for its host, and the weakest
+    provenance among the prices.
+
+    The study empties the allocator's cache before every step and waits for the device between forward and
+    backward (measure_e2e in its tracing), so a forward asks the driver for all memory that it keeps, and each
+    of the two begins with an idle device.
+    """
     estimates = cost_model.estimate(graph.operations, device)
     index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
     is_backward = np.array([node.phase is Phase.BACKWARD for node in graph.nodes], dtype=bool)
     seconds = estimates.seconds[index]
+    waits = _host_waits(graph, seconds, is_backward, cost_model, device, mode)
     counts = np.bincount(index, minlength=len(graph.operations))
     low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
     used = {estimates.provenance[i] for i in set(index.tolist()) if not graph.operations[i].is_free}
+    kernels, wait = float(seconds.sum()), sum(part.seconds for part in waits)
     return StepForecast(
-        seconds=float(seconds.sum()),
-        low=low,
-        high=high,
-        forward=float(seconds[~is_backward].sum()),
-        backward=float(seconds[is_backward].sum()) if is_backward.any() else None,
+        seconds=kernels + wait,
+        low=kernels + wait - math.hypot(kernels - low, wait - sum(part.seconds_low for part in waits)),
+        high=kernels + wait + math.hypot(high - kernels, sum(part.seconds_high for part in waits) - wait),
+        forward=float(seconds[~is_backward].sum()) + waits[0].seconds,
+        backward=float(seconds[is_backward].sum()) + waits[1].seconds if is_backward.any() else None,
         provenance=weakest_provenance(used),
     )
+
+
+def _host_waits(
+    graph: Graph, seconds: Floats, is_backward: Flags, cost_model: CostModel, device: Device, mode: HostMode
+) -> tuple[HostWait, HostWait]:
+    """Of the forward and of the backward, where the cost model leaves the host out of its prices."""
+    if not isinstance(cost_model, KnowsHost):
+        return NO_WAIT, NO_WAIT
+    host, requests = host_of(device, mode), driver_requests(graph, device)
+    forward, backward = (host.wait(graph, seconds, requests, part) for part in (~is_backward, is_backward))
+    return forward, backward
 
 
 def _cost_model(name: str, device: Device, folder: Path | None, dies: frozenset[str]) -> CostModel | None:

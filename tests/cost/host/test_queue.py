@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.cost.launch import exposed_host_seconds
+from perfcast.cost.host.queue import exposed_host_seconds
 
 durations = st.lists(st.floats(0, 1e-3), min_size=1, max_size=20).map(np.array)
 
@@ -41,3 +41,18 @@ def test_without_kernels_or_without_a_host_nothing_is_exposed():
 def test_it_is_what_a_simulation_of_the_queue_says(kernels: np.ndarray, host: float):
     expected = simulate(kernels, host) - kernels.sum()
     assert exposed_host_seconds(kernels, host) == pytest.approx(max(expected, 0.0), abs=1e-12)
+
+
+def test_each_kernel_may_have_its_own_time_of_the_host():
+    """Issued at 3, 4, 9; run 3 to 5, 5 to 7, 9 to 11: of 11 units the device works 6."""
+    assert exposed_host_seconds(np.full(3, 2.0), np.array([3.0, 1.0, 5.0])) == pytest.approx(5.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e-3), st.floats(0, 1e-3)), min_size=1, max_size=20))
+def test_times_of_their_own_are_played_as_the_queue_says(pairs: list[tuple[float, float]]):
+    kernels, hosts = (np.array(column) for column in zip(*pairs, strict=True))
+    issued = end = 0.0
+    for kernel, host in pairs:
+        issued += host
+        end = max(end, issued) + kernel
+    assert exposed_host_seconds(kernels, hosts) == pytest.approx(max(end - kernels.sum(), 0.0), abs=1e-12)
