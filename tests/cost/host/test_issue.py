@@ -12,8 +12,9 @@ from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
-from perfcast.cost.host import host_of, processor_names, resolve_processor
 from perfcast.cost.host.costs import OPERATOR_CLASSES, class_of, load_host_costs
+from perfcast.cost.host.issue import host_of
+from perfcast.cost.host.processors import processor_names, resolve_processor
 from perfcast.errors import UnknownNameError
 from perfcast.units import MIB
 

@@ -48,6 +48,6 @@ def test_a_host_that_nobody_knows_and_one_without_kernels_are_refused():
         predict_one_device(asked(host="epyc"))
     with pytest.raises(PlanError, match="knows no host"):
         predict_one_device(replace(asked(host="slow"), cost_model="roofline"))
+    processor = replace(load_device("h100-sxm"), vendor="cpu")
     with pytest.raises(PlanError, match="is a processor"):
-        processor = replace(load_device("h100-sxm"), vendor="cpu")
         check_host(replace(SMALL, cuda_graphs=True), processor, LearnedCost())

@@ -8,7 +8,8 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
 from perfcast.core.tuning.text import describe_tuning, format_tuning
-from perfcast.cost.host import HostMode, resolve_processor
+from perfcast.cost.host.issue import HostMode
+from perfcast.cost.host.processors import resolve_processor
 from perfcast.cost.model import CostModel, KnowsMeasurements
 from perfcast.cost.spread import load_spread
 from perfcast.prediction.one_device.host import host_mode, knows_host

@@ -8,7 +8,8 @@ from perfcast.core.arrays import Floats
 from perfcast.core.forecast.device import HostShare
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
-from perfcast.cost.host import HostMode, host_of, resolve_processor
+from perfcast.cost.host.issue import HostMode, host_of
+from perfcast.cost.host.processors import resolve_processor
 from perfcast.cost.model import CostModel, KnowsHost
 from perfcast.errors import PlanError
 from perfcast.prediction.request.one_device import Request

@@ -15,7 +15,7 @@ from perfcast.core.arrays import Flags, Floats
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.core.work import StepWork
-from perfcast.cost.host import NO_WAIT, HostMode, HostWait, host_of
+from perfcast.cost.host.issue import NO_WAIT, HostMode, HostWait, host_of
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.store import MODEL_NAMES, model_names_of
