@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.convolution import square_sizes
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table, join_kernel_tables
 from perfcast.cost.learned.family import Physics
@@ -101,8 +102,9 @@ def _rows(draw: np.random.Generator, count: int) -> KernelTable:
 def _convolutions(draw: np.random.Generator, count: int) -> KernelTable:
     return build_kernel_table(
         KernelFamily.CONVOLUTION, count, batch=sizes(draw, count, 64), c_in=sizes(draw, count, 512),
-        c_out=sizes(draw, count, 512), kernel_size=draw.choice([1.0, 3.0], count),
-        input_size=8 + sizes(draw, count, 200), stride=1, padding=1, groups=1, operation="convolution",
+        c_out=sizes(draw, count, 512), groups=1, has_bias=0, operation="convolution",
+        memory_format="contiguous",
+        **square_sizes(8 + sizes(draw, count, 200), draw.choice([1.0, 3.0], count), 1, 1),
         dtype="fp32", framework="pytorch",
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.convolution import square_sizes
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.published.kernels.roofline import KernelRoofline
@@ -45,11 +46,10 @@ def test_a_strided_convolution_by_hand():
             batch=2,
             c_in=4,
             c_out=8,
-            kernel_size=3,
-            input_size=9,
-            stride=2,
-            padding=1,
             groups=2,
+            has_bias=0,
+            memory_format="contiguous",
+            **square_sizes(9, 3, 2, 1),
         )
     )
     outputs, weights = 2 * 8 * 5 * 5, 8 * 2 * 9

@@ -52,6 +52,8 @@ def train(
 ) -> None:
     """Train PREDICTOR (learned, or a published one: neusight, habitat, …) from measured kernels.
 
+    PREDICTOR vision is learned's constants of convolutions and of the kernels around them, fitted to measured
+    steps of timm's models, with errors of families and devices left out.
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
     goes on where it stopped.
@@ -60,6 +62,11 @@ def train(
         if leave_out or epochs:
             raise InputError("embedding is trained on all of its cases: no --leave-out, no --epochs")
         _train_embedding(folders, output, passes or 0)
+        return
+    if predictor == "vision":
+        if leave_out or epochs or passes:
+            raise InputError("vision leaves families and devices out by itself: no --leave-out, no --epochs")
+        _train_vision(folders, output)
         return
     if passes is not None:
         raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
@@ -129,6 +136,25 @@ def _train_learned(
         click.echo(f"stopped; the same command goes on from {folder}", err=True)
         raise
     console.print(f"wrote {folder}", markup=False, soft_wrap=True)
+
+
+def _train_vision(folders: tuple[str, ...], output: str | None) -> None:
+    from rich.console import Console
+
+    from perfcast.evidence.train.vision.train import train_vision
+    from perfcast.published.nets.store import predictor_folder
+
+    if len(folders) != 1:
+        raise InputError("vision is fitted to one folder with vision/timm.csv.gz: --data DIR")
+    folder = Path(output) if output else predictor_folder("vision", 0, "nvidia", ())
+    record = train_vision(Path(folders[0]), folder, lambda line: click.echo(line, err=True))
+    console = Console(highlight=False, soft_wrap=True)
+    for left_out, errors in (("family", record.by_family), ("device", record.by_device)):
+        console.print(f"each step's {left_out} left out: steps, median and mean error, bias in percent")
+        for group in errors:
+            figures = f"{100 * group.median:5.1f} {100 * group.mean:5.1f} {100 * group.bias:+5.1f}"
+            console.print(f"  {group.name:52s} {group.count:5d} {figures}", markup=False)
+    console.print(f"wrote {folder}", markup=False)
 
 
 def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:

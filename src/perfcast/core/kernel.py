@@ -33,13 +33,16 @@ class KernelFamily(Enum):
 
 #: Sizes of each family, all float64. A product is C[m, n] = A[m, k] · B[k, n], ``batch`` times. Attention
 #: counts queries and keys of one sequence (a decode step has one query); ``window`` 0 is no window;
-#: ``causal`` is 0 or 1. Experts: ``tensor_parallel`` and ``expert_parallel`` split ``inter_size`` and
-#: ``num_experts``, which are the whole model's. Rows: ``num_rows`` times ``row_length`` elements, with
-#: the bytes that the kernel must read and write. Scan: state-space and linear-attention kernels.
+#: ``causal`` is 0 or 1. Convolutions are ordinary ones (``core.convolution``), with sizes of each axis; of
+#: fewer than three, the outer ones are 1. Experts: ``tensor_parallel`` and ``expert_parallel`` split
+#: ``inter_size`` and ``num_experts``, which are the whole model's. Rows: ``num_rows`` times ``row_length``
+#: elements, with the bytes that the kernel must read and write. Scan: state-space and linear attention.
 SIZES: Mapping[KernelFamily, tuple[str, ...]] = {
     KernelFamily.PRODUCT: ("batch", "m", "n", "k"),
     KernelFamily.CONVOLUTION: (
-        "batch", "c_in", "c_out", "kernel_size", "input_size", "stride", "padding", "groups",
+        "batch", "c_in", "c_out", "groups", "input_depth", "input_height", "input_width", "filter_depth",
+        "filter_height", "filter_width", "stride_depth", "stride_height", "stride_width", "padding_depth",
+        "padding_height", "padding_width", "dilation_depth", "dilation_height", "dilation_width", "has_bias",
     ),
     KernelFamily.ATTENTION: (
         "batch", "num_queries", "num_keys", "num_heads", "num_kv_heads", "head_size", "value_head_size",
@@ -60,7 +63,7 @@ SIZES: Mapping[KernelFamily, tuple[str, ...]] = {
 #: …), ``dtype`` the arithmetic's format by its measured name ('bf16', 'fp8_block', 'int4_wo', …).
 WORDS: Mapping[KernelFamily, tuple[str, ...]] = {
     KernelFamily.PRODUCT: ("operation", "layout", "dtype", "framework"),
-    KernelFamily.CONVOLUTION: ("operation", "dtype", "framework"),
+    KernelFamily.CONVOLUTION: ("operation", "memory_format", "dtype", "framework"),
     KernelFamily.ATTENTION: ("operation", "dtype", "kv_dtype", "framework"),
     KernelFamily.EXPERTS: ("operation", "distribution", "dtype", "framework"),
     KernelFamily.ROWS: ("operation", "dtype", "framework"),

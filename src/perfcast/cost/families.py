@@ -191,14 +191,27 @@ def _reduction_family(operation: Operation) -> str:
 
 
 def _reads_scattered(operation: Operation) -> bool:
-    """Whether a large input has its inner dimension spread in memory while the output's is dense."""
-    largest = max((t.num_elements for t in operation.outputs), default=0)
-    return any(_is_scattered(t) for t in operation.inputs if 2 * t.num_elements >= largest)
+    """Whether a large input is spread in memory along the dimension in which the output is dense."""
+    largest = max(operation.outputs, key=lambda t: t.num_elements, default=None)
+    least = largest.num_elements if largest is not None else 0
+    return any(_is_scattered(t, largest) for t in operation.inputs if 2 * t.num_elements >= least)
 
 
-def _is_scattered(type_: TensorType) -> bool:
-    inner = [(size, stride) for size, stride in zip(type_.shape, type_.strides, strict=False) if size > 1]
-    return len(inner) >= 2 and inner[-1][1] > 1
+def _is_scattered(type_: TensorType, written: TensorType | None) -> bool:
+    inner = _inner_axes(type_)
+    if len(inner) < 2:
+        return False
+    if written is None or written.shape != type_.shape or len(written.strides) != len(written.shape):
+        return type_.strides[inner[-1]] > 1
+    dense = min(_inner_axes(written), key=lambda axis: written.strides[axis])
+    return type_.strides[dense] > 1
+
+
+def _inner_axes(type_: TensorType) -> list[int]:
+    """Dimensions of more than one element, where strides are known."""
+    return [
+        axis for axis, size in enumerate(type_.shape) if size > 1 and len(type_.strides) == len(type_.shape)
+    ]
 
 
 _RULES: dict[OperationKind, Callable[[Operation], str]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from made_up_kernels import training_rows
 from perfcast.cost.learned.predictor import FittedFamily
-from perfcast.cost.learned.store import family_of, save_family
+from perfcast.cost.learned.store import family_of, load_family, save_family
 from perfcast.evidence.train.learned.fit import fit_family
 
 MODELS = ("product_wide", "product_narrow", "rows", "convolution", "attention")
@@ -24,4 +24,5 @@ def weights(fitted: dict[str, FittedFamily], tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("weights")
     for model, family in fitted.items():
         save_family(family, model, folder, {})
+    save_family(load_family("convolution_narrow"), "convolution_narrow", folder, {})
     return folder

@@ -148,22 +148,21 @@ def convolution(size: int, out: int, stride: int, padding: int, taps: int = 3, g
     [(56, 56, 1, 1, 3, 1), (56, 28, 2, 1, 3, 1), (224, 112, 2, 3, 7, 1), (224, 14, 16, 0, 16, 1),
      (14, 14, 1, 0, 1, 1), (56, 56, 1, 1, 3, 16)],
 )  # fmt: skip
-def test_a_convolution_s_stride_and_padding_are_found_from_its_sizes(
-    size, out, stride, padding, taps, groups
-):
+def test_a_convolution_keeps_its_geometry(size, out, stride, padding, taps, groups):
     found = kernel(convolution(size, out, stride, padding, taps, groups), CONVOLUTION)
-    assert sizes(found, "batch c_in c_out kernel_size input_size") == [2, 16, 32, taps, size]
-    assert found["stride"] == stride
+    assert sizes(found, "batch c_in c_out filter_width input_width") == [2, 16, 32, taps, size]
+    assert found["stride_height"] == stride
     assert found["groups"] == groups
-    assert (size + 2 * found["padding"] - taps) // stride + 1 == out
+    assert found["padding_width"] == padding
 
 
 @pytest.mark.parametrize(("mask", "passes"), [((True, True, True), 2), ((False, True, False), 1)])
-def test_a_convolution_s_backward_runs_once_for_each_gradient(mask, passes):
+def test_a_convolution_s_backward_names_the_gradients_that_are_wanted(mask, passes):
     image, weight, gradient = tensor(2, 16, 8, 8), tensor(32, 16, 3, 3), tensor(2, 32, 8, 8)
     arguments = (gradient, image, weight, None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1, mask)
     found = kernel(call("convolution_backward", arguments, image, weight, tensor(32)), CONVOLUTION)
-    assert found["repeats"] == passes
+    assert found["operation"] == ("convolution_backward" if passes == 2 else "convolution_weight")
+    assert found["repeats"] == 1
     assert sizes(found, "c_in c_out") == [16, 32]
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.convolution import square_sizes
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.evidence.dataset.work import attended_pairs, least_work
 
@@ -79,8 +80,8 @@ def test_a_window_bounds_what_is_read():
 @pytest.mark.parametrize(("kernel_size", "saving"), [(3, 4), (5, 1)])
 def test_only_three_by_three_convolutions_may_be_winograds(kernel_size: int, saving: float):
     convolution = one(
-        KernelFamily.CONVOLUTION, batch=2, c_in=3, c_out=4, kernel_size=kernel_size, input_size=10, stride=1,
-        padding=1, groups=1, operation="convolution", dtype="fp32", framework="x",
+        KernelFamily.CONVOLUTION, batch=2, c_in=3, c_out=4, groups=1, **square_sizes(10, kernel_size, 1, 1),
+        has_bias=0, operation="convolution", memory_format="contiguous", dtype="fp32", framework="x",
     )  # fmt: skip
     side = 10 + 2 - kernel_size + 1
     weights = 4 * 3 * kernel_size**2

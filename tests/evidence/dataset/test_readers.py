@@ -35,8 +35,9 @@ def test_a_binary_operation_reads_two_tensors_and_the_others_one(op: str, tensor
 
 
 def test_a_convolution_keeps_all_its_sizes():
-    expect("convolution", made.CONVOLUTION, 5e-4, batch=8, c_in=3, c_out=4, kernel_size=3, input_size=10,
-           stride=1, padding=1, groups=1, operation="convolution")  # fmt: skip
+    expect("convolution", made.CONVOLUTION, 5e-4, batch=8, c_in=3, c_out=4, groups=1,
+           filter_height=3, filter_width=3, input_width=10, stride_width=1, padding_width=1, filter_depth=1,
+           operation="convolution")  # fmt: skip
 
 
 # ---- serving kernels ---------------------------------------------------------------------------------------

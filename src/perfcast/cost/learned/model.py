@@ -18,6 +18,7 @@ from perfcast.cost.learned.operands import quantised_products, share_without_qua
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
 from perfcast.cost.learned.store import load_family, model_names_of
+from perfcast.cost.learned.streams import price_streams
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK, translate
 from perfcast.cost.learned.wider import in_16_bits, narrow_products
 from perfcast.cost.model import (
@@ -131,6 +132,10 @@ class LearnedCost:
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
         assert len(seconds) == count
+        is_measured = device.name in self.model("rows").scalars.architectures
+        price_streams(operations, device, is_measured, (seconds, low, high))
+        for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
+            np.maximum(priced_seconds, bound, out=priced_seconds)
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED

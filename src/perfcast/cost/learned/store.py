@@ -28,6 +28,7 @@ _MODULES: Mapping[str, str] = {
     "product_wide": "products",
     "product_narrow": "products",
     "convolution": "convolution",
+    "convolution_narrow": "convolution_narrow",
     "attention": "attention.physics",
     "experts": "experts",
     "rows": "rows",
@@ -38,11 +39,13 @@ MODEL_NAMES = tuple(_MODULES)
 
 def model_names_of(kernels: KernelTable) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Which model prices each kernel, shape [n]."""
-    if kernels.family is not KernelFamily.PRODUCT:
-        return np.full(len(kernels), kernels.family.value, dtype=object)
     from perfcast.cost.learned.families.products import is_wide
 
-    return np.where(is_wide(kernels), "product_wide", "product_narrow").astype(object)
+    if kernels.family is KernelFamily.PRODUCT:
+        return np.where(is_wide(kernels), "product_wide", "product_narrow").astype(object)
+    if kernels.family is KernelFamily.CONVOLUTION:
+        return np.where(is_wide(kernels), "convolution", "convolution_narrow").astype(object)
+    return np.full(len(kernels), kernels.family.value, dtype=object)
 
 
 def family_of(model_name: str) -> Family:

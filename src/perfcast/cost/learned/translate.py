@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.convolution import Convolution, parse_convolution
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
+from perfcast.cost.learned.families.convolution_narrow import CONVOLUTION_NAMES
 from perfcast.cost.learned.families.row_operations import MEASURED
 from perfcast.cost.learned.relatives import measured_format, measured_library
 from perfcast.frameworks.load import load_inference_profiles
@@ -173,23 +175,42 @@ def _recurrent_sizes(
 
 
 def _convolutions(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
+    text = operation.attribute("geometry")
+    described = parse_convolution(text) if isinstance(text, str) else _square_convolution(operation)
+    axes = (described.inputs, described.filters, described.strides, described.paddings, described.dilations)
+    channels = (described.batch, described.c_in, described.c_out, described.groups)
+    sizes = (*channels, *(size for axis in axes for size in axis), described.has_bias)
+    dtype = _FORMATS[operation.compute_dtype]
+    is_wide = dtype in ("fp32", "fp64")
+    name = "convolution" if is_wide else CONVOLUTION_NAMES[described.computed]
+    words = (name, described.memory_format, dtype, "pytorch")
+    times = float(described.num_passes) if is_wide else 1.0
+    return KernelFamily.CONVOLUTION, (*(float(size) for size in sizes), *words), times
+
+
+def _square_convolution(operation: Operation) -> Convolution:
+    """Of an operation made by hand that states sizes alone: a square image, filter, stride and padding."""
     attributes = dict(operation.attributes)
-    filter_size = max(1.0, round(_number(attributes, "filter") ** 0.5))
-    out, into = _number(attributes, "output_size") ** 0.5, _number(attributes, "input_size") ** 0.5
-    stride = max(1.0, round(into / max(out, 1.0)))
-    padding = max(0, math.ceil(((out - 1) * stride + filter_size - into) / 2 - 1e-9))
-    sizes = (
-        _number(attributes, "batch"),
-        _number(attributes, "c_in"),
-        _number(attributes, "c_out"),
-        filter_size,
-        max(1.0, round(into)),
-        stride,
-        padding,
-        _number(attributes, "groups"),
+    side = max(1, round(_number(attributes, "input_size") ** 0.5))
+    taps = max(1, round(_number(attributes, "filter") ** 0.5))
+    out = max(1, round(_number(attributes, "output_size") ** 0.5))
+    stride = max(1, round(side / out))
+    padding = max(0, math.ceil(((out - 1) * stride + taps - side) / 2))
+    batch, c_in, c_out, groups = (
+        round(_number(attributes, name)) for name in ("batch", "c_in", "c_out", "groups")
     )
-    words = ("convolution", _FORMATS[operation.compute_dtype], "pytorch")
-    return KernelFamily.CONVOLUTION, (*sizes, *words), _number(attributes, "passes")
+    return Convolution(
+        batch=batch,
+        c_in=c_in,
+        c_out=c_out,
+        groups=groups,
+        inputs=(1, side, side),
+        filters=(1, taps, taps),
+        strides=(1, stride, stride),
+        paddings=(0, padding, padding),
+        dilations=(1, 1, 1),
+        computed="data_weight" if "backward" in operation.name else "forward",
+    )
 
 
 def _attention(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:

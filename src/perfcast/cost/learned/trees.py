@@ -32,7 +32,7 @@ KNOWN_OF_FEW = TreeSettings(num_trees=300, num_leaves=47, learning_rate=0.1, min
 
 @dataclass(frozen=True)
 class Trees:
-    """A fitted ensemble; ``text`` is LightGBM's own model format."""
+    """A fitted ensemble; ``text`` is LightGBM's own model format, or nothing where physics says it all."""
 
     text: str
 
@@ -44,8 +44,8 @@ class Trees:
 
     def predict(self, features: Floats) -> Floats:
         """Value of each row of ``features``, shape [n]."""
-        if not len(features):
-            return np.zeros(0)
+        if not len(features) or not self.text:
+            return np.zeros(len(features))
         return np.asarray(self._booster.predict(features, num_threads=0 if len(features) > 4096 else 1))
 
 

@@ -16,7 +16,9 @@ from perfcast.units import TERA
 LARGEST_SIZE = TERA
 
 #: Sizes that may be zero: no window, no padding, not causal, no chunks.
-_MAY_BE_ZERO = frozenset({"window", "causal", "padding", "chunk_size"})
+_MAY_BE_ZERO = frozenset(
+    {"window", "causal", "padding_depth", "padding_height", "padding_width", "has_bias", "chunk_size"}
+)
 
 IMPOSSIBLE = "impossible value"
 UNSUPPORTED = "unsupported operation"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.core.convolution import image_sizes
 from perfcast.core.formats import FORMATS, Format
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.evidence.dataset.words import look_up
@@ -66,11 +67,11 @@ def _product(kernels: KernelTable) -> LeastWork:
 
 def _convolution(kernels: KernelTable) -> LeastWork:
     s = kernels.size
-    output_size = np.floor((s("input_size") + 2 * s("padding") - s("kernel_size")) / s("stride")) + 1
-    weights = s("c_out") * s("c_in") / s("groups") * s("kernel_size") ** 2
-    outputs = s("batch") * np.maximum(output_size, 0) ** 2
-    winograd = (s("kernel_size") == 3) & (s("stride") == 1)
-    inputs = s("batch") * s("c_in") * s("input_size") ** 2
+    sizes = image_sizes(kernels)
+    weights = s("c_out") * s("c_in") / s("groups") * sizes.taps
+    outputs = s("batch") * np.maximum(sizes.outputs, 0)
+    winograd = (s("filter_height") == 3) & (s("filter_width") == 3) & (sizes.strides == 1)
+    inputs = s("batch") * s("c_in") * sizes.inputs
     return LeastWork(
         2 * outputs * weights / np.where(winograd, WINOGRAD_SAVING, 1.0),
         (inputs + outputs * s("c_out")) * _activation(kernels) + weights * _weight(kernels),

@@ -29,9 +29,9 @@ def product_work(kernels: KernelTable) -> KernelWork:
 def convolution_work(kernels: KernelTable) -> KernelWork:
     """Square images and filters; 2 flops per tap, output element and input channel of the group."""
     batch, c_in, c_out, taps, size = (
-        kernels.size(name) for name in ("batch", "c_in", "c_out", "kernel_size", "input_size")
+        kernels.size(name) for name in ("batch", "c_in", "c_out", "filter_width", "input_width")
     )
-    stride, padding, groups = (kernels.size(name) for name in ("stride", "padding", "groups"))
+    stride, padding, groups = (kernels.size(name) for name in ("stride_width", "padding_width", "groups"))
     output_size = np.floor((size + 2 * padding - taps) / stride) + 1
     outputs, weights = batch * c_out * output_size**2, c_out * c_in / groups * taps**2
     elements = batch * c_in * size**2 + weights + outputs

@@ -33,7 +33,7 @@ WIDTH = 512
 SIZES_SEEN: Mapping[KernelFamily, tuple[str, ...]] = {
     KernelFamily.PRODUCT: ("batch", "m", "k", "n"),
     KernelFamily.CONVOLUTION: (
-        "batch", "c_in", "c_out", "kernel_size", "input_size", "stride", "padding",
+        "batch", "c_in", "c_out", "filter_width", "input_width", "stride_width", "padding_width",
     ),
 }  # fmt: skip
 

@@ -8,21 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import made_up_device
+from perfcast.core.convolution import square_sizes
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.cost.learned.families import convolution
 from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures, collect_figures
 
-SIZES = {
-    "batch": 32, "c_in": 256, "c_out": 256, "kernel_size": 3, "input_size": 28, "stride": 1, "padding": 1,
-    "groups": 1,
+SIZES = {"batch": 32, "c_in": 256, "c_out": 256, "groups": 1, "has_bias": 0}
+SQUARE = {"kernel_size": 3, "input_size": 28, "stride": 1, "padding": 1}
+WORDS = {
+    "operation": "convolution", "dtype": "fp32", "framework": "none", "memory_format": "contiguous",
 }  # fmt: skip
-WORDS = {"operation": "convolution", "dtype": "fp32", "framework": "none"}
 
 
 def calls(**changes: object) -> KernelTable:
-    return build_kernel_table(KernelFamily.CONVOLUTION, 1, **(SIZES | WORDS | changes))
+    square = SQUARE | {name: changes.pop(name) for name in SQUARE if name in changes}
+    sizes = square_sizes(square["input_size"], square["kernel_size"], square["stride"], square["padding"])
+    return build_kernel_table(KernelFamily.CONVOLUTION, 1, **(SIZES | WORDS | sizes | changes))
 
 
 def figures(dtype: str = "fp32") -> Figures:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
+from perfcast.core.convolution import image_sizes
 from perfcast.core.kernel import KernelFamily, KernelTable, encode_words
 from perfcast.cost.learned.families.products import ELEMENT_BYTES, MATRIX_UNITS
 from perfcast.cost.learned.families.tiles import Products, TileConstants, TileTimes, time_tiles
@@ -132,33 +133,24 @@ def derive_shapes(kernels: KernelTable, figures: Figures) -> Shapes:
     Raises:
         ValueError: A kernel larger than its padded input.
     """
-    batch, c_in, c_out, kernel, size, stride, padding, groups = (
-        kernels.size(name)
-        for name in (
-            "batch",
-            "c_in",
-            "c_out",
-            "kernel_size",
-            "input_size",
-            "stride",
-            "padding",
-            "groups",
-        )
-    )
-    out = np.floor((size + 2 * padding - kernel) / stride) + 1
-    if (out < 1).any():
-        raise ValueError(f"convolution: {int((out < 1).sum())} kernels are larger than their padded input")
+    batch, c_in, c_out, groups = (kernels.size(name) for name in ("batch", "c_in", "c_out", "groups"))
+    sizes = image_sizes(kernels)
+    if (sizes.outputs < 1).any():
+        count = int((sizes.outputs < 1).sum())
+        raise ValueError(f"convolution: {count} kernels are larger than their padded input")
     formats, which = encode_words(kernels.word("dtype"))
     element = np.array([ELEMENT_BYTES[name][0] for name in formats])[which]
-    weights = c_out * c_in / groups * kernel**2
-    plain = (kernel == 3) & (stride == 1) & (groups == 1) & (element == 4.0)
+    weights = c_out * c_in / groups * sizes.taps
+    is_3_by_3 = (kernels.size("filter_height") == 3) & (kernels.size("filter_width") == 3)
+    is_dense = (sizes.strides == 1) & (sizes.dilations == 1) & (groups == 1)
+    plain = is_3_by_3 & (sizes.taps == 9) & is_dense & (element == 4.0)
     return Shapes(
-        outputs=batch * out**2,
-        squares_of_2=batch * np.ceil(out / 2) ** 2,
-        squares_of_4=batch * np.ceil(out / 4) ** 2,
-        flops=2 * batch * out**2 * weights,
-        input_bytes=batch * c_in * size**2 * element,
-        output_bytes=batch * c_out * out**2 * element,
+        outputs=batch * sizes.outputs,
+        squares_of_2=batch * sizes.squares(2),
+        squares_of_4=batch * sizes.squares(4),
+        flops=2 * batch * sizes.outputs * weights,
+        input_bytes=batch * c_in * sizes.inputs * element,
+        output_bytes=batch * c_out * sizes.outputs * element,
         weight_bytes=weights * element,
         element_bytes=element,
         is_winograd=plain & ~figures.uses_matrix_units,
@@ -169,7 +161,7 @@ def time_algorithms(kernels: KernelTable, figures: Figures, shapes: Shapes) -> A
     """The four algorithms of the module's docstring."""
     c_in, c_out, groups = (kernels.size(name) for name in ("c_in", "c_out", "groups"))
     one = np.ones(len(kernels))
-    k = c_in / groups * kernels.size("kernel_size") ** 2
+    k = c_in / groups * image_sizes(kernels).taps
     gathered = shapes.input_bytes / (groups * shapes.outputs * k)  # of memory, for an element of A
     implicit = _time_implicit(
         _products(figures, shapes, groups, shapes.outputs, c_out / groups, k, gathered), figures

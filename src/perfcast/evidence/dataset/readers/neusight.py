@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from perfcast.core.convolution import square_sizes
 from perfcast.core.kernel import KernelFamily
 from perfcast.evidence.dataset.draft import Draft, Reader, draft
 from perfcast.units import MILLI
@@ -64,12 +65,11 @@ def _read_convolutions(frame: pl.DataFrame) -> list[Draft]:
             batch=pl.col("B"),
             c_in=pl.col("Input_Channel"),
             c_out=pl.col("Output_Channel"),
-            kernel_size=pl.col("Kernel_Size"),
-            input_size=pl.col("Input_Size"),
-            stride=pl.col("Stride"),
-            padding=pl.col("Padding"),
             groups=1,
+            **square_sizes(pl.col("Input_Size"), pl.col("Kernel_Size"), pl.col("Stride"), pl.col("Padding")),
+            has_bias=0,
             operation="convolution",
+            memory_format="contiguous",
             **_PYTORCH_FP32,
         )
     ]

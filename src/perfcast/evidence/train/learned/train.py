@@ -19,6 +19,7 @@ from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.scalars import index_segments
 from perfcast.cost.learned.store import (
     MODEL_NAMES,
+    WEIGHTS,
     family_of,
     model_names_of,
     read_content,
@@ -29,8 +30,11 @@ from perfcast.evidence.dataset.measurements import Measurements, tidy
 from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import read_tables
 from perfcast.evidence.train.learned.fit import TrainingRows, fit_family
+from perfcast.files import write_bytes_atomically
 
 VERSION = 1
+#: Of ``perfcast train vision``.
+FITTED_TO_STEPS = ("convolution_narrow",)
 
 #: Rows of one device and segment that are used; more change nothing but the time.
 MOST_ROWS: Mapping[str, int] = {
@@ -156,6 +160,7 @@ def train_all(
         InputError: Nothing to train on, or ``output`` cannot be written.
     """
     collected = collect_rows(folders, dies_of(left_out))
+    _carry_over(output)
     records = []
     for model in model_order(collected):
         rows, tables = collected[model]
@@ -169,6 +174,14 @@ def train_all(
         report(model, finished)
         records.append(finished)
     return records
+
+
+def _carry_over(output: Path) -> None:
+    """Models that whole steps are behind, not tables of kernels: as they are shipped."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in FITTED_TO_STEPS:
+        content = (WEIGHTS / f"{name}.json.xz").read_bytes()
+        write_bytes_atomically(output / f"{name}.json.xz", content)
 
 
 def fingerprint_of(rows: TrainingRows) -> str:

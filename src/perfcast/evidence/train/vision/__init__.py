@@ -1,0 +1,1 @@
+"""Constants of vision kernels, fitted to whole steps."""

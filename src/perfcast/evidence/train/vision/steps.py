@@ -1,0 +1,214 @@
+"""Measured steps of vision models, and each as a sum of named parts that constants multiply."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfcast.catalog.devices import load_device
+from perfcast.core.graph import Graph
+from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelFamily
+from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
+from perfcast.core.tensor import MemoryFormat
+from perfcast.cost.learned.families import convolution_narrow
+from perfcast.cost.learned.figures import collect_figures
+from perfcast.cost.learned.model import LearnedCost
+from perfcast.cost.learned.streams import LAUNCH_SECONDS, stream_of
+from perfcast.cost.learned.translate import translate
+from perfcast.errors import InputError
+from perfcast.files import write_text_atomically
+from perfcast.units import MILLI
+
+#: timm's words for memory formats.
+_FORMATS: Mapping[str, MemoryFormat] = {"nchw": "contiguous", "nhwc": "channels_last"}
+_MODES = {"infer": "prefill", "train": "train"}
+#: Prefixes of names that say where weights come from, not what the model is.
+_ORIGINS = re.compile(r"^(tf|gluon|legacy|ig|swsl|ssl|jx)_")
+#: How far the multiplications of a model of today may be from those printed beside a measured step: a name
+#: whose model was changed since was not measured.
+_SAME_WORK = (0.8, 1.2)
+
+
+@dataclass(frozen=True)
+class VisionStep:
+    """One measured eager step.
+
+    Attributes:
+        device: Catalog name.
+        mode: 'prefill' (inference) or 'train'.
+        version: Of PyTorch.
+        gmacs: Multiply-adds of one image in 10⁹; None where not printed.
+    """
+
+    model: str
+    device: str
+    mode: str
+    memory_format: MemoryFormat
+    version: str
+    batch_size: int
+    image_size: int
+    seconds: float
+    gmacs: float | None
+
+    @property
+    def family(self) -> str:
+        """timm's name up to the first digit or underscore, without where the weights come from."""
+        return re.split(r"[_\d]", _ORIGINS.sub("", self.model))[0]
+
+    @property
+    def key(self) -> str:
+        """What is captured: the same for every version of PyTorch."""
+        sizes = f"{self.image_size} {self.batch_size}"
+        return f"{self.model} {sizes} {self.mode} {self.memory_format} {self.device}"
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Ideal seconds of each part of a step, and the flops of its products."""
+
+    seconds: Mapping[str, float]
+    flops: float
+
+
+def read_steps(folder: Path) -> list[VisionStep]:
+    """Eager half-precision steps on GPUs of ``vision/timm.csv.gz``.
+
+    Raises:
+        InputError: No such table in the folder.
+    """
+    path = next((p for p in (folder / "vision/timm.csv.gz", folder / "timm.csv.gz") if p.is_file()), None)
+    if path is None:
+        raise InputError(f"{folder}: no vision/timm.csv.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        rows = [
+            row for row in csv.DictReader(file) if row["dtype"] == "amp_fp16" and row["compiled"] == "False"
+        ]
+    printed = {(row["model"], row["image_size"]): float(row["gmacs"]) for row in rows if row["gmacs"]}
+    return [
+        VisionStep(
+            model=row["model"],
+            device=row["device"],
+            mode=_MODES[row["mode"]],
+            memory_format=_FORMATS[row["memory_format"]],
+            version=row["torch_version"],
+            batch_size=int(float(row["batch_size"])),
+            image_size=int(row["image_size"]),
+            seconds=float(row["step_ms"]) * MILLI,
+            gmacs=printed.get((row["model"], row["image_size"])),
+        )
+        for row in rows
+    ]
+
+
+def parts_of(graph: Graph, device: Device) -> StepParts:
+    """A captured step as parts: convolutions, streams, launches, and what other models price."""
+    counts = np.bincount([node.operation for node in graph.nodes], minlength=len(graph.operations))
+    return parts_of_operations(graph.operations, counts.tolist(), device)
+
+
+def parts_of_operations(operations: Sequence[Operation], counts: Sequence[int], device: Device) -> StepParts:
+    """The same from operations and how often each runs."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    runs = [i for i, operation in enumerate(operations) if not operation.is_free and counts[i]]
+    convolutions = [i for i in runs if operations[i].kind is OperationKind.CONVOLUTION]
+    _add_convolutions(
+        [operations[i] for i in convolutions], [counts[i] for i in convolutions], device, seconds
+    )
+    priced = []
+    for i in runs:
+        operation = operations[i]
+        stream = stream_of(operation, device)
+        if stream is not None:
+            seconds[f"stream.{stream.name}"] += stream.seconds * counts[i]
+            seconds["launch"] += LAUNCH_SECONDS * counts[i]
+        elif operation.kind is not OperationKind.CONVOLUTION:
+            priced.append(i)
+    estimates = LearnedCost().estimate([operations[i] for i in priced], device).seconds.tolist()
+    for i, value in zip(priced, estimates, strict=True):
+        kind = operations[i].kind
+        name = kind.value if kind in MATRIX_KINDS else "rest"
+        seconds[f"other.{name}"] += value * counts[i]
+    flops = sum(operations[i].flops * counts[i] for i in runs if operations[i].kind in MATRIX_KINDS)
+    return StepParts(dict(seconds), float(flops))
+
+
+def _add_convolutions(
+    operations: Sequence[Operation], counts: Sequence[int], device: Device, seconds: defaultdict[str, float]
+) -> None:
+    table = translate(operations).tables.get(KernelFamily.CONVOLUTION)
+    if table is None:
+        return
+    figures = collect_figures([device], np.zeros(len(table), np.int64), table.word("dtype"))
+    shapes = convolution_narrow.derive_shapes(table)
+    for name, values in convolution_narrow.time_parts(table, figures, shapes).items():
+        seconds[f"convolution.{name}"] += float(values @ np.array(counts, dtype=np.float64))
+    seconds["launch"] += convolution_narrow.LAUNCH_SECONDS * sum(counts)
+
+
+def collect_parts(
+    steps: Iterable[VisionStep], folder: Path, report: Callable[[str], None] = lambda line: None
+) -> dict[str, StepParts]:
+    """Parts of every step that can be captured, kept in ``parts.json`` of the folder while they are made."""
+    path = folder / "parts.json"
+    found = _load(path)
+    wanted = {step.key: step for step in steps}
+    for number, (key, step) in enumerate(wanted.items()):
+        if key in found:
+            continue
+        try:
+            found[key] = parts_of(_captured(step), load_device(step.device))
+        except InputError as error:
+            report(f"{step.model}: {error}")
+            found[key] = StepParts({}, 0.0)
+        if number % 20 == 0:
+            _save(found, path)
+            report(f"{number + 1} of {len(wanted)} steps captured")
+    _save(found, path)
+    return {key: parts for key, parts in found.items() if parts.seconds}
+
+
+def _captured(step: VisionStep) -> Graph:
+    from perfcast.prediction.one_device.graph import build_graph
+    from perfcast.prediction.request.one_device import Request
+
+    request = Request(
+        model=f"timm:{step.model}",
+        mode="train" if step.mode == "train" else "prefill",
+        batch_size=step.batch_size,
+        image_size=step.image_size,
+        dtype="fp16",
+        autocast=step.mode != "train",
+        memory_format=step.memory_format,
+        optimizer="sgd",
+    )
+    return build_graph(request, load_device(step.device))[0]
+
+
+def _load(path: Path) -> dict[str, StepParts]:
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {key: StepParts(seconds, flops) for key, (seconds, flops) in content.items()}
+
+
+def _save(found: Mapping[str, StepParts], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, json.dumps({key: [p.seconds, p.flops] for key, p in found.items()}))
+
+
+def is_same_model(step: VisionStep, parts: StepParts) -> bool:
+    """Whether the captured model does the work that was printed for the measured one."""
+    if not step.gmacs:
+        return True
+    passes = 3 if step.mode == "train" else 1
+    ratio = parts.flops / (2e9 * step.gmacs * step.batch_size * passes)
+    return _SAME_WORK[0] <= ratio <= _SAME_WORK[1]
