@@ -94,6 +94,11 @@ class LearnedCost:
             return fitted
         return MovedFamily(fitted, self.moved.device_name, self.moved.evidence)
 
+    def _has_measured_rows(self, device: Device) -> bool:
+        """Whether some kernel over rows was measured on a device, by us or by its user."""
+        moved = self.moved is not None and self.moved.device_name == device.name
+        return moved or device.name in load_family("rows", self.folder).scalars.architectures
+
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """The measurement nearest to each operation; '' where none is known."""
         found = [""] * len(operations)
@@ -132,8 +137,7 @@ class LearnedCost:
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
         assert len(seconds) == count
-        is_measured = device.name in self.model("rows").scalars.architectures
-        price_streams(operations, device, is_measured, (seconds, low, high))
+        price_streams(operations, device, self._has_measured_rows(device), (seconds, low, high))
         for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
             np.maximum(priced_seconds, bound, out=priced_seconds)
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))

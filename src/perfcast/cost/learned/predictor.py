@@ -240,6 +240,8 @@ class FittedFamily:
             hull = next((h for key, h in self.hulls.items() if key[:2] == segment[:2]), None)
         if hull is None:
             return "no measurement of this operation in this format"
+        if not len(hull.shapes):
+            return f"whole steps on {', '.join(hull.devices)}"
         distance = np.abs(hull.shapes - sizes).sum(axis=1)
         own = np.array([name == device.name for name in hull.devices])[hull.shape_device]
         best = int(np.argmin(distance + np.where(own, 0.0, 4.0)))
