@@ -33,6 +33,7 @@ with needed_for("running a program symbolically"):
     from torch._C._profiler import _ExperimentalConfig as ProfilerOptions
     from torch._guards import active_fake_mode
     from torch._ops import OpOverload, OpOverloadPacket
+    from torch._prims_common import suggest_memory_format
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,
@@ -77,6 +78,7 @@ __all__ = [
     "run_engine",
     "set_grad_enabled",
     "spin_gpu",
+    "suggest_memory_format",
     "tree_leaves",
     "tree_map_only",
     "unset_fake_temporarily",

@@ -31,6 +31,7 @@ from perfcast.torch_internals.eager import (
     next_sequence_number,
 )
 from perfcast.workload.capture.code_line import CodeLines
+from perfcast.workload.capture.layouts import copied_operands, written_as
 from perfcast.workload.capture.types import tensor_type
 from perfcast.workload.parallel_program.collectives import Collective, collective_of
 from perfcast.workload.rules import OperatorCall, operation_of
@@ -200,9 +201,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]  # a real one returns its argument, a symbolic one a new tensor
         kwargs = kwargs or {}
+        if self._for_accelerator:
+            args = self._in_accelerators_format(func, types, args)
         if func is _SOFTMAX_BACKWARD and self._for_accelerator:
             args = self._multiply_first(types, args)
         out = func(*args, **kwargs)
+        if self._for_accelerator:
+            out = written_as(func, args, out)
         # What runs under other fake tensors is shape propagation of distributed tensors.
         if self._is_paused or func.namespace in _HOST_ONLY or active_fake_mode() is not self._fake_mode:
             return out
@@ -213,6 +218,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             mutates = func._schema.is_mutable or func._schema.name in _WRITES_UNSAID
             self.record(func.name().partition("::")[2], args, kwargs, out, mutates)
         return out
+
+    def _in_accelerators_format(self, func: Any, types: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments in the memory formats that an accelerator's kernel takes; copies are recorded."""
+        formats = copied_operands(func, args)
+        if not formats:
+            return args
+        copies = {
+            position: self.__torch_dispatch__(
+                torch.ops.aten.clone.default, types, (args[position],), {"memory_format": layout}
+            )
+            for position, layout in formats.items()
+        }
+        return tuple(copies.get(position, value) for position, value in enumerate(args))
 
     def _multiply_first(self, types: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Arguments of a softmax's backward as its kernel on an accelerator takes them: gradient × output.

@@ -38,4 +38,4 @@ def to_memory_format(program: Program, memory_format: MemoryFormat, model: str) 
 def _convert(tensor: Tensor) -> Tensor:
     """Dims other than 4 and 5 have no channels to put last (torch: nn/modules/module.py, ``Module.to``)."""
     layout = _BY_DIMS.get(tensor.ndim)
-    return tensor if layout is None else tensor.contiguous(memory_format=layout)
+    return tensor if layout is None else tensor.to(memory_format=layout)
