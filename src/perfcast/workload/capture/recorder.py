@@ -30,8 +30,8 @@ from perfcast.torch_internals.eager import (
     is_traceable_wrapper_subclass_type,
     next_sequence_number,
 )
+from perfcast.workload.capture.accelerator_operands import operands_of, written_as
 from perfcast.workload.capture.code_line import CodeLines
-from perfcast.workload.capture.layouts import copied_operands, written_as
 from perfcast.workload.capture.types import tensor_type
 from perfcast.workload.parallel_program.collectives import Collective, collective_of
 from perfcast.workload.rules import OperatorCall, operation_of
@@ -41,7 +41,6 @@ _HOST_ONLY = ("prim", "profiler")
 #: Operators that write into an argument although their schema does not say so.
 _WRITES_UNSAID = ("fsdp::all_gather_copy_in",)
 _ACCUMULATE_GRAD_SEQUENCE = 2**63
-_SOFTMAX_BACKWARD = torch.ops.aten._softmax_backward_data.default
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -202,9 +201,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0]  # a real one returns its argument, a symbolic one a new tensor
         kwargs = kwargs or {}
         if self._for_accelerator:
-            args = self._in_accelerators_format(func, types, args)
-        if func is _SOFTMAX_BACKWARD and self._for_accelerator:
-            args = self._multiply_first(types, args)
+            args = operands_of(func, args, partial(self.__torch_dispatch__, types=types))
         out = func(*args, **kwargs)
         if self._for_accelerator:
             out = written_as(func, args, out)
@@ -218,28 +215,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             mutates = func._schema.is_mutable or func._schema.name in _WRITES_UNSAID
             self.record(func.name().partition("::")[2], args, kwargs, out, mutates)
         return out
-
-    def _in_accelerators_format(self, func: Any, types: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments in the memory formats that an accelerator's kernel takes; copies are recorded."""
-        formats = copied_operands(func, args)
-        if not formats:
-            return args
-        copies = {
-            position: self.__torch_dispatch__(
-                torch.ops.aten.clone.default, types, (args[position],), {"memory_format": layout}
-            )
-            for position, layout in formats.items()
-        }
-        return tuple(copies.get(position, value) for position, value in enumerate(args))
-
-    def _multiply_first(self, types: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments of a softmax's backward as its kernel on an accelerator takes them: gradient × output.
-
-        The product is a kernel of its own and a tensor of the scores' size (aten/native/cuda/SoftMax.cu,
-        ``softmax_backward_cuda_out``).
-        """
-        product = self.__torch_dispatch__(torch.ops.aten.mul.Tensor, types, args[:2])
-        return (product, *args[1:])
 
     def _record_collective(self, collective: Collective) -> None:
         self.record(collective.name, collective.sent, collective.facts, collective.received, mutates=True)

@@ -1,15 +1,18 @@
-"""Memory formats as a GPU's kernels take and leave them, where a processor's differ.
+"""Operands as an accelerator's kernels take them, and memory formats as they leave them.
 
 A convolution on a GPU runs with channels last if its images or its filters lie so, whatever their type
 (PyTorch: aten/src/ATen/native/ConvUtils.h, ``cudnn_conv_suggest_memory_format``); operands that lie otherwise
 are copied first, its results lie as it ran (native/cudnn/ConvShared.cpp). Norms over rows or groups and
 softmax read contiguous operands and copy others (native/cuda/layer_norm_kernel.cu, native/group_norm.cpp,
 native/cuda/SoftMax.cu). All other operators keep formats alike on both.
+
+A softmax's backward takes gradient × output: the product is a kernel of its own and a tensor of the scores'
+size (native/cuda/SoftMax.cu, ``softmax_backward_cuda_out``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,8 +40,26 @@ _CONTIGUOUS: Mapping[OpOverload, tuple[int, ...]] = {
 _BY_DIMS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def copied_operands(operator: OpOverload, args: tuple[Any, ...]) -> dict[int, torch.memory_format]:
-    """Operands that a GPU copies before it runs an operator, by position, and in which format."""
+def operands_of(operator: OpOverload, args: tuple[Any, ...], run: Callable[..., Any]) -> tuple[Any, ...]:
+    """Arguments of an operator as an accelerator's kernel takes them.
+
+    Args:
+        run: Runs and records what makes them: operator, ``args``, ``kwargs``.
+    """
+    formats = _copied(operator, args)
+    if formats:
+        copies = {
+            position: run(_ATEN.clone.default, args=(args[position],), kwargs={"memory_format": layout})
+            for position, layout in formats.items()
+        }
+        args = tuple(copies.get(position, value) for position, value in enumerate(args))
+    if operator is _ATEN._softmax_backward_data.default:
+        args = (run(_ATEN.mul.Tensor, args=args[:2]), *args[1:])
+    return args
+
+
+def _copied(operator: OpOverload, args: tuple[Any, ...]) -> dict[int, torch.memory_format]:
+    """Operands that are copied first, by position, and in which format."""
     formats: dict[int, torch.memory_format] = {}
     if operator in _CONVOLUTIONS:
         layout = _convolution_format(operator, args)
