@@ -1,9 +1,9 @@
 """Function calls that an accelerator runs as one operation, whatever the processor here would do.
 
 On CUDA, scaled dot-product attention is one fused kernel, dropout draws and applies its mask in one,
-an RMS norm is one, and a product over groups of rows is one. On a CPU they fall apart or have other
-limits. Under ``AcceleratorCalls`` they are recorded as one operation each, forward and backward, with
-the tensors that the accelerator's kernels save for the backward.
+an RMS norm is one, a product over groups of rows is one, and a recurrent layer is one (``recurrent``). On
+a CPU they fall apart or have other limits. Under ``AcceleratorCalls`` they are recorded as one operation
+each, forward and backward, with the tensors that the accelerator's kernels save for the backward.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from perfcast.torch_internals.eager import grouped_mm, make_gradients, run_engine
 from perfcast.workload.capture.recorder import Recorder
+from perfcast.workload.capture.recurrent import recurrent_calls
 
 
 class AcceleratorCalls(TorchFunctionMode):
@@ -36,6 +37,7 @@ class AcceleratorCalls(TorchFunctionMode):
             functional.rms_norm: self._rms_norm,
             torch.rms_norm: self._rms_norm,
             functional.multi_head_attention_forward: self._multi_head_attention,
+            **recurrent_calls(recorder),
         }
 
     def __torch_function__(

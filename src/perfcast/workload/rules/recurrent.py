@@ -43,6 +43,23 @@ def mkldnn_rnn_layer_backward(call: OperatorCall) -> OperatorWork:
     return _work(call.args[0], call.args[1:3], passes=2)
 
 
+def _matrices(call: OperatorCall) -> tuple[TensorType, ...]:
+    """Weights among the arguments behind the input: what has two dims."""
+    return tuple(arg for arg in call.args[1:] if isinstance(arg, TensorType) and len(arg.shape) == 2)
+
+
+@RECURRENT.rule("recurrent_layer")
+def recurrent_layer(call: OperatorCall) -> OperatorWork:
+    """(input, weights and biases of every direction …, states …), as accelerators' libraries run a layer."""
+    return _work(call.args[0], _matrices(call), passes=1)
+
+
+@RECURRENT.rule("recurrent_layer_backward")
+def recurrent_layer_backward(call: OperatorCall) -> OperatorWork:
+    """Gradients of inputs and of weights: twice the forward."""
+    return _work(call.args[0], _matrices(call), passes=2)
+
+
 @RECURRENT.rule("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell")
 def fused_cell(call: OperatorCall) -> OperatorWork:
     """The gates' arithmetic only; its products are operators of their own."""
