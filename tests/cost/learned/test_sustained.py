@@ -15,6 +15,7 @@ from perfcast.cost.learned.sustained import (
     clock_share,
     has_power_to_spare,
     is_issue_limited,
+    power_needed,
     power_share,
     sustained_share,
 )
@@ -121,8 +122,23 @@ def test_a_scheduler_with_32_lanes_limits_the_issue(name, limited):
     assert is_issue_limited(load_device(name)) is limited
 
 
-def test_the_issue_limit_takes_a_ninth_of_ordinary_arithmetic_and_nothing_of_matrix_units():
+def test_the_issue_limit_takes_a_fifth_of_ordinary_arithmetic_and_nothing_of_matrix_units():
     wide = made_up_device(vector_flops_per_second={DType.FP32: 2 * 128 * 10 * 1e9})
-    plain = math.sqrt(TYPICAL_BASE_OVER_BOOST)
-    assert sustained_share(wide, False) == pytest.approx(plain * 64 / 72)
-    assert sustained_share(wide, True) == pytest.approx(plain)
+    assert sustained_share(wide, False) == pytest.approx(TYPICAL_BASE_OVER_BOOST**0.4 * 0.8)
+    assert sustained_share(wide, True) == pytest.approx(math.sqrt(TYPICAL_BASE_OVER_BOOST))
+
+
+def test_ordinary_units_that_need_half_of_the_power_keep_nine_tenths_of_the_way_to_boost():
+    # 22 W of 44 W: 0.64^(0.4 · 0.25), where all of the power would leave 0.64^0.4, and tensor cores 0.64^0.5
+    device = made_up_device(clock_hertz=1e9, base_clock_hertz=0.64e9, power_watts=44.0, operation_energy=1.0)
+    assert power_needed(device, False) == pytest.approx(0.5)
+    assert sustained_share(device, False) == pytest.approx(0.64**0.1)
+    assert sustained_share(replace(device, power_watts=22.0), False) == pytest.approx(0.64**0.4)
+    assert sustained_share(device, True) == pytest.approx(0.64**0.5)
+
+
+def test_single_precision_on_a_board_that_nothing_was_learned_from_is_what_was_published():
+    # cuBLAS on RTX A6000: 23.25 TFLOP/s at 4096³ (S. Boehm, 2022)
+    device = load_device("rtx-a6000")
+    peak = device.vector_flops_per_second[DType.FP32]
+    assert peak * sustained_share(device, False) == pytest.approx(23.25e12, rel=0.05)

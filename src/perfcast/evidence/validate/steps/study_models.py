@@ -24,7 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from perfcast.catalog.models import load_model
-from perfcast.core.graph import Graph, Phase
+from perfcast.core.graph import Graph
+from perfcast.core.operation import OperationKind
 from perfcast.errors import InputError
 from perfcast.prediction import Request
 from perfcast.workload.step import OptimizerChoice, Program
@@ -98,13 +99,14 @@ def _loss_over(tokens: Tensor) -> Callable[[Any], Tensor]:
 
 
 def _without_loss(graph: Graph) -> Graph:
-    """Without what ran between the timed forward and the timed backward."""
-    nodes = tuple(
-        node
-        for node in graph.nodes
-        if node.phase is not Phase.FORWARD or graph.operations[node.operation].name not in _LOSS
+    """With no kernel where one ran between the timed forward and the timed backward; its memory stays."""
+    operations = tuple(
+        replace(o, kind=OperationKind.ALLOCATION, flops=0, executed_flops=0, memory_traffic_bytes=0)
+        if o.name in _LOSS
+        else o
+        for o in graph.operations
     )
-    return replace(graph, nodes=nodes)
+    return replace(graph, operations=operations)
 
 
 # ---- attention of the study's transformers ------------------------------------------------------------
