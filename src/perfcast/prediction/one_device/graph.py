@@ -35,18 +35,26 @@ def _captured_once(request: Request, device: Device) -> tuple[Graph, Program]:
 
 
 def _captured(request: Request, device: Device) -> tuple[Graph, Program]:
+    graph, program = capture_graph(request, device)
+    return run_on(graph, request, device), program
+
+
+def capture_graph(request: Request, device: Device) -> tuple[Graph, Program]:
+    """What is asked for, with nothing left open, as one kind of device runs it: a processor, or any other."""
     from perfcast.workload.capture.capture import capture
-    from perfcast.workload.lower import lower
 
     build, options = program_and_options(request, device)
     if request.world_size is None:
-        graph, program = capture(build, options)
-    else:
-        from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
+        return capture(build, options)
+    from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
 
-        graph, program = capture_on_virtual_rank(
-            build, options, rank=request.rank, world_size=request.world_size
-        )
+    return capture_on_virtual_rank(build, options, rank=request.rank, world_size=request.world_size)
+
+
+def run_on(graph: Graph, request: Request, device: Device) -> Graph:
+    """A captured graph lowered to a device, and compiled if that is asked for."""
+    from perfcast.workload.lower import lower
+
     graph = lower(graph, device, request.dtype)
     if request.compile:
         from perfcast.workload.fuse import fuse
@@ -56,7 +64,7 @@ def _captured(request: Request, device: Device) -> tuple[Graph, Program]:
                 "--compile models the fusion of GPU kernels; it has no model of the local processor"
             )
         graph = fuse(graph)
-    return graph, program
+    return graph
 
 
 def program_and_options(request: Request, device: Device) -> tuple[Callable[[], Program], CaptureOptions]:

@@ -84,7 +84,7 @@ def build_timm_program(name: str, shape: StepShape) -> Program:
 
 def _build(name: str, shape: StepShape) -> nn.Module:
     timm, plain, size = _import_timm(), name.removeprefix(PREFIX), shape.image_size
-    with _quiet(), without_values():
+    with _quiet(), without_values(), _attention(timm, shape.attention):
         config = timm.models.get_pretrained_cfg(plain, allow_unregistered=True)
         is_fixed = bool(config is not None and config.fixed_input_size)
         is_own = config is not None and tuple(config.input_size[1:]) == (size, size)
@@ -95,6 +95,17 @@ def _build(name: str, shape: StepShape) -> nn.Module:
             if not built_for:
                 raise
             raise ModelError(f"{name} takes images of its own size alone, not of {size}: {error}") from error
+
+
+@contextmanager
+def _attention(timm: ModuleType, attention: str) -> Iterator[None]:
+    """Models built inside have fused attention, or attention written out."""
+    before = timm.layers.use_fused_attn()
+    timm.layers.set_fused_attn(attention == "sdpa")
+    try:
+        yield
+    finally:
+        timm.layers.set_fused_attn(before)
 
 
 def _first(output: Any) -> Tensor:
@@ -119,6 +130,7 @@ def _import_timm() -> ModuleType:
     try:
         with _quiet():
             import timm
+            import timm.layers
             import timm.models
     except ImportError as error:
         raise ModelError(

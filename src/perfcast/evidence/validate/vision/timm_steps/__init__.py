@@ -1,0 +1,1 @@
+"""Steps of timm's image models, as ``benchmark.py`` of that project measured them."""
