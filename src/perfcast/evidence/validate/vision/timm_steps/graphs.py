@@ -14,7 +14,6 @@ from pathlib import Path
 
 import platformdirs
 
-import perfcast
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.errors import InputError
@@ -52,7 +51,7 @@ def kept_graph(request: Request, device: Device) -> Graph:
 
 @cache
 def _folder() -> Path:
-    root = Path(perfcast.__file__).parent
+    root = Path(__file__).parents[4]  # the package
     code = hashlib.sha256()
     for path in sorted(path for room in _ROOMS for path in (root / room).rglob("*.py")):
         code.update(path.read_bytes())
