@@ -21,7 +21,8 @@ from perfcast.cost.roofline import Roofline
 from perfcast.cost.spread import load_spread
 from perfcast.errors import PlanError
 from perfcast.published.kernels.graph import StudyCost, TablePricer, build_table_cost
-from perfcast.published.kernels.work import product_work, row_kernel_work
+from perfcast.published.kernels.work import convolution_work, product_work, row_kernel_work
+from perfcast.published.neusight.rules import calls_in
 from perfcast.workload.rules import OperatorCall, operation_of
 
 T4, L4 = load_device("t4"), load_device("l4")
@@ -29,13 +30,15 @@ T4, L4 = load_device("t4"), load_device("l4")
 
 @dataclass(frozen=True)
 class OneRate:
-    """A picosecond per flop of batched products and of rows per byte; no other product has a model."""
+    """A picosecond per flop of batched products, convolutions and byte of rows; linear has no model."""
 
     name: str = "one-rate"
 
     def predict(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Floats:
         if kernels.family is KernelFamily.ROWS:
             return 1e-12 * row_kernel_work(kernels).traffic_bytes
+        if kernels.family is KernelFamily.CONVOLUTION:
+            return 1e-12 * convolution_work(kernels).flops
         return np.where(kernels.word("operation") == "bmm", 1e-12 * product_work(kernels).flops, np.nan)
 
 
@@ -77,6 +80,29 @@ def test_intervals_hold_on_devices_that_were_learned_from_and_are_wide_on_others
     assert seen.seconds_high[0] / seen.seconds[0] == pytest.approx(3.0)
     assert other.seconds_high[0] / other.seconds[0] == pytest.approx(UNKNOWN_SPREAD)
     assert (other.seconds_low <= other.seconds).all()
+
+
+def convolution(*shapes: tuple[int, ...], groups: int = 1, stride: int = 1) -> Operation:
+    inputs, weight, output = (tensor(*shape) for shape in shapes)
+    padding = [weight.shape[-1] // 2] * 2
+    args = (inputs, weight, None, [stride] * 2, padding, [1, 1], False, [0, 0], groups)
+    return operation_of(OperatorCall("convolution", args, {}, (output,)))
+
+
+def test_a_square_convolution_is_a_kernel_of_the_study_and_another_is_not():
+    square = convolution((8, 64, 56, 56), (128, 64, 3, 3), (8, 128, 56, 56))
+    grouped = convolution((8, 64, 56, 56), (64, 1, 3, 3), (8, 64, 56, 56), groups=64)
+    oblong = convolution((8, 64, 56, 28), (128, 64, 3, 3), (8, 128, 56, 28))
+    estimates = COST.estimate([square, grouped, oblong], T4)
+    assert estimates.provenance == ("one-rate", "bounded", "bounded")
+    assert estimates.seconds[0] == pytest.approx(1e-12 * square.flops)
+
+
+def test_the_gradients_of_a_convolution_are_two_kernels():
+    x, w, y = tensor(8, 64, 56, 56), tensor(128, 64, 3, 3), tensor(8, 128, 56, 56)
+    args = (y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+    backward = operation_of(OperatorCall("convolution_backward", args, {}, (x, w)))
+    assert [call.operation for call in calls_in(backward) or ()] == ["conv", "conv"]
 
 
 def test_no_operation_is_no_estimate():

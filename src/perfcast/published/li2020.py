@@ -4,7 +4,8 @@ time = slope · work + intercept by least squares, work being flops for products
 row kernels, whose flops say nothing. An unseen device has no line of its own. There, slope · peak (or slope ·
 bandwidth) is an inverse efficiency, and its geometric mean over the measured devices, divided by the unseen
 device's peak (or bandwidth), is its slope; the intercept, which measures overheads, is dropped. Source: the
-baseline "Li et al." of the NeuSight study (ASPLOS 2025), which carries lines over by bandwidth as well.
+baseline "Li et al." of the NeuSight study (ASPLOS 2025). There 1 / slope of every operator, products too, is
+a line in the bandwidth of the five measured devices, read off at the unseen one's.
 """
 
 from __future__ import annotations

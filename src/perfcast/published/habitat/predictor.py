@@ -5,6 +5,10 @@ they were measured (``wave_scaling``); kernels that vary (linear, batched produc
 by nets (``direct_nets``). As in the NeuSight study, the device scaled from is a V100, and a P100 for the V100
 itself. Habitat measures the very kernel on that device; here the measured kernel of the nearest sizes stands
 for it, its time taken in proportion to the bytes moved.
+
+The study did less: it scaled by bandwidth alone, found a kernel only if its sizes were measured to the digit,
+and took elements / bandwidth (not bytes) for all others; its nets answer seconds, these milliseconds. A
+step's operations that are neither are bytes / bandwidth in both (``kernels.graph``).
 """
 
 from __future__ import annotations

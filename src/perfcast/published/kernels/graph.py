@@ -28,7 +28,8 @@ from perfcast.cost.model import (
 )
 from perfcast.cost.spread import load_spread
 from perfcast.errors import PlanError
-from perfcast.published.neusight.nets import NETS, PRODUCT_NETS, VENDORS, net_of
+from perfcast.published.nets.direct import square_convolutions
+from perfcast.published.neusight.nets import PRODUCT_NETS, VENDORS, net_of
 from perfcast.published.neusight.rules import PRICED_KINDS, NetKernel, calls_in
 from perfcast.published.registry import KernelPredictor
 
@@ -144,11 +145,11 @@ class TablePricer:
 
     def price(self, calls: Sequence[NetKernel], device: Device) -> PricedCalls:
         """Seconds of each kernel, and their interval by net."""
-        nets = [net_of(call.operation) or "" for call in calls]
+        nets = [net_of(call.operation) or "convolution" for call in calls]
         seconds = np.full(len(calls), np.nan)
-        is_product = np.array([net in PRODUCT_NETS for net in nets], dtype=bool)
-        for part, tabulate in ((is_product, _products), (~is_product, _rows)):
-            index = np.flatnonzero(part)
+        kinds = np.array([_FAMILIES.get(net, KernelFamily.ROWS).value for net in nets])
+        for family, tabulate in _TABLES.items():
+            index = np.flatnonzero(kinds == family.value)
             if len(index):
                 table = tabulate([calls[i] for i in index.tolist()])
                 seconds[index] = self.predictor.predict(table, (device,), np.zeros(len(index), np.int64))
@@ -165,9 +166,7 @@ def build_table_cost(predictor: KernelPredictor, record: Mapping[str, Any]) -> S
     A net's interval holds on the devices that it learned from. How it errs on others was not measured, so
     there it is that of an unknown operation; 'ratios' of the record say it of lines and scaled kernels.
     """
-    ratios = {
-        (net, True): (of["ratio_low"], of["ratio_high"]) for net, of in record["nets"].items() if net in NETS
-    }
+    ratios = {(net, True): (of["ratio_low"], of["ratio_high"]) for net, of in record["nets"].items()}
     for net, of in record.get("ratios", {}).items():
         ratios |= {(net, place == "known"): (low, high) for place, (low, high) in of.items()}
     devices = frozenset(record.get("devices", ()))
@@ -193,6 +192,17 @@ def _rows(calls: Sequence[NetKernel]) -> KernelTable:
     )
 
 
+def _convolutions(calls: Sequence[NetKernel]) -> KernelTable:
+    return square_convolutions(np.array([call.shape for call in calls], dtype=np.float64), _names(calls))
+
+
+#: Families of nets; all others are of rows.
+_FAMILIES = {**dict.fromkeys(PRODUCT_NETS, KernelFamily.PRODUCT), "convolution": KernelFamily.CONVOLUTION}
+_TABLES = {
+    KernelFamily.PRODUCT: _products,
+    KernelFamily.ROWS: _rows,
+    KernelFamily.CONVOLUTION: _convolutions,
+}
 _WORDS = {"dtype": "fp32", "framework": "pytorch"}
 
 

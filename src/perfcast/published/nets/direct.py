@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfcast.core.arrays import Floats
-from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.core.arrays import Floats, Objects
+from perfcast.core.convolution import square_sizes
+from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.published.kernels.figures import StudyFigures
 from perfcast.published.nets.outputs import mlp_outputs
 from perfcast.published.nets.store import read_part
 from perfcast.units import MILLI
-
-if TYPE_CHECKING:
-    pass
-
 
 WIDTH = 512
 
@@ -81,6 +77,20 @@ def sizes_seen(kernels: KernelTable) -> Floats:
         KeyError: A family that no such net prices.
     """
     return np.stack([kernels.size(name) for name in SIZES_SEEN[kernels.family]], axis=1)
+
+
+def square_convolutions(shape: Floats, operations: Objects) -> KernelTable:
+    """fp32 convolutions of square images and filters in one group, as the study measured them.
+
+    Args:
+        shape: Sizes in the order of ``SIZES_SEEN``, [n, 7].
+    """
+    batch, c_in, c_out, filters, inputs, strides, paddings = shape.T
+    return build_kernel_table(
+        KernelFamily.CONVOLUTION, len(shape), batch=batch, c_in=c_in, c_out=c_out, groups=1.0, has_bias=0.0,
+        **square_sizes(inputs, filters, strides, paddings), operation=operations, memory_format="contiguous",
+        dtype="fp32", framework="pytorch",
+    )  # fmt: skip
 
 
 def load_weights(folder: Path, part: str) -> tuple[dict[str, NDArray[np.float32]], Scaling]:

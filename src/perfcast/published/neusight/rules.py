@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from perfcast.core.convolution import parse_convolution
+from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.published.neusight.nets import net_of, row_work
@@ -26,8 +28,9 @@ class NetKernel:
 
     Attributes:
         operation: The study's name, which decides the net.
-        shape: batch, m, k, n or rows and their length.
-        work: Bytes and flops per element of the output; zero for products.
+        shape: batch, m, k, n; or rows and their length; or batch, channels in and out, filter, image, stride
+            and padding.
+        work: Bytes and flops per element of the output; zero for products and convolutions.
     """
 
     operation: str
@@ -156,7 +159,29 @@ def _attention_sizes(operation: Operation) -> tuple[float, float, float, float, 
     return float(heads), float(queries), float(keys), float(query.shape[-1]), float(value.shape[-1])
 
 
+def _convolution(operation: Operation) -> list[NetKernel]:
+    """Of the kind that the study measured: fp32, one group, square, not dilated; each gradient is one more.
+
+    NeuSight has no net of it, Habitat and Li et al. have; any other kind is no kernel of the study.
+    """
+    geometry = operation.attribute("geometry")
+    if not isinstance(geometry, str) or operation.compute_dtype is not DType.FP32:
+        return []
+    described = parse_convolution(geometry)
+    axes = (described.filters, described.inputs, described.strides, described.paddings)
+    is_square = all(height == width for _, height, width in axes)
+    is_flat = described.filters[0] == described.inputs[0] == 1
+    if not (is_square and is_flat) or described.groups != 1 or described.dilations != (1, 1, 1):
+        return []
+    channels = (described.batch, described.c_in, described.c_out)
+    sizes = tuple(float(size) for size in (*channels, *(axis[-1] for axis in axes)))
+    return [NetKernel("conv", sizes)] * described.num_passes
+
+
 _RULES: Mapping[str, Rule] = {
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "convolution_backward": _convolution,
     "mm": _product("linear"),
     "addmm": _product("linear"),
     "_addmm_activation": _product("linear"),

@@ -18,7 +18,7 @@ from perfcast.evidence.train.published.study_rows import (
     StudyRows,
 )
 from perfcast.published.li2020 import Li2020, WorkLine, operators_of, rates_of, work_of
-from perfcast.published.nets.direct import SIZES_SEEN
+from perfcast.published.nets.direct import SIZES_SEEN, square_convolutions
 from perfcast.published.nets.store import write_predictor
 
 
@@ -113,7 +113,7 @@ def table_of(rows: StudyRows, num_sizes: int) -> KernelTable:
             "written_bytes": 4.0 * elements,
         }
         return KernelTable(KernelFamily.ROWS, {**columns, **words})
-    family = KernelFamily.PRODUCT if num_sizes == 4 else KernelFamily.CONVOLUTION
-    sizes = dict(zip(SIZES_SEEN[family], rows.shape.T, strict=True))
-    extra = {"layout": ""} if family is KernelFamily.PRODUCT else {"groups": 1.0}
-    return build_kernel_table(family, len(rows), **sizes, **extra, **words)
+    if num_sizes == len(CONVOLUTION_SIZES):
+        return square_convolutions(rows.shape, rows.operation)
+    sizes = dict(zip(SIZES_SEEN[KernelFamily.PRODUCT], rows.shape.T, strict=True))
+    return build_kernel_table(KernelFamily.PRODUCT, len(rows), **sizes, layout="", **words)
