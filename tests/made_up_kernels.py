@@ -16,7 +16,7 @@ from perfcast.cost.learned.family import Physics
 from perfcast.cost.learned.figures import Figures, collect_figures
 from perfcast.cost.learned.scalars import regime_shares
 from perfcast.cost.learned.store import family_of
-from perfcast.evidence.train.learned.fit import TrainingRows
+from perfcast.evidence.train.learned.prepared import TrainingRows
 
 NOISE = 0.02
 DEVICES = ("t4", "v100-pcie-16gb", "a100-pcie-40gb", "h100-sxm")

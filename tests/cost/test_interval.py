@@ -63,3 +63,17 @@ def test_the_interval_holds_the_estimate_and_is_no_wider_than_the_sum(seconds: l
     total = sum(seconds)
     assert 0 <= low < total < high
     assert high <= total * (1 + math.hypot(width, STEP_ERROR)) * (1 + 1e-9)
+
+
+def test_where_nothing_of_a_vendor_was_measured_all_kernels_err_as_one_and_collectives_by_themselves():
+    each = np.array([1.0, 1.0, 1.0])
+    tags = ("extrapolated", "extrapolated", "datasheet")
+
+    def high(errs_as_one: bool) -> float:
+        priced = Estimates(each, 0.6 * each, 1.4 * each, ("",) * 3, tags, errs_as_one)
+        return join_intervals(priced, np.array([1, 1, 1]), ["matmul", "softmax", "all_reduce"])[1]
+
+    rest = 0.2 * 0.4**2 * 2 + (STEP_ERROR * 3) ** 2 + 0.4**2
+    apart, together = 2 * 0.8 * 0.4**2, 0.8 * (0.4 + 0.4) ** 2
+    assert high(False) == pytest.approx(3 + math.sqrt(apart + rest))
+    assert high(True) == pytest.approx(3 + math.sqrt(together + rest))

@@ -15,7 +15,7 @@ from perfcast.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfcast.evidence.validate.kernels.leave_out import LeaveOut
+    from perfcast.evidence.validate.kernels.leave_out import By, LeaveOut
     from perfcast.evidence.validate.result import Result
 
 
@@ -27,7 +27,7 @@ class Options:
     max_rows: int
     predictors: tuple[str, ...]
     leave_out: tuple[str, ...]
-    by: str
+    by: By
     train_data: tuple[str, ...]
     weights: str | None
     all_tables: bool
@@ -50,7 +50,13 @@ class Options:
     help="Train 'learned' without its die, score only that; may be repeated, each in turn; 'each': all. "
     "published: choose constants without a source.",
 )
-@click.option("--by", type=click.Choice(["die", "architecture"]), default="die", show_default=True)
+@click.option(
+    "--by",
+    type=click.Choice(["die", "architecture", "family", "vendor"]),
+    default="die",
+    show_default=True,
+    help="With --leave-out: what leaves with a device (its family: all that take its matrix instructions).",
+)
 @click.option("--train-data", multiple=True, metavar="DIR", help="With --leave-out: more to train on.")
 @click.option("--weights", metavar="DIR", help="Trained models of 'learned'; default: the shipped ones.")
 @click.option("--all-tables", is_flag=True, help="neusight: the study's training tables too.")

@@ -7,7 +7,8 @@ intervals (of all runs of one operation together: they err alike) and ρ the com
     half-width² = Σ over kinds (Σ √ρ·h)² + Σ (1 − ρ)·h² + (step error · seconds)²
 
 for the upper and the lower side each. ρ is high where a device was never measured, since its scalars are
-shared by all its kernels, and low where it was. The step error stands for what no operation's price
+shared by all its kernels, and low where it was. Where nothing of a vendor was ever measured, all kernels are
+of one kind: its libraries may fall short in all of them. The step error stands for what no operation's price
 holds: the allocator, gaps between kernels, clocks that fall under a mixed load.
 """
 
@@ -23,6 +24,7 @@ from perfcast.cost.model import Estimates
 #: Common part of the variance by provenance; 1 where only a bound is known, since a bound errs one way.
 _COMMON = {"measured": 0.1, "interpolated": 0.3, "extrapolated": 0.8}
 _BOUND = 1.0
+_ALL = "all kernels"
 #: 90 % half-width, relative, of what a step adds. Set so that nine in ten of 61 measured steps (fp32, seven
 #: devices whose kernels had been learned, no step ever) lie in their interval: `perfcast validate neusight`.
 STEP_ERROR = 0.15
@@ -38,7 +40,9 @@ def join_intervals(estimates: Estimates, counts: Integers, groups: Sequence[str]
     seconds = float(estimates.seconds @ counts)
     if not np.isfinite(seconds):
         return seconds, seconds
-    _, kind = np.unique(np.array(groups, dtype=str), return_inverse=True)
+    names = [_ALL if estimates.errs_as_one and tag in _COMMON else name
+             for name, tag in zip(groups, estimates.provenance, strict=True)]  # fmt: skip
+    _, kind = np.unique(np.array(names, dtype=str), return_inverse=True)
     common = np.array([common_part(tag) for tag in estimates.provenance], dtype=np.float64)
     is_model = any(tag in _COMMON for tag in estimates.provenance)
     rest = STEP_ERROR * seconds if is_model else 0.0

@@ -31,6 +31,8 @@ class Estimates:
         bound_by: 'compute', 'memory', 'launch', or 'nothing' for an operation that runs no kernel.
         provenance: 'measured', 'interpolated' (within measured sizes, on a measured device), 'extrapolated',
             or 'bounded' where only a bound is known.
+        errs_as_one: Whether what is wrong about one price is wrong about all: nothing of the device's
+            vendor was ever measured.
     """
 
     seconds: Floats
@@ -38,6 +40,7 @@ class Estimates:
     seconds_high: Floats
     bound_by: tuple[str, ...]
     provenance: tuple[str, ...]
+    errs_as_one: bool = False
 
 
 def widen_announced(estimates: Estimates, device: Device) -> Estimates:
@@ -94,6 +97,15 @@ class KnowsNearest(Protocol):
 
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """In words, one for each operation; '' where there is none."""
+        ...
+
+
+@runtime_checkable
+class KnowsDevices(Protocol):
+    """A cost model that can say how near to a device the devices are that it learned from."""
+
+    def about_device(self, device: Device) -> str:
+        """A sentence without a full stop; '' for a device that was measured."""
         ...
 
 

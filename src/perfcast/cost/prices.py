@@ -27,12 +27,17 @@ _REDUCIBLE = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds of one run of each operation, with a 90 % interval, and what the price rests on."""
+    """Seconds of one run of each operation, with a 90 % interval, and what the price rests on.
+
+    Attributes:
+        errs_as_one: Of kernels, see ``Estimates``.
+    """
 
     seconds: Mapping[Operation, float]
     seconds_low: Mapping[Operation, float]
     seconds_high: Mapping[Operation, float]
     provenance: Mapping[Operation, str]
+    errs_as_one: bool = False
 
 
 def price_operations(
@@ -64,7 +69,7 @@ def price_operations(
         low.update(zip(part, estimates.seconds_low.tolist(), strict=True))
         high.update(zip(part, estimates.seconds_high.tolist(), strict=True))
         provenance.update(zip(part, estimates.provenance, strict=True))
-    return Prices(middle, low, high, provenance)
+    return Prices(middle, low, high, provenance, any(estimates.errs_as_one for _, estimates in priced))
 
 
 def price_communication(operations: Sequence[Operation], cluster: Cluster) -> Estimates:

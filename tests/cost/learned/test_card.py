@@ -31,6 +31,8 @@ def test_errors_of_devices_left_out_stand_beside_those_of_known_ones(card: dict)
     (narrow,) = [model for model in card["models"] if model["name"] == "product_narrow"]
     (linear,) = [r for r in narrow["errors"] if (r["operation"], r["dtype"]) == ("linear", "bf16")]
     assert 0 < linear["known_error"] < linear["unseen_error"] < 1
+    assert linear["unseen_error"] < linear["vendor_error"] < 1
+    assert 0 < linear["family_error"] < 1
 
 
 def test_the_shipped_weights_are_small_and_no_pickles():

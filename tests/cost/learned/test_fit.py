@@ -9,10 +9,12 @@ import pytest
 
 from made_up_kernels import DEVICES, SLOWNESS, made_up_seconds, training_rows
 from perfcast.catalog.devices import load_device
+from perfcast.cost.learned.kinship import KINS
 from perfcast.cost.learned.predictor import EXTRAPOLATED, INTERPOLATED, FittedFamily
 from perfcast.cost.learned.scalars import vendor_key
 from perfcast.cost.learned.store import family_of, save_family
-from perfcast.evidence.train.learned.fit import TrainingRows, fit_family
+from perfcast.evidence.train.learned.fit import fit_family
+from perfcast.evidence.train.learned.prepared import TrainingRows
 
 COUNT = 600
 
@@ -83,9 +85,9 @@ def test_errors_are_stated_for_every_operation_format_and_device(narrow):
     assert all(cell.unseen_error > 0 for cell in cells.values())
 
 
-def test_trust_and_shrinkage_are_chosen_for_every_vendor_operation_and_format_measured(fitted):
+def test_trust_and_shrinkage_are_chosen_for_every_kin_and_every_operation_of_a_vendor(fitted):
     for model, operations in {"product_wide": ("bmm", "linear"), "rows": ("add", "ln", "softmax")}.items():
-        wanted = {vendor_key("nvidia", (operation, "fp32", "pytorch")) for operation in operations}
+        wanted = {vendor_key("nvidia", (operation, "fp32", "pytorch")) for operation in operations} | {*KINS}
         assert fitted[model].scalars.trust.keys() == fitted[model].shrink.keys() == wanted
 
 

@@ -214,3 +214,19 @@ def test_it_says_which_measurement_lies_nearest(model):
     assert isinstance(model, KnowsNearest)
     assert found[0].split(":")[0] in DEVICES
     assert found[1:] == ["", ""]
+
+
+def test_it_says_where_no_device_of_a_vendor_was_ever_measured(model):
+    """Made-up measurements are of T4, V100, A100 and H100."""
+    assert model.about_device(load_device("h100-sxm")) == ""
+    assert "no device of this vendor (intel) was ever measured" in model.about_device(
+        load_device("arc-pro-b60")
+    )
+    assert "a100-pcie-40gb run the same ones" in model.about_device(load_device("rtx-pro-6000-server"))
+    assert "(tcgen05)" in model.about_device(load_device("b200"))
+
+
+def test_prices_err_as_one_where_nothing_of_the_vendor_was_measured(model):
+    operations = [matmul(512, 512, 512), elementwise(4096)]
+    assert model.estimate(operations, load_device("arc-pro-b60")).errs_as_one
+    assert not model.estimate(operations, load_device("b200")).errs_as_one

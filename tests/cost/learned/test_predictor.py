@@ -1,22 +1,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from made_up_kernels import DEVICES, products, training_rows
 from perfcast.catalog.devices import load_device
+from perfcast.cost.learned.kinship import KINS
 from perfcast.cost.learned.predictor import (
     EXTRAPOLATED,
     INTERPOLATED,
-    UNSEEN_VENDOR,
+    Spread,
     architecture_code,
     find_spread,
     log_sizes,
     with_codes,
 )
 from perfcast.cost.learned.store import load_family
+from perfcast.evidence.train.learned.widths import UNSEEN_VENDOR
 
 FIRST = np.zeros(1, np.int64)
 T4, L4 = load_device("t4"), load_device("l4")
@@ -86,33 +89,50 @@ def test_an_operation_that_was_never_measured_is_extrapolated_with_a_wider_inter
     assert np.isfinite(foreign.seconds_high[0])
 
 
-def test_a_vendor_of_whom_nothing_was_measured_has_a_wider_interval(narrow):
-    stranger = replace(L4, name="stranger", architecture="other", compute_capability="")
-    ours = estimate(narrow, products(), stranger)
-    theirs = estimate(narrow, products(), replace(stranger, vendor="intel"))
-    assert {vendor for vendor, _, _ in narrow.scalars.architectures.values()} == {"nvidia"}
-    log_high = [np.log(found.seconds_high / found.seconds)[0] for found in (ours, theirs)]
-    assert log_high[1] == pytest.approx(np.hypot(log_high[0], 1.645 * UNSEEN_VENDOR))
-    assert (theirs.seconds_low <= ours.seconds_low * (theirs.seconds / ours.seconds)).all()
+def test_the_farther_the_nearest_measured_device_the_wider_the_interval(narrow):
+    """Of T4, V100, A100 and H100: an H200, and chips of its size of sm_89, of sm_100 and of Intel."""
+    stranger = replace(load_device("h200-sxm"), name="stranger")
+    others = {
+        "architecture": stranger,
+        "family": replace(stranger, architecture="other", compute_capability="8.9"),
+        "vendor": replace(stranger, architecture="other", compute_capability="10.0"),
+        "none": replace(stranger, vendor="intel", architecture="xe9", compute_capability=""),
+    }
+    kernels = products(3, m=np.array([64, 1024, 4096]))
+    widths = []
+    for kin, device in others.items():
+        assert narrow.scalars.kin(device, ("linear", "bf16", "sglang")) == kin
+        found = estimate(narrow, kernels, device)
+        widths.append(np.log(found.seconds_high / found.seconds))
+        assert found.is_foreign.all() == (kin == "none")
+    assert all((nearer <= farther + 1e-9).all() for nearer, farther in pairwise(widths))
+    assert (widths[-2] < widths[-1]).all()
 
 
-@pytest.mark.parametrize("model", ["product_wide", "product_narrow", "rows"])
-def test_what_an_unseen_vendor_adds_is_what_the_shipped_scalars_of_two_vendors_show(model):
-    scalars = load_family(model).scalars
-    vendor = {name: key[:2] for name, key in scalars.architectures.items()}
-    across, within = [], []
-    for (device, segment), values in scalars.values.items():
-        if len(segment) != 2:
-            continue
-        others = [name for name, key in scalars.values if key == segment]
-        of_vendor = [n for n in others if vendor[n][0] == vendor[device][0] and vendor[n] != vendor[device]]
-        of_others = [n for n in others if vendor[n][0] != vendor[device][0]]
-        for names, found in ((of_vendor, within), (of_others, across)):
-            if names:
-                found.append(values - np.mean([scalars.values[name, segment] for name in names], axis=0))
-    excess = np.mean(np.square(across), axis=0) - np.mean(np.square(within), axis=0)
-    assert 0.1 < np.sqrt(np.maximum(excess, 0)).max() < 0.4
-    assert 0.5 < np.sqrt(np.maximum(excess, 0)).max() / UNSEEN_VENDOR < 1.6
+def test_a_nearer_range_holds_for_a_farther_kin_where_its_own_is_narrower(narrow):
+    wide, tight = {((), -1): (-0.5, 0.6)}, {((), -1): (-0.1, 0.9)}
+    spread = Spread(tight, {**{kin: {} for kin in KINS}, "family": wide, "vendor": tight})
+    found = estimate(replace(narrow, spread=spread), products(), load_device("b200"))
+    assert narrow.scalars.kin(load_device("b200"), ("linear", "bf16", "sglang")) == "vendor"
+    assert np.log(found.seconds_high / found.seconds)[0] == pytest.approx(0.9)
+    assert np.log(found.seconds_low / found.seconds)[0] >= -0.5 - 1e-9
+
+
+def test_an_unseen_device_leans_on_the_trees_of_the_nearest_that_runs_the_same_kernels(narrow):
+    """sm_120 runs Ampere's mma.sync, not Hopper's wgmma: among T4, V100, A100 and H100 it is A100's twin."""
+    board, kernels = load_device("rtx-pro-6000-server"), products(3, m=np.array([64, 1024, 4096]))
+    none, half, full = (
+        narrow_estimate.seconds
+        for narrow_estimate in (estimate(replace(narrow, lean=lean), kernels, board) for lean in (0, 0.5, 1))
+    )
+    assert np.sqrt(none * full) == pytest.approx(half, rel=1e-6)
+    physics = narrow.describe(kernels, [board], np.zeros(3, np.int64))
+    code = architecture_code(load_device("a100-sxm-80gb"), narrow.architectures)
+    said = narrow.known.predict(with_codes(physics.features, np.full(3, code)))
+    shrunk = narrow._shrink([board], [("linear", "bf16", "sglang")])[0, 0] * narrow.common.predict(
+        physics.features
+    )
+    assert np.log(full / none) == pytest.approx(said - shrunk)
 
 
 def test_a_format_that_was_never_measured_is_priced_by_physics_and_what_stands_in(narrow):
@@ -167,4 +187,11 @@ def test_sizes_are_counted_in_doublings():
 def test_a_segment_without_a_shrinkage_of_its_own_takes_the_mean(fitted):
     family = replace(fitted["product_narrow"], shrink={"nvidia|linear|bf16": 0.5, "nvidia|bmm|bf16": 1.0})
     segments = [("linear", "bf16", "sglang"), ("linear", "fp8", "sglang")]
-    assert family._shrink([load_device("h100-sxm")], segments).tolist() == [[0.5, 0.75]]
+    assert family._shrink([load_device("b200")], segments).tolist() == [[0.5, 0.75]]
+
+
+def test_what_unseen_vendors_differ_by_is_what_the_shipped_models_of_two_vendors_show():
+    models = ("product_narrow", "product_wide", "experts")
+    apart = [load_family(model).scalars.apart["none"] for model in models]
+    assert np.sqrt(np.mean(np.square(apart))) == pytest.approx(UNSEEN_VENDOR, abs=0.05)
+    assert load_family("attention").scalars.apart["none"] == UNSEEN_VENDOR

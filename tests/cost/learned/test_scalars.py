@@ -227,6 +227,39 @@ def test_an_unseen_device_asks_those_of_its_own_vendor_and_others_only_if_there_
     assert scalars(measured).expected(foreign, SEGMENT)[1] == pytest.approx(0)
 
 
+def test_sm_120_takes_the_scalars_of_ada_not_those_of_sm_100():
+    """Nearest of its instructions 7, the rest of them 3, others 1: (7·0.4 + 3·0.1 − 0.5 − 0.3) / 12."""
+    measured = {(name, SEGMENT): [0.0, value, 0.0] for name, value in
+                {"ada": 0.4, "ampere": 0.1, "hopper": -0.5, "sm_100": -0.3}.items()}  # fmt: skip
+    found = scalars(measured)
+    found.architectures.update(
+        ada=("nvidia", "ada", "8.9"), ampere=("nvidia", "ampere", "8.0"), hopper=("nvidia", "hopper", "9.0"),
+        sm_100=("nvidia", "blackwell", "10.0"),
+    )  # fmt: skip
+    board = device("new", "blackwell", "12.0")
+    assert found.expected(board, SEGMENT)[1] == pytest.approx((7 * 0.4 + 3 * 0.1 - 0.5 - 0.3) / 12)
+    assert found.kin(board, SEGMENT) == "family"
+    single = ("linear", "fp32", "pytorch")
+    in_fp32 = replace(found, values={(name, single): value for (name, _), value in found.values.items()})
+    assert in_fp32.expected(board, single)[1] == pytest.approx((0.4 + 0.1 - 0.5 - 0.3) / 4)
+    assert in_fp32.kin(board, single) == "vendor"
+
+
+def test_of_a_vendor_never_measured_the_measured_vendors_count_alike_however_many_chips_they_have():
+    measured = {(name, SEGMENT): [0.0, value, 0.0] for name, value in {"a": 0.2, "b": 0.4, "mi": 0.5}.items()}
+    foreign = made_up_device(name="new", vendor="intel", architecture="xe", compute_capability="")
+    found = scalars(measured, trust={"none": 0.5, "family": 1.0, "intel|linear|bf16": 0.0})
+    assert found.kin(foreign, SEGMENT) == "none"
+    assert found.expected(foreign, SEGMENT)[1] == pytest.approx(0.5 * (0.3 + 0.5) / 2)
+
+
+def test_relatives_that_are_not_of_the_very_architecture_are_trusted_as_leaving_out_chose():
+    measured = {("a", SEGMENT): [0.0, 0.8, 0.0]}
+    found = scalars(measured, trust={"family": 0.5})
+    assert found.expected(device("new", "ada", "8.9"), SEGMENT)[1] == pytest.approx(0.4)
+    assert found.expected(device("new", "ampere", "8.6"), SEGMENT)[1] == pytest.approx(0.8)
+
+
 def test_an_untrained_model_expects_nothing():
     assert scalars({}).expected(device("new"), SEGMENT).tolist() == [0, 0, 0]
 

@@ -11,10 +11,11 @@ from perfcast.cost.learned.store import MODEL_NAMES, WEIGHTS, load_family, read_
 
 PROTOCOL = (
     "known: a tenth of the rows of every device, drawn at random and left out of the training; unseen: "
-    "the device's whole architecture left out, scalars and residuals fitted on the others (how far to "
-    "trust them elsewhere was chosen on these very folds, for each vendor, operation and format). The "
-    "constants of the physics were fitted on all training devices once, in both. Mean absolute relative "
-    "error, frameworks together, every device alike."
+    "the device's whole architecture left out, scalars and residuals fitted on the others; family: all "
+    "devices left out whose matrix units take the same instructions; vendor: all of its vendor (how far to "
+    "trust the rest was chosen on these very folds, once for architectures and vendors, and for each "
+    "operation and format for families). The constants of the physics were fitted on all training devices "
+    "once, in all. Mean absolute relative error, frameworks together, every device alike."
 )
 LIMITS = (
     "no measurement of fp6, of tf32 or fp64 products, of backward attention but on A100 and B200, of "
@@ -58,6 +59,8 @@ def _by_operation(errors: tuple[CellError, ...]) -> list[dict[str, Any]]:
             "count": sum(cell.count for cell in cells),
             "known_error": _mean([cell.known_error for cell in cells]),
             "unseen_error": _mean([cell.unseen_error for cell in cells]),
+            "family_error": _mean([cell.family_error for cell in cells]),
+            "vendor_error": _mean([cell.vendor_error for cell in cells]),
         }
         for (operation, dtype), cells in sorted(groups.items())
     ]

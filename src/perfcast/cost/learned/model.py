@@ -14,6 +14,7 @@ from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.evidence import Evidence
 from perfcast.cost.learned.corrections.moved import MovedFamily
+from perfcast.cost.learned.kinship import describe_kin
 from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
 from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
@@ -36,6 +37,8 @@ from perfcast.frameworks.load import load_inference_profiles, load_training_prof
 BOUNDED = "bounded"
 #: A kernel of at most this many launch floors, mostly overhead, is bound by its launch.
 _SHORT = 3.0
+#: The model of most devices: its devices are said to have been measured.
+_TELLING = "product_narrow"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +102,13 @@ class LearnedCost:
         moved = self.moved is not None and self.moved.device_name == device.name
         return moved or device.name in load_family("rows", self.folder).scalars.architectures
 
+    def about_device(self, device: Device) -> str:
+        """How near the nearest measured devices are, by products in 16 bits; '' for a measured one."""
+        if self.moved is not None and self.moved.device_name == device.name:
+            return ""
+        scalars = load_family(_TELLING, self.folder).scalars
+        return describe_kin(device, sorted({name for name, _ in scalars.values}), scalars.architectures)
+
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """The measurement nearest to each operation; '' where none is known."""
         found = [""] * len(operations)
@@ -120,6 +130,7 @@ class LearnedCost:
         low, high = np.where(unknown, roofline, 0.0), np.where(unknown, seconds * UNKNOWN_SPREAD, 0.0)
         bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
+        foreign: list[bool] = []
         translation = translate(operations, self.framework, device.vendor)
         for family, table in translation.tables.items():
             source, repeats = translation.sources[family], translation.repeats[family]
@@ -136,6 +147,7 @@ class LearnedCost:
                 limit = np.where(more_compute, "compute", "memory")
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
+                foreign.append(bool(priced.is_foreign.all()))
         assert len(seconds) == count
         price_streams(operations, device, self._has_measured_rows(device), (seconds, low, high))
         for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
@@ -146,7 +158,8 @@ class LearnedCost:
         low[relatives] = np.maximum(low[relatives] / WIDENING, least[relatives])
         high[relatives] *= WIDENING
         self._keep_below_16_bits(operations, device, (seconds, low))
-        found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+        is_one = bool(foreign) and all(foreign)
+        found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()), is_one)
         return widen_announced(found, device)
 
     def _keep_below_16_bits(

@@ -3,8 +3,10 @@
     log seconds = log physics + u · s(device, segment) + residual(features)
 
 The residual of a trained architecture comes from many trees that know which one it is; of another from
-few trees, shrunk by a factor that leaving devices out chose. The interval is a quantile range of
-log(measured / predicted): of rows held out, for trained devices; of whole devices left out, for others.
+few trees, shrunk by a factor that leaving devices out chose, and in part from what the many trees say of the
+nearest device that runs the same kernels (``kinship``). The interval is a quantile range of
+log(measured / predicted): of rows held out, for trained devices; for others of architectures, whole
+instruction families or whole vendors left out, whichever is the device's case.
 """
 
 from __future__ import annotations
@@ -19,38 +21,45 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
 from perfcast.cost.learned.family import Family, Physics
 from perfcast.cost.learned.figures import collect_figures
-from perfcast.cost.learned.scalars import (
-    NUM_SCALARS,
+from perfcast.cost.learned.kinship import (
+    KINS,
     Architecture,
-    DeviceScalars,
+    Kin,
     Segment,
     architecture_of,
+    is_kindred,
+    is_on_matrix,
+    nearest_of_family,
+)
+from perfcast.cost.learned.scalars import (
+    NUM_SCALARS,
+    DeviceScalars,
     coarser,
     index_segments,
     regime_shares,
     scalar_offsets,
-    vendor_key,
+    trust_key,
 )
 from perfcast.cost.learned.trees import Trees
 
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 #: How much wider an interval is for a kernel beyond all measured sizes: for each doubling, this much.
 _WIDER_PER_DOUBLING = 0.06
-#: Standard deviation of log(measured / predicted) that a vendor adds, none of whose devices was measured:
-#: scalars of AMD's devices are so much farther from the mean of NVIDIA's than from those of their vendor's
-#: other architectures (root of the difference of mean squares, 0.1 to 0.3 by family and regime in the shipped
-#: weights; tests/cost/learned/test_predictor computes it).
-UNSEEN_VENDOR = 0.25
-#: Half of a 90 % interval in standard deviations.
-_NINETY = 1.645
+
+
+#: By segment (or a coarser level) and regime.
+Quantiles = Mapping[tuple[Segment, int], tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """5 % and 95 % quantiles of log(measured / predicted) by segment (or a coarser level) and regime."""
+    """5 % and 95 % quantiles of log(measured / predicted), of devices measured and not.
 
-    known: Mapping[tuple[Segment, int], tuple[float, float]]
-    unseen: Mapping[tuple[Segment, int], tuple[float, float]]
+    Of those not, by how near the nearest measured ones are; the farther, the wider.
+    """
+
+    known: Quantiles
+    unseen: Mapping[Kin, Quantiles]
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,8 @@ class CellError:
     Attributes:
         known_error: Mean |predicted / measured - 1| over rows held out of the training; None for too few.
         unseen_error: The same with the device's whole architecture left out.
+        family_error: With all devices left out whose matrix units take the same instructions.
+        vendor_error: With all devices of its vendor left out.
     """
 
     operation: str
@@ -85,11 +96,17 @@ class CellError:
     count: int
     known_error: float | None
     unseen_error: float | None
+    family_error: float | None = None
+    vendor_error: float | None = None
 
 
 @dataclass(frozen=True)
 class KernelEstimates:
-    """What n kernels take, shape [n] each; shares are of the physics' time, see ``scalars.regime_shares``."""
+    """What n kernels take, shape [n] each; shares are of the physics' time, see ``scalars.regime_shares``.
+
+    Attributes:
+        is_foreign: Whether nobody's of the device's vendor was measured.
+    """
 
     seconds: Floats
     seconds_low: Floats
@@ -97,6 +114,7 @@ class KernelEstimates:
     overhead_share: Floats
     compute_share: Floats
     provenance: Objects
+    is_foreign: Flags
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,10 @@ class FittedFamily:
         architectures: Those that ``known`` was trained on; a kernel's code is the place in this list.
         trained: (code, operation, format) that ``known`` has seen: it speaks of nothing else. Operations
             of products are one kernel library's; there the format alone counts.
+        shrink: Of the common trees' residual, what an unseen device takes, by ``trust_key``.
+        acquainted: Vendors of whom some kernel was measured, of this family or another.
+        lean: Of the residual of an unseen device, the part that ``known`` says as if it were the nearest of
+            its instruction family.
     """
 
     family: Family
@@ -119,6 +141,8 @@ class FittedFamily:
     spread: Spread
     hulls: Mapping[Segment, Hull]
     errors: tuple[CellError, ...] = ()
+    lean: float = 0.0
+    acquainted: frozenset[str] = frozenset()
 
     def describe(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Physics:
         """Physics of kernels on their devices.
@@ -141,18 +165,18 @@ class FittedFamily:
         segments, segment_index = index_segments(kernels)
         shares = regime_shares(physics)
         offset, own = scalar_offsets(self.scalars, shares, device_index, devices, segments, segment_index)
-        codes = self._codes(kernels, devices, device_index)
-        shrink = self._shrink(devices, segments)[device_index, segment_index]
-        residual = self._residual(physics, codes, shrink)
+        residual, is_own = self._residual(kernels, devices, device_index, physics)
         seconds = physics.seconds * np.exp(np.clip(offset + residual, -3.0, 3.0))
         floor = np.maximum(physics.compute_seconds, physics.memory_seconds)
         seconds = np.maximum(seconds, floor)
         headroom = np.array([device.clock_headroom for device in devices], dtype=np.float64)[device_index]
         least = np.maximum(physics.compute_seconds * headroom, physics.memory_seconds)
         beyond = self._beyond(kernels, segments, segment_index)
-        known = own & (codes >= 0)
-        low, high = self._interval(segments, segment_index, shares.argmax(axis=1), known, beyond)
-        low, high = self._widen_vendors(low, high, devices, device_index)
+        known = own & is_own
+        kins = self._kins(devices, segments)[device_index, segment_index]
+        low, high = self._interval(
+            segments, segment_index, shares.argmax(axis=1), np.where(known, 0, 1 + kins), beyond
+        )
         return KernelEstimates(
             seconds=seconds,
             seconds_low=np.maximum(seconds * np.exp(low), np.minimum(least, seconds)),
@@ -160,34 +184,74 @@ class FittedFamily:
             overhead_share=shares[:, 0],
             compute_share=shares[:, 1],
             provenance=np.where(known & (beyond <= 0), INTERPOLATED, EXTRAPOLATED).astype(object),
+            is_foreign=~known & (kins == KINS.index("none")),
         )
 
-    def _codes(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Integers:
-        """Code of each kernel's architecture where ``known`` has seen such a kernel, else -1."""
+    def _residual(
+        self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers, physics: Physics
+    ) -> tuple[Floats, Flags]:
+        """What trees say of each kernel, and whether its own architecture's do; shape [n] each."""
         segments, segment_index = index_segments(kernels)
-        of_device = [architecture_code(device, self.architectures) for device in devices]
-        table = np.full((len(devices), max(len(segments), 1)), -1, dtype=np.int64)
-        for row, code in enumerate(of_device):
-            for column, (operation, dtype, _) in enumerate(segments):
-                name = "" if self.family.family is KernelFamily.PRODUCT else operation
-                if (code, name, dtype) in self.trained:
-                    table[row, column] = code
-        return table[device_index, segment_index] if len(kernels) else np.zeros(0, dtype=np.int64)
+        code_table, own_table = self._codes(devices, segments)
+        codes, is_own = code_table[device_index, segment_index], own_table[device_index, segment_index]
+        share = np.where(is_own, 1.0, np.where(codes >= 0, self.lean, 0.0)) * (self.known is not None)
+        residual, rows = np.zeros(len(physics.seconds)), share > 0
+        if self.known is not None and rows.any():
+            residual[rows] = share[rows] * self.known.predict(with_codes(physics.features[rows], codes[rows]))
+        rows = share < 1
+        if rows.any():
+            shrink = self._shrink(devices, segments)[device_index, segment_index][rows]
+            residual[rows] += (1 - share[rows]) * shrink * self.common.predict(physics.features[rows])
+        return residual, is_own
 
-    def _residual(self, physics: Physics, codes: Integers, shrink: Floats) -> Floats:
-        residual = np.zeros(len(physics.seconds))
-        known = (codes >= 0) & (self.known is not None)
-        if self.known is not None and known.any():
-            residual[known] = self.known.predict(with_codes(physics.features[known], codes[known]))
-        if not known.all():
-            residual[~known] = shrink[~known] * self.common.predict(physics.features[~known])
-        return residual
+    def _codes(self, devices: Sequence[Device], segments: Sequence[Segment]) -> tuple[Integers, Flags]:
+        """Codes of architectures for which ``known`` has seen a segment, shape [devices, segments].
+
+        The device's own, or that of the nearest of its instruction family; -1 for neither; and whether it is
+        its own.
+        """
+        shape = (len(devices), max(len(segments), 1))
+        codes, is_own = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=bool)
+        for row, device in enumerate(devices):
+            own = architecture_code(device, self.architectures)
+            for column, segment in enumerate(segments):
+                if self._has_seen(own, segment):
+                    codes[row, column], is_own[row, column] = own, True
+                elif self.lean and is_on_matrix(segment):
+                    codes[row, column] = self._borrowed_code(device, segment)
+        return codes, is_own
+
+    def _has_seen(self, code: int, segment: Segment) -> bool:
+        name = "" if self.family.family is KernelFamily.PRODUCT else segment[0]
+        return (code, name, segment[1]) in self.trained
+
+    def _borrowed_code(self, device: Device, segment: Segment) -> int:
+        """Of the nearest of its family, but of no device of its own architecture that lacks the segment."""
+        own = architecture_of(device)
+        seen = [a for code, a in enumerate(self.architectures) if self._has_seen(code, segment)]
+        nearest = nearest_of_family(own, [a for a in seen if is_kindred(own, a, on_matrix=True)])
+        return -1 if nearest is None else self.architectures.index(nearest)
 
     def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> Floats:
         """Trust in each device and segment, shape [devices, segments]; where none was chosen, the mean."""
         default = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
-        table = [[self.shrink.get(vendor_key(d.vendor, s), default) for s in segments] for d in devices]
+
+        def of(device: Device, segment: Segment) -> float:
+            key = trust_key(self.scalars.kin(device, segment), device.vendor, segment)
+            return self.shrink.get(key, default)
+
+        table = [[of(device, segment) for segment in segments] for device in devices]
         return np.array(table, dtype=np.float64).reshape(len(devices), len(segments))
+
+    def _kins(self, devices: Sequence[Device], segments: Sequence[Segment]) -> Integers:
+        """Place in ``KINS`` of each device and segment, shape [devices, segments]."""
+
+        def of(device: Device, segment: Segment) -> Kin:
+            kin = self.scalars.kin(device, segment)
+            return "elsewhere" if kin == "none" and device.vendor in self.acquainted else kin
+
+        table = [[KINS.index(of(device, segment)) for segment in segments] for device in devices]
+        return np.array(table, dtype=np.int64).reshape(len(devices), len(segments))
 
     def _beyond(self, kernels: KernelTable, segments: Sequence[Segment], segment_index: Integers) -> Floats:
         """Doublings by which the sizes leave what was measured; infinite for a segment never measured."""
@@ -206,28 +270,25 @@ class FittedFamily:
         segments: Sequence[Segment],
         segment_index: Integers,
         regime: Integers,
-        known: Flags,
+        distance: Integers,
         beyond: Floats,
     ) -> tuple[Floats, Floats]:
-        """Logarithms of low and high over the estimate, shape [n] each."""
-        low, high = np.zeros(len(known)), np.zeros(len(known))
-        key = (segment_index * NUM_SCALARS + regime) * 2 + known
+        """Logarithms of low and high over the estimate, shape [n] each; a farther kin is never surer.
+
+        Args:
+            distance: 0 for a device that was measured, else 1 + place in ``KINS``.
+        """
+        tables = [self.spread.known, *(self.spread.unseen[kin] for kin in KINS)]
+        low, high = np.zeros(len(distance)), np.zeros(len(distance))
+        key = (segment_index * NUM_SCALARS + regime) * len(tables) + distance
         for number in np.unique(key).tolist():
-            table = self.spread.known if number % 2 else self.spread.unseen
-            segment = segments[number // 2 // NUM_SCALARS]
+            place, which = divmod(number, len(tables))
             rows = key == number
-            low[rows], high[rows] = find_spread(table, segment, number // 2 % NUM_SCALARS)
+            segment, dominant = segments[place // NUM_SCALARS], place % NUM_SCALARS
+            spans = [find_spread(table, segment, dominant) for table in tables[: which + 1] if table]
+            low[rows], high[rows] = min(one for one, _ in spans), max(one for _, one in spans)
         margin = _WIDER_PER_DOUBLING * np.minimum(beyond, 10.0)
         return low - margin, high + margin
-
-    def _widen_vendors(
-        self, low: Floats, high: Floats, devices: Sequence[Device], device_index: Integers
-    ) -> tuple[Floats, Floats]:
-        """The same, wider where no device of the vendor was measured for this family."""
-        vendors = {vendor for vendor, _, _ in self.scalars.architectures.values()}
-        unseen = np.array([device.vendor not in vendors for device in devices], dtype=bool)[device_index]
-        margin = np.where(unseen, _NINETY * UNSEEN_VENDOR, 0.0)
-        return np.where(unseen, -np.hypot(low, margin), low), np.where(unseen, np.hypot(high, margin), high)
 
     def nearest(self, kernels: KernelTable, device: Device) -> list[str]:
         """For each kernel the device and sizes measured nearest to it, in words."""
@@ -250,9 +311,7 @@ class FittedFamily:
         return f"{hull.devices[hull.shape_device[best]]}: {shape}"
 
 
-def find_spread(
-    table: Mapping[tuple[Segment, int], tuple[float, float]], segment: Segment, regime: int
-) -> tuple[float, float]:
+def find_spread(table: Quantiles, segment: Segment, regime: int) -> tuple[float, float]:
     """Quantiles of the nearest level that was fitted."""
     for level in coarser(segment):
         found = table.get((level, regime), table.get((level, -1)))

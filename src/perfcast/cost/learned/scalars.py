@@ -4,8 +4,8 @@
 
 u holds the shares of overhead, computing and memory in the physics' time, so that s are the logarithms
 of how much slower a device is in each. A trained device has s of its own; an unseen one takes the mean
-of the others, its own architecture's first; a few measurements on it move that mean (Bayesian linear
-regression with the spread among devices as prior).
+of the others, those that run the same kernels first (``kinship``); a few measurements on it move that mean
+(Bayesian linear regression with the spread among devices as prior).
 
 A segment is an operation in a format by a framework. Where one was never measured, the next coarser one
 stands in: the operation in the format, the operation, everything.
@@ -23,10 +23,18 @@ from perfcast.core.arrays import Flags, Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.family import Physics
+from perfcast.cost.learned.kinship import (
+    Architecture,
+    Kin,
+    Segment,
+    architecture_of,
+    is_alike,
+    is_kindred,
+    is_on_matrix,
+    nearest_kin,
+    nearest_of_family,
+)
 from perfcast.cost.learned.sustained import has_power_to_spare, sustained_share
-
-Segment = tuple[str, ...]
-Architecture = tuple[str, str, str]
 
 NUM_SCALARS = 3
 #: Operations whose units run every format at a rate of its own.
@@ -35,8 +43,10 @@ COMPUTE = 1
 #: Residuals below this count as equally good: robust regression by reweighting.
 _ROBUST = 0.05
 _RIDGE = 10.0
-#: Devices of the asked architecture count this much in the mean for an unseen device.
-_SAME_ARCHITECTURE = 6.0
+#: In the mean for an unseen device the nearest of its instruction family, and devices of its own
+#: architecture, count this much more than others; the rest of the family this much.
+_NEAREST = 6.0
+_SAME_FAMILY = 2.0
 
 
 def regime_shares(physics: Physics) -> Floats:
@@ -76,9 +86,11 @@ class DeviceScalars:
         values: (device, segment at any level) → scalars, shape [3].
         architectures: Of each device: (vendor, architecture, compute capability).
         spread: Standard deviation over devices, shape [3].
-        trust: How much of the others' mean an unseen device takes, 0 to 1, by ``vendor_key``; leaving
+        trust: How much of the others' mean an unseen device takes, 0 to 1, by ``trust_key``; leaving
             devices out chose it.
         sustained: Of each device, the sustained share of ordinary and of matrix units.
+        apart: By how near the nearest measured devices were to one left out: root mean square of the median
+            of log(measured / predicted) of its operations and formats.
     """
 
     values: Mapping[tuple[str, Segment], Floats]
@@ -86,6 +98,7 @@ class DeviceScalars:
     spread: Floats
     trust: Mapping[str, float] = field(default_factory=dict)
     sustained: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    apart: Mapping[Kin, float] = field(default_factory=dict)
 
     def known(self, device: Device, segment: Segment) -> Floats | None:
         """Scalars of a trained device for a segment or the nearest coarser one.
@@ -101,51 +114,80 @@ class DeviceScalars:
         return None
 
     def _is_measured_on_sibling(self, device: Device, level: Segment) -> bool:
+        own = architecture_of(device)
         return any(
-            key == level and name != device.name and _alike(device, self.architectures[name])
+            key == level and name != device.name and is_alike(own, self.architectures[name])
             for name, key in self.values
         )
 
     def expected(self, device: Device, segment: Segment) -> Floats:
-        """Mean over the trained devices of its vendor, weighted towards its own architecture.
+        """Mean over the trained devices of its vendor, weighted towards those that run the same kernels.
 
-        Where the vendor has none, over all devices.
+        Where the vendor has none, over all devices, every vendor alike.
         """
+        level, members = self._nearest_level(device, segment)
+        if not members:
+            return np.zeros(NUM_SCALARS)
+        kin = self._kin_among(device, segment, members)
+        trust = self.trust.get(trust_key(kin, device.vendor, segment), 1.0)
+        return trust * self._mean(device, segment, level, members)
+
+    def kin(self, device: Device, segment: Segment) -> Kin:
+        """How near the devices are from which an unseen one takes its scalars."""
+        return self._kin_among(device, segment, self._nearest_level(device, segment)[1])
+
+    def _nearest_level(self, device: Device, segment: Segment) -> tuple[Segment, list[str]]:
+        """The first level that was measured, and on which devices: the vendor's, else all."""
         for level in coarser(segment):
             members = [name for name, key in self.values if key == level]
             related = [name for name in members if self.architectures[name][0] == device.vendor]
-            members = related or members
             if members:
-                return self._mean(
-                    device, level, members, self.trust.get(vendor_key(device.vendor, segment), 1.0)
-                )
-        return np.zeros(NUM_SCALARS)
+                return level, related or members
+        return (), []
 
-    def _shift(self, device: Device, relative: str, level: Segment) -> Floats:
-        """Between two devices of one architecture, half of what the law of sustained clocks says differs.
+    def _kin_among(self, device: Device, segment: Segment, members: Sequence[str]) -> Kin:
+        others = {self.architectures[name] for name in members}
+        return nearest_kin(architecture_of(device), others, is_on_matrix(segment))
+
+    def _shift(self, device: Device, relative: str, segment: Segment) -> Floats:
+        """Between two devices of one family, half of what the law of sustained clocks says differs.
 
         The physics holds all of it; the relative's scalar shows how far the law was from the truth there.
         Where there is power to spare, the law is not in doubt, and nothing is taken back.
         """
-        shift = np.zeros(NUM_SCALARS)
-        if relative in self.sustained and _alike(device, self.architectures[relative]):
-            on_matrix = len(level) > 1 and not level[1].startswith(("fp32", "fp64"))
+        shift, on_matrix = np.zeros(NUM_SCALARS), is_on_matrix(segment)
+        own, other = architecture_of(device), self.architectures[relative]
+        if relative in self.sustained and is_kindred(own, other, on_matrix):
             there = self.sustained[relative][on_matrix]
             if has_power_to_spare(device, on_matrix):
                 return shift
             shift[COMPUTE] = 0.5 * np.log(sustained_share(device, on_matrix) / there)
         return shift
 
-    def _mean(self, device: Device, level: Segment, members: Sequence[str], trust: float) -> Floats:
+    def _mean(self, device: Device, segment: Segment, level: Segment, members: Sequence[str]) -> Floats:
         groups: defaultdict[Architecture, list[Floats]] = defaultdict(list)
         for name in members:
             groups[self.architectures[name]].append(
                 self.values[name, level] + self._shift(device, name, level)
             )
-        alike = np.array([_alike(device, key) for key in groups])
         means = np.array([np.mean(values, axis=0) for values in groups.values()])
-        mean = np.average(means, axis=0, weights=1.0 + _SAME_ARCHITECTURE * alike)
-        return np.asarray(mean if alike.any() else trust * mean, dtype=np.float64)
+        weights = _weights(architecture_of(device), list(groups), is_on_matrix(segment))
+        return np.asarray(np.average(means, axis=0, weights=weights), dtype=np.float64)
+
+
+def _weights(own: Architecture, others: Sequence[Architecture], on_matrix: bool) -> Floats:
+    """Of others in the mean for one: kindred ones first; where all are foreign, vendors count alike."""
+    vendors = [vendor for vendor, _, _ in others]
+    if own[0] not in vendors:
+        return np.array([1.0 / vendors.count(vendor) for vendor in vendors])
+    nearest = nearest_of_family(own, others) if on_matrix else None
+    weights = np.ones(len(others))
+    for index, other in enumerate(others):
+        if other == nearest or is_alike(own, other):
+            weights[index] += _NEAREST
+        elif is_kindred(own, other, on_matrix):
+            weights[index] += _SAME_FAMILY
+    return weights
 
 
 def vendor_key(vendor: str, segment: Segment) -> str:
@@ -153,15 +195,9 @@ def vendor_key(vendor: str, segment: Segment) -> str:
     return "|".join((vendor, *segment[:2]))
 
 
-def architecture_of(device: Device) -> Architecture:
-    """(vendor, architecture, compute capability)."""
-    return device.vendor, device.architecture, device.compute_capability
-
-
-def _alike(device: Device, architecture: Architecture) -> bool:
-    """Same architecture and major compute capability: the same kernels run on it."""
-    _, name, capability = architecture
-    return name == device.architecture and capability.split(".")[0] == device.compute_capability.split(".")[0]
+def trust_key(kin: Kin, vendor: str, segment: Segment) -> str:
+    """The same where other devices of the vendor were measured; else once for all operations."""
+    return vendor_key(vendor, segment) if kin == "vendor" else kin
 
 
 def fit_scalars(

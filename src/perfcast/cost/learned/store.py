@@ -14,8 +14,9 @@ import numpy as np
 
 from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.family import Family
-from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Spread
-from perfcast.cost.learned.scalars import DeviceScalars, Segment
+from perfcast.cost.learned.kinship import KINS, Segment
+from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Quantiles, Spread
+from perfcast.cost.learned.scalars import DeviceScalars
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
 from perfcast.files import write_bytes_atomically
@@ -106,7 +107,7 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
     def key(segment: Segment) -> str:
         return "|".join(segment) + f"#{len(segment)}"
 
-    def spread(table: Mapping[tuple[Segment, int], tuple[float, float]]) -> list[Any]:
+    def spread(table: Quantiles) -> list[Any]:
         return [[key(s), regime, low, high] for (s, regime), (low, high) in table.items()]
 
     return {
@@ -116,11 +117,17 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "common": fitted.common.text,
         "shrink": dict(fitted.shrink),
         "trust": dict(fitted.scalars.trust),
+        "apart": dict(fitted.scalars.apart),
+        "lean": fitted.lean,
+        "acquainted": sorted(fitted.acquainted),
         "sustained": {name: list(shares) for name, shares in fitted.scalars.sustained.items()},
         "known": None if fitted.known is None else fitted.known.text,
         "architectures": [list(names) for names in fitted.architectures],
         "trained": sorted(list(one) for one in fitted.trained),
-        "spread": {"known": spread(fitted.spread.known), "unseen": spread(fitted.spread.unseen)},
+        "spread": {
+            "known": spread(fitted.spread.known),
+            **{kin: spread(fitted.spread.unseen[kin]) for kin in KINS},
+        },
         "errors": [list(vars(cell).values()) for cell in fitted.errors],
         "hulls": [
             [
@@ -141,8 +148,12 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         text, _, length = key.rpartition("#")
         return tuple(text.split("|")) if int(length) else ()
 
-    def spread(rows: list[Any]) -> dict[tuple[Segment, int], tuple[float, float]]:
+    def spread(rows: list[Any]) -> Quantiles:
         return {(segment(key), regime): (low, high) for key, regime, low, high in rows}
+
+    spreads = content["spread"]
+    # Models trained before kin were told apart have one range for all unseen devices.
+    one_for_all = spreads.get("unseen", [])
 
     return FittedFamily(
         family=family_of(model_name),
@@ -152,13 +163,16 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
             np.array(content["scalar_spread"]),
             content["trust"],
             {name: (shares[0], shares[1]) for name, shares in content["sustained"].items()},
+            content.get("apart", {}),
         ),
         common=Trees(content["common"]),
         shrink=content["shrink"],
         known=None if content["known"] is None else Trees(content["known"]),
         architectures=tuple((v, a, c) for v, a, c in content["architectures"]),
         trained=frozenset((code, name, dtype) for code, name, dtype in content["trained"]),
-        spread=Spread(spread(content["spread"]["known"]), spread(content["spread"]["unseen"])),
+        spread=Spread(spread(spreads["known"]), {kin: spread(spreads.get(kin, one_for_all)) for kin in KINS}),
+        lean=content.get("lean", 0.0),
+        acquainted=frozenset(content.get("acquainted", ())),
         hulls={
             segment(key): Hull(
                 np.array(low),

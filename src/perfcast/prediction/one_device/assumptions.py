@@ -10,7 +10,7 @@ from perfcast.core.operation import OperationKind
 from perfcast.core.tuning.text import describe_tuning, format_tuning
 from perfcast.cost.host.issue import HostMode
 from perfcast.cost.host.processors import resolve_processor
-from perfcast.cost.model import CostModel, KnowsMeasurements
+from perfcast.cost.model import CostModel, KnowsDevices, KnowsMeasurements
 from perfcast.cost.spread import load_spread
 from perfcast.prediction.one_device.host import host_mode, knows_host
 from perfcast.prediction.request.one_device import Request
@@ -49,7 +49,7 @@ def list_assumptions(
             )
         notes.append("flops count every query-key pair, masked or not; recomputation is apart")
     if cost_model is not None:
-        notes.append(about_cost_model(cost_model))
+        notes += about_prices(cost_model, device)
     unknown = sorted({o.name for o in graph.operations if o.kind is OperationKind.UNKNOWN})
     if unknown:
         notes.append(f"no rule for {', '.join(unknown)}: priced by memory traffic, with a wide interval")
@@ -71,6 +71,12 @@ def _about_training(graph: Graph, request: Request) -> Iterator[str]:
         yield f"autocast to {request.dtype} with {kept}, gradients and optimizer state"
         if any(o.kind is OperationKind.GROUPED_MATMUL for o in graph.operations):
             yield f"experts' grouped products in {request.dtype} too; CUDA's autocast leaves them out"
+
+
+def about_prices(cost_model: CostModel, device: Device) -> list[str]:
+    """What prices rest on, and how near to the device what was measured is."""
+    kin = cost_model.about_device(device) if isinstance(cost_model, KnowsDevices) else ""
+    return [about_cost_model(cost_model), *([kin] if kin else [])]
 
 
 def about_cost_model(cost_model: CostModel) -> str:

@@ -26,7 +26,7 @@ from perfcast.cost.prices import Prices, price_operations
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.one_device.assumptions import about_cost_model
+from perfcast.prediction.one_device.assumptions import about_prices
 from perfcast.prediction.one_device.graph import program_and_options
 from perfcast.prediction.program import modules_of
 from perfcast.prediction.request.one_device import Request
@@ -257,7 +257,7 @@ class _Scene:
                 f"eager execution; the host issues a kernel every {self._launch_seconds * MEGA:.1f} µs"
             )
         notes.append(f"{self.cluster.name}: ranks fill its levels from inside; no other job shares its links")
-        notes.append(about_cost_model(self.cost_model))
+        notes += about_prices(self.cost_model, self.device)
         notes += [f"{place.name}: {place.note}" for place in (self.device, self.cluster) if place.note]
         return tuple(notes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfcast.core.forecast.footprint import PlanMemory
-from perfcast.prediction.one_device.assumptions import about_cost_model
+from perfcast.prediction.one_device.assumptions import about_prices
 from perfcast.prediction.step.work import PlannedStep
 from perfcast.units import MEGA, format_bytes
 
@@ -46,6 +46,6 @@ def list_plan_assumptions(planned: PlannedStep, memory: PlanMemory | None) -> tu
     if timer.method == "closed_form":
         notes.append("formulas of the pipeline instead of a simulation of its events")
     notes.append(f"{step.cluster.name}: ranks fill its levels from inside; no other job shares its links")
-    notes.append(about_cost_model(step.cost_model))
+    notes += about_prices(step.cost_model, step.device)
     notes += [f"{place.name}: {place.note}" for place in (step.device, step.cluster) if place.note]
     return tuple(notes)

@@ -83,6 +83,7 @@ def relative_interval(runs: Runs, prices: Prices, busiest: RankTime, widening: f
         np.array([prices.seconds_high[o] for o in operations]),
         ("",) * len(rows),
         tuple(prices.provenance[o] for o in operations),
+        prices.errs_as_one,
     )
     counts = np.array([count for _, count in rows])
     seconds = float(estimates.seconds @ counts)

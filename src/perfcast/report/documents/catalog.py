@@ -150,6 +150,8 @@ def _trained(model: Row) -> Section:
             Column("Rows"),
             Column("Known", "share"),
             Column("Unseen", "share"),
+            Column("Family left out", "share"),
+            Column("Vendor left out", "share"),
         ),
         rows=tuple(
             (
@@ -159,6 +161,8 @@ def _trained(model: Row) -> Section:
                 row["count"],
                 row["known_error"],
                 row["unseen_error"],
+                row["family_error"],
+                row["vendor_error"],
             )
             for row in model["errors"]
         ),

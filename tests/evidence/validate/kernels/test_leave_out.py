@@ -12,7 +12,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.evidence.train.learned import train as learned
-from perfcast.evidence.train.learned.fit import TrainingRows
+from perfcast.evidence.train.learned.prepared import TrainingRows
 from perfcast.evidence.validate.kernels import leave_out
 from perfcast.evidence.validate.kernels.leave_out import LeaveOut, without_dies
 from perfcast.evidence.validate.kernels.suite import validate_kernels
@@ -68,6 +68,15 @@ def test_each_die_is_left_out_in_turn(folder: Path, trained_on: list[TrainingRow
     assert len({row.catalog_device for row in result.rows()}) == 5
     assert {row.provenance for row in result.rows()} == {"extrapolated"}
     assert len(result.protocol["fitted_on"]) == 4
+
+
+def test_an_instruction_family_takes_every_generation_of_it_and_a_vendor_everything() -> None:
+    family, vendor = (LeaveOut(("rtx-pro-6000-server",), (), by) for by in ("family", "vendor"))
+    assert family.keeps("l40s")
+    assert family.keeps("a100-sxm-80gb")
+    assert not family.keeps("b200")
+    assert vendor.keeps("b200")
+    assert not vendor.keeps("mi300x")
 
 
 def test_an_architecture_takes_all_its_dies() -> None:

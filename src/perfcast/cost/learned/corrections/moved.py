@@ -55,7 +55,8 @@ class MovedFamily:
         moved[rows] = seconds
         low[rows] = np.maximum(seconds * np.exp(-below), np.minimum(least, seconds))
         high[rows] = seconds * np.exp(above)
-        return replace(plain, seconds=moved, seconds_low=low, seconds_high=high)
+        foreign = plain.is_foreign & ~named[device_index]
+        return replace(plain, seconds=moved, seconds_low=low, seconds_high=high, is_foreign=foreign)
 
 
 def _take(estimates: KernelEstimates, rows: Integers) -> KernelEstimates:

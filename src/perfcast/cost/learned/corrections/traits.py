@@ -16,14 +16,9 @@ from perfcast.core.arrays import Floats, Objects
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, KernelFamily, KernelTable
 from perfcast.cost.learned.family import Physics
+from perfcast.cost.learned.kinship import Architecture, Segment
 from perfcast.cost.learned.predictor import FittedFamily, KernelEstimates, log_sizes, with_codes
-from perfcast.cost.learned.scalars import (
-    Architecture,
-    Segment,
-    coarser,
-    index_segments,
-    regime_shares,
-)
+from perfcast.cost.learned.scalars import coarser, index_segments, regime_shares
 
 #: Standard deviations from the lower to the upper end of a 90 % interval.
 _NINETY = 3.29

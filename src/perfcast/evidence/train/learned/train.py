@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,11 @@ from perfcast.errors import CalibrationError, InputError
 from perfcast.evidence.dataset.measurements import Measurements, tidy
 from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import read_tables
-from perfcast.evidence.train.learned.fit import TrainingRows, fit_family
+from perfcast.evidence.train.learned.fit import fit_family
+from perfcast.evidence.train.learned.prepared import TrainingRows
 from perfcast.files import write_bytes_atomically
 
-VERSION = 1
+VERSION = 2
 #: Of ``perfcast train vision``.
 FITTED_TO_STEPS = ("convolution_narrow",)
 
@@ -161,6 +162,7 @@ def train_all(
     """
     collected = collect_rows(folders, dies_of(left_out))
     _carry_over(output)
+    acquainted = vendors_of([rows for rows, _ in collected.values()])
     records = []
     for model in model_order(collected):
         rows, tables = collected[model]
@@ -170,7 +172,7 @@ def train_all(
             report(model, None)
             fitted, finished = train_model(model, rows, tables, left_out, threads)
             stored = {name: value for name, value in asdict(finished).items() if name != "seconds"}
-            save_family(fitted, model, output, stored)
+            save_family(replace(fitted, acquainted=acquainted), model, output, stored)
         report(model, finished)
         records.append(finished)
     return records
@@ -182,6 +184,11 @@ def _carry_over(output: Path) -> None:
     for name in FITTED_TO_STEPS:
         content = (WEIGHTS / f"{name}.json.xz").read_bytes()
         write_bytes_atomically(output / f"{name}.json.xz", content)
+
+
+def vendors_of(parts: Iterable[TrainingRows]) -> frozenset[str]:
+    """Of whose devices some kernel was measured."""
+    return frozenset(device.vendor for rows in parts for device in rows.devices)
 
 
 def fingerprint_of(rows: TrainingRows) -> str:

@@ -12,11 +12,13 @@ from perfcast.catalog.devices import load_device
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.kernel import SIZES, KernelFamily
 from perfcast.cost.learned.families import convolution_narrow
-from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Spread
-from perfcast.cost.learned.scalars import NUM_SCALARS, DeviceScalars, Segment, architecture_of
+from perfcast.cost.learned.kinship import Segment, architecture_of
+from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull
+from perfcast.cost.learned.scalars import NUM_SCALARS, DeviceScalars
 from perfcast.cost.learned.store import WEIGHTS, save_family
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import InputError
+from perfcast.evidence.train.learned.widths import one_vendor_spread
 from perfcast.evidence.train.vision.fit import (
     Problem,
     build_problem,
@@ -205,7 +207,7 @@ def fitted_family(record: VisionRecord, steps: Sequence[VisionStep]) -> FittedFa
         trained=frozenset(
             (code, name, dtype) for code in range(len(architectures)) for name, dtype, _ in segments
         ),
-        spread=Spread({((), -1): record.spread_known}, {((), -1): record.spread_unseen}),
+        spread=one_vendor_spread(record.spread_known, record.spread_unseen),
         hulls=dict.fromkeys(segments, hull),
         errors=tuple(_cells(record)),
     )

@@ -6,19 +6,30 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
 from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.core.hardware import Device
+from perfcast.core.instructions import instruction_family
 from perfcast.cost.learned.store import model_names_of, save_family
 from perfcast.errors import InputError
-from perfcast.evidence.train.learned.fit import TrainingRows
-from perfcast.evidence.train.learned.train import collect_rows, model_order, train_model
+from perfcast.evidence.train.learned.prepared import TrainingRows
+from perfcast.evidence.train.learned.train import collect_rows, model_order, train_model, vendors_of
 from perfcast.evidence.validate.kernels.cases import Cases
 
 EACH = "each"
+By = Literal["die", "architecture", "family", "vendor"]
+BYS: tuple[By, ...] = get_args(By)
+_KEYS: Mapping[By, Callable[[Device], str]] = {
+    "die": lambda device: device.die,
+    "architecture": lambda device: device.architecture,
+    "family": lambda device: f"{device.vendor} {instruction_family(device)}",
+    "vendor": lambda device: device.vendor,
+}
 
 Say = Callable[[str], None]
 Demand = Mapping[str, set[str]]  #: Device of the catalog → models that its rows ask for.
@@ -31,13 +42,14 @@ class LeaveOut:
 
     Attributes:
         devices: Names of the catalog, or 'each' for all that are scored.
-        by: 'die' takes out every device on the same die; 'architecture' every one of the same architecture.
+        by: What leaves with a device: all on its die, of its architecture, whose matrix units take the same
+            instructions, or of its vendor.
         train_on: Folders of measured tables.
     """
 
     devices: tuple[str, ...]
     train_on: tuple[Path, ...]
-    by: str = "die"
+    by: By = "die"
     threads: int = 1
 
     def groups(self, present: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -48,11 +60,10 @@ class LeaveOut:
         """
         entries = load_device_entries()
         names = sorted({*present} - {""}) if EACH in self.devices else self.devices
-        groups = {}
+        groups, key = {}, _KEYS[self.by]
         for device in (load_device(name) for name in names):
-            key = device.die if self.by == "die" else device.architecture
-            dies = {e.device.die for e in entries.values() if e.device.architecture == device.architecture}
-            groups[key] = frozenset({device.die} if self.by == "die" else dies)
+            alike = {e.device.die for e in entries.values() if key(e.device) == key(device)}
+            groups[key(device)] = frozenset(alike)
         return groups
 
     def keeps(self, device: str) -> bool:
@@ -145,13 +156,13 @@ def _train(fold: Fold, collected: Collected, threads: int, say: Say) -> None:
     """Fit the models without the fold's dies, and write them into its folder."""
     assert fold.folder is not None
     fold.folder.mkdir()
-    for model in model_order(collected):
-        rows = without_dies(collected[model][0], fold.dies)
+    kept = {model: without_dies(collected[model][0], fold.dies) for model in model_order(collected)}
+    for model, rows in kept.items():
         if not len(rows.seconds):
             continue
         say(f"without {fold.name}: training {model} on {len(rows.seconds)} rows")
         fitted, record = train_model(model, rows, collected[model][1], fold.left_out, threads)
-        save_family(fitted, model, fold.folder, asdict(record))
+        save_family(replace(fitted, acquainted=vendors_of(kept.values())), model, fold.folder, asdict(record))
 
 
 def without_dies(rows: TrainingRows, dies: frozenset[str]) -> TrainingRows:
