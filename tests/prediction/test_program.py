@@ -49,7 +49,7 @@ def test_a_transformer_that_generates_is_served_and_what_does_not_is_run_by_pyto
 
 def test_the_local_processor_runs_eager_modules_alone():
     assert choose_program(GPT2, "decode", is_local=True).is_captured
-    with pytest.raises(PlanError, match="eager modules alone"):
+    with pytest.raises(PlanError, match="own modules alone"):
         choose_program(GPT2, "decode", framework="vllm", is_local=True)
 
 

@@ -1,4 +1,4 @@
-"""Accelerators by name."""
+"""Accelerators by name, and processors as devices."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def load_device(name: str) -> Device:
 
 def load_device_entry(name: str) -> DeviceEntry:
     """Like ``load_device``, with the sources of every figure; catalog names only."""
-    entries = load_device_entries()
+    entries = {**load_device_entries(), **load_processor_entries()}
     aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
     hint = "See 'perfcast catalog devices'; 'cpu' is the local machine after 'perfcast calibrate'."
     return entries[resolve_name("device", name, entries, aliases, hint)]
@@ -71,8 +71,14 @@ def find_device_name(spelling: str) -> str | None:
 
 @cache
 def load_device_entries() -> Mapping[str, DeviceEntry]:
-    """All devices of the catalog, checked, in the order of the files."""
+    """All accelerators of the catalog, checked, in the order of the files."""
     return load_entries("devices", "device", parse_device_file)
+
+
+@cache
+def load_processor_entries() -> Mapping[str, DeviceEntry]:
+    """All processors of the catalog, in the same form."""
+    return load_entries("processors", "processor", parse_device_file)
 
 
 def parse_device_file(path: Path) -> dict[str, DeviceEntry]:

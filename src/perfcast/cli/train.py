@@ -54,6 +54,9 @@ def train(
 
     PREDICTOR vision is learned's constants of convolutions and of the kernels around them, fitted to measured
     steps of timm's models, with errors of families and devices left out.
+
+    PREDICTOR processor fits the constants of processors as devices to measured steps of image models.
+
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
     goes on where it stopped.
@@ -67,6 +70,9 @@ def train(
         if leave_out or epochs or passes:
             raise InputError("vision leaves families and devices out by itself: no --leave-out, no --epochs")
         _train_vision(folders, output)
+        return
+    if predictor == "processor":
+        _train_processor(folders, output)
         return
     if passes is not None:
         raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
@@ -155,6 +161,16 @@ def _train_vision(folders: tuple[str, ...], output: str | None) -> None:
             figures = f"{100 * group.median:5.1f} {100 * group.mean:5.1f} {100 * group.bias:+5.1f}"
             console.print(f"  {group.name:52s} {group.count:5d} {figures}", markup=False)
     console.print(f"wrote {folder}", markup=False)
+
+
+def _train_processor(folders: tuple[str, ...], output: str | None) -> None:
+    from perfcast.evidence.train.processor.train import describe, train_processor
+
+    if len(folders) != 1 or output is None:
+        raise InputError("processor is trained on one folder: --data DIR --output FILE")
+    fitted = train_processor(Path(folders[0]), Path(output), lambda text: click.echo(text, err=True))
+    for line in describe(fitted):
+        click.echo(line)
 
 
 def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:

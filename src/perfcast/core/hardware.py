@@ -61,8 +61,13 @@ class Device:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether this is the local processor."""
+        """Whether this is a processor: the local one, or one of the catalog."""
         return self.vendor == "cpu"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is the machine that this runs on, as calibration found it."""
+        return self.is_cpu and self.name == "cpu"
 
     @property
     def clock_headroom(self) -> float:

@@ -18,7 +18,7 @@ COST_MODELS = ("learned", "roofline", "linear")
 
 def default_cost_model(device: Device) -> str:
     """'linear' for the local processor, which calibration measured; 'learned' for everything else."""
-    return "linear" if device.is_cpu else "learned"
+    return "linear" if device.is_local else "learned"
 
 
 def resolve_device(name: str) -> Device:
@@ -28,6 +28,11 @@ def resolve_device(name: str) -> Device:
 
         return local_device(load_local_profile())
     return load_device(name)
+
+
+def is_processor(name: str) -> bool:
+    """Whether a device's name is a processor's; the local machine's need not be calibrated."""
+    return name == "cpu" or load_device(name).is_cpu
 
 
 def resolve_cost_model(
@@ -50,8 +55,10 @@ def resolve_cost_model(
     name = asked or default_cost_model(device)
     if name != "learned":
         _refuse_weights(name, weights)
-    if name == "learned" and device.is_cpu:
-        raise PlanError("learned knows accelerators; the local processor has --cost-model linear")
+    if name == "learned" and device.is_local:
+        raise PlanError(
+            "learned knows accelerators and processors of the catalog; the local one has --cost-model linear"
+        )
     if name == "learned":
         from perfcast.cost.learned.corrections.load import load_corrected
         from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK

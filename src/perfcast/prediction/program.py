@@ -42,7 +42,7 @@ def choose_program(
         plan: None for one device.
         framework: As it is asked for; None chooses.
         compiles: Whether torch.compile is asked for.
-        is_local: Whether the local processor runs it, which runs eager modules alone.
+        is_local: Whether a processor runs it, which runs the model's own modules alone.
 
     Raises:
         UnknownNameError: No framework of that name does what the mode says.
@@ -53,7 +53,7 @@ def choose_program(
     if name not in known:
         raise UnknownNameError("framework", name, (*known, *_other(mode)), _hint(name, mode, known))
     if name != PYTORCH and is_local:
-        raise PlanError(f"--framework {name}: the local processor runs PyTorch's eager modules alone")
+        raise PlanError(f"--framework {name}: a processor runs the model's own modules alone")
     if not model.has_sizes and name != PYTORCH and (mode != "train" or plan is None):
         raise PlanError(
             f"--framework {name}: its kernels are known of transformers by their sizes alone; "

@@ -71,10 +71,11 @@ def _one_place(step: StepOptions, own: PredictOptions) -> str | None:
 
 def _runs_own_modules(step: StepOptions, own: PredictOptions, model: NamedModel, place: str) -> bool:
     """Whether the model's own modules are what is asked for on one device."""
+    from perfcast.prediction.names import is_processor
     from perfcast.prediction.program import choose_program
 
     program = choose_program(
-        model, step.mode, framework=own.framework, compiles=step.compile, is_local=place == "cpu"
+        model, step.mode, framework=own.framework, compiles=step.compile, is_local=is_processor(place)
     )
     return program.is_captured
 

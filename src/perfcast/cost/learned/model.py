@@ -31,6 +31,7 @@ from perfcast.cost.model import (
     roofline_seconds,
     widen_announced,
 )
+from perfcast.cost.processor.model import price_on_processor
 from perfcast.errors import UnknownNameError
 from perfcast.frameworks.load import load_inference_profiles, load_training_profile
 
@@ -112,6 +113,8 @@ class LearnedCost:
     def nearest(self, operations: Sequence[Operation], device: Device) -> list[str]:
         """The measurement nearest to each operation; '' where none is known."""
         found = [""] * len(operations)
+        if device.is_cpu:
+            return found
         translation = translate(operations, self.framework, device.vendor)
         for family, table in translation.tables.items():
             for model, rows in _by_model(table):
@@ -121,7 +124,12 @@ class LearnedCost:
         return found
 
     def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
-        """Price each operation once; one without a rule is a bound with a wide interval."""
+        """Price each operation once; one without a rule is a bound with a wide interval.
+
+        A processor has no kernels among the families: it is priced by ``cost/processor``.
+        """
+        if device.is_cpu:
+            return price_on_processor(operations, device)
         count = len(operations)
         roofline, least = roofline_seconds(operations, device), least_seconds(operations, device)
         launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0

@@ -42,7 +42,8 @@ def list_assumptions(
         notes.append(f"weights and images in memory format {request.memory_format}")
     if cost_model is not None:
         if device.is_cpu:
-            notes.append("eager execution; times of the interpreter are in the operations'")
+            how = "compiled" if request.compile else "eager"
+            notes.append(f"{how} execution; times of the interpreter are in the operations'")
         else:
             notes.append(
                 f"{_HOW[host_mode(request)]} on one stream; {_about_host(request, device, cost_model)}"

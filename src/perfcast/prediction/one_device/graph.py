@@ -59,7 +59,7 @@ def run_on(graph: Graph, request: Request, device: Device) -> Graph:
     if request.compile:
         from perfcast.workload.fuse import fuse
 
-        if device.is_cpu:
+        if device.is_local:
             raise PlanError(
                 "--compile models the fusion of GPU kernels; it has no model of the local processor"
             )

@@ -29,7 +29,7 @@ def predict_one_device(request: OneDeviceRequest) -> Forecast:
     cost_model = resolve_cost_model(request.cost_model, device, kernels, request.weights)
     check_host(workload, device, cost_model)
     graph, program = build_graph(workload, device)
-    if device.is_cpu:
+    if device.is_local:
         graph = with_first_touch(graph)
     forecast = forecast_from(graph, workload, device, cost_model, program)
     memory = replace(forecast.memory, reserved=reserve_memory(graph, device))

@@ -1,0 +1,1 @@
+"""Fits the constants of processors as devices to measured steps."""
