@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,13 +66,10 @@ def train(
             raise InputError("embedding is trained on all of its cases: no --leave-out, no --epochs")
         _train_embedding(folders, output, passes or 0)
         return
-    if predictor == "vision":
+    if predictor in _OF_STEPS:
         if leave_out or epochs or passes:
-            raise InputError("vision leaves families and devices out by itself: no --leave-out, no --epochs")
-        _train_vision(folders, output)
-        return
-    if predictor == "processor":
-        _train_processor(folders, output)
+            raise InputError(f"{predictor} leaves families out by itself: no --leave-out, no --epochs")
+        _OF_STEPS[predictor](folders, output)
         return
     if passes is not None:
         raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
@@ -171,6 +168,13 @@ def _train_processor(folders: tuple[str, ...], output: str | None) -> None:
     fitted = train_processor(Path(folders[0]), Path(output), lambda text: click.echo(text, err=True))
     for line in describe(fitted):
         click.echo(line)
+
+
+#: What is fitted to whole steps of image models.
+_OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None], None]] = {
+    "vision": _train_vision,
+    "processor": _train_processor,
+}
 
 
 def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:
