@@ -17,19 +17,31 @@ def lower(graph: Graph, device: Device, dtype: str) -> Graph:
     """The graph with every operation as ``device`` would run it.
 
     Args:
-        dtype: 'tf32' lets products of fp32 tensors run in TF32 on the matrix units.
+        dtype: 'tf32' lets products of fp32 tensors run in TF32 on the matrix units; 'fp32' lets convolutions.
     """
     operations = tuple(_lower_operation(operation, device, dtype) for operation in graph.operations)
     return replace(graph, operations=operations)
 
 
 def _lower_operation(operation: Operation, device: Device, dtype: str) -> Operation:
-    if dtype == "tf32" and operation.uses_matrix_units and operation.compute_dtype is DType.FP32:
+    if operation.compute_dtype is DType.FP32 and _runs_in_tf32(operation, device, dtype):
         operation = replace(operation, compute_dtype=DType.TF32)
     if operation.kind is OperationKind.ATTENTION:
         kernel = attention_kernel(operation, device)
         operation = replace(operation, attributes=(*operation.attributes, ("kernel", kernel)))
     return operation
+
+
+def _runs_in_tf32(operation: Operation, device: Device, dtype: str) -> bool:
+    """Products where it is asked for; convolutions wherever cuDNN can, as PyTorch has it by default.
+
+    (PyTorch, "Numerical accuracy", TensorFloat-32: ``torch.backends.cudnn.allow_tf32`` is True,
+    ``torch.backends.cuda.matmul.allow_tf32`` is False.)
+    """
+    if dtype == "tf32":
+        return operation.uses_matrix_units
+    is_convolution = operation.kind is OperationKind.CONVOLUTION
+    return is_convolution and device.vendor == "nvidia" and DType.TF32 in device.matrix_flops_per_second
 
 
 def attention_kernel(operation: Operation, device: Device) -> str:

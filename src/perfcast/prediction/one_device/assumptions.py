@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import OperationKind
@@ -38,8 +39,7 @@ def list_assumptions(
         if not request.autocast:
             kept = f"weights and activations in {request.dtype}"
         notes.append(f"{kept}; logits for every position that is computed")
-    if request.memory_format != "contiguous":
-        notes.append(f"weights and images in memory format {request.memory_format}")
+    notes += _about_images(graph, request)
     if cost_model is not None:
         if device.is_cpu:
             how = "compiled" if request.compile else "eager"
@@ -57,6 +57,14 @@ def list_assumptions(
     if device.note and device.vendor != "cpu":
         notes.append(f"{device.name}: {device.note}")
     return tuple(notes)
+
+
+def _about_images(graph: Graph, request: Request) -> Iterator[str]:
+    convolutions = (o for o in graph.operations if o.kind is OperationKind.CONVOLUTION)
+    if request.dtype == "fp32" and any(o.compute_dtype is DType.TF32 for o in convolutions):
+        yield "convolutions of fp32 tensors in TF32, as torch.backends.cudnn.allow_tf32 is by default"
+    if request.memory_format != "contiguous":
+        yield f"weights and images in memory format {request.memory_format}"
 
 
 def _about_training(graph: Graph, request: Request) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.dtype import DTYPES_BY_LABEL
+from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.device import NO_HOST, Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
@@ -51,7 +51,7 @@ def forecast_from(
     low, high = join_intervals(estimates, counts, [o.kind.value for o in graph.operations])
     step_low = step_seconds - math.hypot(kernel_seconds - low, wait.waits_seconds - wait.waits_seconds_low)
     step_high = step_seconds + math.hypot(high - kernel_seconds, wait.waits_seconds_high - wait.waits_seconds)
-    peak = math.nan if cost_model is None else _peak(device, request.dtype)
+    peak = math.nan if cost_model is None else _peak(device, _matrix_format(graph, request.dtype))
     totals = _Totals(graph, node_seconds)
     phases = totals.group([node.phase.value for node in graph.nodes])
     return Forecast(
@@ -102,6 +102,12 @@ def _by_provenance(estimates: Estimates, counts: Integers) -> dict[str, float]:
         if value:
             seconds[tag] += value
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def _matrix_format(graph: Graph, dtype: str) -> str:
+    """What utilisation is of: TF32 where an fp32 model's convolutions run in it."""
+    has_tf32 = any(o.compute_dtype is DType.TF32 and o.uses_matrix_units for o in graph.operations)
+    return "tf32" if dtype == "fp32" and has_tf32 else dtype
 
 
 def _peak(device: Device, dtype: str) -> float:

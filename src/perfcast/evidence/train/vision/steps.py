@@ -65,10 +65,14 @@ class VisionStep:
         return re.split(r"[_\d]", _ORIGINS.sub("", self.model))[0]
 
     @property
+    def graph_key(self) -> str:
+        """What is captured: the same for every device and version of PyTorch."""
+        return f"{self.model} {self.image_size} {self.batch_size} {self.mode} {self.memory_format}"
+
+    @property
     def key(self) -> str:
-        """What is captured: the same for every version of PyTorch."""
-        sizes = f"{self.image_size} {self.batch_size}"
-        return f"{self.model} {sizes} {self.mode} {self.memory_format} {self.device}"
+        """What is priced."""
+        return f"{self.graph_key} {self.device}"
 
 
 @dataclass(frozen=True)
@@ -157,23 +161,44 @@ def _add_convolutions(
 def collect_parts(
     steps: Iterable[VisionStep], folder: Path, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, StepParts]:
-    """Parts of every step that can be captured, kept in ``parts.json`` of the folder while they are made."""
+    """Parts of every step that can be captured, kept in ``parts.json`` of the folder while they are made.
+
+    One graph serves all devices that measured the same step; models of all families come by turns.
+    """
     path = folder / "parts.json"
     found = _load(path)
-    wanted = {step.key: step for step in steps}
-    for number, (key, step) in enumerate(wanted.items()):
-        if key in found:
+    wanted: defaultdict[str, dict[str, VisionStep]] = defaultdict(dict)
+    for step in by_turns(steps):
+        wanted[step.graph_key][step.key] = step
+    for number, same in enumerate(wanted.values()):
+        if same.keys() <= found.keys():
             continue
-        try:
-            found[key] = parts_of(_captured(step), load_device(step.device))
-        except InputError as error:
-            report(f"{step.model}: {error}")
-            found[key] = StepParts({}, 0.0)
+        found |= _parts_of_step(same, report)
         if number % 20 == 0:
             _save(found, path)
-            report(f"{number + 1} of {len(wanted)} steps captured")
+            report(f"{number + 1} of {len(wanted)} graphs captured")
     _save(found, path)
     return {key: parts for key, parts in found.items() if parts.seconds}
+
+
+def by_turns(steps: Iterable[VisionStep]) -> list[VisionStep]:
+    """One model of each family after the other, so that an unfinished collection has all of them."""
+    turn: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    place: dict[str, int] = {}
+    every = list(steps)
+    for step in every:
+        place[step.model] = turn[step.family].setdefault(step.model, len(turn[step.family]))
+    return sorted(every, key=lambda step: place[step.model])
+
+
+def _parts_of_step(same: Mapping[str, VisionStep], report: Callable[[str], None]) -> dict[str, StepParts]:
+    (first, *_) = same.values()
+    try:
+        graph = _captured(first)
+    except InputError as error:
+        report(f"{first.model}: {error}")
+        return dict.fromkeys(same, StepParts({}, 0.0))
+    return {key: parts_of(graph, load_device(step.device)) for key, step in same.items()}
 
 
 def _captured(step: VisionStep) -> Graph:
