@@ -231,6 +231,8 @@ def test_a_layer_norm_with_weights_to_train_has_a_backward_of_two_kernels():
     frozen = call("native_layer_norm_backward", (*args, (True, False, False)), GRID)
     assert kernel(both, ROWS)["operation"] == "layer_norm_backward"
     assert kernel(frozen, ROWS)["operation"] == "ln_backward"
+    on_rocm = only(translate([both], vendor="amd"), ROWS)
+    assert on_rocm["operation"] == "layer_norm_backward_rocm"
     assert sizes(kernel(both, ROWS), "num_rows row_length") == [64, 128]
 
 

@@ -264,7 +264,7 @@ def _rows(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, floa
     length = float(stated) if isinstance(stated, int) and stated > 0 else _last(shape)
     length = min(length, elements)
     values = (max(1.0, elements / length), length, max(traffic - written, 0.0), written)
-    words = (row_operation(operation), _FORMATS[operation.compute_dtype], "pytorch")
+    words = (row_operation(operation, runs.vendor), _FORMATS[operation.compute_dtype], "pytorch")
     return KernelFamily.ROWS, (*values, *words), 1.0
 
 
@@ -272,8 +272,8 @@ def _last(shape: Sequence[int]) -> float:
     return float(shape[-1]) if shape and shape[-1] > 0 else 1.0
 
 
-def row_operation(operation: Operation) -> str:
-    """Name under which a kernel over rows was measured, or its family's."""
+def row_operation(operation: Operation, vendor: str = "nvidia") -> str:
+    """Name under which a kernel over rows was measured, or its family's; ROCm has kernels of its own."""
     plain = operation.name.removesuffix("_")
     family = family_of(operation)
     if shared_elements(operation):
@@ -281,7 +281,7 @@ def row_operation(operation: Operation) -> str:
     if operation.kind is Kind.ELEMENTWISE and plain in MEASURED and family != "elementwise_strided":
         return plain
     if family == "layer_norm_backward" and operation.attribute("kernels") == 2:
-        return family
+        return f"{family}_rocm" if vendor == "amd" else family
     return _MEASURED_NAMES.get(family, family)
 
 

@@ -173,6 +173,12 @@ def test_pytorchs_backward_of_layer_norm_reads_both_tensors_in_two_kernels_and_a
     assert plain.base_seconds == 2 * fused.base_seconds
 
 
+def test_a_draw_takes_integer_instructions_where_memory_is_fast():
+    # 10⁹ elements · 0.31 cycles over 10¹¹ cycles/s are 3.1 ms, a copy's 0.31
+    assert time("random", 1e6, 1000).arithmetic_seconds == pytest.approx(3.1e-3)
+    assert time("copy", 1e6, 1000).arithmetic_seconds == pytest.approx(0.31e-3)
+
+
 def test_the_second_kernel_of_a_small_layer_norm_finds_its_operands_in_the_cache():
     kernels = calls("layer_norm_backward", 1000, 100, read_bytes=8e5, written_bytes=4e5)
     where, behaviours = figures(), collect_behaviours(kernels)

@@ -82,6 +82,17 @@ def test_every_backward_adds_to_the_gradients_that_are_there():
     assert sum(o.memory_traffic_bytes for o in added) == 12 * graph.parameter_count
 
 
+def test_an_expert_works_on_its_capacity_for_every_sequence_filled_or_not():
+    def rows_of_experts(batch_size: int) -> set[int]:
+        graph = capture_study_step(request("neusight-switch-xl-4", "prefill", batch_size))
+        wide = [o for o in graph.operations if o.name == "mm" and o.outputs[0].shape[1] == 16384]
+        return {o.outputs[0].shape[0] for o in wide}
+
+    # dense layers take all tokens, 16 of a sequence; experts 64 rows of each
+    assert rows_of_experts(1) == {16, 64}
+    assert rows_of_experts(2) == {32, 128}
+
+
 def test_a_model_without_a_configuration_is_none_of_the_studys():
     with pytest.raises(InputError, match="no model of the study"):
         build_study_program(request("dlrm-mlperf", "prefill"))

@@ -54,6 +54,9 @@ _NORM = Behaviour(Pattern.LAYER_NORM, cycles=0.404, base_seconds=1.6e-6, extra_r
 _SOFTMAX = Behaviour(Pattern.SOFTMAX, cycles=0.299, extra_reads=2.0)
 _RMS_NORM = Behaviour(Pattern.BLOCK, cycles=0.683, base_seconds=3.9e-6, extra_reads=1.0)
 _LOOKUP = Behaviour(cycles=1.69, base_seconds=2.9e-6)
+#: A draw of Philox-4x32 is ten rounds of two wide products for four numbers (Salmon et al., SC 2011; PyTorch:
+#: aten/native/cuda/Dropout.cu): some 40 integer instructions an element with its scaling, at 128 a cycle.
+_RANDOM = Behaviour(cycles=0.31)
 _SUMMED = Behaviour(base_seconds=3.9e-6)
 _TWO_PASSES = Behaviour(base_seconds=3.9e-6, extra_reads=1.0)
 
@@ -75,20 +78,24 @@ MEASURED: Mapping[str, Behaviour] = {
 #: Operations without: the measured one they resemble, and the number of passes in PyTorch's kernels. A
 #: backward of softmax or of a norm reads two tensors twice. Of layer norm, PyTorch's own backward
 #: (``layer_norm_backward``; ``ln_backward`` is a fused one) sums the weights' gradients in a second kernel,
-#: which reads both once more (aten/native/cuda/layer_norm_kernel.cu, LayerNormBackwardKernelImplInternal).
-#: A transposing copy scatters one of its two sides. The gradient of an embedding table is filled, and whole
-#: rows are added to it (Embedding.cu); elements that meet in one place are added atomically, a sector each.
+#: which reads both once more (aten/native/cuda/layer_norm_kernel.cu, LayerNormBackwardKernelImplInternal);
+#: on ROCm in 64 slices that a third one adds up, 2.6 times as long for its bytes (the NeuSight study's MI100:
+#: 92 us for 3.1 million elements more, of which the first kernel's 12 bytes take 35). A transposing copy
+#: scatters one of its two sides. The gradient of an embedding table is filled, and whole rows are added to it
+#: (Embedding.cu); elements that meet in one place are added atomically, a sector each.
 RESEMBLING: Mapping[str, Behaviour] = {
     **dict.fromkeys(
         ("copy", "fill", "elementwise", "update", "division", "optimizer", "optimizer_fused"), STREAMING
     ),
-    **dict.fromkeys(("optimizer_foreach", "random", "pooling", "batch_norm_evaluate"), STREAMING),
+    **dict.fromkeys(("optimizer_foreach", "pooling", "batch_norm_evaluate"), STREAMING),
+    "random": _RANDOM,
     **dict.fromkeys(("max_pool", "avg_pool", "adaptive_pool"), STREAMING),
     **dict.fromkeys(("max_pool_backward", "avg_pool_backward", "adaptive_pool_backward"), STREAMING),
-    **dict.fromkeys(("dropout", "gelu_backward", "transcendental"), _HEAVY),
+    **dict.fromkeys(("gelu_backward", "transcendental"), _HEAVY),
     **dict.fromkeys(("reduction", "reduction_rows", "reduction_columns", "loss", "loss_backward"), _SUMMED),
     **dict.fromkeys(("layer_norm", "ln_backward"), _NORM),
     "layer_norm_backward": replace(_NORM, second_reads=1.0, base_seconds=2 * _NORM.base_seconds),
+    "layer_norm_backward_rocm": replace(_NORM, second_reads=2.6, base_seconds=3 * _NORM.base_seconds),
     **dict.fromkeys(("batch_norm", "batch_norm_backward", "group_norm"), _TWO_PASSES),
     "rms_norm_backward": _RMS_NORM,
     "log_softmax": _SOFTMAX,

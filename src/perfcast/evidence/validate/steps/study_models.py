@@ -10,13 +10,16 @@ Its operators (the recorded graphs) are those of transformers 4.36 to 4.47, whos
 than today's: GPT-2 divides the scores and selects by a mask of the model; BERT divides and adds a row of the
 mask; OPT copies heads to the front, adds a mask for every sequence, and takes the larger of each score and
 the least number (models/gpt2, models/bert, models/opt: ``_attn``, ``BertSelfAttention``, ``OPTAttention``).
-Nothing is kept in a cache by a kernel.
+Nothing is kept in a cache by a kernel. An expert of the Switch Transformer works on as many rows as its
+capacity for every sequence, filled or not (``custom_switchtransmlp_forward`` in the study's trace.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -72,6 +75,9 @@ def build_study_program(request: Request) -> Program:
     )
     architecture = _CLASSES.get((model_type, training), entry.architecture)
     program = build_program(entry.config, architecture, shape)
+    for experts in (m for m in program.module.modules() if type(m).__name__ == "SwitchTransformersExperts"):
+        rows = shape.batch_size * int(entry.config["expert_capacity"])
+        experts.forward = MethodType(partial(_run_experts, rows=rows), experts)
     inputs = {"input_ids": program.kwargs["input_ids"]}
     if _is_encoder_decoder(program.module):
         inputs["decoder_input_ids"] = inputs["input_ids"].clone()
@@ -107,6 +113,23 @@ def _without_loss(graph: Graph) -> Graph:
         for o in graph.operations
     )
     return replace(graph, operations=operations)
+
+
+def _run_experts(experts: Any, tokens: Tensor, chosen: Tensor, weights: Tensor, rows: int) -> Tensor:
+    """[t, h] → [t, h]: each expert on ``rows`` rows, into which its share of the tokens is copied.
+
+    Which tokens they are depends on values; here each expert has an equal share, at most its capacity.
+    """
+    results = tokens.clone()
+    share = min(rows, -(-tokens.shape[0] // experts.num_experts))
+    for number, expert in enumerate(experts.values()):
+        mine = chosen[..., number].to(torch.bool)
+        torch.count_nonzero(mine)
+        places = torch.arange(number * share, (number + 1) * share) % tokens.shape[0]
+        padded = torch.zeros(rows, tokens.shape[1], dtype=tokens.dtype)
+        padded[:share] = tokens[places]
+        results[places] = expert(padded)[:share]
+    return weights * results
 
 
 # ---- attention of the study's transformers ------------------------------------------------------------
