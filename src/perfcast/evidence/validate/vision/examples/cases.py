@@ -26,6 +26,8 @@ _CATALOG: Mapping[str, Mapping[str, str]] = {
     "t4": {"16gb": "t4"},
     "h100": {"80gb": "h100-sxm"},
 }
+#: Columns that are sizes of a program.
+_SIZES = ("sequence_length", "memory length", "wn channels")
 #: Catalog clusters by system, and by device where a section names no system.
 _CLUSTERS = {
     "dgx-1": "dgx-1-v100",
@@ -184,10 +186,9 @@ def program_of(line: Line, setup: Setup) -> str:
     for column, names in setup.repeats.items():
         if column in columns:
             return names[min(line.table, len(names) - 1)]
-    if setup.with_accumulation and "accumulation" in cells:
-        return setup.with_accumulation
-    if setup.with_sequence_length and "sequence_length" in cells:
-        return setup.with_sequence_length
+    for key, named in setup.with_column.items():
+        if key in cells:
+            return named
     name = setup.program.replace("{part}", line.part)
     for key, cell in cells.items():
         name = name.replace(f"{{{key}}}", cell)
@@ -243,13 +244,10 @@ def _row_of(line: Line, setup: Setup) -> dict[str, float]:
 
 
 def _options(line: Line) -> dict[str, float]:
-    """Sizes that the row states."""
+    """Sizes that the row states, or that its place in a table says."""
     setup = load_setups()[line.source_file]
-    found = {
-        name: read_number(line.configuration.get(name, "")) for name in ("sequence_length", "memory length")
-    }
-    rows = _row_of(line, setup) if setup.rows and line.is_inference else {}
-    return {
-        **{k: v for k, v in found.items() if v is not None},
-        **{k: v for k, v in rows.items() if k == "seconds"},
-    }
+    stated = {name: read_number(line.configuration.get(name, "")) for name in _SIZES}
+    found = {name: value for name, value in stated.items() if value is not None}
+    if setup.rows and line.is_inference and "seconds" in _row_of(line, setup):
+        found["seconds"] = _row_of(line, setup)["seconds"]
+    return found

@@ -55,8 +55,7 @@ class Setup:
     tables: tuple[str, ...] = ()
     repeats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    with_accumulation: str | None = None
-    with_sequence_length: str | None = None
+    with_column: Mapping[str, str] = field(default_factory=dict)
 
     def mode(self, is_training: bool) -> ModeSetup:
         """Of one mode."""

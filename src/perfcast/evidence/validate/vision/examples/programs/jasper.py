@@ -1,8 +1,9 @@
-"""Jasper 10x5 dense residual (Li et al.: arXiv 1904.03288) as PyTorch/SpeechRecognition/Jasper builds it.
+"""Jasper 10x5 (Li et al.: arXiv 1904.03288) and QuartzNet 15x5 (Kriman et al.: arXiv 1910.10261).
 
-Sizes are those of configs/jasper10x5dr_speedp-online_speca.yaml: 64 filterbanks every 10 ms, masks before
-each convolution, every block adding 1×1 projections of all blocks before it. Audio is padded to the longest
-of its
+As PyTorch/SpeechRecognition/Jasper and QuartzNet build them, in the sizes of their configs/: 64 filterbanks
+every 10 ms and masks before each convolution. Jasper's blocks add 1×1 projections of all blocks before them,
+QuartzNet's one of their input, and its convolutions are depthwise and then 1×1. Audio is padded to the
+longest of its
 batch: in training that is taken as the longest that is kept, 16.7 s.
 """
 
@@ -15,8 +16,8 @@ from torch.nn import functional
 from perfcast.evidence.validate.vision.examples.programs.shape import ProgramShape
 from perfcast.workload.step import Program
 
-#: filters, kernel, repeats, stride, dilation, dropout, dense residual.
-_BLOCKS = (
+#: filters, kernel, repeats, stride, dilation, dropout, residual.
+_JASPER = (
     (256, 11, 1, 2, 1, 0.2, False),
     *((256, 11, 5, 1, 1, 0.2, True),) * 2,
     *((384, 13, 5, 1, 1, 0.2, True),) * 2,
@@ -26,18 +27,28 @@ _BLOCKS = (
     (896, 29, 1, 1, 2, 0.4, False),
     (1024, 1, 1, 1, 1, 0.4, False),
 )
+_QUARTZNET = (
+    (256, 33, 1, 2, 1, 0.0, False),
+    *((256, 33, 5, 1, 1, 0.0, True),) * 3,
+    *((256, 39, 5, 1, 1, 0.0, True),) * 3,
+    *((512, 51, 5, 1, 1, 0.0, True),) * 3,
+    *((512, 63, 5, 1, 1, 0.0, True),) * 3,
+    *((512, 75, 5, 1, 1, 0.0, True),) * 3,
+    (512, 87, 1, 1, 2, 0.0, False),
+    (1024, 1, 1, 1, 1, 0.0, False),
+)
 _FILTERBANKS, _SYMBOLS, _FRAMES_PER_SECOND, _ALIGNMENT = 64, 29, 100, 16
 _SYMBOLS_PER_SECOND = 15  # of read English
 
 
-def build_jasper(shape: ProgramShape) -> Program:
+def build_jasper(is_separable: bool, shape: ProgramShape) -> Program:
     """Acoustic model; training with the CTC loss. Option 'seconds': of audio."""
     frames = int(shape.option("seconds") * _FRAMES_PER_SECOND)
     frames = -(-frames // _ALIGNMENT) * _ALIGNMENT
     features = torch.randn(shape.batch_size, _FILTERBANKS, frames)
     lengths = torch.full((shape.batch_size,), frames)
     loss = CtcLoss(int(_SYMBOLS_PER_SECOND * shape.option("seconds")))
-    return Program(Jasper(), (features, lengths), loss_function=loss, batch_size=shape.batch_size)
+    return Program(Jasper(is_separable), (features, lengths), loss_function=loss, batch_size=shape.batch_size)
 
 
 class CtcLoss:
@@ -57,48 +68,53 @@ class CtcLoss:
 
 
 class MaskedConvolution(nn.Module):
-    """Frames beyond an utterance's end are zero before the convolution."""
+    """Frames beyond an utterance's end are zero before the convolution, or before both of a separable one."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, dilation: int) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, stride: int, dilation: int, is_separable: bool
+    ) -> None:
         super().__init__()
-        self.convolution = nn.Conv1d(
-            inputs, outputs, kernel, stride, kernel // 2 * dilation, dilation, bias=False
-        )
+        padding, depthwise = kernel // 2 * dilation, is_separable and kernel > 1
+        groups, width = (inputs, inputs) if depthwise else (1, outputs)
+        first = nn.Conv1d(inputs, width, kernel, stride, padding, dilation, groups, bias=False)
+        self.convolutions = nn.ModuleList([first])
+        if depthwise:
+            self.convolutions.append(nn.Conv1d(inputs, outputs, 1, bias=False))
+        self.stride = stride
         self.norm = nn.BatchNorm1d(outputs, eps=1e-3)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """[batch, inputs, frames] and lengths [batch] to the same after the stride."""
-        frames = torch.arange(x.shape[2], dtype=lengths.dtype).expand(lengths.shape[0], x.shape[2])
-        x = x.masked_fill((frames >= lengths.unsqueeze(1)).unsqueeze(1), 0)
-        stride = self.convolution.stride[0]
-        after = lengths if stride == 1 else torch.floor((lengths - 1) / stride).long() + 1
-        return self.norm(self.convolution(x)), after
+        for index, convolution in enumerate(self.convolutions):
+            frames = torch.arange(x.shape[2], dtype=lengths.dtype).expand(lengths.shape[0], x.shape[2])
+            x = x.masked_fill((frames >= lengths.unsqueeze(1)).unsqueeze(1), 0)
+            if index == 0 and self.stride > 1:
+                lengths = torch.floor((lengths - 1) / self.stride).long() + 1
+            x = convolution(x)
+        return self.norm(x), lengths
 
 
-class JasperBlock(nn.Module):
+class Block(nn.Module):
     """Repeats of convolution, norm, ReLU and dropout, and a sum of projections of earlier blocks."""
 
     def __init__(
         self,
         inputs: int,
-        filters: int,
-        kernel: int,
-        repeats: int,
-        stride: int,
-        dilation: int,
-        dropout: float,
+        size: tuple[int, int, int, int, int, float, bool],
         earlier: tuple[int, ...],
+        is_separable: bool,
     ) -> None:
         super().__init__()
+        filters, kernel, repeats, stride, dilation, dropout, _ = size
         widths = [inputs, *[filters] * (repeats - 1)]
         self.convolutions = nn.ModuleList(
-            MaskedConvolution(width, filters, kernel, stride, dilation) for width in widths
+            MaskedConvolution(width, filters, kernel, stride, dilation, is_separable) for width in widths
         )
-        self.projections = nn.ModuleList(MaskedConvolution(width, filters, 1, 1, 1) for width in earlier)
+        self.projections = nn.ModuleList(MaskedConvolution(w, filters, 1, 1, 1, False) for w in earlier)
         self.activation, self.dropout = nn.ReLU(), nn.Dropout(dropout)
 
     def forward(self, outputs: list[Tensor], lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """What all dense blocks before gave, and its lengths, to this block's own."""
+        """What the blocks before gave, and its lengths, to this block's own."""
         x, after = outputs[-1], lengths
         for index, convolution in enumerate(self.convolutions):
             if index:
@@ -112,15 +128,17 @@ class JasperBlock(nn.Module):
 class Jasper(nn.Module):
     """Features [batch, 64, frames] to log-probabilities [batch, frames / 2, symbols]."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_separable: bool) -> None:
         super().__init__()
         blocks, width = [], _FILTERBANKS
         panes: tuple[int, ...] = ()
-        for filters, kernel, repeats, stride, dilation, dropout, is_dense in _BLOCKS:
-            panes = (*panes, width) if is_dense else panes
-            earlier = panes if is_dense else ()
-            blocks.append(JasperBlock(width, filters, kernel, repeats, stride, dilation, dropout, earlier))
-            width = filters
+        self.is_dense = not is_separable
+        for size in _QUARTZNET if is_separable else _JASPER:
+            has_residual = size[-1]
+            if has_residual:
+                panes = (*panes, width) if self.is_dense else (width,)
+            blocks.append(Block(width, size, panes if has_residual else (), is_separable))
+            width = size[0]
         self.blocks = nn.ModuleList(blocks)
         self.decoder = nn.Conv1d(width, _SYMBOLS, 1)
 
@@ -129,5 +147,5 @@ class Jasper(nn.Module):
         outputs = [x]
         for block in self.blocks:
             y, lengths = block(outputs, lengths)
-            outputs = [*outputs, y] if block.projections else [y]
+            outputs = [*outputs, y] if self.is_dense and block.projections else [y]
         return functional.log_softmax(self.decoder(outputs[-1]).transpose(1, 2), dim=2)

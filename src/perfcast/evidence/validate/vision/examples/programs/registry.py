@@ -18,6 +18,7 @@ from perfcast.evidence.validate.vision.examples.programs.resnet import build_res
 from perfcast.evidence.validate.vision.examples.programs.shape import ProgramShape
 from perfcast.evidence.validate.vision.examples.programs.speech import build_fastpitch
 from perfcast.evidence.validate.vision.examples.programs.ssd import build_ssd
+from perfcast.evidence.validate.vision.examples.programs.tacotron2 import build_tacotron2
 from perfcast.evidence.validate.vision.examples.programs.tft import build_tft
 from perfcast.evidence.validate.vision.examples.programs.transformer_xl import build_transformer_xl
 from perfcast.evidence.validate.vision.examples.programs.vocoders import build_waveglow
@@ -30,7 +31,8 @@ PROGRAMS: Mapping[str, Callable[[ProgramShape], Program]] = {
     "ssd300": build_ssd,
     "nnunet-2d": partial(build_nnunet, 2),
     "nnunet-3d": partial(build_nnunet, 3),
-    "jasper": build_jasper,
+    "jasper": partial(build_jasper, False),
+    "quartznet": partial(build_jasper, True),
     "transformer-xl-base": partial(build_transformer_xl, "base"),
     "transformer-xl-large": partial(build_transformer_xl, "large"),
     "ncf": build_neumf,
@@ -38,6 +40,7 @@ PROGRAMS: Mapping[str, Callable[[ProgramShape], Program]] = {
     "fastpitch-hifigan": partial(build_fastpitch, "hifigan"),
     "fastpitch-waveglow": partial(build_fastpitch, "waveglow"),
     "waveglow": build_waveglow,
+    "tacotron2-waveglow": build_tacotron2,
     "tft-electricity": partial(build_tft, "electricity"),
     "tft-traffic": partial(build_tft, "traffic"),
     "bert-pretrain": partial(build_bert, "pretrain"),
