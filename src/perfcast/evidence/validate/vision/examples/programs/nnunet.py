@@ -3,7 +3,7 @@
 Task 01 (brain tumours): four modalities, four classes, patches of 192 × 160 or 128³, five halvings, no deep
 supervision (nnunet/nn_unet.py, data_preprocessing/configs.py, utils/args.py; monai/networks/nets/dynunet.py).
 The benchmark's 3-D runs in mixed precision keep channels last with an instance norm of their own, which reads
-and writes that layout; it is a group norm here.
+and writes that layout; it is a norm of the batch here, which takes as many passes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _block(dims: int, inputs: int, outputs: int, stride: int, keeps_layout: bool
 
 def _norm(dims: int, channels: int, keeps_layout: bool) -> nn.Module:
     if keeps_layout:
-        return nn.GroupNorm(channels, channels)
+        return (nn.BatchNorm2d if dims == 2 else nn.BatchNorm3d)(channels, track_running_stats=False)
     return (nn.InstanceNorm2d if dims == 2 else nn.InstanceNorm3d)(channels, affine=True)
 
 
