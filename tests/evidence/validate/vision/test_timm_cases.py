@@ -79,11 +79,10 @@ def test_a_family_is_a_design_whoever_trained_it():
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kept(kept_steps: Path) -> Path:
     make_torchvision_importable()
     pytest.importorskip("timm", reason="timm is not installed: make test installs it")
-    monkeypatch.setattr(graphs, "_folder", lambda: tmp_path / "kept")
-    return tmp_path / "kept"
+    return kept_steps
 
 
 def test_every_line_has_a_row_whose_forecast_reads_no_measurement(tmp_path: Path, kept: Path):

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Literal
 
 import torch
+from torch import nn
 
 from perfcast.catalog.clusters import load_cluster_entry
 from perfcast.catalog.devices import load_device
@@ -26,6 +27,7 @@ from perfcast.evidence.validate.row import weakest_provenance
 from perfcast.evidence.validate.vision.examples.cases import UNSUPPORTED, ExampleCase
 from perfcast.evidence.validate.vision.examples.programs.registry import PROGRAMS
 from perfcast.evidence.validate.vision.examples.programs.shape import ProgramShape, to_half
+from perfcast.evidence.validate.vision.kept import kept_graph
 from perfcast.prediction.names import resolve_cost_model
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.program import PYTORCH
@@ -42,6 +44,15 @@ from perfcast.workload.step import OptimizerChoice, Program
 
 UNSUPPORTED_PLAN = "unsupported plan"
 _AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+#: Processors of the systems (NVIDIA's datasheets of DGX-1, DGX-2 and DGX A100).
+_HOSTS = {
+    "dgx-1": "xeon-e5-2698-v4",
+    "dgx-2": "xeon-8168",
+    "dgx-2h": "xeon-8168",
+    "dgx-a100": "epyc-7742",
+    "dgx-h100": "xeon-8480",
+}
 
 CaseKey = tuple[object, ...]
 
@@ -60,12 +71,6 @@ class ExampleForecast:
     host_seconds: float | None = None
     provenance: str | None = None
     skipped: str | None = None
-
-
-@dataclass(frozen=True)
-class _Captured:
-    graph: Graph
-    program: Program
 
 
 def forecast_examples(
@@ -100,7 +105,7 @@ def _key(case: ExampleCase) -> CaseKey:
     )
 
 
-def _capture(case: ExampleCase, say: Callable[[str], None]) -> _Captured | None:
+def _capture(case: ExampleCase, say: Callable[[str], None]) -> Graph | None:
     say(f"capturing {case.program}, {case.mode}, {case.dtype}, batch {case.micro_batch}")
     name, _, implementation = case.setup.optimizer.partition(" ")
     is_mixed = case.dtype.startswith("amp_")
@@ -110,7 +115,7 @@ def _capture(case: ExampleCase, say: Callable[[str], None]) -> _Captured | None:
         optimizer=OptimizerChoice(name, implementation),
     )
     try:
-        return _Captured(*capture(lambda: build_program(case), options))
+        return kept_graph(str(_key(case)), lambda: capture(lambda: build_program(case), options)[0])
     except CaptureError as error:
         say(f"{case.program}: {error}")
         return None
@@ -126,7 +131,7 @@ def build_program(case: ExampleCase) -> Program:
     return to_half(program, _AUTOCAST[case.precision])
 
 
-def _forecast(case: ExampleCase, captured: _Captured | None, predictor: str) -> ExampleForecast:
+def _forecast(case: ExampleCase, captured: Graph | None, predictor: str) -> ExampleForecast:
     if captured is None:
         return ExampleForecast(skipped=UNSUPPORTED)
     try:
@@ -139,7 +144,7 @@ def _forecast(case: ExampleCase, captured: _Captured | None, predictor: str) -> 
         return ExampleForecast(skipped=UNSUPPORTED)
 
 
-def _on_device(case: ExampleCase, captured: _Captured, predictor: str) -> ExampleForecast:
+def _on_device(case: ExampleCase, captured: Graph, predictor: str) -> ExampleForecast:
     assert case.catalog_device is not None
     device = load_device(case.catalog_device)
     cost_model = resolve_cost_model(predictor, device, None if case.is_training else PYTORCH)
@@ -150,9 +155,11 @@ def _on_device(case: ExampleCase, captured: _Captured, predictor: str) -> Exampl
         dtype=case.precision,
         memory_format="channels_last" if case.channels_last else "contiguous",
         autocast=not case.is_training and case.dtype.startswith("amp_"),
+        host=_HOSTS.get(case.line.box),
     )
-    graph = lower(captured.graph, device, case.precision)
-    forecast = forecast_from(graph, request, device, cost_model, captured.program)
+    graph = lower(captured, device, case.precision)
+    program = Program(nn.Module(), batch_size=case.micro_batch)
+    forecast = forecast_from(graph, request, device, cost_model, program)
     return _over_micro_batches(case, forecast)
 
 
@@ -171,7 +178,7 @@ def _over_micro_batches(case: ExampleCase, forecast: Forecast) -> ExampleForecas
     )
 
 
-def _on_cluster(case: ExampleCase, captured: _Captured, predictor: str) -> ExampleForecast:
+def _on_cluster(case: ExampleCase, captured: Graph, predictor: str) -> ExampleForecast:
     if not case.is_training:
         return ExampleForecast(skipped=UNSUPPORTED_PLAN)
     plan = Plan(
@@ -190,8 +197,8 @@ def _on_cluster(case: ExampleCase, captured: _Captured, predictor: str) -> Examp
         memory=False,
     )
     step = resolve_step(request)
-    work = shard_graph(lower(captured.graph, step.device, case.precision), step.plan, reduction=TORCH_DDP)
-    planned = PlannedStep(step, work, captured.program.sequence_length or 1, captured.graph.parameter_count)
+    work = shard_graph(lower(captured, step.device, case.precision), step.plan, reduction=TORCH_DDP)
+    planned = PlannedStep(step, work, 1, captured.parameter_count)
     found = forecast_step(price_planned(planned), request)
     return ExampleForecast(
         found.step_seconds,
