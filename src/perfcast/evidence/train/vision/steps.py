@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +15,17 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
-from perfcast.core.tensor import MemoryFormat
 from perfcast.cost.learned.families import convolution_narrow
 from perfcast.cost.learned.figures import collect_figures
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.learned.streams import LAUNCH_SECONDS, stream_of
 from perfcast.cost.learned.translate import translate
 from perfcast.errors import InputError
+from perfcast.evidence.validate.vision.timm_steps.cases import TimmCase, read_cases
+from perfcast.evidence.validate.vision.timm_steps.graphs import kept_graph
 from perfcast.files import write_text_atomically
-from perfcast.units import MILLI
+from perfcast.prediction.one_device.graph import run_on
 
-#: timm's words for memory formats.
-_FORMATS: Mapping[str, MemoryFormat] = {"nchw": "contiguous", "nhwc": "channels_last"}
-_MODES = {"infer": "prefill", "train": "train"}
-#: Prefixes of names that say where weights come from, not what the model is.
-_ORIGINS = re.compile(r"^(tf|gluon|legacy|ig|swsl|ssl|jx)_")
 #: How far the multiplications of a model of today may be from those printed beside a measured step: a name
 #: whose model was changed since was not measured.
 _SAME_WORK = (0.8, 1.2)
@@ -44,30 +37,38 @@ class VisionStep:
 
     Attributes:
         device: Catalog name.
-        mode: 'prefill' (inference) or 'train'.
-        version: Of PyTorch.
         gmacs: Multiply-adds of one image in 10⁹; None where not printed.
     """
 
-    model: str
+    case: TimmCase
     device: str
-    mode: str
-    memory_format: MemoryFormat
-    version: str
-    batch_size: int
-    image_size: int
     seconds: float
     gmacs: float | None
 
     @property
+    def model(self) -> str:
+        """timm's name."""
+        return str(self.case.columns["model"])
+
+    @property
     def family(self) -> str:
-        """timm's name up to the first digit or underscore, without where the weights come from."""
-        return re.split(r"[_\d]", _ORIGINS.sub("", self.model))[0]
+        """Models of one design."""
+        return self.case.family
+
+    @property
+    def mode(self) -> str:
+        """'infer' or 'train'."""
+        return self.case.mode
+
+    @property
+    def memory_format(self) -> str:
+        """Of weights and images."""
+        return self.case.request.memory_format
 
     @property
     def graph_key(self) -> str:
-        """What is captured: the same for every device and version of PyTorch."""
-        return f"{self.model} {self.image_size} {self.batch_size} {self.mode} {self.memory_format}"
+        """What is captured: the same for every device."""
+        return str(self.case.request)
 
     @property
     def key(self) -> str:
@@ -92,25 +93,23 @@ def read_steps(folder: Path) -> list[VisionStep]:
     path = next((p for p in (folder / "vision/timm.csv.gz", folder / "timm.csv.gz") if p.is_file()), None)
     if path is None:
         raise InputError(f"{folder}: no vision/timm.csv.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = [
-            row for row in csv.DictReader(file) if row["dtype"] == "amp_fp16" and row["compiled"] == "False"
-        ]
-    printed = {(row["model"], row["image_size"]): float(row["gmacs"]) for row in rows if row["gmacs"]}
+    cases = [case for case in read_cases(path) if _is_used(case)]
+    printed = {_image(case): float(case.columns["gmacs"]) for case in cases if case.columns.get("gmacs")}
     return [
-        VisionStep(
-            model=row["model"],
-            device=row["device"],
-            mode=_MODES[row["mode"]],
-            memory_format=_FORMATS[row["memory_format"]],
-            version=row["torch_version"],
-            batch_size=int(float(row["batch_size"])),
-            image_size=int(row["image_size"]),
-            seconds=float(row["step_ms"]) * MILLI,
-            gmacs=printed.get((row["model"], row["image_size"])),
-        )
-        for row in rows
+        VisionStep(case, case.catalog_device, case.measured_seconds, printed.get(_image(case)))
+        for case in cases
+        if case.catalog_device is not None and case.measured_seconds is not None
     ]
+
+
+def _is_used(case: TimmCase) -> bool:
+    if case.skipped or case.catalog_device is None or case.is_compiled:
+        return False
+    return case.dtype == "amp_fp16" and not load_device(case.catalog_device).is_cpu
+
+
+def _image(case: TimmCase) -> tuple[str, int | None]:
+    return case.request.model, case.request.image_size
 
 
 def parts_of(graph: Graph, device: Device) -> StepParts:
@@ -193,29 +192,16 @@ def by_turns(steps: Iterable[VisionStep]) -> list[VisionStep]:
 
 def _parts_of_step(same: Mapping[str, VisionStep], report: Callable[[str], None]) -> dict[str, StepParts]:
     (first, *_) = same.values()
+    request = first.case.request
     try:
-        graph = _captured(first)
+        graph = kept_graph(request, load_device(first.device))
     except InputError as error:
         report(f"{first.model}: {error}")
         return dict.fromkeys(same, StepParts({}, 0.0))
-    return {key: parts_of(graph, load_device(step.device)) for key, step in same.items()}
-
-
-def _captured(step: VisionStep) -> Graph:
-    from perfcast.prediction.one_device.graph import build_graph
-    from perfcast.prediction.request.one_device import Request
-
-    request = Request(
-        model=f"timm:{step.model}",
-        mode="train" if step.mode == "train" else "prefill",
-        batch_size=step.batch_size,
-        image_size=step.image_size,
-        dtype="fp16",
-        autocast=step.mode != "train",
-        memory_format=step.memory_format,
-        optimizer="sgd",
-    )
-    return build_graph(request, load_device(step.device))[0]
+    return {
+        key: parts_of(run_on(graph, request, device), device)
+        for key, device in ((key, load_device(step.device)) for key, step in same.items())
+    }
 
 
 def _load(path: Path) -> dict[str, StepParts]:
@@ -235,5 +221,5 @@ def is_same_model(step: VisionStep, parts: StepParts) -> bool:
     if not step.gmacs:
         return True
     passes = 3 if step.mode == "train" else 1
-    ratio = parts.flops / (2e9 * step.gmacs * step.batch_size * passes)
+    ratio = parts.flops / (2e9 * step.gmacs * step.case.request.batch_size * passes)
     return _SAME_WORK[0] <= ratio <= _SAME_WORK[1]
