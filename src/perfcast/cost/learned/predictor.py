@@ -234,11 +234,11 @@ class FittedFamily:
 
     def _shrink(self, devices: Sequence[Device], segments: Sequence[Segment]) -> Floats:
         """Trust in each device and segment, shape [devices, segments]; where none was chosen, the mean."""
-        default = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
+        mean = float(np.mean(list(self.shrink.values()))) if self.shrink else 0.0
 
         def of(device: Device, segment: Segment) -> float:
-            key = trust_key(self.scalars.kin(device, segment), device.vendor, segment)
-            return self.shrink.get(key, default)
+            kin = self.scalars.kin(device, segment)
+            return self.shrink.get(trust_key(kin, device.vendor, segment), self.shrink.get(kin, mean))
 
         table = [[of(device, segment) for segment in segments] for device in devices]
         return np.array(table, dtype=np.float64).reshape(len(devices), len(segments))

@@ -129,7 +129,7 @@ class DeviceScalars:
         if not members:
             return np.zeros(NUM_SCALARS)
         kin = self._kin_among(device, segment, members)
-        trust = self.trust.get(trust_key(kin, device.vendor, segment), 1.0)
+        trust = self.trust.get(trust_key(kin, device.vendor, segment), self.trust.get(kin, 1.0))
         return trust * self._mean(device, segment, level, members)
 
     def kin(self, device: Device, segment: Segment) -> Kin:
@@ -196,8 +196,10 @@ def vendor_key(vendor: str, segment: Segment) -> str:
 
 
 def trust_key(kin: Kin, vendor: str, segment: Segment) -> str:
-    """The same where other devices of the vendor were measured; else once for all operations."""
-    return vendor_key(vendor, segment) if kin == "vendor" else kin
+    """The same where other devices of the vendor were measured; of a family whoever makes it; else once."""
+    if kin == "vendor":
+        return vendor_key(vendor, segment)
+    return "|".join((kin, *segment[:2])) if kin == "family" else kin
 
 
 def fit_scalars(

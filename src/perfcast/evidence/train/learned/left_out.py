@@ -23,13 +23,14 @@ from perfcast.cost.learned.kinship import (
     nearest_of_family,
 )
 from perfcast.cost.learned.predictor import with_codes
-from perfcast.cost.learned.scalars import DeviceScalars, vendor_key
+from perfcast.cost.learned.scalars import DeviceScalars, trust_key
 from perfcast.cost.learned.trees import KNOWN_OF_FEW, fit_trees
 from perfcast.evidence.train.learned.prepared import Prepared, architectures_of, fit_common
 
 _SHRINKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _TRUSTS = (0.0, 0.5, 0.75, 1.0)
 _LEANS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_Choice = tuple[float, float, float]  # trust, shrink, lean
 #: The first stands in where nobody was left out in another's way.
 _ORDER: tuple[Kin, ...] = ("vendor", "family", "none", "elsewhere", "architecture")
 #: With fewer architectures nothing can be left out.
@@ -177,23 +178,20 @@ def _choose(p: Prepared, told: dict[Kin, Told], first: Integers) -> LeftOut:
     trust: dict[str, float] = {}
     shrink: dict[str, float] = {}
     errors: dict[Kin, Floats] = {}
-    chosen: dict[Kin, tuple[float, float, float]] = dict.fromkeys(KINS, (1.0, 0.0, 0.0))
+    chosen: dict[Kin, _Choice] = dict.fromkeys(KINS, (1.0, 0.0, 0.0))
     for kin in _ORDER:
-        rows = told[kin].fold >= 0
+        choices = _choices(_LEANS if kin == "family" else (0.0,))
+        losses = _losses(p, told[kin], told[kin].fold >= 0, weight, choices)
         default = (*chosen["vendor"][:2], 0.0)
-        leans = _LEANS if kin == "family" else (0.0,)
-        chosen[kin] = _best(p, told[kin], rows, weight, leans, default)
+        chosen[kin] = default if losses is None else choices[int(np.argmin(losses))]
         if kin == "architecture":
             chosen[kin] = (1.0, chosen["vendor"][1], 1.0)  # the very same binaries: believed
         trust[kin], shrink[kin] = chosen[kin][:2]
         errors[kin] = told[kin].left(p.target, *chosen[kin])
-    keys, key = _vendor_keys(p)
-    for number, name in enumerate(keys):
-        rows = (key == number) & (told["vendor"].fold >= 0)
-        if rows.any():
-            own = _best(p, told["vendor"], rows, weight, (0.0,), chosen["vendor"])
+        for name, rows in _keys_of(p, told, kin):
+            own = _own_choice(p, told[kin], rows, weight, chosen[kin], kin)
             trust[name], shrink[name] = own[:2]
-            errors["vendor"][rows] = told["vendor"].left(p.target, *own)[rows]
+            errors[kin][rows] = told[kin].left(p.target, *own)[rows]
     alone = np.full(len(p.target), np.nan)
     for place, kin in enumerate(KINS):
         alone[first == place] = errors[kin][first == place]
@@ -201,23 +199,45 @@ def _choose(p: Prepared, told: dict[Kin, Told], first: Integers) -> LeftOut:
     return LeftOut(trust, shrink, chosen["family"][2], errors, folds, alone)
 
 
-def _best(
-    p: Prepared,
-    told: Told,
-    rows: Flags,
-    weight: Floats,
-    leans: tuple[float, ...],
-    default: tuple[float, float, float],
-) -> tuple[float, float, float]:
-    """Trust, shrinkage and lean of least weighted mean error on ``rows``; the default for no rows."""
+def _choices(leans: tuple[float, ...]) -> list[_Choice]:
+    return [(trust, shrink, lean) for lean in leans for trust in _TRUSTS for shrink in _SHRINKS]
+
+
+def _keys_of(p: Prepared, told: dict[Kin, Told], kin: Kin) -> Iterator[tuple[str, Flags]]:
+    """Keys of ``trust_key`` for which a choice of their own is made, and their rows that were left out."""
+    if kin not in ("vendor", "family"):
+        return
+    keys, key = _trust_keys(p, kin)
+    for number, name in enumerate(keys):
+        rows = (key == number) & (told[kin].fold >= 0)
+        if rows.any():
+            yield name, rows
+
+
+def _own_choice(p: Prepared, told: Told, rows: Flags, weight: Floats, common: _Choice, kin: Kin) -> _Choice:
+    """Least mean error of an operation and format.
+
+    Of a family, where mostly two folds tell of it, half of what counts is the mean error of all operations.
+    """
+    choices = _choices((common[2],))
+    losses = _losses(p, told, rows, weight, choices)
+    assert losses is not None
+    if kin == "family":
+        every = _losses(p, told, told.fold >= 0, weight, choices)
+        assert every is not None
+        losses = losses + every
+    return choices[int(np.argmin(losses))]
+
+
+def _losses(p: Prepared, told: Told, rows: Flags, weight: Floats, choices: list[_Choice]) -> Floats | None:
+    """Weighted mean error on ``rows`` of each choice; None for no rows."""
     if not rows.any():
-        return default
-    choices = [(t, s, n) for n in leans for t in _TRUSTS for s in _SHRINKS]
-    losses = []
+        return None
+    found = []
     for choice in choices:
         left = told.left(p.target, *choice)[rows]
-        losses.append(float(np.abs(np.expm1(-np.clip(left, -3, 3))) @ weight[rows]))
-    return choices[int(np.argmin(losses))]
+        found.append(float(np.abs(np.expm1(-np.clip(left, -3, 3))) @ weight[rows] / weight[rows].sum()))
+    return np.array(found)
 
 
 def _nothing_left_out(p: Prepared) -> LeftOut:
@@ -225,18 +245,18 @@ def _nothing_left_out(p: Prepared) -> LeftOut:
     everything = np.ones(len(p.target), dtype=bool)
     alone = p.target - p.offsets(p.scalars(p.target, everything))
     nan, nobody = np.full(len(alone), np.nan), np.full(len(alone), -1, dtype=np.int64)
-    names = [*KINS, *_vendor_keys(p)[0]]
+    names = [*KINS, *_trust_keys(p, "vendor")[0]]
     errors: dict[Kin, Floats] = dict.fromkeys(KINS, nan) | {"vendor": alone}
     folds: dict[Kin, Integers] = dict.fromkeys(KINS, nobody) | {"vendor": p.fold}
     return LeftOut(dict.fromkeys(names, 1.0), dict.fromkeys(names, 0.0), 0.0, errors, folds, alone)
 
 
-def _vendor_keys(p: Prepared) -> tuple[list[str], Integers]:
-    """The different vendor keys, and which one each row has."""
+def _trust_keys(p: Prepared, kin: Kin) -> tuple[list[str], Integers]:
+    """The different keys of a kin, and which one each row has."""
     pair = p.rows.device_index * len(p.segments) + p.segment_index
     pairs, which = np.unique(pair, return_inverse=True)
     names = [
-        vendor_key(p.rows.devices[i // len(p.segments)].vendor, p.segments[i % len(p.segments)])
+        trust_key(kin, p.rows.devices[i // len(p.segments)].vendor, p.segments[i % len(p.segments)])
         for i in pairs.tolist()
     ]
     keys, of_pair = np.unique(np.array(names, dtype=str), return_inverse=True)
