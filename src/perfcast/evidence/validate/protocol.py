@@ -67,8 +67,15 @@ def describe_published(name: str, dies: Collection[str] = ()) -> str:
             texts.append(f"{vendor}: not trained" + (" without these devices" if dies else ""))
             continue
         record = read_record(folder, name)
-        texts.append(f"{vendor}: learned from {', '.join(learned_from(record, vendor))}, seed 0")
+        devices = ", ".join(learned_from(record, vendor))
+        texts.append(f"{vendor}: learned from {devices}, seed 0{_epochs_of(record)}")
     return "; ".join(texts)
+
+
+def _epochs_of(record: Mapping[str, Any]) -> str:
+    """', epochs: linear 100, bmm 40'; '' of a fit without epochs."""
+    counts = {net: of["num_epochs"] for net, of in record.get("nets", {}).items() if "num_epochs" in of}
+    return ", epochs: " + ", ".join(f"{net} {count}" for net, count in counts.items()) if counts else ""
 
 
 def describe_predictors(

@@ -10,7 +10,8 @@ from perfcast.report.figure import Bars, Figure
 from perfcast.report.page import render_page
 from rendered import text_of
 
-PROTOCOL = {"distribution": "as the study counts", "left_out": "nothing"}
+FITTED = {"habitat": "nvidia: learned from t4, epochs: bmm 40", "learned": ["product_wide: …"]}
+PROTOCOL = {"distribution": "as in it", "left_out": "nothing", "fitted_on": {"all rows": FITTED}}
 
 
 def entry(predictor: str, group: str, value: str, error: float | None, n: int = 3) -> dict[str, Any]:
@@ -60,6 +61,10 @@ def test_bars_are_grouped_by_what_was_seen_printed_apart_from_trained() -> None:
     assert bars["habitat"].values == (0.1, 2.9)
     assert bars["habitat"].texts == ("10", "290")
     assert [b.values for b in trained.series if isinstance(b, Bars)] == [(0.05, None), (None, 0.2)]
+
+
+def test_how_long_the_studys_predictors_were_trained_is_said() -> None:
+    assert "· habitat: nvidia: learned from t4, epochs: bmm 40" in text_of(document(), 120)
 
 
 def test_the_page_draws_them() -> None:

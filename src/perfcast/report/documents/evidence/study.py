@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfcast.report import palette
-from perfcast.report.document import Block, Cell, Column, Document, Fact, Section, Table
+from perfcast.report.document import Block, Cell, Column, Document, Fact, Items, Section, Table
 from perfcast.report.documents.evidence.validation import Entry, hundredths, skipped_items
 from perfcast.report.figure import Axis, Bars, Figure
 from perfcast.report.values import percent
@@ -37,7 +37,7 @@ def study_document(summary: Sequence[Entry], protocol: Mapping[str, Any]) -> Doc
         ("As trained and computed here", own, "study-trained"),
     ):
         blocks.append(Section(title=title, blocks=(_table(sets, shown), _chart(sets, shown, figure))))
-    blocks.append(skipped_items(summary))
+    blocks += [_fitted(protocol["fitted_on"]), skipped_items(summary)]
     return Document(
         title="Whole steps of the NeuSight study, predictor by predictor",
         lead="mean absolute relative error of eager steps on one device for which the study printed all four",
@@ -52,6 +52,17 @@ def study_document(summary: Sequence[Entry], protocol: Mapping[str, Any]) -> Doc
         ),
         blocks=tuple(blocks),
     )
+
+
+def _fitted(by_fold: Mapping[str, Mapping[str, Any]]) -> Items:
+    """What the study's predictors learned from, and for how many epochs."""
+    texts = dict.fromkeys(
+        f"{name}: {text}"
+        for predictors in by_fold.values()
+        for name, text in predictors.items()
+        if isinstance(text, str)
+    )
+    return Items(tuple(("·", text) for text in texts))
 
 
 def _sets(summary: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
