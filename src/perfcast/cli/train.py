@@ -55,7 +55,8 @@ def train(
     PREDICTOR vision is learned's constants of convolutions and of the kernels around them, fitted to measured
     steps of timm's models, with errors of families and devices left out.
 
-    PREDICTOR processor fits the constants of processors as devices to measured steps of image models.
+    PREDICTOR processor fits the constants of processors as devices to measured steps of image models, host
+    those of the host to operators on an idle device and to steps of one image.
 
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
@@ -170,10 +171,22 @@ def _train_processor(folders: tuple[str, ...], output: str | None) -> None:
         click.echo(line)
 
 
-#: What is fitted to whole steps of image models.
+def _train_host(folders: tuple[str, ...], output: str | None) -> None:
+    from perfcast.evidence.train.host.fit import describe, fit_host, format_costs
+
+    if len(folders) != 1 or output is None:
+        raise InputError("host is fitted to one folder: --data DIR --output FILE")
+    fitted = fit_host(Path(folders[0]), lambda text: click.echo(text, err=True))
+    Path(output).write_text(format_costs(fitted), encoding="utf-8")
+    for line in describe(fitted):
+        click.echo(line)
+
+
+#: What is fitted to steps and operators of whole models, not to kernels.
 _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None], None]] = {
     "vision": _train_vision,
     "processor": _train_processor,
+    "host": _train_host,
 }
 
 

@@ -158,3 +158,9 @@ def test_every_kind_has_a_class_with_a_cost():
     norm = operation(OperationKind.NORMALIZATION, "native_batch_norm")
     assert class_of(norm) == "batch_norm"
     assert class_of(replace(norm, name="native_layer_norm")) == "normalisation"
+
+
+def test_the_pace_of_a_graph_is_its_hosts_time_over_its_kernels():
+    graph, host = graph_of(node(0), node(1, views=2)), host_of(H100, "eager")
+    assert host.pace_seconds(graph) == pytest.approx(host.issue_seconds(graph).sum() / 2)
+    assert host.pace_seconds(graph_of()) == 0.0

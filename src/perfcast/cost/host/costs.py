@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Literal, get_args
 
 from perfcast.core.operation import Operation, OperationKind
@@ -97,11 +98,20 @@ def class_of(operation: Operation) -> OperatorClass:
     return _CLASS_OF_KIND.get(operation.kind, "light")
 
 
+def cost_file() -> Traversable:
+    """The file of constants."""
+    return resources.files("perfcast.cost.host") / "costs.toml"
+
+
 @cache
 def load_host_costs() -> HostCosts:
     """The constants that are shipped."""
-    path = resources.files("perfcast.cost.host") / "costs.toml"
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    return parse_host_costs(cost_file().read_text(encoding="utf-8"))
+
+
+def parse_host_costs(text: str) -> HostCosts:
+    """The constants of a file's text."""
+    content = tomllib.loads(text)
     warm, factor = content["warm"], float(content["program"]) * MICRO
     seconds = {name: factor * value for name, value in warm.items() if isinstance(value, int | float)}
     operators = {name: factor * float(warm["operators"][name]) for name in OPERATOR_CLASSES}

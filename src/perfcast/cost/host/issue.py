@@ -84,6 +84,11 @@ class Host:
             )
         return self.processor.slowness * seconds
 
+    def pace_seconds(self, graph: Graph) -> float:
+        """Of the host from one kernel of a graph to the next, on average; 0 of one that runs none."""
+        kernels = sum(not graph.operations[node.operation].is_free for node in graph.nodes)
+        return float(self.issue_seconds(graph).sum()) / kernels if kernels else 0.0
+
     def wait(
         self,
         graph: Graph,

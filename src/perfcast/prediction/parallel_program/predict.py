@@ -21,7 +21,8 @@ from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.operation import MATRIX_KINDS, Operation
 from perfcast.core.work import Stream
-from perfcast.cost.model import CostModel, KnowsHost
+from perfcast.cost.host.issue import host_of
+from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices, price_operations
 from perfcast.memory.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
@@ -170,11 +171,11 @@ class _Scene:
 
     @property
     def _launch_seconds(self) -> float:
+        """Of the host from one kernel to the next, of the rank that it paces most."""
         if self.device.is_cpu:
             return 0.0
-        if isinstance(self.cost_model, KnowsHost):
-            return self.cost_model.host_seconds
-        return self.constants.launch_seconds["pytorch"]
+        host = host_of(self.device, "eager", self.workload.host)
+        return max(host.pace_seconds(graph) for graph in self.graphs)
 
     def _time(
         self, seconds: Mapping[Operation, float], launch_seconds: float, *, with_spans: bool = False

@@ -7,6 +7,7 @@ all ranks joins them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,12 +36,11 @@ from perfcast.core.operation import Operation
 from perfcast.cost.embedding.all_to_all import all_to_all_operation
 from perfcast.cost.embedding.model import PHASES, EmbeddingPricer
 from perfcast.cost.embedding.select import embedding_pricer
-from perfcast.cost.host.queue import exposed_host_seconds
+from perfcast.cost.host.issue import NO_WAIT, Host, host_of
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_communication
 from perfcast.errors import ModelError
-from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.liveness import estimate_memory
 from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
@@ -117,7 +117,7 @@ class Dense:
     """The captured dense part.
 
     Attributes:
-        segments: Indices of operations, by segment, in order.
+        segments: Indices of nodes, by segment, in order.
         parameters: Whose gradients each backward segment completes.
         activation_bytes: Kept at the peak of the step, without weights and states.
     """
@@ -153,10 +153,11 @@ def capture_dense(
     graph = lower(graph, device, request.dtype)
     if request.compiled:
         graph = fuse(graph)
-    parts = {part: tuple(node.operation for node in nodes) for part, nodes in segments_of(graph).items()}
     parameters = parameters_of(program.module)
     peak = estimate_memory(graph, device.memory_bytes).peak_bytes
-    return Dense(graph, parts, parameters, max(peak - _DENSE_BYTES * sum(parameters.values()), 0.0))
+    return Dense(
+        graph, segments_of(graph), parameters, max(peak - _DENSE_BYTES * sum(parameters.values()), 0.0)
+    )
 
 
 @dataclass(frozen=True)
@@ -185,8 +186,7 @@ class _StepPrices:
         lookups = shard_lookups(model.tables, places, world, batch)
         seconds = price_ranks(pricer, lookups)
         widest = float(np.exp(_NINETY_PERCENT * pricer.relative_spread))
-        host_seconds = 0.0 if request.graphed else load_training_profile("pytorch").host.launch_seconds
-        tasks = price_segments(dense, device, cost_model, host_seconds)
+        tasks = price_segments(dense, device, cost_model, _host(device, request))
         operations = all_to_all_operations(model, places, world, dense, request)
         if operations and world > 1:
             estimates = price_communication(list(operations.values()), cluster)
@@ -219,24 +219,33 @@ def price_ranks(pricer: EmbeddingPricer, lookups: Sequence[Sequence[Any]]) -> di
 
 
 def price_segments(
-    dense: Dense, device: Device, cost_model: CostModel, host_seconds: float
+    dense: Dense, device: Device, cost_model: CostModel, host: Host | None
 ) -> dict[str, tuple[float, float, float]]:
     """Seconds, low and high of every segment of the dense part, with what the device waits for its host."""
-    operations = dense.graph.operations
+    graph, operations = dense.graph, dense.graph.operations
     estimates = cost_model.estimate(operations, device)
     groups = [operation.kind.value for operation in operations]
+    index = np.array([node.operation for node in graph.nodes], dtype=np.int64)
+    own = estimates.seconds[index]
     found = {}
     for name, nodes in dense.segments.items():
-        index = np.array(nodes, dtype=np.int64)
-        counts = (
-            np.bincount(index, minlength=len(operations)) if len(index) else np.zeros(len(operations), int)
+        part = np.isin(np.arange(len(index)), nodes)
+        low, high = join_intervals(estimates, np.bincount(index[part], minlength=len(operations)), groups)
+        seconds = float(own[part].sum())
+        wait = host.wait(graph, own, part=part) if host else NO_WAIT
+        found[name] = (
+            seconds + wait.seconds,
+            seconds + wait.seconds - math.hypot(seconds - low, wait.seconds - wait.seconds_low),
+            seconds + wait.seconds + math.hypot(high - seconds, wait.seconds_high - wait.seconds),
         )
-        runs = np.array([not operations[i].is_free for i in nodes], dtype=bool)
-        own = estimates.seconds[index] if len(index) else np.zeros(0)
-        host = exposed_host_seconds(own[runs], 0.0 if device.is_cpu else host_seconds)
-        low, high = join_intervals(estimates, counts, groups)
-        found[name] = (float(own.sum()) + host, low + host, high + host)
     return found
+
+
+def _host(device: Device, request: RecommenderRequest) -> Host | None:
+    """What issues the dense part; none to a processor."""
+    if device.is_cpu:
+        return None
+    return host_of(device, "graphs" if request.graphed else "compiled" if request.compiled else "eager")
 
 
 def all_to_all_operations(

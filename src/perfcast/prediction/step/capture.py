@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from perfcast.core.work import StepWork
+from perfcast.cost.host.issue import host_of
 from perfcast.frameworks.load import load_training_profile
 from perfcast.prediction.one_device.graph import build_graph
+from perfcast.prediction.one_device.host import host_mode
 from perfcast.prediction.plan.captured_memory import workload_of
 from perfcast.prediction.request.one_device import Request
 from perfcast.prediction.step.resolve import ResolvedStep
@@ -14,11 +16,16 @@ from perfcast.prediction.step.resolve import ResolvedStep
 
 @dataclass(frozen=True)
 class CapturedWork:
-    """What a captured model's ranks run, and what the capture says of the model."""
+    """What a captured model's ranks run, and what the capture says of the model.
+
+    Attributes:
+        launch_seconds: Of the host from one kernel to the next, on average over the graph.
+    """
 
     work: StepWork
     sequence_length: int
     parameter_count: int
+    launch_seconds: float
 
 
 def replica_of(step: ResolvedStep) -> Request:
@@ -50,4 +57,6 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
     framework = "pytorch" if training is None else training.framework
     wrapper = load_training_profile(framework).kernels.wrapper
     work = shard_graph(graph, plan, reduction=REDUCTIONS[wrapper])
-    return CapturedWork(work, program.sequence_length or 1, graph.parameter_count)
+    host = host_of(step.device, host_mode(request), request.host)
+    sequence_length = program.sequence_length or 1
+    return CapturedWork(work, sequence_length, graph.parameter_count, host.pace_seconds(graph))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcast.core.weights import count_parameters
 from perfcast.core.work import StepWork
@@ -40,6 +40,8 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
         from perfcast.prediction.step.capture import capture_work
 
         captured = capture_work(step)
+        if step.timer.launch_seconds:
+            step = replace(step, timer=replace(step.timer, launch_seconds=captured.launch_seconds))
         return PlannedStep(step, captured.work, captured.sequence_length, captured.parameter_count)
     assert step.sequence_length is not None
     sizes, length = step.model.sizes, step.sequence_length

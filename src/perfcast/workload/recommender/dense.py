@@ -49,11 +49,11 @@ def build_dense_program(config: Mapping[str, Any], batch_size: int) -> Program:
     return Program(DensePart(config), args=(dense, pooled), loss_function=loss, batch_size=batch_size)
 
 
-def segments_of(graph: Graph) -> dict[str, tuple[Node, ...]]:
-    """Nodes of every segment, in order."""
-    found: dict[str, list[Node]] = {name: [] for name in SEGMENTS}
-    for node in graph.nodes:
-        found[_segment(node)].append(node)
+def segments_of(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Indices of the nodes of every segment, in order."""
+    found: dict[str, list[int]] = {name: [] for name in SEGMENTS}
+    for index, node in enumerate(graph.nodes):
+        found[_segment(node)].append(index)
     return {name: tuple(nodes) for name, nodes in found.items()}
 
 
