@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfcast.catalog.devices import DeviceEntry, load_device_entries, load_device_entry
+from perfcast.catalog.devices import (
+    DeviceEntry,
+    load_device_entries,
+    load_device_entry,
+    load_processor_entries,
+)
 from perfcast.catalog.models import ModelEntry, load_model, load_models
 from perfcast.cli.output import Outputs, output_options, write_answer, write_json
 from perfcast.core.dtype import DType
@@ -31,7 +36,11 @@ def devices(name: str | None, outputs: Outputs) -> None:
     """List all devices, or show one."""
     from perfcast.report.documents.catalog import device_document, devices_document
 
-    entries = [load_device_entry(name)] if name else list(load_device_entries().values())
+    entries = (
+        [load_device_entry(name)]
+        if name
+        else [*load_device_entries().values(), *load_processor_entries().values()]
+    )
 
     def data() -> dict[str, Any]:
         rows = [_device_row(entry, with_figures=True) for entry in entries]

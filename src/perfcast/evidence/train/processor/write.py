@@ -12,7 +12,7 @@ from perfcast.evidence.train.processor.fit import TERMS, FittedProcessor
 #: A processor that nobody measured may be this many times as far off.
 _UNMEASURED = 2.0
 #: Errors of kinds are joined as if independent; for a step of a spread each needs this power of it.
-_OF_ONE_OPERATOR = 1.7
+_OF_ONE_OPERATOR = 1.9
 _HEAD = """\
 # Constants of processors as devices, by class of operator; 'perfcast train processor --data DIR' writes this.
 # Fitted to {count} steps of image models (huggingface/pytorch-image-models results, Apache-2.0: batch 1,
