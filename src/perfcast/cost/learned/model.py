@@ -158,8 +158,6 @@ class LearnedCost:
                 foreign.append(bool(priced.is_foreign.all()))
         assert len(seconds) == count
         price_streams(operations, device, self._has_measured_rows(device), (seconds, low, high))
-        for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
-            np.maximum(priced_seconds, bound, out=priced_seconds)
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED

@@ -133,8 +133,11 @@ def price_streams(
             continue
         constant = load_constants().get(stream.name, 1.0)
         if follows_law:
-            seconds = LAUNCH_SECONDS + constant * stream.seconds
-            priced = (seconds, seconds / SPREAD, seconds * SPREAD)
+            beyond_l2 = (
+                max(operation.memory_traffic_bytes - device.l2_bytes, 0) / device.memory_bytes_per_second
+            )
+            seconds = LAUNCH_SECONDS + max(constant * stream.seconds, beyond_l2)
+            priced = (seconds, max(seconds / SPREAD, beyond_l2), seconds * SPREAD)
         elif stream.name.startswith(_NEVER_MEASURED):
             scale = max(1.0, constant / _PASSES.get(stream.name.partition(".")[0], 1.0))
             priced = (spans[0][place] * scale, spans[1][place], spans[2][place] * scale)

@@ -8,6 +8,7 @@ dense, grouped   an implicit product in NHWC in waves of tiles (``tiles``), ``gr
                    weight   m = c_out / groups n = c_in / groups · filter   k = batch · out, split over k
                  Channels are padded to whole vectors of 16 bytes, without which there is no kernel for matrix
                  units. Groups narrower than a tile are bundled, and the zeros between them multiplied too.
+                 (in NHWC, wide groups and those of no power of two have slow kernels of their own)
 padding          an input whose channels are no whole vectors is copied to one whose are (images: 3 to 8)
 layout           cuDNN's matrix-unit kernels work in NHWC: NCHW tensors are copied there and back
 bias             PyTorch adds it to cuDNN's output by a kernel of its own, and sums its gradient by another
@@ -200,13 +201,22 @@ def _pass_parts(computed: str, s: Shapes, figures: Figures) -> dict[str, Floats]
         f"dense.{computed}.1": np.where(is_dense & is_aligned & is_plain, product, 0.0),
         f"dense.{computed}.n": np.where(is_dense & is_aligned & ~is_plain, product, 0.0),
         f"dense.{computed}.odd": np.where(is_dense & ~is_aligned, product, 0.0),
-        f"grouped.{computed}": np.where(is_grouped, product, 0.0),
         "padding": np.where(is_dense & ~s.is_depthwise, copied, 0.0),
         f"layout.{computed}": np.where(~s.is_nhwc & ~s.is_depthwise, 2 * moved, 0.0),
         "bias.forward": np.where(s.has_bias & (computed == "forward"), 2 * written, 0.0),
         "bias.weight": np.where(s.has_bias & (computed == "weight"), written, 0.0),
     }
+    width = s.c_in / s.groups
+    is_regular = np.log2(width) % 1 == 0
+    kinds = (
+        ("narrow", is_regular & (width < 64)),
+        ("wide", is_regular & (width >= 64)),
+        ("odd", ~is_regular),
+    )
     for layout, of_layout in (("nhwc", s.is_nhwc), ("nchw", ~s.is_nhwc)):
+        for kind, of_kind in kinds:
+            chosen = is_grouped & of_layout & of_kind
+            parts[f"grouped.{layout}.{computed}.{kind}"] = np.where(chosen, product, 0.0)
         chosen = s.is_depthwise & of_layout
         parts[f"depthwise.{layout}.{computed}.traffic"] = np.where(chosen, moved, 0.0)
         parts[f"depthwise.{layout}.{computed}.macs"] = np.where(chosen & ~is_large, macs, 0.0)

@@ -20,7 +20,7 @@ import numpy as np
 from perfcast.core.arrays import Flags, Floats
 from perfcast.evidence.train.vision.steps import StepParts, VisionStep
 
-_RIDGE = 0.03
+_RIDGE = 0.01
 _HUBER = 0.1
 _ROUNDS = 60
 _FOLDS = 8
