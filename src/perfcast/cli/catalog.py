@@ -17,6 +17,7 @@ from perfcast.catalog.models import ModelEntry, load_model, load_models
 from perfcast.cli.output import Outputs, output_options, write_answer, write_json
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
+from perfcast.core.instructions import instruction_family
 from perfcast.figures import Figure
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def _plain_row(device: Device, with_figures: bool) -> dict[str, Any]:
         "note": device.note,
     }
     if with_figures:
+        row["instructions"] = instruction_family(device)
         row["matrix_flops_per_second"] = _rates(device.matrix_flops_per_second)
         row["vector_flops_per_second"] = _rates(device.vector_flops_per_second)
     return row

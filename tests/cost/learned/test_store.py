@@ -44,6 +44,7 @@ def test_a_model_is_the_same_data_after_a_round_trip(fitted, weights):
     before, after = fitted["rows"], load_family("rows", weights)
     assert after.scalars.trust == before.scalars.trust
     assert (after.scalars.apart, after.lean) == (before.scalars.apart, before.lean)
+    assert (after.coverage, after.acquainted) == (before.coverage, before.acquainted)
     assert after.scalars.architectures == before.scalars.architectures
     assert (after.shrink, after.spread, after.errors) == (before.shrink, before.spread, before.errors)
     assert (after.architectures, after.trained) == (before.architectures, before.trained)

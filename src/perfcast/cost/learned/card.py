@@ -15,7 +15,9 @@ PROTOCOL = (
     "devices left out whose matrix units take the same instructions; vendor: all of its vendor (how far to "
     "trust the rest was chosen on these very folds, once for architectures and vendors, and for each "
     "operation and format for families). The constants of the physics were fitted on all training devices "
-    "once, in all. Mean absolute relative error, frameworks together, every device alike."
+    "once, in all. Inside the interval: of architectures with kin of their instruction family (family), of "
+    "whole families (vendor) and of whole vendors (none) left out, in an interval that the other folds made. "
+    "Mean absolute relative error, frameworks together, every device alike."
 )
 LIMITS = (
     "no measurement of fp6, of tf32 or fp64 products, of backward attention but on A100 and B200, of "
@@ -35,13 +37,14 @@ def model_card(folder: Path | None = None) -> dict[str, Any]:
     models = []
     for name in MODEL_NAMES:
         record = read_content(name, folder or WEIGHTS)["record"]
-        errors = load_family(name, folder).errors
+        fitted = load_family(name, folder)
         models.append(
             {
                 "name": name,
                 "record": record,
-                "errors": _by_operation(errors),
-                "cells": [vars(e) for e in errors],
+                "coverage": dict(fitted.coverage),
+                "errors": _by_operation(fitted.errors),
+                "cells": [vars(e) for e in fitted.errors],
             }
         )
     return {"protocol": PROTOCOL, "limits": LIMITS, "command": COMMAND, "models": models}

@@ -12,7 +12,7 @@ instruction families or whole vendors left out, whichever is the device's case.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -126,6 +126,7 @@ class FittedFamily:
         trained: (code, operation, format) that ``known`` has seen: it speaks of nothing else. Operations
             of products are one kernel library's; there the format alone counts.
         shrink: Of the common trees' residual, what an unseen device takes, by ``trust_key``.
+        coverage: By kin, share of measurements of devices left out inside an interval that others made.
         acquainted: Vendors of whom some kernel was measured, of this family or another.
         lean: Of the residual of an unseen device, the part that ``known`` says as if it were the nearest of
             its instruction family.
@@ -142,6 +143,7 @@ class FittedFamily:
     hulls: Mapping[Segment, Hull]
     errors: tuple[CellError, ...] = ()
     lean: float = 0.0
+    coverage: Mapping[Kin, float] = field(default_factory=dict)
     acquainted: frozenset[str] = frozenset()
 
     def describe(self, kernels: KernelTable, devices: Sequence[Device], device_index: Integers) -> Physics:

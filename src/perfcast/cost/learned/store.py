@@ -119,6 +119,7 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "trust": dict(fitted.scalars.trust),
         "apart": dict(fitted.scalars.apart),
         "lean": fitted.lean,
+        "coverage": dict(fitted.coverage),
         "acquainted": sorted(fitted.acquainted),
         "sustained": {name: list(shares) for name, shares in fitted.scalars.sustained.items()},
         "known": None if fitted.known is None else fitted.known.text,
@@ -172,6 +173,7 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         trained=frozenset((code, name, dtype) for code, name, dtype in content["trained"]),
         spread=Spread(spread(spreads["known"]), {kin: spread(spreads.get(kin, one_for_all)) for kin in KINS}),
         lean=content.get("lean", 0.0),
+        coverage=content.get("coverage", {}),
         acquainted=frozenset(content.get("acquainted", ())),
         hulls={
             segment(key): Hull(

@@ -142,6 +142,9 @@ def _trained(model: Row) -> Section:
     facts = [Fact("Devices", ", ".join(record["devices"])), Fact("Tables", ", ".join(record["tables"]))]
     if record["left_out"]:
         facts.append(Fact("Left out", ", ".join(record["left_out"])))
+    if model["coverage"]:
+        inside = ", ".join(f"{kin} {share:.0%}" for kin, share in model["coverage"].items())
+        facts.append(Fact("Inside the interval, left out", inside))
     table = Table(
         columns=(
             Column("Operation"),

@@ -11,6 +11,7 @@ import pytest
 from made_up_kernels import training_rows
 from perfcast.cost.learned.kinship import KINS
 from perfcast.cost.learned.store import family_of
+from perfcast.evidence.train.learned.coverage import cross_coverage
 from perfcast.evidence.train.learned.left_out import LeftOut, leave_out
 from perfcast.evidence.train.learned.prepared import Prepared, prepare
 from perfcast.evidence.train.learned.widths import (
@@ -79,3 +80,12 @@ def test_of_one_vendor_s_measurements_another_vendor_is_less_sure_and_a_stranger
     assert acquainted == pytest.approx(math.hypot(0.4, 1.645 * UNSEEN_VENDOR))
     student = math.sqrt((6.314**2 - 1.645**2) * 0.75 + 1.645**2)
     assert stranger == pytest.approx(math.hypot(0.4, student * UNSEEN_VENDOR))
+
+
+def test_a_fold_is_scored_by_what_the_others_say_of_it(prepared, left):
+    """Of two vendors that are as far off one way as the other: t(1) of one fold spans both."""
+    apart = cross_coverage(prepared, with_vendor_errors(prepared, left, 0.2, -0.2))
+    assert apart["none"] == 1.0
+    far = cross_coverage(prepared, with_vendor_errors(prepared, left, 0.01, -2.0))
+    assert far["none"] == pytest.approx(0.5, abs=0.01)
+    assert "architecture" not in far

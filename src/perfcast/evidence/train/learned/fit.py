@@ -11,6 +11,7 @@ from perfcast.cost.learned.family import Family
 from perfcast.cost.learned.kinship import Segment
 from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, log_sizes, with_codes
 from perfcast.cost.learned.trees import KNOWN, KNOWN_OF_FEW, Trees, fit_trees
+from perfcast.evidence.train.learned.coverage import cross_coverage
 from perfcast.evidence.train.learned.left_out import LeftOut, leave_out
 from perfcast.evidence.train.learned.prepared import (
     Prepared,
@@ -53,6 +54,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
         hulls=_hulls(prepared),
         errors=_cell_errors(prepared, held_out, fewer, left),
         lean=left.lean,
+        coverage=cross_coverage(fewer, left),
     )
 
 

@@ -63,7 +63,7 @@ def distances(p: Prepared, left: LeftOut) -> dict[Kin, float]:
     """τ by kin over all operations and formats; between vendors where two were measured."""
     found: dict[Kin, float] = {"none": UNSEEN_VENDOR}
     for kin in KINS:
-        medians = fold_medians(p, *_errors_of(p, left, kin))
+        medians = fold_medians(p, *errors_of(p, left, kin))
         if medians:
             found[kin] = math.sqrt(_mean_square(list(medians.values())))
     return found
@@ -71,13 +71,13 @@ def distances(p: Prepared, left: LeftOut) -> dict[Kin, float]:
 
 def _of_kin(p: Prepared, left: LeftOut, kin: Kin) -> _Table:
     """Widened quantiles of one kin; of vendors, where only one was measured, from its families'."""
-    errors, folds = _errors_of(p, left, kin)
+    errors, folds = errors_of(p, left, kin)
     if kin == "architecture":
         return quantiles(p, errors, folds)
     medians = fold_medians(p, errors, folds)
     if kin == "elsewhere" or (kin == "none" and not medians):
         nearer: Kin = "vendor" if (left.folds["vendor"] >= 0).any() else "family"
-        base = quantiles(p, *_errors_of(p, left, nearer))
+        base = quantiles(p, *errors_of(p, left, nearer))
         return {key: _of_another_vendor(span, kin) for key, span in base.items()}
     plain = quantiles(p, errors, folds, least_folds=2)
     farther = len({*left.folds["vendor"].tolist()} - {-1}) if kin == "family" else 0
@@ -100,7 +100,7 @@ def _of_another_vendor(span: tuple[float, float], kin: Kin) -> tuple[float, floa
     return -math.hypot(span[0], extra * UNSEEN_VENDOR), math.hypot(span[1], extra * UNSEEN_VENDOR)
 
 
-def _errors_of(p: Prepared, left: LeftOut, kin: Kin) -> tuple[Floats, Integers]:
+def errors_of(p: Prepared, left: LeftOut, kin: Kin) -> tuple[Floats, Integers]:
     """Errors and folds of a kin; of the very architecture, those with it left out."""
     return (left.alone, p.fold) if kin == "architecture" else (left.errors[kin], left.folds[kin])
 
