@@ -164,3 +164,11 @@ def test_the_pace_of_a_graph_is_its_hosts_time_over_its_kernels():
     graph, host = graph_of(node(0), node(1, views=2)), host_of(H100, "eager")
     assert host.pace_seconds(graph) == pytest.approx(host.issue_seconds(graph).sum() / 2)
     assert host.pace_seconds(graph_of()) == 0.0
+
+
+def test_a_desktop_board_has_a_desktops_processor():
+    names = {
+        name: resolve_processor(None, load_device(name)).name
+        for name in ("rtx-4090", "gb200", "v100-sxm-16gb")
+    }
+    assert names == {"rtx-4090": "i9-13900k", "gb200": "grace", "v100-sxm-16gb": "xeon-e5-2698-v4"}
