@@ -91,6 +91,16 @@ def test_the_wait_is_between_that_of_a_fast_and_a_slow_host():
     assert wait.busy_seconds > wait.seconds
 
 
+def test_a_device_is_idle_behind_a_result_that_its_host_reads():
+    # three kernels of 1 ms, issued at 0, h and 2h: it waits for the first, and for the one behind a read one
+    host, graph, kernels = host_of(H100, "eager", REFERENCE), graph_of(*[node(0)] * 3), np.full(3, 1e-3)
+    pace = load_host_costs().eager.operators["light"]
+    reads = np.array([False, True, False])
+    assert host.wait(graph, kernels).seconds == pytest.approx(pace)
+    assert host.wait(graph, kernels, waited_for=reads).seconds == pytest.approx(2 * pace)
+    assert host.wait(graph, kernels, waited_for=~reads).seconds == pytest.approx(2 * pace)
+
+
 def test_a_part_begins_with_an_idle_device():
     graph = graph_of(*[node(1)] * 3, *[node(1, Phase.BACKWARD)] * 3)
     host, seconds = host_of(H100, "eager"), np.full(6, 1e-3)

@@ -95,19 +95,24 @@ class Host:
         node_seconds: Floats,
         driver_bytes: Mapping[int, tuple[int, ...]] | None = None,
         part: Flags | None = None,
+        waited_for: Flags | None = None,
     ) -> HostWait:
         """How long the device waits for the host in a step whose nodes take so long, shape [nodes].
 
         Args:
             part: Nodes that begin with an idle device and whose end is waited for; None: the whole step.
+            waited_for: Nodes whose result the host reads before it goes on: the next finds an idle device.
         """
         inside = np.ones(len(graph.nodes), dtype=bool) if part is None else part
         issue = np.where(inside, self.issue_seconds(graph, driver_bytes), 0.0)
         free = np.array([graph.operations[node.operation].is_free for node in graph.nodes], dtype=bool)
         runs = inside & ~free
         paces, kernels = np.diff(np.cumsum(issue)[runs], prepend=0.0), node_seconds[runs]
+        cuts = np.zeros(0, dtype=np.int64) if waited_for is None else np.flatnonzero(waited_for[runs]) + 1
+        stretches = list(zip(np.split(kernels, cuts), np.split(paces, cuts), strict=True))
         mid, low, high = (
-            exposed_host_seconds(kernels, factor * paces) for factor in (1.0, 1 / self.spread, self.spread)
+            sum(exposed_host_seconds(some, factor * pace) for some, pace in stretches)
+            for factor in (1.0, 1 / self.spread, self.spread)
         )
         return HostWait(mid, low, high, float(issue.sum()))
 

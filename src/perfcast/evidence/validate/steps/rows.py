@@ -34,7 +34,7 @@ from perfcast.evidence.validate.steps.plans import (
     find_server,
     simulate_plan,
 )
-from perfcast.evidence.validate.steps.study_models import capture_study_step
+from perfcast.evidence.validate.steps.study_models import HOST_READS, capture_study_step
 from perfcast.memory.allocator import driver_requests
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
@@ -231,7 +231,12 @@ def _host_waits(
     if not isinstance(cost_model, KnowsHost):
         return NO_WAIT, NO_WAIT
     host, requests = host_of(device, mode), driver_requests(graph, device)
-    forward, backward = (host.wait(graph, seconds, requests, part) for part in (~is_backward, is_backward))
+    reads = np.array(
+        [graph.operations[node.operation].name in HOST_READS for node in graph.nodes], dtype=bool
+    )
+    forward, backward = (
+        host.wait(graph, seconds, requests, part, waited_for=reads) for part in (~is_backward, is_backward)
+    )
     return forward, backward
 
 

@@ -38,6 +38,8 @@ _CLASSES: Mapping[tuple[str, bool], str] = {
     ("bert", True): "BertForPreTraining",
     ("bert", False): "BertForSequenceClassification",
 }
+#: Operators whose result these programs' host reads before it goes on: how many rows a mask chooses.
+HOST_READS = frozenset({"count_nonzero"})
 #: Of the forward's operators, those that ran between the two timed parts.
 _LOSS = frozenset({"_log_softmax", "nll_loss_forward"})
 
@@ -118,17 +120,23 @@ def _without_loss(graph: Graph) -> Graph:
 def _run_experts(experts: Any, tokens: Tensor, chosen: Tensor, weights: Tensor, rows: int) -> Tensor:
     """[t, h] → [t, h]: each expert on ``rows`` rows, into which its share of the tokens is copied.
 
-    Which tokens they are depends on values; here each expert has an equal share, at most its capacity.
+    Which tokens they are depends on values; here each expert has an equal share, at most its capacity. To
+    choose by a mask, and as many rows as it has ones, the host reads a count each time.
     """
     results = tokens.clone()
     share = min(rows, -(-tokens.shape[0] // experts.num_experts))
     for number, expert in enumerate(experts.values()):
         mine = chosen[..., number].to(torch.bool)
-        torch.count_nonzero(mine)
         places = torch.arange(number * share, (number + 1) * share) % tokens.shape[0]
         padded = torch.zeros(rows, tokens.shape[1], dtype=tokens.dtype)
-        padded[:share] = tokens[places]
-        results[places] = expert(padded)[:share]
+        torch.count_nonzero(mine)  # of the mask that chooses tokens
+        taken = tokens[places]
+        torch.count_nonzero(mine)  # of the rows that they fill
+        padded[:share] = taken
+        made = expert(padded)
+        torch.count_nonzero(mine)  # of the rows that are put back
+        torch.count_nonzero(mine)  # of the mask that says where
+        results[places] = made[:share]
     return weights * results
 
 
