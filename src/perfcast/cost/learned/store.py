@@ -153,8 +153,6 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
         return {(segment(key), regime): (low, high) for key, regime, low, high in rows}
 
     spreads = content["spread"]
-    # Models trained before kin were told apart have one range for all unseen devices.
-    one_for_all = spreads.get("unseen", [])
 
     return FittedFamily(
         family=family_of(model_name),
@@ -164,17 +162,17 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
             np.array(content["scalar_spread"]),
             content["trust"],
             {name: (shares[0], shares[1]) for name, shares in content["sustained"].items()},
-            content.get("apart", {}),
+            content["apart"],
         ),
         common=Trees(content["common"]),
         shrink=content["shrink"],
         known=None if content["known"] is None else Trees(content["known"]),
         architectures=tuple((v, a, c) for v, a, c in content["architectures"]),
         trained=frozenset((code, name, dtype) for code, name, dtype in content["trained"]),
-        spread=Spread(spread(spreads["known"]), {kin: spread(spreads.get(kin, one_for_all)) for kin in KINS}),
-        lean=content.get("lean", 0.0),
-        coverage=content.get("coverage", {}),
-        acquainted=frozenset(content.get("acquainted", ())),
+        spread=Spread(spread(spreads["known"]), {kin: spread(spreads[kin]) for kin in KINS}),
+        lean=content["lean"],
+        coverage=content["coverage"],
+        acquainted=frozenset(content["acquainted"]),
         hulls={
             segment(key): Hull(
                 np.array(low),

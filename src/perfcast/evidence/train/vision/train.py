@@ -15,7 +15,7 @@ from perfcast.cost.learned.families import convolution_narrow
 from perfcast.cost.learned.kinship import Segment, architecture_of
 from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull
 from perfcast.cost.learned.scalars import NUM_SCALARS, DeviceScalars
-from perfcast.cost.learned.store import WEIGHTS, save_family
+from perfcast.cost.learned.store import WEIGHTS, load_family, save_family
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import InputError
 from perfcast.evidence.train.learned.widths import one_vendor_spread
@@ -38,6 +38,8 @@ from perfcast.files import write_text_atomically
 _CONVOLUTIONS, _STREAMS = "convolution.", "stream."
 _QUANTILES = (0.05, 0.95)
 _LEAST_STEPS = 100
+#: Says of which vendors some kernel was measured.
+_OF_KERNELS = "product_narrow"
 #: Steps in which convolutions take longer than other products.
 CONVOLUTIONAL = "convolutional"
 _SOURCE = (
@@ -210,6 +212,7 @@ def fitted_family(record: VisionRecord, steps: Sequence[VisionStep]) -> FittedFa
         spread=one_vendor_spread(record.spread_known, record.spread_unseen),
         hulls=dict.fromkeys(segments, hull),
         errors=tuple(_cells(record)),
+        acquainted=load_family(_OF_KERNELS).acquainted,
     )
 
 
