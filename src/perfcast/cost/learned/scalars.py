@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -136,10 +137,18 @@ class DeviceScalars:
         """How near the devices are from which an unseen one takes its scalars."""
         return self._kin_among(device, segment, self._nearest_level(device, segment)[1])
 
+    @cached_property
+    def _members(self) -> Mapping[Segment, list[str]]:
+        """Devices by level."""
+        found: defaultdict[Segment, list[str]] = defaultdict(list)
+        for name, level in self.values:
+            found[level].append(name)
+        return dict(found)
+
     def _nearest_level(self, device: Device, segment: Segment) -> tuple[Segment, list[str]]:
         """The first level that was measured, and on which devices: the vendor's, else all."""
         for level in coarser(segment):
-            members = [name for name, key in self.values if key == level]
+            members = self._members.get(level, [])
             related = [name for name in members if self.architectures[name][0] == device.vendor]
             if members:
                 return level, related or members
