@@ -14,6 +14,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.catalog.models import load_models
 from perfcast.errors import InputError
 from perfcast.evidence.validate.kernels.trained import STUDY_DEVICES, find_trained, learned_from
+from perfcast.evidence.validate.protocol import describe_published
 from perfcast.evidence.validate.result import TableResult
 from perfcast.evidence.validate.steps.cases import find_study_model
 from perfcast.evidence.validate.steps.suite import validate_neusight
@@ -211,3 +212,14 @@ def test_a_folder_without_such_steps_is_an_error(tmp_path: Path) -> None:
     step_table().write_csv(tmp_path / "steps.csv")
     with pytest.raises(InputError, match="no row of steps"):
         validate_neusight([tmp_path], ["roofline"], study=True)
+
+
+def test_what_a_predictor_was_trained_for_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCAST_DATA_DIR", str(tmp_path))
+    nets = {"linear": {"num_epochs": 100}, "bmm": {"num_epochs": 40}}
+    folder = predictor_folder("neusight", 0)
+    folder.mkdir(parents=True)
+    write_predictor(folder, "neusight", {}, {"nets": nets, "devices": ["t4"]})
+    text = describe_published("neusight")
+    assert "nvidia: learned from t4, seed 0, epochs: linear 100, bmm 40" in text
+    assert "amd: not trained" in text
