@@ -17,6 +17,7 @@ from perfcast.evidence.validate.vision.examples.cases import ExampleCase, read_c
 from perfcast.evidence.validate.vision.examples.cells import read_number, read_of_precision, read_seconds
 from perfcast.evidence.validate.vision.examples.headings import read_heading
 from perfcast.evidence.validate.vision.examples.lines import read_lines
+from perfcast.evidence.validate.vision.examples.measured import Measured
 from perfcast.evidence.validate.vision.examples.programs.registry import PROGRAMS
 from perfcast.evidence.validate.vision.examples.setups import load_setups
 
@@ -116,6 +117,15 @@ def test_a_mean_above_its_95th_percentile_gives_way_to_the_throughput(tmp_path: 
     found = cases_of(tmp_path, lines.INFERRED)
     assert found[1].measured_seconds == pytest.approx(2.048e-3)
     assert found[3].measured_seconds == pytest.approx(4096 / 4e6)
+
+
+def test_a_throughput_that_counts_other_things_than_the_batch_does_not_stand_for_a_latency() -> None:
+    rounded = Measured("fp16", per_second=192_086, latency=0.80, digits=2)
+    assert rounded.seconds(1.0) == pytest.approx(0.80)
+    assert rounded.seconds(602 * 256) == pytest.approx(602 * 256 / 192_086)
+    outlying = Measured("fp16", per_second=1000, latency=0.012, bound=0.010, digits=3)
+    assert outlying.seconds(10.0) == pytest.approx(0.010)
+    assert outlying.seconds(1.0) == pytest.approx(0.012)
 
 
 def test_a_batch_that_the_table_leaves_out_is_the_scripts(tmp_path: Path) -> None:

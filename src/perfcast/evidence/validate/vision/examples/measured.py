@@ -12,6 +12,8 @@ from perfcast.evidence.validate.vision.examples.lines import Line
 from perfcast.evidence.validate.vision.examples.setups import Setup
 
 _FEW_DIGITS = 3
+#: A latency and a throughput of one row further apart than this count different things.
+_SAME = 2.0
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,14 @@ class Measured:
     def seconds(self, items: float | None) -> float | None:
         """Of a step of so many items.
 
-        The mean latency; where it lies above its own 95th percentile, a few first batches made it, and where
-        it
-        has less than three digits it is rounded: then items over throughput.
+        The mean latency; where it lies above its own 95th percentile, a few first batches made it, and
+        where it has less than three digits it is rounded: then items over throughput, if the two are of
+        one batch.
         """
         is_sound = self.latency is not None and (self.bound is None or self.latency <= self.bound)
         by_rate = items / self.per_second if items and self.per_second else None
+        if by_rate and self.latency and not 1 / _SAME < by_rate / self.latency < _SAME:
+            return self.latency
         if self.latency is not None and is_sound and (self.digits >= _FEW_DIGITS or by_rate is None):
             return self.latency
         return by_rate if by_rate is not None else self.latency
