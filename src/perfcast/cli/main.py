@@ -23,6 +23,7 @@ _HOMES = {
     "scale": "perfcast.cli.scale.command",
     "trace": "perfcast.cli.trace.command",
     "replay": "perfcast.cli.replay.command",
+    "measure": "perfcast.cli.measure.command",
     "calibrate": "perfcast.cli.calibrate",
     "train": "perfcast.cli.train",
     "data": "perfcast.cli.data",

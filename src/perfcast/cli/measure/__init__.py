@@ -1,0 +1,1 @@
+"""``perfcast measure`` and its commands."""
