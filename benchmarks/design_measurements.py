@@ -48,6 +48,10 @@ _STEPS = (
 _ALSO_IN_FP8 = (6, 7)
 
 
+#: Heads that share keys.
+_MOST_GROUP = 8
+
+
 def main() -> int:
     """Design, print and write."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE
@@ -92,6 +96,7 @@ def _reference(device: Device) -> tuple[list[MeasuredKernel], np.ndarray]:
         some = as_kernels(names, operations, [1.0] * len(operations), device.vendor, is_cold=True)
         seconds = estimate_measured(MeasuredKernels(device.name, tuple(some)), device)[0]
         spent = seconds * np.array([counts[int(kernel.name.split()[1])] for kernel in some])
+        some = [_as_served(kernel) for kernel in some]
         kernels += some
         weights += (spent / spent.sum()).tolist()
         if number in _ALSO_IN_FP8 and DType.FP8 in device.matrix_flops_per_second:
@@ -99,6 +104,15 @@ def _reference(device: Device) -> tuple[list[MeasuredKernel], np.ndarray]:
             kernels += [_in_fp8(some[i]) for i in products]
             weights += (spent[products] / spent.sum()).tolist()
     return kernels, np.array(weights)
+
+
+def _as_served(kernel: MeasuredKernel) -> MeasuredKernel:
+    """Decoding by transformers makes a group's heads queries of one; serving has a kernel for it."""
+    if kernel.family is not KernelFamily.ATTENTION or kernel.sizes["num_queries"] > _MOST_GROUP:
+        return kernel
+    heads = kernel.sizes["num_heads"] * kernel.sizes["num_queries"]
+    sizes = {**kernel.sizes, "num_queries": 1.0, "num_heads": heads}
+    return replace(kernel, sizes=sizes, words={**kernel.words, "operation": "generation"})
 
 
 def _in_fp8(kernel: MeasuredKernel) -> MeasuredKernel:

@@ -34,6 +34,7 @@ class Options:
     study: bool
     html_path: str | None
     threads: int
+    measurements: tuple[int, ...]
     write_spread: str | None
     json_path: str | None
 
@@ -68,6 +69,13 @@ class Options:
 @click.option("--html", "html_path", metavar="FILE", help="With --study: one self-contained page.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
 @click.option(
+    "--measurements",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="kernels: errors once N kernels of each device are measured; may be repeated.",
+)
+@click.option(
     "--write-spread",
     metavar="PATH",
     help="Fit what is shipped anew: local into a file, memory and published into a folder.",
@@ -89,6 +97,8 @@ def validate(suite: str, **options: object) -> None:
     if suite not in _SUITES:
         raise UnknownNameError("suite", suite, _SUITES, f"Known: {', '.join(_SUITES)}.")
     chosen = Options(**options)  # type: ignore[arg-type]
+    if chosen.measurements and suite != "kernels":
+        raise InputError(f"--measurements is for suite 'kernels', not for '{suite}'")
     _check_study(suite, chosen)
     check_writable(chosen.json_path)
     check_writable(chosen.html_path)
@@ -136,6 +146,9 @@ def _local(options: Options) -> None:
 
 
 def _kernels(options: Options) -> None:
+    if options.measurements:
+        _few_measurements(options)
+        return
     from perfcast.evidence.validate.kernels.suite import validate_kernels
 
     result = validate_kernels(
@@ -147,6 +160,28 @@ def _kernels(options: Options) -> None:
         say=_say,
     )
     _finish(result, options)
+
+
+def _few_measurements(options: Options) -> None:
+    if options.predictors and options.predictors != ("learned",):
+        raise InputError("--measurements moves 'learned'; it takes no other --predictor")
+    from rich.console import Console
+
+    from perfcast.evidence.validate.kernels.suite import validate_few_measurements
+    from perfcast.report.documents.evidence.few_measurements import document_of
+    from perfcast.report.terminal import print_document
+
+    result = validate_few_measurements(
+        [Path(place) for place in options.data],
+        options.measurements,
+        max_rows=options.max_rows,
+        weights=Path(options.weights) if options.weights else None,
+        leave_out=_leave_out(options),
+        say=_say,
+    )
+    console = Console(highlight=False, stderr=options.json_path == "-")
+    print_document(document_of(result.summary), console)
+    _write(result, options, console)
 
 
 def _neusight(options: Options) -> None:

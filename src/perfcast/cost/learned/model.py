@@ -13,10 +13,10 @@ from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.evidence import Evidence
-from perfcast.cost.learned.corrections.moved import MovedFamily
+from perfcast.cost.learned.corrections.moved import MovedFamily, move_spans
 from perfcast.cost.learned.kinship import describe_kin
 from perfcast.cost.learned.operands import quantised_products, share_without_quantisation
-from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily
+from perfcast.cost.learned.predictor import EXTRAPOLATED, FittedFamily, KernelEstimates
 from perfcast.cost.learned.relatives import WIDENING, has_stand_in
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.cost.learned.streams import price_streams
@@ -98,14 +98,13 @@ class LearnedCost:
             return fitted
         return MovedFamily(fitted, self.moved.device_name, self.moved.evidence)
 
-    def _has_measured_rows(self, device: Device) -> bool:
-        """Whether some kernel over rows was measured on a device, by us or by its user."""
-        moved = self.moved is not None and self.moved.device_name == device.name
-        return moved or device.name in load_family("rows", self.folder).scalars.architectures
+    def _moves_device(self, device: Device) -> bool:
+        """Whether measurements of the device are taken into account."""
+        return self.moved is not None and self.moved.device_name == device.name
 
     def about_device(self, device: Device) -> str:
         """How near the nearest measured devices are, by products in 16 bits; '' for a measured one."""
-        if self.moved is not None and self.moved.device_name == device.name:
+        if self._moves_device(device):
             return ""
         scalars = load_family(_TELLING, self.folder).scalars
         return describe_kin(device, sorted({name for name, _ in scalars.values}), scalars.architectures)
@@ -139,13 +138,16 @@ class LearnedCost:
         bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
         foreign: list[bool] = []
+        move, narrowed = np.zeros(count), np.ones(count)
         translation = translate(operations, self.framework, device.vendor)
         for family, table in translation.tables.items():
             source, repeats = translation.sources[family], translation.repeats[family]
             for model, rows in _by_model(table):
                 part = table.take(rows)
                 index = np.zeros(len(part), dtype=np.int64)
-                priced, at = self.model(model).estimate(part, [device], index), source[rows]
+                fitted, at = load_family(model, self.folder), source[rows]
+                priced = fitted.estimate(part, [device], index)
+                move[at], narrowed[at] = self._moves(fitted, part, device, priced)
                 seconds[at] = np.maximum(priced.seconds * repeats[rows], roofline[at])
                 scale = seconds[at] / priced.seconds
                 low[at] = np.maximum(priced.seconds_low * scale, least[at])
@@ -155,9 +157,14 @@ class LearnedCost:
                 limit = np.where(more_compute, "compute", "memory")
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
-                foreign.append(bool(priced.is_foreign.all()))
+                foreign.append(bool(priced.is_foreign.all()) and not self._moves_device(device))
         assert len(seconds) == count
-        price_streams(operations, device, self._has_measured_rows(device), (seconds, low, high))
+        is_measured = device.name in load_family("rows", self.folder).scalars.architectures
+        price_streams(operations, device, is_measured, (seconds, low, high))
+        if self._moves_device(device):
+            seconds, low, high = move_spans((seconds, low, high), move, narrowed)
+            for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
+                np.maximum(priced_seconds, bound, out=priced_seconds)
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED
@@ -167,6 +174,14 @@ class LearnedCost:
         is_one = bool(foreign) and all(foreign)
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()), is_one)
         return widen_announced(found, device)
+
+    def _moves(
+        self, fitted: FittedFamily, kernels: KernelTable, device: Device, before: KernelEstimates
+    ) -> tuple[Floats, Floats]:
+        """As of ``MovedFamily.moves``; nothing without measurements of the device."""
+        if self.moved is None or not self._moves_device(device):
+            return np.zeros(len(kernels)), np.ones(len(kernels))
+        return MovedFamily(fitted, device.name, self.moved.evidence).moves(kernels, device, before)
 
     def _keep_below_16_bits(
         self, operations: Sequence[Operation], device: Device, spans: Sequence[Floats]

@@ -21,6 +21,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelTable
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.cost.families import family_of
@@ -146,6 +147,34 @@ def price_streams(
         for span, value in zip(spans, priced, strict=True):
             span[place] = value
 
+
+def stream_kernels(seconds: Floats, kernels: KernelTable, device: Device) -> Floats:
+    """The law for kernels over rows by the names of tables where it holds, else ``seconds``; shape [n]."""
+    if not is_soldered(device) or not kernels.is_cold:
+        return seconds
+    traffic = (kernels.size("read_bytes") + kernels.size("written_bytes")).tolist()
+    found = seconds.copy()
+    for place, (name, each) in enumerate(zip(kernels.word("operation").tolist(), traffic, strict=True)):
+        stated = _OF_TABLES.get(name, name if name in load_constants() else "")
+        if stated:
+            ideal = stream_seconds(each, device.memory_bytes_per_second, float(device.l2_bytes))
+            found[place] = LAUNCH_SECONDS + load_constants().get(stated, 1.0) * ideal
+    return found
+
+
+#: Names of tables of kernels, and the class that each has here.
+_OF_TABLES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("add", "mul", "div", "gelu", "relu", "tanh", "transcendental", "elementwise"), "elementwise"
+    ),
+    "ln": "layer_norm",
+    "ln_backward": "layer_norm_backward",
+    "softmax": "softmax",
+    "copy": "copy",
+    "reduction_columns": "reduction.nchw",
+    "reduction_rows": "reduction.nchw",
+    "reduction": "reduction.nchw",
+}
 
 _NEVER_MEASURED = ("batch_norm", "max_pool", "avg_pool", "adaptive_pool", "resize")
 #: Traffic that ``rows`` counts for them, over reading and writing once.

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
+from perfcast.core.kernel import KernelFamily, KernelTable
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.evidence import Evidence, weigh_measurements
 from perfcast.cost.learned.corrections.measured import (
@@ -19,8 +20,9 @@ from perfcast.cost.learned.corrections.measured import (
 )
 from perfcast.cost.learned.corrections.traits import Traits, describe_traits, join_traits
 from perfcast.cost.learned.model import LearnedCost, Moved
-from perfcast.cost.learned.predictor import KernelEstimates
+from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.cost.learned.store import load_family
+from perfcast.cost.learned.streams import stream_kernels
 from perfcast.cost.learned.translate import DEFAULT_FRAMEWORK
 
 
@@ -67,13 +69,21 @@ def estimate_measured(
     measured: MeasuredKernels, device: Device, weights: Path | None = None
 ) -> tuple[Floats, Traits]:
     """Forecast before any measurement and traits of each measured kernel, in the order of ``measured``."""
-    parts: list[tuple[Traits, KernelEstimates, Sequence[int]]] = []
+    parts: list[tuple[Traits, Floats, Sequence[int]]] = []
     for model, (kernels, _, places) in measured.by_model().items():
         fitted = load_family(model.partition(" ")[0], weights)
         index = np.zeros(len(kernels), dtype=np.int64)
         estimates = fitted.estimate(kernels, [device], index)
         physics = fitted.describe(kernels, [device], index)
-        parts.append((describe_traits(fitted, kernels, device, estimates, physics), estimates, places))
+        traits = describe_traits(fitted, kernels, device, estimates, physics)
+        parts.append((traits, _by_law(estimates.seconds, kernels, device, fitted), places))
     order = np.argsort(np.concatenate([places for _, _, places in parts]))
-    seconds = np.concatenate([estimates.seconds for _, estimates, _ in parts])[order]
+    seconds = np.concatenate([seconds for _, seconds, _ in parts])[order]
     return np.asarray(seconds), join_traits([traits for traits, _, _ in parts]).take(order)
+
+
+def _by_law(seconds: Floats, kernels: KernelTable, device: Device, fitted: FittedFamily) -> Floats:
+    """Of kernels over rows, what ``LearnedCost`` says in place of the family where nobody measured any."""
+    if kernels.family is not KernelFamily.ROWS or device.name in fitted.scalars.architectures:
+        return seconds
+    return stream_kernels(seconds, kernels, device)

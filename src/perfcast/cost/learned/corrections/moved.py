@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfcast.core.arrays import Integers
+from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.corrections.evidence import Evidence
@@ -40,23 +40,33 @@ class MovedFamily:
         rows = np.flatnonzero(named[device_index])
         if not len(rows):
             return plain
-        device, some = devices[int(np.argmax(named))], kernels.take(rows)
-        index = np.zeros(len(rows), dtype=np.int64)
-        physics = self.fitted.describe(some, [device], index)
-        before = _take(plain, rows)
-        traits = describe_traits(self.fitted, some, device, before, physics)
-        move, narrowed = self.evidence.about(traits)
+        device, some, before = devices[int(np.argmax(named))], kernels.take(rows), _take(plain, rows)
+        move, narrowed = self.moves(some, device, before)
+        seconds, low, high = (a.copy() for a in (plain.seconds, plain.seconds_low, plain.seconds_high))
+        spans = move_spans((before.seconds, before.seconds_low, before.seconds_high), move, narrowed)
+        physics = self.fitted.describe(some, [device], np.zeros(len(rows), dtype=np.int64))
         least = np.maximum(physics.compute_seconds * device.clock_headroom, physics.memory_seconds)
         least = np.minimum(least, before.seconds)
-        seconds = np.maximum(before.seconds * np.exp(move), least)
-        below = np.log(before.seconds / before.seconds_low) * narrowed
-        above = np.log(before.seconds_high / before.seconds) * narrowed
-        moved, low, high = (a.copy() for a in (plain.seconds, plain.seconds_low, plain.seconds_high))
-        moved[rows] = seconds
-        low[rows] = np.maximum(seconds * np.exp(-below), np.minimum(least, seconds))
-        high[rows] = seconds * np.exp(above)
+        seconds[rows], low[rows], high[rows] = (np.maximum(span, least) for span in spans)
         foreign = plain.is_foreign & ~named[device_index]
-        return replace(plain, seconds=moved, seconds_low=low, seconds_high=high, is_foreign=foreign)
+        return replace(plain, seconds=seconds, seconds_low=low, seconds_high=high, is_foreign=foreign)
+
+    def moves(self, kernels: KernelTable, device: Device, before: KernelEstimates) -> tuple[Floats, Floats]:
+        """How far to move log seconds of kernels on the device, and what remains of their intervals."""
+        physics = self.fitted.describe(kernels, [device], np.zeros(len(kernels), dtype=np.int64))
+        return self.evidence.about(describe_traits(self.fitted, kernels, device, before, physics))
+
+
+def move_spans(
+    spans: tuple[Floats, Floats, Floats], move: Floats, narrowed: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Seconds, low and high, moved by exp(``move``); ``narrowed`` of the logarithm of either side is left."""
+    before, low, high = spans
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = np.where((low > 0) & (before > 0), np.log(before / low), 0.0)
+        above = np.where((high > 0) & (before > 0), np.log(high / before), 0.0)
+    seconds = before * np.exp(move)
+    return seconds, seconds * np.exp(-below * narrowed), seconds * np.exp(above * narrowed)
 
 
 def _take(estimates: KernelEstimates, rows: Integers) -> KernelEstimates:
