@@ -150,7 +150,7 @@ def price_streams(
 
 def stream_kernels(seconds: Floats, kernels: KernelTable, device: Device) -> Floats:
     """The law for kernels over rows by the names of tables where it holds, else ``seconds``; shape [n]."""
-    if not is_soldered(device) or not kernels.is_cold:
+    if not streams_at_full_rate(device) or not kernels.is_cold:
         return seconds
     traffic = (kernels.size("read_bytes") + kernels.size("written_bytes")).tolist()
     found = seconds.copy()
