@@ -23,6 +23,7 @@ from perfcast.torch_internals import needed_for
 
 with needed_for("running a program symbolically"):
     from torch import _grouped_mm as grouped_mm
+    from torch import _scaled_mm as scaled_mm
     from torch._C import _current_autograd_node as current_autograd_node
     from torch._C import _dispatch_get_all_op_names as operator_names
     from torch._C import _dispatch_has_computed_kernel_for_dispatch_key as reaches_kernel
@@ -76,6 +77,7 @@ __all__ = [
     "operator_names",
     "reaches_kernel",
     "run_engine",
+    "scaled_mm",
     "set_grad_enabled",
     "spin_gpu",
     "suggest_memory_format",

@@ -20,6 +20,7 @@ from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.measured import MeasuredKernel
 from perfcast.measure.correct import as_kernels
 from perfcast.measure.kernels import KernelCase, integers, kernel_case, operation_of_case
+from perfcast.torch_internals.eager import scaled_mm
 
 Maker = Callable[[str], Tensor]
 
@@ -124,7 +125,7 @@ def _linears() -> Iterator[FewCase]:
 
 def _scaled_product(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """x · weightᵀ in fp8 with one scale each, into bf16."""
-    return torch._scaled_mm(x, weight.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
+    return scaled_mm(x, weight.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
 
 
 def _one(device: str) -> Tensor:
