@@ -162,9 +162,9 @@ class LearnedCost:
         is_measured = device.name in load_family("rows", self.folder).scalars.architectures
         price_streams(operations, device, is_measured, (seconds, low, high))
         if self._moves_device(device):
-            seconds, low, high = move_spans((seconds, low, high), move, narrowed)
-            for priced_seconds, bound in ((seconds, roofline), (low, least), (high, roofline)):
-                np.maximum(priced_seconds, bound, out=priced_seconds)
+            bounds = [np.minimum(b, s) for b, s in ((roofline, seconds), (least, low), (roofline, high))]
+            moved = move_spans((seconds, low, high), move, narrowed)
+            seconds, low, high = (np.maximum(span, bound) for span, bound in zip(moved, bounds, strict=True))
         self._take_off_quantisation(operations, device, roofline, (seconds, low, high))
         relatives = [i for i, operation in enumerate(operations) if has_stand_in(operation, device.vendor)]
         provenance[relatives] = EXTRAPOLATED
