@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
+from perfcast.core.tensor import Category, MemoryFormat
 from perfcast.errors import ModelError, PlanError
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.model import read_model
@@ -36,7 +37,24 @@ def _captured_once(request: Request, device: Device) -> tuple[Graph, Program]:
 
 def _captured(request: Request, device: Device) -> tuple[Graph, Program]:
     graph, program = capture_graph(request, device)
+    layout = format_as_run(graph, request, device)
+    if layout != request.memory_format:
+        graph, program = capture_graph(replace(request, memory_format=layout), device)
     return run_on(graph, request, device), program
+
+
+def format_as_run(graph: Graph, request: Request, device: Device) -> MemoryFormat:
+    """The memory format in which a captured step runs: torch.compile may choose another on NVIDIA's GPUs."""
+    from perfcast.workload.fuse.layout import prefers_channels_last
+
+    if not request.compile or device.vendor != "nvidia" or not _has_images(graph):
+        return request.memory_format
+    return "channels_last" if prefers_channels_last(graph) else request.memory_format
+
+
+def _has_images(graph: Graph) -> bool:
+    given = {index for index, storage in enumerate(graph.storages) if storage.category == Category.INPUT}
+    return any(tensor.storage in given and len(tensor.type.shape) in (4, 5) for tensor in graph.tensors)
 
 
 def capture_graph(request: Request, device: Device) -> tuple[Graph, Program]:

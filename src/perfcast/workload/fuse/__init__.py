@@ -8,7 +8,9 @@ a functional program without hooks, whereas the captured graph may come from any
 
 What is assumed:
 
-* Products, convolutions and attention are library calls; a bias stays in its ``addmm``. Scatters, scans,
+* Products, convolutions and attention are library calls; a bias stays in its ``addmm``, that of a convolution
+  is added by the kernel behind it. Batch norm by running statistics is element-wise; convolutions run with
+  channels last where ``layout`` says so, which whoever captures has to ask. Scatters, scans,
   sorts and poolings are kernels of their own.
 * A forward and a backward are compiled apart. What eager execution saves for the backward is saved,
   except element-wise values that one backward kernel can make again from less (``recompute``). Inductor's
@@ -29,6 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.graph import Graph, Phase
+from perfcast.workload.fuse.bias import split_biases
 from perfcast.workload.fuse.duplicates import merge_duplicates
 from perfcast.workload.fuse.plan import plan_kernels
 from perfcast.workload.fuse.recompute import plan_recomputation
@@ -57,7 +60,7 @@ def fuse(graph: Graph, *, optimizer: bool = False) -> Graph:
     """
     compiled = {Phase.FORWARD, Phase.BACKWARD} | ({Phase.OPTIMIZER} if optimizer else set())
     phases = frozenset(compiled)
-    distinct, dropped = merge_duplicates(graph, phases)
+    distinct, dropped = merge_duplicates(split_biases(graph, phases), phases)
     kernels = split_single(distinct, plan_kernels(distinct, phases))
     units = [unit for unit in kernels if dropped.isdisjoint(unit)]
     fused = rewrite(distinct, units, phases, plan_recomputation(distinct, units))

@@ -128,13 +128,15 @@ def fused_operation(members: Sequence[Member], interface: Interface, tensors: Se
 
 
 def _kind(members: Sequence[Member]) -> OperationKind:
+    """Without rows nothing is normalized over them: a batch norm by running statistics is element-wise."""
     kinds = {member.operation.kind for member in members}
     kind = dominant(members).operation.kind
+    has_rows = any(member.role.iteration.rows for member in members)
+    if kind is OperationKind.NORMALIZATION and not has_rows:
+        return OperationKind.ELEMENTWISE
     if kind in _DOMINANT or len(kinds) == 1:
         return kind
-    if any(member.role.iteration.rows for member in members):
-        return OperationKind.REDUCTION
-    return OperationKind.ELEMENTWISE
+    return OperationKind.REDUCTION if has_rows else OperationKind.ELEMENTWISE
 
 
 def _name(operations: Sequence[Operation]) -> str:

@@ -16,7 +16,7 @@ from perfcast.evidence.validate.vision.timm_steps.cases import STEM, UNSUPPORTED
 from perfcast.evidence.validate.vision.timm_steps.graphs import kept_graph
 from perfcast.prediction.names import resolve_cost_model
 from perfcast.prediction.one_device.forecast import forecast_from
-from perfcast.prediction.one_device.graph import run_on
+from perfcast.prediction.one_device.graph import format_as_run, run_on
 from perfcast.prediction.program import PYTORCH
 from perfcast.workload.step import Program
 
@@ -83,6 +83,9 @@ def _forecast(case: TimmCase, graph: Graph | None, predictor: str, say: Callable
     request = replace(case.request, compile=case.is_compiled and not device.is_local)
     try:
         cost_model = resolve_cost_model(predictor, device, None if request.mode == "train" else PYTORCH)
+        layout = format_as_run(graph, request, device)
+        if layout != request.memory_format:
+            graph = kept_graph(replace(case.request, memory_format=layout), device)
         lowered = run_on(graph, request, device)
         program = Program(nn.Identity(), batch_size=request.batch_size)
         found = forecast_from(lowered, request, device, cost_model, program)
