@@ -26,10 +26,10 @@ from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.program import DEFAULT_SERVING, choose_program
+from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.command import name_of_cost_model, predict_command
 from perfcast.prediction.request.plan import PlanRequest
-from perfcast.prediction.request.serving import ServingRequest
-from perfcast.prediction.sweep.serving import ServingPoint, held_bytes, serving_sweep, split_batch
+from perfcast.prediction.sweep.batches import BatchPoint, held_bytes, split_batch, sweep_batches
 from perfcast.search.resolve import Progress, cluster_stem, ignore_progress
 from perfcast.search.serving_request import ServingObjective, ServingSearchRequest
 from perfcast.search.space.definition import Space
@@ -56,7 +56,7 @@ class ServingChoice:
     """A plan with the batch that serves it best."""
 
     plan: Plan
-    point: ServingPoint
+    point: BatchPoint
     tokens_per_second: float
 
 
@@ -311,8 +311,8 @@ def _try_batches(setting: _Setting, plan: Plan) -> list[ServingChoice]:
 def _forecast(setting: _Setting, plan: Plan, batch: int) -> ServingChoice | None:
     """One batch; None where the model cannot be cut so."""
     request = setting.request
-    found = serving_sweep(
-        ServingRequest(
+    found = sweep_batches(
+        BatchesRequest(
             model=setting.model,
             cluster=setting.cluster,
             plan=plan,
@@ -347,11 +347,11 @@ def _least_bytes(setting: _Setting, plan: Plan, batch: int) -> float:
         return math.inf
 
 
-def _is_within(setting: _Setting, point: ServingPoint) -> bool:
+def _is_within(setting: _Setting, point: BatchPoint) -> bool:
     return point.memory_bytes <= setting.memory_bytes and not broken_limits(setting.request, point)
 
 
-def broken_limits(request: ServingSearchRequest, point: ServingPoint) -> tuple[str, ...]:
+def broken_limits(request: ServingSearchRequest, point: BatchPoint) -> tuple[str, ...]:
     """Limits that a forecast exceeds, as options."""
     rows = (
         ("--max-ttft", request.max_first_seconds, point.prefill),

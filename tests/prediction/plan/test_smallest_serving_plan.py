@@ -15,8 +15,8 @@ from perfcast.prediction.plan.smallest_serving import (
     RULE_OF_SMALLEST,
     choose_smallest_serving_plan,
 )
-from perfcast.prediction.request.serving import ServingRequest
-from perfcast.prediction.sweep.serving import on_fewest_devices, serving_sweep
+from perfcast.prediction.request.batches import BatchesRequest
+from perfcast.prediction.sweep.batches import on_fewest_devices, sweep_batches
 from perfcast.search.serving import search_serving
 from perfcast.search.serving_request import ServingSearchRequest
 from small_transformers import llama, mixture
@@ -61,15 +61,15 @@ def test_candidates_fill_the_devices_and_spread_experts_least_first():
     assert first == sorted(first)
 
 
-def swept(model: str, devices: int, **asked: object) -> ServingRequest:
+def swept(model: str, devices: int, **asked: object) -> BatchesRequest:
     cluster = load_cluster(f"dgx-h100:{devices}")
-    return ServingRequest(
+    return BatchesRequest(
         **{"model": model, "cluster": cluster, "context_lengths": (2048,), "cost_model": "roofline", **asked}
     )
 
 
 def test_a_model_that_one_device_cannot_hold_is_cut():
-    found = serving_sweep(swept("llama3-70b", 8, batch_sizes=(8,)))
+    found = sweep_batches(swept("llama3-70b", 8, batch_sizes=(8,)))
     assert (found.plan.tensor_parallel, found.plan.data_parallel) == (2, 4)
     assert all(point.fits for point in found.points)
     assert RULE in found.assumptions
@@ -92,14 +92,14 @@ def test_the_fewest_devices_hold_all_batches():
     ],
 )
 def test_what_a_sweep_holds_a_search_holds_too(model, fixed, plan):
-    ((_, largest),) = serving_sweep(swept(model, 8, plan=plan, batch_sizes=(8,))).largest_batches
+    ((_, largest),) = sweep_batches(swept(model, 8, plan=plan, batch_sizes=(8,))).largest_batches
     cluster = load_cluster("dgx-h100:8")
     asked = ServingSearchRequest(
         model=model, mode="decode", clusters=("dgx-h100:8",), context_length=2048, fixed=fixed,
         batch_size=largest, cost_models={cluster.device: "roofline"},
     )  # fmt: skip
     (choice,) = search_serving(asked, cluster).ranked
-    again = serving_sweep(swept(model, 8, plan=plan, batch_sizes=(largest,))).points[0]
+    again = sweep_batches(swept(model, 8, plan=plan, batch_sizes=(largest,))).points[0]
     assert choice.point.memory_bytes == again.memory_bytes
     assert choice.point.decode.seconds == again.decode.seconds
     with pytest.raises(PlanError, match="fits the memory"):

@@ -10,8 +10,8 @@ from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.scale.options import ScaleOptions, scale_options
 
 if TYPE_CHECKING:
+    from perfcast.prediction.request.batches import BatchesRequest
     from perfcast.prediction.request.scale import ScaleRequest
-    from perfcast.prediction.request.serving import ServingRequest
 
 
 @click.command()
@@ -58,16 +58,16 @@ def _answer_scaling(request: ScaleRequest, outputs: Outputs) -> None:
     write_answer(outputs, lambda: document_of(found), lambda: data_of(found), fits=found.fits)
 
 
-def _answer_serving(request: ServingRequest, outputs: Outputs) -> None:
+def _answer_serving(request: BatchesRequest, outputs: Outputs) -> None:
     """With progress on standard error."""
     from rich.console import Console
 
-    from perfcast.prediction.sweep.serving import serving_sweep
-    from perfcast.report.data.serving import data_of
-    from perfcast.report.documents.serving import document_of
+    from perfcast.prediction.sweep.batches import sweep_batches
+    from perfcast.report.data.batches import data_of
+    from perfcast.report.documents.batches import document_of
 
     with Console(stderr=True, highlight=False).status("…") as status:
-        found = serving_sweep(
+        found = sweep_batches(
             request,
             lambda batch, context: status.update(f"{batch:,} sequences of {context:,} tokens …"),
         )

@@ -15,8 +15,8 @@ from perfcast.core.plans.choice import complete_plan
 if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import NamedModel
+    from perfcast.prediction.request.batches import BatchesRequest
     from perfcast.prediction.request.scale import ScaleRequest
-    from perfcast.prediction.request.serving import ServingRequest
 
 _MODES: dict[ScaledMode, tuple[Mode, ...]] = {
     "prefill": ("prefill",),
@@ -72,7 +72,7 @@ def build_request(model: str, own: ScaleOptions) -> ScaleRequest:
     )
 
 
-def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
+def build_serving_request(name: str, own: ScaleOptions) -> BatchesRequest:
     """Inference over batch sizes and contexts.
 
     Raises:
@@ -81,8 +81,8 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
     """
     from perfcast.prediction.model import read_model
     from perfcast.prediction.plan.cluster import cluster_by_name
-    from perfcast.prediction.request.serving import ServingRequest
-    from perfcast.prediction.sweep.serving import on_fewest_devices
+    from perfcast.prediction.request.batches import BatchesRequest
+    from perfcast.prediction.sweep.batches import on_fewest_devices
 
     _refuse(
         {
@@ -114,7 +114,7 @@ def build_serving_request(name: str, own: ScaleOptions) -> ServingRequest:
         assert plan is not None  # one is asked for
         cluster = cluster_by_name(cluster_name, plan.world_size)
     model = read_model(name)
-    request = ServingRequest(
+    request = BatchesRequest(
         model=model,
         cluster=cluster,
         plan=plan,

@@ -1,13 +1,16 @@
-"""What is asked of inference over batch sizes and contexts."""
+"""What is asked of serving: a model, what serves it, which requests come, and within which limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from perfcast.core.dtype import AUTO
-from perfcast.core.mode import Mode
-from perfcast.core.plan import Plan
+from perfcast.core.serving.deployment import Deployment
+from perfcast.core.serving.lengths import Lengths
+from perfcast.core.serving.load import ClosedLoad, Load, RecordedLoad
+from perfcast.core.serving.requests import Requests
+from perfcast.core.serving.scheduling import SchedulerPolicy, Speculation
 from perfcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,43 +18,101 @@ if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
     from perfcast.prediction.model import Model
 
-#: Of inference, where no batches are asked for.
-SEQUENCES_OF_A_REPLICA = (1, 8, 64)
+#: Which of the two forms answers; both: each beside the other.
+AskedMethod = Literal["events", "closed_form", "both"]
+_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT = 200, 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRequest:
-    """Inference of a model under a plan, every batch size with every context.
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client accepts, in seconds, of ``percentile`` of the requests; None: anything."""
+
+    time_to_first_token_seconds: float | None = None
+    time_per_output_token_seconds: float | None = None
+    end_to_end_seconds: float | None = None
+    percentile: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What may be set of a serving program; None: what it takes by itself.
 
     Attributes:
-        plan: Its degrees; micro-batches follow from the batch. None: the smallest that fits.
-        batch_sizes: Sequences that are answered at once, over all devices; empty: few, some and many of each
-            replica (``SEQUENCES_OF_A_REPLICA``).
-        context_lengths: Tokens of each prompt, and of the cache when a token is written.
-        modes: What is forecast of 'prefill' and 'decode'.
+        framework: 'vllm', 'sglang' or 'trtllm'.
+        version: Of the framework, as 'X.Y.Z'; None: the newest that its profile knows.
+        policy: Whose scheduler; None: the framework's.
+        max_sequences, max_step_tokens, chunks_prompts, block_tokens: As in ``core.serving.scheduling``.
+        memory_fraction: Of the device's memory that the program takes (vLLM: gpu_memory_utilization, SGLang:
+            mem_fraction_static, TensorRT-LLM: free_gpu_memory_fraction).
+        cuda_graphs: Whether steps of decoding are replayed; None: as the framework does.
+        host_seconds: Of a step, where it was measured; None: by the framework's profile.
+        speculation: Drafted tokens (of the model's own prediction layers).
+        expert_load: The busiest rank's tokens over the mean; 1 is balanced.
+    """
+
+    framework: str | None = None
+    version: str | None = None
+    policy: SchedulerPolicy | None = None
+    max_sequences: int | None = None
+    max_step_tokens: int | None = None
+    chunks_prompts: bool | None = None
+    block_tokens: int | None = None
+    memory_fraction: float | None = None
+    cuda_graphs: bool | None = None
+    host_seconds: float | None = None
+    speculation: Speculation | None = None
+    expert_load: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRequest:
+    """A model under load.
+
+    Attributes:
+        cluster: Whose devices hold all replicas.
+        deployment: None: the smallest plan that holds the model, as often as the devices allow.
+        prompts, answers: Lengths; of no meaning where ``requests`` are given.
+        requests: Of a recording; its own times count where the load is 'recorded'.
+        num_requests: That are played; None: ten of each client, at least 200.
+        prefix_hit_share: Of a prompt's tokens, those whose keys and values another request left.
         dtype: Of weights; 'auto' takes what is usual for model and device.
-        kv_cache_dtype: Of keys and values; None or 'auto': what the framework keeps beside ``dtype``.
-        framework: Whose program answers; None: what is usual for the model.
+        kv_cache_dtype: None or 'auto': what the framework keeps beside ``dtype``.
+        seed: Of lengths and arrivals; equal requests give equal answers.
+        dollars_per_device_hour: None: no bill.
     """
 
     model: Model
     cluster: Cluster
-    context_lengths: tuple[int, ...]
-    plan: Plan | None = None
-    batch_sizes: tuple[int, ...] = ()
-    modes: tuple[Mode, ...] = ("prefill", "decode")
+    load: Load
+    deployment: Deployment | None = None
+    prompts: Lengths | None = None
+    answers: Lengths | None = None
+    requests: Requests | None = None
+    num_requests: int | None = None
+    prefix_hit_share: float = 0.0
+    engine: EngineOptions = EngineOptions()
+    limits: Limits = Limits()
     dtype: str = AUTO
     kv_cache_dtype: str | None = None
-    framework: str | None = None
     cost_model: str | CostModel | None = None
+    method: AskedMethod = "both"
+    seed: int = 0
+    dollars_per_device_hour: float | None = None
 
     def __post_init__(self) -> None:
-        numbers = (*self.batch_sizes, *self.context_lengths)
-        if not self.context_lengths or min(numbers) < 1:
-            raise InputError(
-                "a sweep needs batch sizes and contexts of at least 1, such as 1,8,64 and 2048,8192"
-            )
+        if (self.requests is None) == (self.prompts is None or self.answers is None):
+            raise InputError("give lengths of prompts and answers, or a file of requests")
+        if isinstance(self.load, RecordedLoad) and self.requests is None:
+            raise InputError("a recorded load needs a file of requests")
+        if not 0 <= self.prefix_hit_share < 1:
+            raise InputError(f"prefix hit share {self.prefix_hit_share:g}: between 0 and 1, without 1")
 
-    def batches_of(self, plan: Plan) -> tuple[int, ...]:
-        """Sequences that are answered at once under a plan, over all devices."""
-        return self.batch_sizes or tuple(share * plan.data_parallel for share in SEQUENCES_OF_A_REPLICA)
+    @property
+    def played_requests(self) -> int:
+        """How many requests are played."""
+        if self.num_requests is not None:
+            return self.num_requests
+        if self.requests is not None:
+            return len(self.requests)
+        clients = self.load.concurrency if isinstance(self.load, ClosedLoad) else 0
+        return max(_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT * clients)

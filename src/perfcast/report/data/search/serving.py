@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.core.program import StepProgram
-from perfcast.prediction.sweep.serving import Phase
+from perfcast.prediction.sweep.batches import Phase
 from perfcast.report.answers import Answer, view
 from perfcast.search.serving import ServingChoice, ServingReport, ServingResult
 

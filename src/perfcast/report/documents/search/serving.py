@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcast.prediction.sweep.serving import Phase
+from perfcast.prediction.sweep.batches import Phase
 from perfcast.report import palette
 from perfcast.report.data.search.serving import plan_degrees
 from perfcast.report.document import Block, Card, Column, Command, Document, Fact, Items, Section, Table

@@ -31,7 +31,7 @@ from perfcast.prediction.step.priced import price_planned
 from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.timer import Timer
 from perfcast.prediction.step.work import plan_step
-from perfcast.prediction.sweep.serving import split_batch
+from perfcast.prediction.sweep.batches import split_batch
 from perfcast.units import format_seconds
 
 #: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).

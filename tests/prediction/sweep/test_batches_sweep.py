@@ -7,10 +7,10 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError, PlanError
+from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.plan import PlanRequest
-from perfcast.prediction.request.serving import ServingRequest
-from perfcast.prediction.sweep import serving
-from perfcast.prediction.sweep.serving import ServingForecast, serving_sweep, split_batch
+from perfcast.prediction.sweep import batches
+from perfcast.prediction.sweep.batches import BatchesForecast, split_batch, sweep_batches
 from small_transformers import llama
 
 #: Two stages of 3 and 5 seconds, one behind the other.
@@ -36,16 +36,16 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Plan]]:
             assumptions=(f"of {request.mode}",),
         )  # fmt: skip
 
-    monkeypatch.setattr(serving, "predict_step", predict)
+    monkeypatch.setattr(batches, "predict_step", predict)
     return asked
 
 
-def sweep(plan: Plan = TWO_STAGES, **changes: Any) -> ServingForecast:
+def sweep(plan: Plan = TWO_STAGES, **changes: Any) -> BatchesForecast:
     asked: dict[str, Any] = {
         "batch_sizes": (1, 4), "context_lengths": (128,), "cost_model": "roofline", **changes,
     }  # fmt: skip
     cluster = load_cluster(f"dgx-h100:{plan.world_size}")
-    return serving_sweep(ServingRequest(model=llama(), cluster=cluster, plan=plan, **asked))
+    return sweep_batches(BatchesRequest(model=llama(), cluster=cluster, plan=plan, **asked))
 
 
 def test_a_batch_fills_as_many_stages_as_it_has_sequences() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
 from perfcast.core.program import StepProgram
-from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
+from perfcast.prediction.sweep.batches import BatchesForecast, BatchPoint, Phase
 from perfcast.report.answers import Answer, view
 
 
@@ -110,7 +110,7 @@ class ServingData(Answer):
     assumptions: tuple[str, ...]
 
 
-def data_of(found: ServingForecast) -> ServingData:
+def data_of(found: BatchesForecast) -> ServingData:
     """Every figure in SI units."""
     return view(
         ServingData,
@@ -124,7 +124,7 @@ def data_of(found: ServingForecast) -> ServingData:
     )
 
 
-def _point(point: ServingPoint, num_devices: int) -> PointData:
+def _point(point: BatchPoint, num_devices: int) -> PointData:
     return view(
         PointData,
         point,

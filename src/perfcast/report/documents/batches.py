@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perfcast.core.forecast.fit import first_said
-from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
+from perfcast.prediction.sweep.batches import BatchesForecast, BatchPoint, Phase
 from perfcast.report import palette
 from perfcast.report.document import Block, Column, Document, Items, Note, Section, Table
 from perfcast.report.documents.program import program_facts
@@ -15,7 +15,7 @@ from perfcast.report.values import Value
 from perfcast.units import format_count, format_seconds
 
 
-def document_of(found: ServingForecast) -> Document:
+def document_of(found: BatchesForecast) -> Document:
     """The sweep, and what the memory holds."""
     figures: list[Block] = []
     if any(point.decode for point in found.points):
@@ -47,7 +47,7 @@ def _describe_largest(context: int, batch: int) -> str:
     return f"the memory holds {batch:,} sequences of {context:,} tokens"
 
 
-def _points(found: ServingForecast) -> Section:
+def _points(found: BatchesForecast) -> Section:
     table = Table(
         columns=(
             Column("Context", "number"),
@@ -68,7 +68,7 @@ def _points(found: ServingForecast) -> Section:
     return Section(title="Points", blocks=(table, Items(skipped), note))
 
 
-def _row(point: ServingPoint, num_devices: int) -> tuple[Value, ...]:
+def _row(point: BatchPoint, num_devices: int) -> tuple[Value, ...]:
     return (
         point.context_length,
         point.batch_size,
@@ -89,10 +89,10 @@ def _rate(phase: Phase | None, num_devices: int) -> float | None:
     return None if phase is None else phase.tokens_per_second / num_devices
 
 
-def seconds_figure(found: ServingForecast, mode: str) -> Figure:
+def seconds_figure(found: BatchesForecast, mode: str) -> Figure:
     """Time to first token, or per output token, over sequences, a line for each context."""
 
-    def seconds(point: ServingPoint) -> float | None:
+    def seconds(point: BatchPoint) -> float | None:
         return _seconds(point.prefill if mode == "prefill" else point.decode)
 
     batches = sorted({point.batch_size for point in found.points})
@@ -107,7 +107,7 @@ def seconds_figure(found: ServingForecast, mode: str) -> Figure:
     )
 
 
-def trade_figure(found: ServingForecast) -> Figure:
+def trade_figure(found: BatchesForecast) -> Figure:
     """Tokens per second and device against what a reader waits for a token."""
     return _lines(
         found,
@@ -120,10 +120,10 @@ def trade_figure(found: ServingForecast) -> Figure:
 
 
 def _lines(
-    found: ServingForecast,
+    found: BatchesForecast,
     name: str,
-    across: Callable[[ServingPoint], float | None],
-    up: Callable[[ServingPoint], float | None],
+    across: Callable[[BatchPoint], float | None],
+    up: Callable[[BatchPoint], float | None],
     x: Axis,
     y: Axis,
 ) -> Figure:
@@ -145,7 +145,7 @@ def _lines(
     return Figure(name=name, series=tuple(series), height=360, legend="above", x=x, y=y)
 
 
-def _hover(point: ServingPoint, num_devices: int) -> str:
+def _hover(point: BatchPoint, num_devices: int) -> str:
     lines = [f"{point.batch_size:,} × {point.context_length:,} tokens"]
     if point.prefill is not None:
         lines.append(f"first token {format_seconds(point.prefill.seconds)}")

@@ -1,23 +1,23 @@
 from made_up_programs import KERNELS
 from made_up_steps import step_forecast
 from perfcast.core.plan import Plan
-from perfcast.prediction.sweep.serving import Phase, ServingForecast, ServingPoint
-from perfcast.report.data.serving import data_of
-from perfcast.report.documents.serving import document_of, seconds_figure
+from perfcast.prediction.sweep.batches import BatchesForecast, BatchPoint, Phase
+from perfcast.report.data.batches import data_of
+from perfcast.report.documents.batches import document_of, seconds_figure
 from perfcast.report.page import render_page
 from perfcast.units import GIB
 from rendered import json_of, text_of
 
 
-def made_up_serving() -> ServingForecast:
+def made_up_serving() -> BatchesForecast:
     prefill = Phase(0.5, 0.4, 0.6, 8000.0, step_forecast(mode="prefill"))
     decode = Phase(0.02, 0.01, 0.03, 400.0, step_forecast(mode="decode"))
     points = (
-        ServingPoint(8, 2048, prefill, decode, 20 * GIB, True),
-        ServingPoint(64, 2048, prefill, decode, 200 * GIB, False),
-        ServingPoint(3, 2048, None, None, 0, False, "3 is no multiple of dp=2"),
+        BatchPoint(8, 2048, prefill, decode, 20 * GIB, True),
+        BatchPoint(64, 2048, prefill, decode, 200 * GIB, False),
+        BatchPoint(3, 2048, None, None, 0, False, "3 is no multiple of dp=2"),
     )
-    return ServingForecast(
+    return BatchesForecast(
         "a-model", "a-cluster", "h100-sxm", 8, Plan(tensor_parallel=8), "bf16", KERNELS, "roofline",
         80 * GIB, points, ((2048, 40), (10**6, 0)), ("as always",),
     )  # fmt: skip

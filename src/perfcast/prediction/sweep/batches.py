@@ -30,8 +30,8 @@ from perfcast.prediction.plan.captured_memory import leaves_model_whole
 from perfcast.prediction.plan.smallest import powers_up_to
 from perfcast.prediction.plan.smallest_serving import RULE, choose_smallest_serving_plan
 from perfcast.prediction.program import choose_program
+from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.plan import PlanRequest
-from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.step.predict import predict_step
 from perfcast.prediction.step.resolve import check_devices
 from perfcast.units import MEGA
@@ -61,7 +61,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingPoint:
+class BatchPoint:
     """One batch size and context.
 
     Attributes:
@@ -82,7 +82,7 @@ class ServingPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingForecast:
+class BatchesForecast:
     """Inference of one model under one plan.
 
     Attributes:
@@ -98,7 +98,7 @@ class ServingForecast:
     program: StepProgram
     cost_model: str
     capacity_bytes: int
-    points: tuple[ServingPoint, ...]
+    points: tuple[BatchPoint, ...]
     largest_batches: tuple[tuple[int, int], ...]
     assumptions: tuple[str, ...]
     defaults: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class ServingForecast:
 class _Resolved:
     """A request, its names resolved."""
 
-    request: ServingRequest
+    request: BatchesRequest
     model: NamedModel
     device: Device
     cost_model: CostModel
@@ -131,9 +131,9 @@ class _Resolved:
     defaults: tuple[str, ...] = ()
 
 
-def serving_sweep(
-    request: ServingRequest, on_point: Callable[[int, int], None] | None = None
-) -> ServingForecast:
+def sweep_batches(
+    request: BatchesRequest, on_point: Callable[[int, int], None] | None = None
+) -> BatchesForecast:
     """Every batch size with every context.
 
     Args:
@@ -151,7 +151,7 @@ def serving_sweep(
             if on_point is not None:
                 on_point(batch, context)
             points.append(_point(setting, batch, context))
-    return ServingForecast(
+    return BatchesForecast(
         model=setting.model.name,
         cluster=cluster.name,
         device=device.name,
@@ -168,7 +168,7 @@ def serving_sweep(
     )
 
 
-def _resolve(request: ServingRequest) -> tuple[_Resolved, tuple[str, ...]]:
+def _resolve(request: BatchesRequest) -> tuple[_Resolved, tuple[str, ...]]:
     """Names to data, the plan chosen where none is asked for, and how it was, in words.
 
     Raises:
@@ -187,7 +187,7 @@ def _resolve(request: ServingRequest) -> tuple[_Resolved, tuple[str, ...]]:
     return replace(found, plan=plan), (rule,)
 
 
-def on_fewest_devices(request: ServingRequest, cluster_of: Callable[[int], Cluster]) -> ServingRequest:
+def on_fewest_devices(request: BatchesRequest, cluster_of: Callable[[int], Cluster]) -> BatchesRequest:
     """The request on the fewest of 1, 2, 4, … devices that hold all batches; else that hold the smallest.
 
     Args:
@@ -196,7 +196,7 @@ def on_fewest_devices(request: ServingRequest, cluster_of: Callable[[int], Clust
     Raises:
         PlanError: None of the numbers that the cluster may have holds any.
     """
-    second: ServingRequest | None = None
+    second: BatchesRequest | None = None
     reason: PlanError | None = None
     for count in powers_up_to(_MOST_DEVICES):
         try:
@@ -250,15 +250,15 @@ def split_batch(plan: Plan, batch_size: int) -> Plan:
     return replace(plan, micro_batch_size=math.ceil(share / count), num_micro_batches=count)
 
 
-def _point(setting: _Resolved, batch: int, context: int) -> ServingPoint:
+def _point(setting: _Resolved, batch: int, context: int) -> BatchPoint:
     try:
         plan = split_batch(setting.plan, batch)
         phases = {mode: _phase(setting, plan, batch, context, mode) for mode in setting.request.modes}
         held = _held_by(phases.values()) or _memory_bytes(setting, plan, context)
     except PlanError as error:
-        return ServingPoint(batch, context, None, None, 0, False, str(error))
+        return BatchPoint(batch, context, None, None, 0, False, str(error))
     fits = held <= setting.device.memory_bytes
-    return ServingPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
+    return BatchPoint(batch, context, phases.get("prefill"), phases.get("decode"), held, fits)
 
 
 def _held_by(phases: Iterable[Phase]) -> int:
@@ -341,7 +341,7 @@ def largest_batch(setting: _Resolved, context: int) -> int:
     return low * plan.data_parallel
 
 
-def _assumptions(points: Sequence[ServingPoint]) -> tuple[str, ...]:
+def _assumptions(points: Sequence[BatchPoint]) -> tuple[str, ...]:
     """What all forecasts assume, and how batches travel."""
     phases = [phase for point in points for phase in (point.prefill, point.decode) if phase is not None]
     each = [phase.forecast.assumptions for phase in phases]

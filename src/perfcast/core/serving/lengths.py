@@ -1,0 +1,35 @@
+"""How long prompts and answers are: one number, or a distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from perfcast.errors import InputError
+
+LengthShape = Literal["fixed", "uniform", "normal", "lognormal"]
+LENGTH_SHAPES: tuple[LengthShape, ...] = get_args(LengthShape)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of prompts, or of answers.
+
+    Attributes:
+        shape: Of the distribution.
+        mean_tokens: Of all.
+        spread: 'uniform': half the width over the mean, below 1 ('a benchmark's 80 to 100 % of the length'
+            is 0.9 of it ± 0.111); 'normal' and 'lognormal': standard deviation over the mean; 'fixed': 0.
+    """
+
+    mean_tokens: float
+    shape: LengthShape = "fixed"
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.mean_tokens < 1e9:
+            raise InputError(f"{self.mean_tokens:g} tokens: a length lies between 1 and 1e9")
+        if (self.spread > 0) != (self.shape != "fixed") or not 0 <= self.spread < 10:
+            raise InputError(f"{self.shape} lengths with a spread of {self.spread:g}")
+        if self.shape == "uniform" and self.spread >= 1:
+            raise InputError("uniform lengths have a spread below 1")

@@ -1,0 +1,66 @@
+"""What decides which requests a step computes: limits, order, how memory for keys and values is dealt out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from perfcast.errors import InputError
+
+#: Whose rules a scheduler follows (``simulate/serving/schedulers`` has one file each).
+SchedulerPolicy = Literal["vllm", "sglang", "trtllm"]
+SCHEDULER_POLICIES: tuple[SchedulerPolicy, ...] = get_args(SchedulerPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """The scheduler of one engine: of a replica, or of each attention data-parallel rank of it.
+
+    Attributes:
+        policy: Whose rules.
+        max_sequences: That run at once.
+        max_step_tokens: New tokens of one step.
+        chunks_prompts: Whether a prompt may be read in several steps, beside the tokens of answers.
+        kv_tokens: Tokens whose keys and values the memory holds.
+        block_tokens: Of one block of that memory.
+    """
+
+    policy: SchedulerPolicy
+    max_sequences: int
+    max_step_tokens: int
+    kv_tokens: int
+    chunks_prompts: bool = True
+    block_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("max_sequences", "max_step_tokens", "kv_tokens", "block_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name.replace('_', ' ')} {getattr(self, name)}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Tokens drafted ahead, which one step then checks (Leviathan et al., ICML 2023).
+
+    Attributes:
+        drafted_tokens: In each step and sequence.
+        acceptance: Probability that a drafted token is kept, given that all before it were.
+    """
+
+    drafted_tokens: int
+    acceptance: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.drafted_tokens <= 64:
+            raise InputError(f"{self.drafted_tokens} drafted tokens: between 1 and 64")
+        if not 0 <= self.acceptance <= 1:
+            raise InputError(f"acceptance {self.acceptance:g}: between 0 and 1")
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a sequence gains in a step, expected: (1 - a^(k+1)) / (1 - a) (equation 1 there).
+
+        >>> Speculation(1, 0.8).tokens_per_step
+        1.8
+        """
+        return sum(self.acceptance**count for count in range(self.drafted_tokens + 1))
