@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfcast.errors import InputError
+from perfcast.units import GIGA
 
 LengthShape = Literal["fixed", "uniform", "normal", "lognormal"]
 LENGTH_SHAPES: tuple[LengthShape, ...] = get_args(LengthShape)
@@ -27,8 +28,8 @@ class Lengths:
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.mean_tokens < 1e9:
-            raise InputError(f"{self.mean_tokens:g} tokens: a length lies between 1 and 1e9")
+        if not 1 <= self.mean_tokens < GIGA:
+            raise InputError(f"{self.mean_tokens:g} tokens: a length lies between 1 and a billion")
         if (self.spread > 0) != (self.shape != "fixed") or not 0 <= self.spread < 10:
             raise InputError(f"{self.shape} lengths with a spread of {self.spread:g}")
         if self.shape == "uniform" and self.spread >= 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.errors import InputError
+from perfcast.units import GIGA
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class OpenLoad:
     burstiness: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.requests_per_second < 1e9:
+        if not 0 < self.requests_per_second < GIGA:
             raise InputError(f"{self.requests_per_second:g} requests per second: must be above 0")
         if not 0 <= self.burstiness <= 1e3:
             raise InputError(f"burstiness {self.burstiness:g}: between 0 (even) and 1000")
