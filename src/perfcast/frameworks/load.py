@@ -35,7 +35,7 @@ from perfcast.frameworks.profile import (
 _Part = TypeVar("_Part", MemoryProfile, KernelProfile, HostProfile, SupportProfile)
 _COMPILED = ("kernels_compiled", "memory_compiled")
 _TRAINING = ("training", "memory", "memory_in_fp16", "kernels", "host", "support", *_COMPILED)
-_TABLES = (*_TRAINING, "inference", "sources")
+_TABLES = (*_TRAINING, "inference", "serving", "sources")
 _SHARED = ("vocabulary_multiple", "balances_stages", "selective", "sums_whole_gradients_in_pipelines")
 #: Beside them, where a program has them, lists of modules.
 _MODULES = ("recompute_modules", "always_recomputes")

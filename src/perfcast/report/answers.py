@@ -46,7 +46,7 @@ SUBJECTS = {
     "trace-forecast": ("traces.forecast", "TraceForecastData"),
     "trace-chakra": ("traces.chakra", "ChakraData"),
     "scale": ("scale", "ScaleData"),
-    "scale-serve": ("serving", "ServingData"),
+    "scale-serve": ("batches", "BatchesData"),
     "mesh-cost": ("collectives", "CollectiveSweepData"),
     "replay": ("replay", "ReplayData"),
     "shard": ("shard", "ShardData"),

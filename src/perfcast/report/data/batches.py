@@ -70,7 +70,7 @@ class LargestBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingData(Answer):
+class BatchesData(Answer):
     """Inference over batch sizes and contexts.
 
     Attributes:
@@ -110,10 +110,10 @@ class ServingData(Answer):
     assumptions: tuple[str, ...]
 
 
-def data_of(found: BatchesForecast) -> ServingData:
+def data_of(found: BatchesForecast) -> BatchesData:
     """Every figure in SI units."""
     return view(
-        ServingData,
+        BatchesData,
         found,
         fits=all_fit(found.fits),
         verdict=first_said(found.fits),
