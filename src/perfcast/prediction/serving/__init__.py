@@ -1,0 +1,1 @@
+"""From a question about serving to its forecast: requests, engines, times, figures."""
