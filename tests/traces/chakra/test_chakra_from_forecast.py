@@ -59,13 +59,13 @@ def test_nodes_of_a_graph_depend_on_the_stream_and_on_what_made_their_inputs() -
     assert [node.is_on_host for node in trace.nodes] == [False, False, False, True]
 
 
-def a_step(**degrees: int) -> tuple[float, dict[bool, ChakraWorkload]]:
+def a_step(launch_seconds: float = 5 * MICRO, **degrees: int) -> tuple[float, dict[bool, ChakraWorkload]]:
     """Seconds of a step of a small transformer, each operation 10 µs, and its traces by ``with_waits``."""
     plan = Plan(**degrees)
     training = Training(framework=default_framework(plan))
     work = build_step_work(llama(), plan, training, 32)
     seconds = dict.fromkeys(work.operations(), 10 * MICRO)
-    played = play_step(work, time_parts(work, seconds, launch_seconds=5 * MICRO))
+    played = play_step(work, time_parts(work, seconds, launch_seconds=launch_seconds))
     step = time_of_played(played).step_seconds
     return step, {w: chakra_from_played(played, with_waits=w) for w in (True, False)}
 
@@ -89,6 +89,13 @@ def test_all_ranks_of_a_plan_together_take_the_forecast_step(plan: dict[str, int
         if with_waits:
             alone = max(longest_path(trace).micros for trace in workload.traces)
             assert alone * MICRO == pytest.approx(step, abs=5 * MICRO)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_a_slow_host_does_behind_the_last_kernel_is_not_of_the_step(plan: dict[str, int]) -> None:
+    step, workloads = a_step(launch_seconds=40 * MICRO, **plan)
+    for workload in workloads.values():
+        assert max(play_workload(workload).end_seconds) == pytest.approx(step, abs=5 * MICRO)
 
 
 def test_stages_send_what_their_neighbours_receive() -> None:

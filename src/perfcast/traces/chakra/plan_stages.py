@@ -94,6 +94,11 @@ class StageLayout:
     def _end(self, task: int) -> float:
         return float(self.played.ends[task])
 
+    def _within_step(self, start: float, end: float) -> tuple[float, float]:
+        """Of the host what is this step's: what it does behind the last kernel is the next one's."""
+        last = self._end(self.built.last_task(self.played))
+        return min(start, last), min(end, last)
+
     def _side_units(self, kind: str) -> list[Unit]:
         """Units with a side of a kind, the first in the program's order last."""
         units = [piece.unit for piece in self.built.pieces[self.stage] if piece.unit is not None]
@@ -133,7 +138,7 @@ class StageLayout:
                       target=target, tag=task)
             ]  # fmt: skip
         elif side.kind == "host":
-            laid = [LaidNode(program.labels[task], start, end, after, is_on_host=True)]
+            laid = [LaidNode(program.labels[task], *self._within_step(start, end), after, is_on_host=True)]
         else:
             laid = list(self._reductions(side.kind, units[side.kind].pop(), start, end, after))
         self.nodes += laid
