@@ -35,7 +35,9 @@ def common_part(provenance: str) -> float:
     return _COMMON.get(provenance, _BOUND)
 
 
-def join_intervals(estimates: Estimates, counts: Integers, groups: Sequence[str]) -> tuple[float, float]:
+def join_intervals(
+    estimates: Estimates, counts: Integers | Floats, groups: Sequence[str]
+) -> tuple[float, float]:
     """Low and high of a step in which operation i runs ``counts[i]`` times and is of kind ``groups[i]``."""
     seconds = float(estimates.seconds @ counts)
     if not np.isfinite(seconds):

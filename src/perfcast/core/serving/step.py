@@ -45,9 +45,10 @@ class StepBatches:
 class StepTimes(Protocol):
     """How long steps of one replica take. Who plays requests does not know where that comes from.
 
-    Laws: positive; never less for more sequences, cached tokens, prompt tokens or pairs; for equal
-    sequences linear between its grid points in cached tokens (so that k steps of decoding, whose caches
-    grow evenly, take k times the step in their middle).
+    Laws: positive; never less for more sequences of the same mean length, for longer ones, for more prompt
+    tokens that see as many keys each, and for more keys; for equal sequences linear between its grid points
+    in cached tokens (so that k steps of decoding, whose caches grow evenly, take k times the step in their
+    middle).
     """
 
     @property

@@ -20,6 +20,11 @@ from perfcast.workload.blocks.serving.parts import linear
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.tape import Tape
 
+#: Modules whose work depends on what a sequence holds, or on how it is read, beside the number of tokens.
+CONTEXT_MODULES = frozenset(
+    {"attention.core", "attention.expand", "attention.keys", "attention.absorb", "attention.release"}
+)
+
 
 def plain_attention(setting: Serving, window: int) -> Calls:
     """Queries, keys and values in one product, rotation, the cache, attention, the output's product."""
@@ -37,7 +42,8 @@ def plain_attention(setting: Serving, window: int) -> Calls:
     else:
         tape.run(cache_write(tokens, width, setting.precision), "attention.cache")
     _gather_keys(tape, setting, width)
-    sizes = (setting.batch_size, heads.queries, heads.keys, setting.num_queries, setting.num_keys, heads.size)
+    queries, beside = _queries_beside(setting)
+    sizes = (setting.batch_size, beside * heads.queries, heads.keys, queries, setting.num_keys, heads.size)
     if model.is_causal:
         core = cached_attention(*sizes, setting.precision, window=window)
     else:
@@ -117,9 +123,10 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
     into = batched_product(heads, tokens, latent.kv_rank, latent.nope_head_size, "nn", element, element)
     out = batched_product(heads, tokens, latent.value_head_size, latent.kv_rank, "nn", element, element)
     tape.run(into, "attention.absorb")
+    queries, beside = _queries_beside(setting)
     tape.run(
         cached_attention(
-            setting.batch_size, heads, 1, setting.num_queries, setting.num_keys,
+            setting.batch_size, beside * heads, 1, queries, setting.num_keys,
             latent.kv_rank + latent.rope_head_size, setting.precision, value_head_size=latent.kv_rank,
             window=window, is_latent=True,
         ),
@@ -127,6 +134,15 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
     )  # fmt: skip
     _merge_parts(tape, setting, heads * latent.kv_rank)
     tape.run(out, "attention.release")
+
+
+def _queries_beside(setting: Serving) -> tuple[int, int]:
+    """Queries of a sequence one behind the other, and side by side as if they were heads.
+
+    Drafted tokens of a sequence stand beside its new one, since all read the same keys (FlashAttention:
+    pack_gqa; FlashMLA: s_q); the few keys that they have of each other count as seen by all.
+    """
+    return (1, setting.num_queries) if setting.is_decode else (setting.num_queries, 1)
 
 
 def _gather_keys(tape: Tape, setting: Serving, width: int) -> None:

@@ -25,6 +25,9 @@ class Serving:
         context_length: Tokens of a sequence: of the prompt, or of the cache with the new token in it.
         replays_graph: Whether the host issues no kernels.
         profile: Of the framework whose kernels run.
+        read_tokens: Of the context of a prompt, those at its end that are read now, behind a cache of the
+            others; None: all.
+        drafted_tokens: While decoding, those that are checked beside each sequence's new token.
     """
 
     model: Transformer
@@ -35,6 +38,8 @@ class Serving:
     is_decode: bool
     replays_graph: bool
     profile: InferenceProfile
+    read_tokens: int | None = None
+    drafted_tokens: int = 0
 
     @property
     def fused_operand(self) -> DType | None:
@@ -51,7 +56,9 @@ class Serving:
     @property
     def num_queries(self) -> int:
         """New tokens of a sequence on this rank."""
-        return 1 if self.is_decode else math.ceil(self.context_length / self.plan.context_parallel)
+        if self.is_decode:
+            return 1 + self.drafted_tokens
+        return math.ceil((self.read_tokens or self.context_length) / self.plan.context_parallel)
 
     @property
     def num_keys(self) -> int:

@@ -57,7 +57,7 @@ def build_serving_work(
         ModelError: Decoding with a model that sees the whole sequence at once.
     """
     check_degrees(model, plan)
-    _check_plan(plan)
+    check_serving_plan(plan)
     if is_decode and not model.is_causal:
         raise ModelError("a model whose tokens see what follows them is not decoded token by token")
     if sequence_length < 1 or (batch_size is not None and batch_size < 1):
@@ -66,8 +66,8 @@ def build_serving_work(
         model, plan, precision, batch_size or plan.micro_batch_size, sequence_length,
         is_decode, is_decode and replays_graph, profile or load_inference_profiles()[PLAIN],
     )  # fmt: skip
-    parts = _split_model(model, plan)
-    built = {key: _layer(setting, key) for part in parts for key, _ in part.contents()}
+    parts = split_serving_model(model, plan)
+    built = {key: serving_layer(setting, key) for part in parts for key, _ in part.contents()}
     order = {key: place for place, key in enumerate(built)}
     sequences = setting.batch_size * plan.num_micro_batches * plan.data_parallel
     num_tokens = sequences * (1 if is_decode else sequence_length)
@@ -75,17 +75,21 @@ def build_serving_work(
         plan=plan,
         layers=tuple(built.values()),
         stages=tuple(StageWork((runs_of(part, order),)) for part in parts),
-        boundary=_boundary(setting),
+        boundary=boundary_of(setting),
         num_tokens=num_tokens,
         flops=serving_flops(
             model, sequences, sequence_length, is_decode=is_decode, kept_share=kept_share(plan)
         ),
-        assumptions=_assumptions(setting),
+        assumptions=serving_assumptions(setting),
     )
 
 
-def _check_plan(plan: Plan) -> None:
-    """What only a training does."""
+def check_serving_plan(plan: Plan) -> None:
+    """Refuse what only a training does.
+
+    Raises:
+        PlanError: It names the key and what inference has.
+    """
     for key, value, plain in (
         ("zero", plan.zero_stage, 0),
         ("vp", plan.virtual_stages_per_rank, 1),
@@ -95,13 +99,13 @@ def _check_plan(plan: Plan) -> None:
             raise PlanError(f"{key}={value}: inference has {key}={plain} only")
 
 
-def _split_model(model: Transformer, plan: Plan) -> tuple[ModelPart, ...]:
+def split_serving_model(model: Transformer, plan: Plan) -> tuple[ModelPart, ...]:
     """As training deals layers out, without what stands for further predictions and backwards."""
     plain = replace(plan, schedule="1f1b", recompute="none", recompute_layers=None)
     return split_model(replace(model, num_prediction_layers=0), plain, balances=False)
 
 
-def _layer(setting: Serving, key: LayerKey) -> Layer:
+def serving_layer(setting: Serving, key: LayerKey) -> Layer:
     """A layer or an end; a replayed graph costs the host no launches."""
     if isinstance(key, str):
         name = key
@@ -114,7 +118,7 @@ def _layer(setting: Serving, key: LayerKey) -> Layer:
     return Layer(name, calls)
 
 
-def _boundary(setting: Serving) -> Operation | None:
+def boundary_of(setting: Serving) -> Operation | None:
     """Activations of a micro-batch, whole on every tensor-parallel rank."""
     plan, element = setting.plan, setting.precision.element
     if plan.pipeline_parallel == 1:
@@ -137,7 +141,8 @@ def serving_flops(
     return sequences * forward_flops(model, num_new, sequence_length, 1, kept_share)
 
 
-def _assumptions(setting: Serving) -> tuple[str, ...]:
+def serving_assumptions(setting: Serving) -> tuple[str, ...]:
+    """What every step of an inference assumes, in words."""
     precision = setting.precision
     said = ["logits of the last token only; the next token is drawn from their softmax"]
     if setting.model.is_causal:
