@@ -27,6 +27,39 @@ class Occupancy:
 
 
 @dataclass(frozen=True, eq=False)
+class StepLog:
+    """Steps of a window, in columns; rows in order of their beginning.
+
+    Attributes:
+        start_seconds, end_seconds: Of a step, or of a row of steps of one batch that follow each other.
+        steps: How many these are; 1 of a step in which a prompt is read.
+        engine: That ran it, counted over all replicas and pools.
+        pool: 0 the first (or only) one, 1 the one that writes where pools differ.
+        sequences: That wrote.
+        prompts, prompt_tokens: Read, and how many tokens of them.
+        cached_tokens: That the sequences which wrote attended to, at the beginning.
+        running, waiting: Requests of that engine.
+        kv_tokens: That the engine holds.
+    """
+
+    start_seconds: Floats
+    end_seconds: Floats
+    steps: Integers
+    engine: Integers
+    pool: Integers
+    sequences: Integers
+    prompts: Integers
+    prompt_tokens: Integers
+    cached_tokens: Floats
+    running: Integers
+    waiting: Integers
+    kv_tokens: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_seconds)
+
+
+@dataclass(frozen=True, eq=False)
 class Played:
     """Requests as answered, in the order in which they came, each column of shape (number of requests,).
 
@@ -46,6 +79,7 @@ class Played:
         occupancy: Over time.
         measured_from_seconds, measured_to_seconds: The window in which figures are taken: without the
             beginning and the end of a closed loop or a stream.
+        steps: Of a window, where one was asked for.
     """
 
     sent_seconds: Floats
@@ -62,6 +96,7 @@ class Played:
     occupancy: Occupancy
     measured_from_seconds: float
     measured_to_seconds: float
+    steps: StepLog | None = None
 
     @property
     def time_to_first_token_seconds(self) -> Floats:
