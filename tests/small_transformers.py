@@ -119,6 +119,7 @@ def one_rank(
         frozen_expert=_column(0),
         idle_dense=_column(0),
         idle_expert=_column(0),
+        linear_layers=_column(0),
         embeddings=_column(bool(embedding)),
         heads=_column(0),
         heads_alone=_column(bool(head)),

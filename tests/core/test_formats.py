@@ -35,7 +35,7 @@ def test_scales_are_counted_in_whole_bytes():
 
 def test_weight_only_formats_multiply_in_16_bits():
     weight_only = {name for name, form in FORMATS.items() if form.is_weight_only}
-    assert weight_only == {"int8_wo", "int4_wo", "nf4", "w4a16_mxfp4"}
+    assert weight_only == {"int8_wo", "int4_wo", "int4_wo_g32", "nf4", "w4a16_mxfp4"}
     assert {arithmetic_of(name) for name in weight_only} == {DType.BF16}
 
 

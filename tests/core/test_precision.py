@@ -10,9 +10,10 @@ from perfcast.core.precision import (
     formats_of,
     inference_precision,
     on_device,
+    spelled_dtype,
     training_precision,
 )
-from perfcast.errors import PlanError
+from perfcast.errors import PlanError, UnknownNameError
 
 
 def test_a_training_in_a_narrow_format_keeps_bf16_between_its_products():
@@ -46,3 +47,21 @@ def test_a_format_that_a_device_lacks_is_an_error_that_names_what_it_has():
         check_device(load_device("h100-sxm"), "mxfp8")
     for name in ("fp8", "fp8_block", "mxfp8", "nvfp4", "mxfp4"):
         check_device(load_device("b200"), name)
+
+
+def test_parts_of_a_layer_may_be_in_another_format_than_its_experts():
+    precision = inference_precision("nvfp4+attention=bf16+mlp=fp8_blockwise")
+    assert (precision.format, precision.format_of("attention")) == ("nvfp4", "bf16")
+    assert precision.format_of("mlp") == "fp8_block"
+    assert precision.name == "nvfp4+attention=bf16+mlp=fp8_block"
+    assert inference_precision(precision.name) == precision
+
+
+def test_a_part_in_the_format_of_all_is_not_named():
+    assert inference_precision("fp8+attention=fp8") == inference_precision("fp8")
+    assert spelled_dtype("W4A16+mlp=int4") == "int4_wo"
+
+
+def test_a_part_that_no_layer_has_is_an_error_that_names_those_it_has():
+    with pytest.raises(UnknownNameError, match="attention, mlp"):
+        inference_precision("nvfp4+atention=bf16")

@@ -12,6 +12,7 @@ from perfcast.catalog.devices import load_device
 from perfcast.catalog.models import load_models
 from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MOST_TOKENS
+from perfcast.core.precision import split_parts
 from perfcast.errors import ModelError
 from perfcast.prediction.defaults import choose_defaults, complete_request, usual_dtype
 from perfcast.prediction.model import NamedModel, read_model
@@ -101,5 +102,6 @@ def test_programs_of_ones_own_are_cast_to_nothing_and_recommenders_train_in_fp32
 @pytest.mark.parametrize("mode", ["train", "prefill", "decode"])
 def test_every_model_of_the_catalog_has_a_usual_precision_and_length(name: str, mode: Any):
     found = choose_defaults(read_model(name), mode, H100)
-    assert found.dtype in FORMATS
+    name, parts = split_parts(found.dtype)
+    assert {name, *parts.values()} <= FORMATS.keys()
     assert found.sequence_length is None or 1 <= found.sequence_length <= MOST_TOKENS

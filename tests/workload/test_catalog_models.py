@@ -14,10 +14,17 @@ HALF_PRECISION_DEVICE = "h100-sxm"
 CANNOT_DECODE = {"masked-lm", "image-classification", "recommendation"}
 
 
+#: transformers' own modules solve a triangular system in each chunk, of which there is no rule, and cannot be
+#: decoded under fake tensors; plans build these models from their sizes.
+NOT_CAPTURED = {"Qwen3_5MoeForCausalLM"}
+
+
 def smallest_of_each_architecture() -> list[str]:
     smallest: dict[str, str] = {}
     entries = load_models()
     for name, entry in entries.items():
+        if entry.architecture in NOT_CAPTURED:
+            continue
         best = smallest.get(entry.architecture)
         if best is None or entry.parameters.value < entries[best].parameters.value:
             smallest[entry.architecture] = name

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perfcast.catalog.models import load_model
 from perfcast.core.formats import FORMATS
 from perfcast.errors import ModelError
 from perfcast.workload.models.quantisation import quantised_format
@@ -28,7 +29,6 @@ CASES = [
     ({"quant_method": "gptq", "bits": 8}, "int8_wo"),
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4_wo"),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
-    ({"quant_method": "mxfp4"}, "w4a16_mxfp4"),  # gpt-oss
     ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"}}, "fp8_static"),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
     (group({**EIGHT, "strategy": "channel"}, BY_TOKEN), "fp8_token"),
@@ -50,3 +50,34 @@ def test_each_method_is_a_format_that_is_priced(table: dict[str, Any], name: str
 def test_what_is_not_known_is_an_error(table: dict[str, Any]):
     with pytest.raises(ModelError, match="not known"):
         quantised_format(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("deepseek-r1", "fp8_block"),
+        ("minimax-m2.5", "fp8_block"),
+        ("glm-5", "fp8_block"),
+        ("gpt-oss-120b", "w4a16_mxfp4+attention=bf16+mlp=bf16"),
+        ("kimi-k2.5", "int4_wo_g32+attention=bf16+mlp=bf16"),
+    ],
+)
+def test_checkpoints_of_served_models_keep_parts_wide_as_their_configs_say(name: str, dtype: str):
+    table = load_model(name).config["quantization_config"]
+    assert quantised_format(table) == dtype
+
+
+@pytest.mark.parametrize(
+    ("left_out", "dtype"),
+    [
+        (["lm_head"], "nvfp4"),
+        (["lm_head", "model.layers.0.self_attn*"], "nvfp4+attention=bf16"),
+        (["model.layers.3.self_attn.q_a_proj", "model.layers.3.self_attn.kv_b_proj"], "nvfp4+attention=bf16"),
+        (["model.layers.3.self_attn.indexers_proj", "model.layers.3.self_attn.q_a_layernorm"], "nvfp4"),
+        (["*.mlp.shared_expert.*", "model.layers.1.mlp.shared_expert_gate"], "nvfp4+mlp=bf16"),
+        (["model.layers.1.mlp.shared_expert_gate"], "nvfp4"),
+    ],
+)
+def test_modules_that_a_checkpoint_leaves_out_say_which_parts_stay_wide(left_out: list[str], dtype: str):
+    table = {"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4", "exclude_modules": left_out}}
+    assert quantised_format(table) == dtype

@@ -95,6 +95,8 @@ _NVFP4 = Stored(DType.FP4, 16, 8)
 _TILE, _SQUARE = Stored(DType.FP8, 128, 32), Stored(DType.FP8, 128 * 128, 32)
 #: GPTQ's and AWQ's usual group of 128, with a scale of 16 bits.
 _INT4 = Stored(DType.INT4, 128, 16)
+#: Kimi-K2.5's (compressed-tensors, group_size 32), with a scale of 16 bits.
+_INT4_FINE = Stored(DType.INT4, 32, 16)
 #: QLoRA (Dettmers et al. 2023, section 3): blocks of 64; scales in 8 bits, 256 of them share one of 32.
 _NF4 = Stored(DType.INT4, 64, 8 + 32 / 256)
 
@@ -117,6 +119,7 @@ FORMATS: Mapping[str, Format] = {
     "sq": _plain(DType.INT8),
     "int8_wo": Format(DType.BF16, _BF16, Stored(DType.INT8)),
     "int4_wo": Format(DType.BF16, _BF16, _INT4),
+    "int4_wo_g32": Format(DType.BF16, _BF16, _INT4_FINE),
     "nf4": Format(DType.BF16, _BF16, _NF4),
     "w4a16_mxfp4": Format(DType.BF16, _BF16, _MXFP4),
     "w4a8_mxfp4_mxfp8": Format(DType.FP8, _MXFP8, _MXFP4),
@@ -139,6 +142,7 @@ SPELLINGS: Mapping[str, str] = {
     "smoothquant": "sq",
     "w8a16": "int8_wo",
     "w4a16": "int4_wo",
+    "w4a16_g32": "int4_wo_g32",
     "int4": "int4_wo",
     "awq": "int4_wo",
     "gptq": "int4_wo",

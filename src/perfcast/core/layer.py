@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
+from perfcast.core.arrays import Integers
 from perfcast.core.transformer import Transformer
 
 
@@ -55,3 +57,16 @@ _PARTS: Mapping[str, tuple[LayerPart, ...]] = {
 def layer_parts(model: Transformer) -> tuple[LayerPart, ...]:
     """The parts of each layer of a model; its MLP may be a mixture of experts."""
     return _PARTS[model.norm_placement]
+
+
+_Count = TypeVar("_Count", int, Integers)
+
+
+def num_linear_before(model: Transformer, layers: _Count) -> _Count:
+    """Of the first ``layers`` of a model, those with linear attention: a full one closes each group.
+
+    >>> [num_linear_before(qwen3_next, layers) for layers in (0, 3, 4, 5, 48)]  # every fourth is full
+    [0, 3, 3, 4, 36]
+    """
+    num_full = model.num_layers - model.num_linear_layers
+    return layers - layers * num_full // model.num_layers

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfcast.core.precision import Precision, training_precision
+from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.words import known_word
-from perfcast.errors import PlanError
+from perfcast.errors import ModelError, PlanError
 
 TrainingDType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw", "adamw_8bit", "adafactor", "muon"]
@@ -76,3 +77,25 @@ class Training:
         known_word("attention", self.attention, ATTENTION)
         if self.flash_version not in (None, *FLASH_VERSIONS):
             raise PlanError(f"flash attention {self.flash_version}: its versions are 1, 2 and 3")
+
+
+def check_trainable(model: Transformer) -> None:
+    """Whether a training of the model is described.
+
+    Raises:
+        ModelError: It is not; the message names the part of its layers that is missing.
+    """
+    missing = (
+        (model.linear_attention is not None, "linear attention (a gated delta rule)"),
+        (model.sparse_attention is not None, "attention to tokens that an indexer picks"),
+        (model.has_attention_gate, "the gate of attention's output"),
+        (model.has_attention_sinks, "sinks of attention"),
+        (model.joins_head_norms, "norms over all heads of queries and keys"),
+        (model.experts is not None and model.experts.has_bias, "biases of experts"),
+    )
+    parts = [name for is_there, name in missing if is_there]
+    if parts:
+        raise ModelError(
+            f"a training with {' and '.join(parts)} is not described: backward and saved tensors are missing;"
+            " prefill and decode are (--mode)"
+        )

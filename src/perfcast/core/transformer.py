@@ -27,6 +27,41 @@ class LatentAttention:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseAttention:
+    """An indexer that picks the tokens attended to (DeepSeek-V3.2, arXiv 2512.02556, section 2.1).
+
+    Attributes:
+        num_heads, head_size: Of the indexer's queries; its one key a token has the same size.
+        kept_tokens: That a query attends to at most.
+    """
+
+    num_heads: int
+    head_size: int
+    kept_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinearAttention:
+    """Layers with a gated delta rule in place of attention (Yang et al., arXiv 2412.06464; Qwen3-Next).
+
+    A state of key_head_size × value_head_size numbers for each value head stands for all tokens before.
+
+    Attributes:
+        num_layers: That have it; a layer with full attention closes each of the equal groups of layers.
+        num_key_heads, key_head_size: Of queries and of keys.
+        num_value_heads, value_head_size: Of values and of the output's gate.
+        conv_size: Tokens that the short convolution over queries, keys and values sees.
+    """
+
+    num_layers: int
+    num_key_heads: int
+    num_value_heads: int
+    key_head_size: int
+    value_head_size: int
+    conv_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Experts:
     """A mixture of experts in place of some layers' MLP.
 
@@ -36,6 +71,7 @@ class Experts:
         num_dense_layers: Leading layers that keep the dense MLP.
         has_shared_gate: Whether a gate of one output weighs the shared experts (Qwen2-MoE).
         num_groups, groups_per_token: Node-limited routing (``core.token_routing``); 1 and 1 without.
+        has_bias: Whether the router and the products of the experts have biases (gpt-oss).
     """
 
     num_experts: int
@@ -46,6 +82,7 @@ class Experts:
     has_shared_gate: bool = False
     num_groups: int = 1
     groups_per_token: int = 1
+    has_bias: bool = False
 
     @property
     def routing(self) -> TokenRouting:
@@ -65,6 +102,7 @@ class Transformer:
         has_linear_bias: Whether the linear layers have biases.
         has_qkv_bias: Whether queries, keys and values have, even where the others have none.
         has_head_norms: Whether queries and keys are normalised per head (one weight of head_size each).
+        joins_head_norms: Whether those span all heads (MiniMax-M2: a weight for each element of a token).
         positions: 'rope', 'learned' or 'none'.
         max_positions: Rows of a learned table of positions; else unused.
         ties_embeddings: Whether the head is the embedding.
@@ -92,6 +130,10 @@ class Transformer:
         has_fused_attention: Whether transformers' module can run a fused kernel; else it runs 'math'.
         sliding_window: Tokens that a windowed layer looks back; 0 without.
         num_window_layers: Layers that have the window.
+        has_attention_sinks: Whether a learned number of each head stands in the softmax (gpt-oss).
+        has_attention_gate: Whether a gate as wide as the queries weighs what attention gives (Qwen3-Next).
+        linear_attention: Layers without keys and values; None without.
+        sparse_attention: What picks the tokens attended to; None: a query attends to all.
     """
 
     num_layers: int
@@ -107,6 +149,7 @@ class Transformer:
     has_linear_bias: bool = True
     has_qkv_bias: bool = True
     has_head_norms: bool = False
+    joins_head_norms: bool = False
     positions: str = "rope"
     max_positions: int = 0
     ties_embeddings: bool = True
@@ -134,6 +177,10 @@ class Transformer:
     has_fused_attention: bool = True
     sliding_window: int = 0
     num_window_layers: int = 0
+    has_attention_sinks: bool = False
+    has_attention_gate: bool = False
+    linear_attention: LinearAttention | None = None
+    sparse_attention: SparseAttention | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "num_kv_heads", "head_size"):
@@ -148,3 +195,8 @@ class Transformer:
     def num_expert_layers(self) -> int:
         """Layers whose MLP is a mixture of experts."""
         return self.num_layers - self.experts.num_dense_layers if self.experts else 0
+
+    @property
+    def num_linear_layers(self) -> int:
+        """Layers with linear attention."""
+        return self.linear_attention.num_layers if self.linear_attention else 0

@@ -8,36 +8,31 @@ Liu et al.: DeepSeek-V2, 2024, section 2.1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from perfcast.core.heads import heads_of_rank
-from perfcast.core.layer import layer_parts
+from perfcast.core.attention_weights import (
+    Weight,
+    attention_weights,
+    count_elements,
+    linear_excess,
+    norm_weight,
+    vector,
+)
+from perfcast.core.layer import layer_parts, num_linear_before
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """Equal weights of one rank: ``count`` matrices of rows × columns (a vector has one column)."""
-
-    name: str
-    rows: int
-    columns: int
-    count: int = 1
-    is_expert: bool = False
-
-    @property
-    def num_elements(self) -> int:
-        """Elements of all of them."""
-        return self.count * self.rows * self.columns
-
-
-@dataclass(frozen=True, slots=True)
 class StageWeights:
-    """What a rank of a stage holds; the embedding and the head apart, since they are used differently."""
+    """What a rank of a stage holds; the embedding and the head apart, since they are used differently.
+
+    Attributes:
+        num_linear_layers: Of both kinds, those with linear attention.
+        linear_layer_excess: Elements that one of them holds beyond a layer with full attention.
+    """
 
     num_dense_layers: int
     num_expert_layers: int
@@ -46,6 +41,8 @@ class StageWeights:
     embedding: tuple[Weight, ...]
     head: tuple[Weight, ...]
     holds_head: bool
+    num_linear_layers: int = 0
+    linear_layer_excess: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -60,17 +57,13 @@ class StageWeights:
             + self.num_expert_layers * count_elements(self.expert_layer, is_expert=False)
             + count_elements(self.embedding)
             + count_elements(self.head)
+            + self.num_linear_layers * self.linear_layer_excess
         )
 
     @property
     def num_expert_elements(self) -> int:
         """Parameters of experts, which have groups of their own."""
         return self.num_expert_layers * count_elements(self.expert_layer, is_expert=True)
-
-
-def count_elements(weights: Iterable[Weight], is_expert: bool | None = None) -> int:
-    """Elements, of the experts' or the other weights where asked."""
-    return sum(w.num_elements for w in weights if is_expert is None or w.is_expert is is_expert)
 
 
 def count_parameters(model: Transformer) -> int:
@@ -213,6 +206,8 @@ def stage_weights(
         embedding=embedding_weights(model, tensor_parallel, vocab_size) if stage == 0 else (),
         head=head_weights(model, tensor_parallel, vocab_size, has_table=has_table) if is_last else (),
         holds_head=is_last,
+        num_linear_layers=num_linear_before(model, first + count) - num_linear_before(model, first),
+        linear_layer_excess=linear_excess(model, tensor_parallel),
     )
 
 
@@ -237,6 +232,11 @@ def check_degrees(model: Transformer, plan: Plan) -> None:
             f"tp={tensor_parallel} neither divides {model.num_kv_heads} kv heads nor is a multiple of them"
         )
     _check_context(model, plan)
+    linear = model.linear_attention
+    if linear is not None and linear.num_key_heads % tensor_parallel:
+        raise PlanError(
+            f"tp={tensor_parallel} does not divide {linear.num_key_heads} key heads of linear layers"
+        )
     if model.ffn_hidden_size % tensor_parallel:
         raise PlanError(f"tp={tensor_parallel} does not divide an MLP of {model.ffn_hidden_size}")
     if model.experts is None:
@@ -276,50 +276,6 @@ def _check_expert_degrees(experts: Experts, plan: Plan) -> None:
         )
 
 
-def _vector(name: str, size: int, has_bias: bool, count: int = 1) -> Weight:
-    return Weight(name, size, 1, count * (2 if has_bias else 1))
-
-
-def _norm(model: Transformer, name: str, size: int) -> Weight:
-    return _vector(name, size, model.norm == "layernorm")
-
-
-def _attention(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
-    hidden, heads = model.hidden_size, heads_of_rank(model, tensor_parallel)
-    latent = model.latent_attention
-    if latent is not None:
-        queries: tuple[Weight, ...] = (Weight("queries", heads.query_width, hidden),)
-        if latent.query_rank is not None:
-            queries = (
-                Weight("query down-projection", latent.query_rank, hidden),
-                Weight("query norm", latent.query_rank, 1),
-                Weight("query up-projection", heads.query_width, latent.query_rank),
-            )
-        return (
-            *queries,
-            Weight("key-value down-projection", latent.kv_rank + latent.rope_head_size, hidden),
-            Weight("key-value norm", latent.kv_rank, 1),
-            Weight(
-                "key-value up-projection",
-                heads.queries * (latent.nope_head_size + latent.value_head_size),
-                latent.kv_rank,
-            ),
-            Weight("attention output", hidden, heads.output_width),
-        )
-    qkv_rows = heads.joint_width
-    weights = [
-        Weight("queries, keys, values", qkv_rows, hidden),
-        Weight("attention output", hidden, heads.output_width),
-    ]
-    if model.has_qkv_bias:
-        weights.append(Weight("bias of queries, keys, values", qkv_rows, 1))
-    if model.has_linear_bias:
-        weights.append(Weight("bias of attention output", hidden, 1))
-    if model.has_head_norms:
-        weights.append(Weight("norms of heads", model.head_size, 1, 2))
-    return tuple(weights)
-
-
 def _mlp(model: Transformer, ffn_rows: int, has_bias: bool) -> tuple[Weight, ...]:
     gates = 2 if model.is_gated else 1
     weights = [
@@ -336,13 +292,13 @@ def _mlp(model: Transformer, ffn_rows: int, has_bias: bool) -> tuple[Weight, ...
 
 def _norms(model: Transformer) -> tuple[Weight, ...]:
     norms = [part for part in layer_parts(model) if part.is_norm]
-    return tuple(_norm(model, part.value, model.hidden_size) for part in norms)
+    return tuple(norm_weight(model, part.value, model.hidden_size) for part in norms)
 
 
 def _dense_layer(model: Transformer, tensor_parallel: int) -> tuple[Weight, ...]:
     has_bias = model.has_linear_bias if model.has_mlp_bias is None else model.has_mlp_bias
     mlp = _mlp(model, model.ffn_hidden_size // tensor_parallel, has_bias)
-    return (*_norms(model), *_attention(model, tensor_parallel), *mlp)
+    return (*_norms(model), *attention_weights(model, tensor_parallel), *mlp)
 
 
 def _expert_layer(model: Transformer, plan: Plan) -> tuple[Weight, ...]:
@@ -354,11 +310,17 @@ def _expert_layer(model: Transformer, plan: Plan) -> tuple[Weight, ...]:
     gates = 2 if model.is_gated else 1
     weights = [
         *_norms(model),
-        *_attention(model, plan.tensor_parallel),
+        *attention_weights(model, plan.tensor_parallel),
         Weight("router", experts.num_experts, model.hidden_size),
         Weight("experts up", gates * ffn_rows, model.hidden_size, local, is_expert=True),
         Weight("experts down", model.hidden_size, ffn_rows, local, is_expert=True),
     ]
+    if experts.has_bias:
+        weights += [
+            Weight("bias of router", experts.num_experts, 1),
+            Weight("biases of experts up", gates * ffn_rows, 1, local, is_expert=True),
+            Weight("biases of experts down", model.hidden_size, 1, local, is_expert=True),
+        ]
     if experts.shared_ffn_hidden_size:
         weights += _mlp(model, experts.shared_ffn_hidden_size // plan.tensor_parallel, has_bias=False)
     if experts.has_shared_gate:
@@ -384,7 +346,7 @@ def embedding_weights(model: Transformer, tensor_parallel: int, vocab_size: int)
     if model.embedding_size:
         weights.append(Weight("projection from the embedding", model.hidden_size, model.embedding_size))
     if model.has_embedding_norm:
-        weights.append(_norm(model, "norm of the embedding", model.hidden_size))
+        weights.append(norm_weight(model, "norm of the embedding", model.hidden_size))
     return tuple(weights)
 
 
@@ -398,13 +360,13 @@ def head_weights(
         has_table: Whether the rank holds a table for it; one with the embedding shares that if it is tied.
     """
     table = _table(model, "head", tensor_parallel, vocab_size)
-    weights = [_norm(model, "last norm", model.hidden_size)] if model.has_final_norm else []
+    weights = [norm_weight(model, "last norm", model.hidden_size)] if model.has_final_norm else []
     if model.embedding_size:
         weights.append(Weight("projection to the embedding", model.embedding_size, model.hidden_size))
     if model.has_head_transform:
         weights.append(Weight("transform before the head", model.hidden_size, model.hidden_size))
-        weights.append(_vector("bias of the transform", model.hidden_size, has_bias=False))
-        weights.append(_norm(model, "norm of the transform", model.hidden_size))
+        weights.append(vector("bias of the transform", model.hidden_size, has_bias=False))
+        weights.append(norm_weight(model, "norm of the transform", model.hidden_size))
     if has_table:
         weights.append(table)
     if model.has_head_bias:

@@ -12,10 +12,10 @@ from perfcast.cli.options.given import is_given
 from perfcast.cli.options.pack import Command, packed
 from perfcast.cli.options.tuning import TUNING_OPTIONS, TuningOptions
 from perfcast.core.dtype import AUTO
-from perfcast.core.formats import spelled
 from perfcast.core.mode import MODES, MOST_TOKENS, Mode
 from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_values, parse_plan
+from perfcast.core.precision import spelled_dtype
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import FRAMEWORKS
 from perfcast.core.words import known_word
@@ -168,7 +168,7 @@ def kv_cache_option() -> Callable[[Command], Command]:
 
 def format_of(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """A format's name, however it is spelled; nothing, and 'auto', stay nothing."""
-    return None if text in (None, AUTO) else spelled(text, "dtype")
+    return None if text in (None, AUTO) else spelled_dtype(text)
 
 
 def _dtype_of(context: click.Context, option: click.Parameter, text: str | None) -> str | None:

@@ -25,12 +25,24 @@ _SAME: Mapping[tuple[KernelFamily, str], str] = {
 #: By family and vendor.
 _STAND_INS: Mapping[KernelFamily, Mapping[str, _Formats]] = {
     KernelFamily.PRODUCT: {
-        _ANY: {"fp8_token": "fp8", "mxfp8": "fp8", "nf4": "int4_wo", "w4a16_mxfp4": "int4_wo"},
+        _ANY: {
+            "fp8_token": "fp8",
+            "mxfp8": "fp8",
+            "nf4": "int4_wo",
+            "w4a16_mxfp4": "int4_wo",
+            "int4_wo_g32": "int4_wo",
+        },
         "nvidia": {"int8": "sq", "mxfp4": "nvfp4"},
         "amd": {"sq": "int8", "nvfp4": "mxfp4"},
     },
     KernelFamily.EXPERTS: {
-        _ANY: {"fp8_static": "fp8", "mxfp8": "fp8_block", "nf4": "int4_wo", "sq": "int8"},
+        _ANY: {
+            "fp8_static": "fp8",
+            "mxfp8": "fp8_block",
+            "nf4": "int4_wo",
+            "sq": "int8",
+            "int4_wo_g32": "int4_wo",
+        },
         "nvidia": {"fp8_token": "fp8", "mxfp4": "nvfp4"},
         "amd": {"nvfp4": "mxfp4"},
     },

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
+from perfcast.core.layer import num_linear_before
 from perfcast.core.plans.table import PlanTable
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
@@ -34,6 +35,7 @@ class Holding:
         embeddings, heads, heads_alone: 0 or 1; see ``PartFigures``.
         frozen_dense, frozen_expert: Layers whose weights stay as they are.
         idle_dense, idle_expert: Layers that no gradient reaches: they keep nothing.
+        linear_layers: Of both kinds, those with linear attention.
     """
 
     dense_layers: Floats
@@ -47,6 +49,7 @@ class Holding:
     frozen_expert: Floats
     idle_dense: Floats
     idle_expert: Floats
+    linear_layers: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -190,6 +193,7 @@ def _held(
     idle = _kinds_of_row(num_dense, before, behind, 0, min(tuning.first_with_gradient, model.num_layers))
     first, last = tuning.frozen_layers or (0, -1)
     frozen = _kinds_of_row(num_dense, before, behind, first, last + 1)
+    linear = num_linear_before(model, behind) - num_linear_before(model, before)
     return Holding(
         dense_layers=dense,
         expert_layers=expert,
@@ -202,6 +206,7 @@ def _held(
         embeddings=(stage == 0).astype(np.float64),
         heads=(is_last & ~is_alone).astype(np.float64),
         heads_alone=(is_last & is_alone).astype(np.float64),
+        linear_layers=linear.astype(np.float64),
     )
 
 

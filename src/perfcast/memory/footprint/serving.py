@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.core.attention_weights import attention_weights, count_elements, linear_excess
+from perfcast.core.cache import index_bytes, linear_state_bytes
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.heads import cached_width, heads_of_rank
 from perfcast.core.plan import Plan
@@ -81,7 +83,7 @@ def serving_terms(setting: ServingSetting, plan: Plan, ranks: Ranks) -> Iterator
     """All that the ranks of the stages of one plan hold."""
     new_tokens, positions = tokens_of_step(setting, plan)
     everywhere = np.ones(len(ranks.plans))
-    yield weight_term(setting, ranks)
+    yield weight_term(setting, plan, ranks)
     if setting.model.is_causal:  # an encoder reads no earlier tokens
         yield cache_term(setting, plan, ranks)
     yield layer_term(setting, plan, new_tokens * everywhere)
@@ -105,27 +107,42 @@ def tokens_of_step(setting: ServingSetting, plan: Plan) -> tuple[int, int]:
     return max(min(prompts, setting.step_tokens), sequences), sequences
 
 
-def weight_term(setting: ServingSetting, ranks: Ranks) -> TermColumn:
-    """Weights of the rank with their scales; embedding and head stay wide where the layers are not."""
-    each, outer = setting.weight_bytes, setting.outer_bytes
+def weight_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
+    """Weights of the rank with their scales; embedding and head stay wide where the layers are not.
+
+    So do attention, and dense MLPs with shared experts, where the precision says so.
+    """
+    model, precision, outer = setting.model, setting.precision, setting.outer_bytes
     outside = ranks.outside(ranks.weights.elements)
-    inside = sum(ranks.amounts(ranks.weights.elements)) - outside
-    return TermColumn(
-        "weights",
-        Category.PARAMETER,
-        np.ceil(each * inside) + outer * outside,
-        lambda row: f"{each:.6g} bytes · {inside[row]:,.0f} + {outer} · {outside[row]:,.0f}",
-        _CACHE,
+    shared, experts = ranks.amounts(ranks.weights.elements)
+    attention = ranks.num_layers * count_elements(attention_weights(model, plan.tensor_parallel))
+    linear = ranks.holding.linear_layers * linear_excess(model, plan.tensor_parallel)
+    parts = (
+        (attention + linear, precision.weight_of("attention").bytes_per_element),
+        (shared - outside - attention, precision.weight_of("mlp").bytes_per_element),
+        (experts, setting.weight_bytes),
     )
+    inside = sum(np.ceil(elements * each) for elements, each in _of_one_width(parts))
+
+    def formula(row: int) -> str:
+        terms = [f"{each:.6g} bytes · {elements[row]:,.0f}" for elements, each in _of_one_width(parts)]
+        return " + ".join((*terms, f"{outer} · {outside[row]:,.0f}"))
+
+    return TermColumn("weights", Category.PARAMETER, inside + outer * outside, formula, _CACHE)
+
+
+def _of_one_width(parts: tuple[tuple[Floats, float], ...]) -> list[tuple[Floats, float]]:
+    """Elements of each width, in the order of the parts."""
+    widths = dict.fromkeys(each for _, each in parts)
+    zero = np.zeros_like(parts[0][0])
+    return [(sum((held for held, own in parts if own == each), zero), each) for each in widths]
 
 
 def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     """Keys and values of every token so far: 2 · layers · kv heads · head size · bytes a token.
 
-    A pipeline holds the caches of the micro-batches that are under way; layers with a window keep no more
-    tokens than it has.
-    Latent attention keeps one compressed vector and the rotated part of the key, whole on every
-    tensor-parallel rank.
+    A pipeline holds the caches of the micro-batches that are under way; ``core.cache`` says what each kind of
+    layer keeps.
     """
     model, length, each = setting.model, setting.sequence_length, setting.cache_bytes
     width = cached_width(model, plan.tensor_parallel)
@@ -133,18 +150,22 @@ def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     if model.latent_attention is not None:
         words, source = "(rank + rope)", _LATENT
     sequences = plan.micro_batch_size * min(plan.num_micro_batches, plan.pipeline_parallel)
+    linear = ranks.holding.linear_layers
     windowed = np.rint(ranks.num_layers * model.num_window_layers / model.num_layers)
     seen = min(length, model.sliding_window or length)
-    rows = (ranks.num_layers - windowed) * math.ceil(length / plan.context_parallel)
+    rows = (ranks.num_layers - windowed - linear) * math.ceil(length / plan.context_parallel)
     rows = rows + windowed * math.ceil(seen / plan.context_parallel)
+    state, index = linear_state_bytes(model, plan.tensor_parallel, setting.precision), index_bytes(model)
+    beside = linear * state + rows * index
 
     def formula(row: int) -> str:
         tokens = f"{sequences} sequences · {rows[row]:,.0f} tokens of layers"
-        return f"{each:.6g} bytes · {tokens} · {words} = {width}"
+        states = f" + {sequences} · {linear[row]:,.0f} states of {state:,} bytes" if state else ""
+        keys = f" + {sequences} · {rows[row]:,.0f} keys of an indexer of {index} bytes" if index else ""
+        return f"{each:.6g} bytes · {tokens} · {words} = {width}{states}{keys}"
 
-    return TermColumn(
-        "keys and values", Category.KV_CACHE, np.ceil(each * sequences * rows * width), formula, source
-    )
+    held = np.ceil(each * sequences * rows * width + sequences * beside)
+    return TermColumn("keys and values", Category.KV_CACHE, held, formula, source)
 
 
 def layer_term(setting: ServingSetting, plan: Plan, new_tokens: Floats) -> TermColumn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcast.core.hardware import Device
-from perfcast.core.training import Training
+from perfcast.core.training import Training, check_trainable
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
 from perfcast.memory.allocator.context import cublas_workspace_bytes
@@ -20,6 +20,9 @@ class Setting:
     profile: TrainingProfile
     sequence_length: int
     device: Device | None = None
+
+    def __post_init__(self) -> None:
+        check_trainable(self.model)
 
     @property
     def memory(self) -> MemoryProfile:

@@ -249,4 +249,4 @@ def _dtype_of(training: Training | None, precision: Precision | None) -> str:
     if training is not None:
         return training.dtype
     assert precision is not None
-    return precision.format
+    return precision.name

@@ -96,7 +96,7 @@ def resolve_step(request: PlanRequest) -> ResolvedStep:
     else:
         refuse_cache_of_training(request.kv_cache_dtype)
         check_training_format(training)
-    dtype = chosen.dtype if precision is None else precision.format
+    dtype = chosen.dtype if precision is None else precision.name
     refuse_idle(request.plan, mode=request.mode, model=model.sizes if model.has_sizes else None)
     check_device(device, dtype)
     cost_model = resolve_cost_model(request.cost_model, device, kernels)

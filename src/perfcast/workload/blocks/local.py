@@ -9,7 +9,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.plans.placement import group_of
-from perfcast.core.training import Training
+from perfcast.core.training import Training, check_trainable
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import Part
 from perfcast.core.tuning.weights import Adapter, layer_adapters, part_of_module
@@ -52,6 +52,9 @@ class Local:
     sequence_length: int
     has_window: bool = False
     is_frozen: bool = False
+
+    def __post_init__(self) -> None:
+        check_trainable(self.model)
 
     @property
     def framework(self) -> TrainingProfile:

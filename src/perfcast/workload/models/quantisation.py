@@ -8,16 +8,21 @@ mxfp4 (transformers: Mxfp4Config; gpt-oss).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perfcast.core.precision import PARTS, Part, join_parts
 from perfcast.errors import ModelError
 
 Table = Mapping[str, Any]
 
 
 def quantised_format(quantisation: Table) -> str:
-    """A name of ``core.formats``.
+    """A name of ``core.formats``, with the parts of a layer that stay wide (``core.precision.split_parts``).
+
+    Parts stay so by the modules that a checkpoint leaves out, wherever all of attention's weights, or one of
+    its products', are among them; a single product of attention that is narrow is taken as the others.
 
     Raises:
         ModelError: A method that is not known, or bits that it does not have.
@@ -29,7 +34,28 @@ def quantised_format(quantisation: Table) -> str:
     found = _METHODS[method](quantisation)
     if found is None:
         raise ModelError(f"quantised by '{method}' in a way that is not known")
-    return found
+    return join_parts(found, dict.fromkeys(_wide_parts(method, quantisation), "bf16"))
+
+
+#: transformers: modules_to_not_convert; compressed-tensors: ignore; modelopt: exclude_modules.
+_LEFT_OUT = ("modules_to_not_convert", "ignore", "exclude_modules")
+_OF_ATTENTION = re.compile(r"self_attn(\.(q|k|v|qkv|kv)(_[ab])?_proj(_with_mqa)?)?[.*]*$")
+_OF_SHARED = re.compile(r"shared_experts?[.*]*$")
+
+
+def _wide_parts(method: str, table: Table) -> tuple[Part, ...]:
+    """What is left out; mxfp4 is of experts alone (vLLM: layers/quantization/mxfp4.py, get_quant_method)."""
+    if method == "mxfp4":
+        return PARTS
+    inner = table.get("quantization")
+    tables = (table, inner) if isinstance(inner, Mapping) else (table,)
+    names = [str(name) for each in tables for key in _LEFT_OUT for name in each.get(key) or ()]
+    found: list[Part] = []
+    if any(_OF_ATTENTION.search(name) for name in names):
+        found.append("attention")
+    if any(_OF_SHARED.search(name) for name in names):
+        found.append("mlp")
+    return tuple(found)
 
 
 def _fp8(table: Table) -> str | None:
@@ -78,7 +104,8 @@ def _compressed(table: Table) -> str | None:
     if not inputs and is_float:
         return "w4a16_mxfp4" if bits == 4 and weights.get("group_size") == 32 else None
     if not inputs:
-        return _OF_BITS.get(bits or 0)
+        is_fine = bits == 4 and weights.get("group_size") == 32
+        return "int4_wo_g32" if is_fine else _OF_BITS.get(bits or 0)
     if bits == 4:
         return "nvfp4" if is_float else ("w4afp8" if inputs.get("type") == "float" else None)
     if bits != 8:

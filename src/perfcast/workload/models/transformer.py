@@ -11,8 +11,32 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from perfcast.core.transformer import Experts, LatentAttention, Transformer
+from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
+from perfcast.workload.models.llama_kind import (
+    common_sizes,
+    drops,
+    kv_heads,
+    read_gemma,
+    read_gemma2,
+    read_gemma3,
+    read_llama,
+    read_phi3,
+    read_qwen2,
+    read_qwen3,
+    rope_size,
+    window_of,
+)
+from perfcast.workload.models.mixtures import (
+    read_deepseek,
+    read_deepseek_sparse,
+    read_gpt_oss,
+    read_minimax_m2,
+    read_mixtral,
+    read_qwen2_moe,
+    read_qwen3_moe,
+    read_qwen3_next,
+)
 
 _NOT_SHAPES = (
     "auto_map",
@@ -27,7 +51,6 @@ _NOT_SHAPES = (
 _ALIASES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"gpt2": {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}}
 )
-_ATTENTION_DROPOUT = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 
 
 def read_transformer(config: Mapping[str, Any], architecture: str | None) -> Transformer:
@@ -44,6 +67,7 @@ def read_transformer(config: Mapping[str, Any], architecture: str | None) -> Tra
         ModelError: An architecture that the closed form does not describe; the message lists those that it
             does. Or a config that transformers refuses.
     """
+    config, architecture = _language_model(config, architecture)
     model_type = str(config.get("model_type", architecture or "unknown"))
     if model_type not in _READERS:
         raise ModelError(
@@ -64,6 +88,17 @@ def read_transformer(config: Mapping[str, Any], architecture: str | None) -> Tra
         return _read(model_type, _parse(model_type, config))
     except AttributeError as error:
         raise ModelError(f"model_type '{model_type}': {error}") from error
+
+
+def _language_model(
+    config: Mapping[str, Any], architecture: str | None
+) -> tuple[Mapping[str, Any], str | None]:
+    """Of a model that also sees, the config of what reads and writes; what it sees with is left out."""
+    text, of_text = config.get("text_config"), _TEXT_TYPES.get(str(config.get("model_type")))
+    if of_text is None:
+        return config, architecture
+    inner = text if isinstance(text, Mapping) else config
+    return {**inner, "model_type": of_text[0], "architectures": [of_text[1]]}, None
 
 
 def _read(model_type: str, config: Any) -> Transformer:
@@ -92,193 +127,18 @@ def _parse(model_type: str, config: Mapping[str, Any]) -> Any:
             raise ModelError(f"model_type '{model_type}' refuses this config: {lines[0]}") from error
 
 
-# ---- what is common ----------------------------------------------------------------------------
-
-
-def _sizes(config: Any) -> dict[str, Any]:
-    """Sizes by the names that transformers' configs share."""
-    heads = int(config.num_attention_heads)
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return {
-        "num_layers": int(config.num_hidden_layers),
-        "hidden_size": int(config.hidden_size),
-        "num_attention_heads": heads,
-        "num_kv_heads": heads,
-        "head_size": int(head_size),
-        "vocab_size": int(config.vocab_size),
-        "ties_embeddings": bool(getattr(config, "tie_word_embeddings", True)),
-        "has_attention_dropout": _drops(*(getattr(config, name, 0.0) for name in _ATTENTION_DROPOUT)),
-    }
-
-
-def _kv_heads(config: Any) -> int:
-    return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
-
-
-def _window(config: Any) -> dict[str, int]:
-    """Layers whose attention looks back over a window only."""
-    types = getattr(config, "layer_types", None)
-    window = int(getattr(config, "sliding_window", None) or 0)
-    if types is not None:
-        count = sum(kind == "sliding_attention" for kind in types)
-    else:
-        count = config.num_hidden_layers if window else 0
-    return {"sliding_window": window if count else 0, "num_window_layers": int(count)}
-
-
-def _drops(*probabilities: float | None) -> bool:
-    return any(bool(p) for p in probabilities)
-
-
-# ---- decoders of LLaMA's kind ------------------------------------------------------------------
-
-
-def _llama(config: Any) -> dict[str, Any]:
-    """RMS norms, rotary positions, gated MLP; biases by switches."""
-    has_bias = bool(getattr(config, "attention_bias", False))
-    return {
-        **_sizes(config),
-        **_window(config),
-        "num_kv_heads": _kv_heads(config),
-        "ffn_hidden_size": int(config.intermediate_size),
-        "is_gated": True,
-        "activation": str(getattr(config, "hidden_activation", None) or config.hidden_act),
-        "norm": "rmsnorm",
-        "has_linear_bias": has_bias,
-        "has_qkv_bias": has_bias,
-        "has_mlp_bias": bool(getattr(config, "mlp_bias", False)),
-    }
-
-
-def _qwen2(config: Any) -> dict[str, Any]:
-    """Biases on queries, keys and values alone."""
-    return {**_llama(config), "has_linear_bias": False, "has_qkv_bias": True}
-
-
-def _qwen3(config: Any) -> dict[str, Any]:
-    return {**_llama(config), "has_head_norms": True}
-
-
-def _gemma(config: Any) -> dict[str, Any]:
-    """Norms multiply in fp32."""
-    return {**_llama(config), "scales_norm_in_fp32": True}
-
-
-def _gemma2(config: Any) -> dict[str, Any]:
-    """Norms on both sides; scores and logits capped, which fused kernels cannot."""
-    return {
-        **_gemma(config),
-        "norm_placement": "both",
-        "caps_logits": config.final_logit_softcapping is not None,
-        "caps_scores": config.attn_logit_softcapping is not None,
-        "has_fused_attention": False,
-    }
-
-
-def _gemma3(config: Any) -> dict[str, Any]:
-    caps = getattr(config, "final_logit_softcapping", None) is not None
-    return {**_gemma(config), "norm_placement": "both", "caps_logits": caps, "has_head_norms": True}
-
-
-def _phi3(config: Any) -> dict[str, Any]:
-    """LLaMA's layer with one product for queries, keys and values and one for gate and up."""
-    fused = {"has_fused_qkv": True, "has_fused_gate": True, "rope_size": _rope_size(config)}
-    return {**_llama(config), **fused, "has_dropout": _drops(config.resid_pdrop)}
-
-
-def _rope_size(config: Any) -> int:
-    """Rotated elements of a head where not all are; transformers keeps the share in two places."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    share = rope.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", None)) or 1.0
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return 0 if share == 1.0 else int(head_size * share)
-
-
-# ---- mixtures of experts -----------------------------------------------------------------------
-
-
-def _mixtral(config: Any) -> dict[str, Any]:
-    experts = Experts(config.num_local_experts, config.num_experts_per_tok, config.intermediate_size)
-    return {**_llama(config), "experts": experts}
-
-
-def _qwen_experts(config: Any, shared: int) -> Experts:
-    leading = sorted(config.mlp_only_layers or ())
-    if getattr(config, "decoder_sparse_step", 1) != 1 or leading != list(range(len(leading))):
-        raise ModelError("the closed form describes dense layers only where they lead those with experts")
-    return Experts(
-        config.num_experts,
-        config.num_experts_per_tok,
-        config.moe_intermediate_size,
-        shared_ffn_hidden_size=shared,
-        num_dense_layers=len(leading),
-        has_shared_gate=shared > 0,
-    )
-
-
-def _qwen2_moe(config: Any) -> dict[str, Any]:
-    has_bias = bool(getattr(config, "qkv_bias", True))
-    experts = _qwen_experts(config, config.shared_expert_intermediate_size)
-    return {**_llama(config), "has_linear_bias": False, "has_qkv_bias": has_bias, "experts": experts}
-
-
-def _qwen3_moe(config: Any) -> dict[str, Any]:
-    return {**_qwen3(config), "experts": _qwen_experts(config, 0)}
-
-
-def _deepseek(config: Any) -> dict[str, Any]:
-    """Multi-head latent attention; shared experts; the first layers keep a dense MLP."""
-    if config.num_experts_per_tok is None:
-        raise ModelError("the config states no num_experts_per_tok")
-    query_rank = config.q_lora_rank
-    latent = LatentAttention(
-        query_rank=None if query_rank is None else int(query_rank),
-        kv_rank=config.kv_lora_rank,
-        nope_head_size=config.qk_nope_head_dim,
-        rope_head_size=config.qk_rope_head_dim,
-        value_head_size=config.v_head_dim,
-    )
-    groups, groups_per_token = _expert_groups(config)
-    experts = Experts(
-        int(getattr(config, "num_local_experts", None) or config.n_routed_experts),
-        config.num_experts_per_tok,
-        config.moe_intermediate_size,
-        shared_ffn_hidden_size=config.moe_intermediate_size * int(config.n_shared_experts or 0),
-        num_dense_layers=min(config.first_k_dense_replace, config.num_hidden_layers),
-        num_groups=groups,
-        groups_per_token=groups_per_token,
-    )
-    head_size = config.qk_nope_head_dim + config.qk_rope_head_dim
-    return {
-        **_llama(config),
-        "num_kv_heads": int(config.num_attention_heads),
-        "head_size": head_size,
-        "rope_size": config.qk_rope_head_dim,
-        "latent_attention": latent,
-        "experts": experts,
-    }
-
-
-def _expert_groups(config: Any) -> tuple[int, int]:
-    """Groups of experts, and those that a token visits (modeling_deepseek_v2.py: 'greedy' looks at none)."""
-    groups, chosen = getattr(config, "n_group", None), getattr(config, "topk_group", None)
-    if not groups or not chosen or getattr(config, "topk_method", None) == "greedy":
-        return 1, 1
-    return int(groups), int(chosen)
-
-
 # ---- decoders with layer norms -----------------------------------------------------------------
 
 
 def _gpt2(config: Any) -> dict[str, Any]:
     return {
-        **_sizes(config),
+        **common_sizes(config),
         "ffn_hidden_size": int(getattr(config, "n_inner", None) or 4 * config.n_embd),
         "activation": str(config.activation_function),
         "positions": "learned",
         "max_positions": int(config.n_positions),
-        "has_dropout": _drops(config.resid_pdrop),
-        "has_embedding_dropout": _drops(config.embd_pdrop),
+        "has_dropout": drops(config.resid_pdrop),
+        "has_embedding_dropout": drops(config.embd_pdrop),
         "has_fused_qkv": True,
     }
 
@@ -290,14 +150,14 @@ def _opt(config: Any) -> dict[str, Any]:
         raise ModelError("OPT with layer norms without weights: the closed form does not describe it")
     projected = config.word_embed_proj_dim
     return {
-        **_sizes(config),
+        **common_sizes(config),
         "ffn_hidden_size": int(config.ffn_dim),
         "activation": str(config.activation_function),
         "has_linear_bias": bool(config.enable_bias),
         "has_qkv_bias": bool(config.enable_bias),
         "positions": "learned",
         "max_positions": int(config.max_position_embeddings) + 2,
-        "has_dropout": _drops(config.dropout),
+        "has_dropout": drops(config.dropout),
         "embedding_size": 0 if projected == config.hidden_size else int(projected),
         "norm_placement": "before" if has_norm_before else "after",
         "has_final_norm": has_norm_before and not getattr(config, "_remove_final_layer_norm", False),
@@ -307,32 +167,32 @@ def _opt(config: Any) -> dict[str, Any]:
 def _gpt_neox(config: Any) -> dict[str, Any]:
     """Attention and MLP side by side, each with its norm."""
     return {
-        **_sizes(config),
+        **common_sizes(config),
         "ffn_hidden_size": int(config.intermediate_size),
         "activation": str(config.hidden_act),
         "has_linear_bias": bool(config.attention_bias),
         "has_qkv_bias": bool(config.attention_bias),
         "has_mlp_bias": True,
-        "has_dropout": _drops(config.hidden_dropout),
-        "has_embedding_dropout": _drops(config.hidden_dropout),
+        "has_dropout": drops(config.hidden_dropout),
+        "has_embedding_dropout": drops(config.hidden_dropout),
         "norm_placement": "parallel" if config.use_parallel_residual else "before",
         "has_fused_qkv": True,
-        "rope_size": _rope_size(config),
+        "rope_size": rope_size(config),
     }
 
 
 def _gptj(config: Any) -> dict[str, Any]:
     """Attention and MLP side by side behind one norm; biases in the MLP and the head."""
     return {
-        **_sizes(config),
+        **common_sizes(config),
         "ffn_hidden_size": int(config.n_inner or 4 * config.n_embd),
         "activation": str(config.activation_function),
         "has_linear_bias": False,
         "has_qkv_bias": False,
         "has_mlp_bias": True,
         "has_head_bias": True,
-        "has_dropout": _drops(config.resid_pdrop),
-        "has_embedding_dropout": _drops(config.embd_pdrop),
+        "has_dropout": drops(config.resid_pdrop),
+        "has_embedding_dropout": drops(config.embd_pdrop),
         "norm_placement": "shared",
         "rope_size": int(config.rotary_dim or 0),
         "has_fused_attention": False,
@@ -344,29 +204,29 @@ def _phi(config: Any) -> dict[str, Any]:
     if config.qk_layernorm:
         raise ModelError("Phi with layer norms of queries and keys: the closed form does not describe it")
     return {
-        **_sizes(config),
-        "num_kv_heads": _kv_heads(config),
+        **common_sizes(config),
+        "num_kv_heads": kv_heads(config),
         "ffn_hidden_size": int(config.intermediate_size),
         "activation": str(config.hidden_act),
         "has_head_bias": True,
-        "has_dropout": _drops(config.resid_pdrop),
-        "has_embedding_dropout": _drops(config.embd_pdrop),
+        "has_dropout": drops(config.resid_pdrop),
+        "has_embedding_dropout": drops(config.embd_pdrop),
         "norm_placement": "shared",
-        "rope_size": _rope_size(config),
+        "rope_size": rope_size(config),
     }
 
 
 def _starcoder2(config: Any) -> dict[str, Any]:
     has_bias = bool(config.use_bias)
     return {
-        **_sizes(config),
-        **_window(config),
-        "num_kv_heads": _kv_heads(config),
+        **common_sizes(config),
+        **window_of(config),
+        "num_kv_heads": kv_heads(config),
         "ffn_hidden_size": int(config.intermediate_size),
         "activation": str(config.hidden_act),
         "has_linear_bias": has_bias,
         "has_qkv_bias": has_bias,
-        "has_dropout": _drops(config.residual_dropout),
+        "has_dropout": drops(config.residual_dropout),
     }
 
 
@@ -376,13 +236,13 @@ def _starcoder2(config: Any) -> dict[str, Any]:
 def _bert(config: Any) -> dict[str, Any]:
     """Norms behind the sums, a table of token types, a linear layer and a norm before the head."""
     return {
-        **_sizes(config),
+        **common_sizes(config),
         "ffn_hidden_size": int(config.intermediate_size),
         "activation": str(config.hidden_act),
         "positions": "learned",
         "max_positions": int(config.max_position_embeddings),
-        "has_dropout": _drops(config.hidden_dropout_prob),
-        "has_embedding_dropout": _drops(config.hidden_dropout_prob),
+        "has_dropout": drops(config.hidden_dropout_prob),
+        "has_embedding_dropout": drops(config.hidden_dropout_prob),
         "is_causal": bool(getattr(config, "is_decoder", False)),
         "num_token_types": int(config.type_vocab_size),
         "has_embedding_norm": True,
@@ -393,26 +253,39 @@ def _bert(config: Any) -> dict[str, Any]:
     }
 
 
+#: Of models that also see: type and class of their language model.
+_TEXT_TYPES: Mapping[str, tuple[str, str]] = {
+    "kimi_k2": ("deepseek_v3", "DeepseekV3ForCausalLM"),
+    "kimi_k25": ("deepseek_v3", "DeepseekV3ForCausalLM"),
+    "qwen3_5_moe": ("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"),
+}
+
 _READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "bert": _bert,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-    "gemma": _gemma,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma3,
+    "deepseek_v2": read_deepseek,
+    "deepseek_v3": read_deepseek,
+    "deepseek_v32": read_deepseek_sparse,
+    "gemma": read_gemma,
+    "gemma2": read_gemma2,
+    "gemma3_text": read_gemma3,
+    "glm_moe_dsa": read_deepseek_sparse,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
+    "gpt_oss": read_gpt_oss,
     "gptj": _gptj,
-    "llama": _llama,
-    "mistral": _llama,
-    "mixtral": _mixtral,
+    "llama": read_llama,
+    "minimax_m2": read_minimax_m2,
+    "mistral": read_llama,
+    "mixtral": read_mixtral,
     "opt": _opt,
     "phi": _phi,
-    "phi3": _phi3,
-    "qwen2": _qwen2,
-    "qwen2_moe": _qwen2_moe,
-    "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe,
+    "phi3": read_phi3,
+    "qwen2": read_qwen2,
+    "qwen2_moe": read_qwen2_moe,
+    "qwen3": read_qwen3,
+    "qwen3_5_moe_text": read_qwen3_next,
+    "qwen3_moe": read_qwen3_moe,
+    "qwen3_next": read_qwen3_next,
     "roberta": _bert,
     "starcoder2": _starcoder2,
 }

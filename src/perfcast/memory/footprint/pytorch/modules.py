@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from perfcast.core.training import check_trainable
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
 from perfcast.memory.footprint.pytorch.tape import AutogradTape, Block, Value
@@ -39,6 +40,9 @@ class EagerSetting:
     attention: str
     is_checkpointed: bool = False
     tape: AutogradTape = field(default_factory=AutogradTape)
+
+    def __post_init__(self) -> None:
+        check_trainable(self.model)
 
     @property
     def tokens(self) -> int:

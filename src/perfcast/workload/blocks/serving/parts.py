@@ -18,15 +18,15 @@ def add_norm(tape: Tape, setting: Serving, module: str, *, quantises: bool = Fal
     if setting.fuses_all_reduce:
         return
     model, element = setting.model, setting.precision.element
-    out = setting.fused_operand if quantises else None
+    out = setting.fused_operand(module) if quantises else None
     for operation in fused_norm(model.norm, setting.tokens, model.hidden_size, element, adds=True, out=out):
         tape.run(operation, module)
 
 
 def linear(tape: Tape, setting: Serving, m: int, n: int, k: int, module: str) -> None:
-    """A product in the layers' format, its operand quantised in the same call or by the kernel before."""
+    """A product in the module's format, its operand quantised in the same call or by the kernel before."""
     operation = formatted_product(
-        m, n, k, setting.precision.format, is_quantised=setting.fused_operand is not None,
+        m, n, k, setting.format_of(module), is_quantised=setting.fused_operand(module) is not None,
         element=setting.precision.element,
     )  # fmt: skip
     tape.run(operation, module)
@@ -41,7 +41,7 @@ def mlp(tape: Tape, setting: Serving, width: int, *, rows: int | None = None, mo
     name = f"{model.activation}_mul" if model.is_gated else model.activation
     inputs, outputs = (
         (tensor(element, tokens, up),),
-        (tensor(setting.fused_operand or element, tokens, width),),
+        (tensor(setting.fused_operand(module) or element, tokens, width),),
     )
     tape.run(elementwise(name, inputs, outputs, flops_per_element=6), f"{module}.activation")
     linear(tape, setting, tokens, model.hidden_size, width, f"{module}.down")

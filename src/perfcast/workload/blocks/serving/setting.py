@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcast.core.dtype import DType
+from perfcast.core.formats import FORMATS
 from perfcast.core.heads import Heads, heads_of_rank
 from perfcast.core.plan import Plan
-from perfcast.core.precision import Precision
+from perfcast.core.precision import Part, Precision
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.profile import InferenceProfile
 
 #: Formats whose scales are known before, or found within a row: a norm can quantise what it gives.
 _QUANTISED_BEFORE = ("fp8", "fp8_static", "fp8_token", "nvfp4")
+#: Parts of a layer by what their modules' names begin with; all others are in the experts' format.
+_PARTS: Mapping[str, Part] = {"attention": "attention", "mlp": "mlp", "shared": "mlp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,19 @@ class Serving:
     read_tokens: int | None = None
     drafted_tokens: int = 0
 
-    @property
-    def fused_operand(self) -> DType | None:
-        """Type in which norms and activations hand over an operand; None: as wide as they compute."""
-        if self.profile.fuses_quantisation and self.precision.format in _QUANTISED_BEFORE:
-            return self.precision.products.activation.element
+    def format_of(self, module: str) -> str:
+        """Format of the products of a module: of attention, of an MLP or shared experts, of experts."""
+        part = _PARTS.get(module.partition(".")[0])
+        return self.precision.format if part is None else self.precision.format_of(part)
+
+    def fused_operand(self, module: str) -> DType | None:
+        """Type in which a norm or an activation hands a module's products an operand.
+
+        None: as wide as they compute.
+        """
+        name = self.format_of(module)
+        if self.profile.fuses_quantisation and name in _QUANTISED_BEFORE:
+            return FORMATS[name].activation.element
         return None
 
     @property

@@ -58,6 +58,8 @@ def build_serving_work(
     """
     check_degrees(model, plan)
     check_serving_plan(plan)
+    if model.linear_attention is not None or model.sparse_attention is not None:
+        raise ModelError("linear and sparse attention are not described")
     if is_decode and not model.is_causal:
         raise ModelError("a model whose tokens see what follows them is not decoded token by token")
     if sequence_length < 1 or (batch_size is not None and batch_size < 1):
@@ -146,7 +148,7 @@ def serving_assumptions(setting: Serving) -> tuple[str, ...]:
     precision = setting.precision
     said = ["logits of the last token only; the next token is drawn from their softmax"]
     if setting.model.is_causal:
-        said.append(f"weights in {precision.format}, keys and values in {precision.cache_format}")
+        said.append(f"weights in {precision.name}, keys and values in {precision.cache_format}")
     if setting.replays_graph:
         said.append("decoding replays a CUDA graph: the host issues no kernels")
     return (*said, *routing_assumptions(setting.model, setting.plan))
