@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.attention_weights import count_elements
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Experts, LatentAttention
 from perfcast.core.weights import (
     balance_layers,
-    count_elements,
     count_parameters,
     layers_of_parts,
     layers_of_stages,

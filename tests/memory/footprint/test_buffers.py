@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from perfcast.core.attention_weights import Weight
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
-from perfcast.core.weights import Weight
 from perfcast.memory.footprint.buffers import (
     communication_term,
     gathered_terms,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfcast.core.attention_weights import Weight
 from perfcast.core.plan import Plan
 from perfcast.core.training import FRAMEWORKS, OPTIMIZERS, Training
-from perfcast.core.weights import Weight
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory.footprint.states import (
     bucket_term,

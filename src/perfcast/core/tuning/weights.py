@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from perfcast.core.attention_weights import Weight
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import PARTS_OF_LAYERS, Adapters, Part, Target, Tuning
-from perfcast.core.weights import Weight
 from perfcast.errors import PlanError
 
 

@@ -129,7 +129,7 @@ def engine_memory(
     beside = bytes_beside_allocator(device, table.num_axes)[0] + workspace_bytes(device)
     cached = cache_term(setting, alone, ranks).num_bytes / sequence_length
     return EngineMemory(
-        weight_bytes=np.asarray(weight_term(setting, ranks).num_bytes, dtype=np.float64),
+        weight_bytes=np.asarray(weight_term(setting, alone, ranks).num_bytes, dtype=np.float64),
         token_bytes=np.asarray(cached, dtype=np.float64),
         step_bytes_per_token=np.asarray(layer_term(setting, alone, one).num_bytes, dtype=np.float64),
         logit_bytes=np.asarray(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from perfcast.core.attention_weights import Weight
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.core.tuning.weights import layer_adapters, split_weights
-from perfcast.core.weights import Weight, kinds_of_layer
+from perfcast.core.weights import kinds_of_layer
 from perfcast.core.work import Layer, LayerRun, StageWork
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfcast.core.attention_weights import Weight, count_elements
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import NF4_BYTES
 from perfcast.core.tuning.weights import Adapter, layer_adapters, split_weights
-from perfcast.core.weights import Weight, count_elements
 from perfcast.frameworks.load import load_training_profile
 from perfcast.workload.blocks.local import weight_type
 from perfcast.workload.blocks.step.data_parallel import ParameterCounts

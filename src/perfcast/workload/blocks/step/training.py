@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from perfcast.core.attention_weights import Weight
 from perfcast.core.collective import collective_operation
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
@@ -14,7 +15,6 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import (
     StageWeights,
-    Weight,
     check_degrees,
     kinds_of_layer,
     pad_vocabulary,
