@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from perfcast.errors import InputError
 
 #: Whose rules a scheduler follows (``simulate/serving/schedulers`` has one file each).
-SchedulerPolicy = Literal["vllm", "sglang", "trtllm"]
+SchedulerPolicy = Literal["vllm", "vllm_v0", "sglang", "trtllm"]
 SCHEDULER_POLICIES: tuple[SchedulerPolicy, ...] = get_args(SchedulerPolicy)
 
 
@@ -23,6 +23,9 @@ class Scheduling:
         chunks_prompts: Whether a prompt may be read in several steps, beside the tokens of answers.
         kv_tokens: Tokens whose keys and values the memory holds.
         block_tokens: Of one block of that memory.
+        schedules_ahead: Whether a step is scheduled while the one before it runs ('overlap', 'async'
+            scheduling): what comes or ends during a step then counts from the second next one.
+        reserved_answers: Of what running answers may still write, the share that SGLang keeps room for.
     """
 
     policy: SchedulerPolicy
@@ -31,11 +34,15 @@ class Scheduling:
     kv_tokens: int
     chunks_prompts: bool = True
     block_tokens: int = 16
+    schedules_ahead: bool = False
+    reserved_answers: float = 0.7
 
     def __post_init__(self) -> None:
         for name in ("max_sequences", "max_step_tokens", "kv_tokens", "block_tokens"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name.replace('_', ' ')} {getattr(self, name)}: must be at least 1")
+        if not 0 <= self.reserved_answers <= 1:
+            raise InputError(f"reserved answers {self.reserved_answers:g}: a share between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,3 +67,8 @@ class StepTimes(Protocol):
     def latency_seconds(self, batch: StepBatch) -> float:
         """Through all stages, until the tokens are there; ``seconds`` where there is one stage."""
         ...
+
+    def seconds_by_bound(self, batches: StepBatches) -> Floats:
+        """Seconds of many steps by what bounds them: 'compute', 'memory', 'communication' and 'host'
+        (``core.serving.tabulated.BOUNDS``), of sum ``seconds_of``, shape (n, 4)."""
+        ...
