@@ -93,17 +93,18 @@ class TabulatedSteps:
         device = np.maximum(self._device(batches).sum(axis=-1), self._issued(batches)).max(axis=0)
         return self.host.around(device, self.host.seconds(batches.sequences, batches.prompts))
 
-    def shares_by_bound(self, batches: StepBatches) -> dict[str, Floats]:
-        """Of ``seconds_of``, the shares that the busiest stage's device takes by what bounds it, and in which
-        it waits for the host (``BOUNDS``); each of shape (n,), of sum 1."""
+    def seconds_by_bound(self, batches: StepBatches) -> Floats:
+        """The busiest stage's by what bounds them (``BOUNDS``), of sum ``seconds_of``, shape (n, 4).
+
+        The host's are those in which the device waits for it.
+        """
         device = self._device(batches)
         paced = np.maximum(device.sum(axis=-1), self._issued(batches))
         busiest = paced.argmax(axis=0)
         own = device[busiest, np.arange(len(busiest))]
         host = self.host.seconds(batches.sequences, batches.prompts)
         seconds = self.host.around(paced.max(axis=0), host)
-        shares = {name: own[:, place] / seconds for place, name in enumerate(DEVICE_BOUNDS)}
-        return {**shares, "host": 1 - own.sum(axis=-1) / seconds}
+        return np.concatenate([own, (seconds - own.sum(axis=-1))[:, None]], axis=-1)
 
     def _around(self, device: float, batch: StepBatch) -> float:
         host = self.host
