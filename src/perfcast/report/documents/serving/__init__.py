@@ -1,1 +1,1 @@
-"""What is said of deployments under load."""
+"""Serving under load as documents: one deployment, and many of them."""

@@ -1,170 +1,226 @@
-"""A deployment under load: what clients wait, what it answers, holds and costs."""
+"""One deployment under one load."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.serving import Between, Latency, ServingForecast
-from perfcast.core.plans.text import format_plan
-from perfcast.core.serving.deployment import Deployment, Disaggregated, Pool
-from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, RecordedLoad
-from perfcast.report.document import Block, Card, Column, Document, Fact, Section, Table
+from perfcast.report.document import Block, Card, Cell, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.program import program_facts
+from perfcast.report.documents.serving.describe import (
+    BOUNDS,
+    describe_deployment,
+    describe_lengths,
+    describe_load,
+    interval,
+)
+from perfcast.report.documents.serving.figures import distribution_figure, occupancy_section
 from perfcast.report.values import Unit, Value, format_value
-from perfcast.units import HOUR
+from perfcast.units import format_count
 
-LATENCY_WORDS = {
-    "time_to_first_token": "First token",
-    "time_per_output_token": "Further token",
-    "end_to_end": "Whole answer",
-}
-BOUND_WORDS = {
-    "compute": "arithmetic",
-    "memory": "memory traffic",
-    "communication": "communication",
-    "host": "the host",
-    "kv_memory": "places that wait for memory",
-    "queue": "engines without work",
-}
-METHOD_WORDS = {"events": "events", "closed_form": "closed form"}
+_CONFIDENCE = 0.9
+_METHODS = {"events": "events of every step", "closed_form": "the steady state by formula"}
+_PER_MILLION = "per million tokens written"
+#: Statistics that both forms are compared by, and how they are said.
+_WORDS = {"mean": "mean", "p99": "99 % within"}
+_STATISTICS = {"mean": "Mean", "median": "Median", "p90": "90 % within", "p99": "99 % within"}
 
 
-def document_of(found: ServingForecast) -> Document:
-    """The headline, latencies over requests, rates, what limits, the other form beside."""
-    blocks: list[Block] = [_latencies(found), _rates(found), _bounds(found)]
+def document_of(forecast: ServingForecast) -> Document:
+    """The headline, latencies, rates, what limits, what was held over time, both forms, the assumptions."""
+    blocks: list[Block] = [_latencies(forecast), _rates(forecast), _bounds(forecast)]
+    if forecast.played is not None:
+        blocks += [_distributions(forecast), occupancy_section(forecast, forecast.played)]
+    if forecast.other is not None:
+        blocks.append(_both_forms(forecast, forecast.other))
     return Document(
-        title=f"{found.model} on {found.num_devices} × {found.device} ({found.cluster})",
-        verdict=first_said(found.fits),
-        lead=(
-            f"serving · {found.dtype}, keys and values in {found.kv_cache_dtype} · "
-            f"{describe_deployment(found.deployment)} · {describe_load(found.load)}"
-        ),
-        cards=_cards(found),
-        facts=(*program_facts(found.program, found.defaults), *_facts(found)),
+        title=f"{forecast.model} served by {forecast.num_devices:,} × {forecast.device} ({forecast.cluster})",
+        verdict=first_said(forecast.fits),
+        lead=describe_setting(forecast),
+        cards=_cards(forecast),
+        facts=_facts(forecast),
         blocks=tuple(blocks),
-        assumptions=found.assumptions,
+        assumptions=forecast.assumptions,
     )
 
 
-def describe_deployment(deployment: Deployment) -> str:
-    """``2 replicas of tp=4``, or those of both pools."""
-    if isinstance(deployment, Disaggregated):
-        return (
-            f"prompts by {describe_pool(deployment.prefill)}, answers by {describe_pool(deployment.decode)}"
-        )
-    return describe_pool(deployment.pool)
+def describe_setting(forecast: ServingForecast) -> str:
+    """Deployment, load, lengths and precision in one line."""
+    parts = (
+        describe_deployment(forecast.deployment),
+        describe_load(forecast.load),
+        describe_lengths(forecast),
+        f"{forecast.dtype}, keys and values in {forecast.kv_cache_dtype}",
+    )
+    return " · ".join(part for part in parts if part)
 
 
-def describe_pool(pool: Pool) -> str:
-    """``2 replicas of tp=4``."""
-    words = " ".join(part for part in format_plan(pool.plan).split(",") if not part.startswith("mbs="))
-    devices = words or ("one device" if pool.plan.world_size == 1 else f"{pool.plan.world_size} devices")
-    return f"{pool.replicas:,} {'replica' if pool.replicas == 1 else 'replicas'} of {devices}"
-
-
-def describe_load(load: Load) -> str:
-    """How requests come, in a few words."""
-    if isinstance(load, ClosedLoad):
-        return f"{load.concurrency:,} {'client' if load.concurrency == 1 else 'clients'}"
-    if isinstance(load, OpenLoad):
-        kind = "Poisson" if load.burstiness == 1 else f"burstiness {load.burstiness:g}"
-        return f"{load.requests_per_second:g} requests/s ({kind})"
-    return "at recorded times" if isinstance(load, RecordedLoad) else "all at once"
-
-
-def _cards(found: ServingForecast) -> tuple[Card, ...]:
-    rates = found.rates
-    cards = [
-        _card("Time to first token", found.time_to_first_token.median, "s", "median"),
-        _card("Time per output token", found.time_per_output_token.median, "s", "median"),
-        _card("Throughput", rates.output_tokens_per_second, "tokens/s", _of_one_device(found)),
+def _cards(forecast: ServingForecast) -> tuple[Card, ...]:
+    rates, first, each = forecast.rates, forecast.time_to_first_token, forecast.time_per_output_token
+    whole = format_count(rates.output_tokens_per_second.value)
+    found = [
+        _card("Time to first token", first.mean, "s", f"99 % within {format_value(first.p99.value, 's')}"),
+        _card("Time per output token", each.mean, "s", f"99 % within {format_value(each.p99.value, 's')}"),
+        _card(
+            "Throughput of a device",
+            rates.output_tokens_per_second_per_device,
+            "tokens/s",
+            f"written; {whole} of all",
+        ),
+        _card("Speed for a user", rates.output_tokens_per_second_per_user, "tokens/s"),
     ]
     if rates.goodput_requests_per_second is not None:
-        cards.append(_card("Goodput", rates.goodput_requests_per_second, "requests/s", "within all limits"))
+        of_all = format_count(rates.requests_per_second.value)
+        found.append(
+            _card("Within the limits", rates.goodput_requests_per_second, "requests/s", f"of {of_all}")
+        )
     if rates.dollars_per_million_output_tokens is not None:
-        per = rates.dollars_per_million_output_tokens
-        cards.append(_card("Cost", per, "$", "of a million output tokens"))
-    return tuple(cards)
+        found.append(_card("Cost", rates.dollars_per_million_output_tokens, "$", _PER_MILLION))
+    if rates.joules_per_million_output_tokens is not None:
+        found.append(_card("Energy", rates.joules_per_million_output_tokens, "J", _PER_MILLION))
+    memory = Card(label="Memory", value=forecast.memory_bytes, unit="B", whole=forecast.capacity_bytes)
+    return (*found, memory)
 
 
-def _of_one_device(found: ServingForecast) -> str:
-    each = format_value(found.rates.output_tokens_per_second_per_device.value, "count")
-    user = format_value(found.rates.output_tokens_per_second_per_user.value, "count")
-    return f"{each} of one device, {user} of one user"
-
-
-def _card(label: str, between: Between, unit: Unit, detail: str) -> Card:
+def _card(label: str, figure: Between, unit: Unit, detail: str = "") -> Card:
     return Card(
         label=label,
-        value=between.value,
+        value=figure.value,
         unit=unit,
-        low=between.low,
-        high=between.high,
-        confidence=0.9,
+        low=figure.low,
+        high=figure.high,
+        confidence=_CONFIDENCE,
         detail=detail,
     )
 
 
-def _facts(found: ServingForecast) -> tuple[Fact, ...]:
-    held = f"{found.kv_tokens:,} tokens of keys and values in one engine"
-    facts = [Fact("Memory", held)]
-    if found.played is not None:
-        count, steps = len(found.played.sent_seconds), found.played.num_steps
-        again = int(found.played.preemptions.sum())
-        read_again = f"; {again:,} times a request was read again" if again else ""
-        facts.append(Fact("Played", f"{count:,} requests in {steps:,} steps{read_again}"))
-    facts.append(Fact("Under way", f"{found.mean_batch:,.1f} requests in an engine on average"))
-    return tuple(facts)
+def _facts(forecast: ServingForecast) -> tuple[Fact, ...]:
+    played = forecast.played
+    how = _METHODS[forecast.method]
+    if played is not None:
+        how += f" ({len(played.sent_seconds):,} requests, {played.num_steps:,} steps)"
+    held = f"{forecast.kv_tokens:,} tokens' keys and values in each engine"
+    batch = f"{forecast.mean_batch:.1f} sequences write in a step of an engine, on average"
+    found = [Fact("Priced by", f"{forecast.cost_model}; {how}"), Fact("Room", held), Fact("Batch", batch)]
+    if played is not None and played.preemptions.any():
+        lost = int(played.preemptions.sum())
+        found.append(Fact("Preempted", f"{lost:,} times a request lost its room and was read again"))
+    return (*program_facts(forecast.program, forecast.defaults), *found)
 
 
-def _latencies(found: ServingForecast) -> Section:
+def _latencies(forecast: ServingForecast) -> Section:
+    latencies = (forecast.time_to_first_token, forecast.time_per_output_token, forecast.end_to_end)
+    rows = tuple(row for name, word in _STATISTICS.items() for row in _latency_rows(word, name, latencies))
+    columns = (Column(""), Column("First token"), Column("Each further token"), Column("End to end"))
+    return Section(title="What clients wait", blocks=(Table(columns=columns, rows=rows),))
+
+
+def _latency_rows(
+    word: str, statistic: str, latencies: Sequence[Latency]
+) -> tuple[tuple[Value | Cell, ...], ...]:
+    figures = [getattr(latency, statistic) for latency in latencies]
+    values = tuple(_cell(figure.value, "s") for figure in figures)
+    ends = tuple(Cell(interval(figure, "s"), figure.low) for figure in figures)
+    return ((word, *values), ("  with 90 %", *ends))
+
+
+def _rates(forecast: ServingForecast) -> Section:
+    rates = forecast.rates
+    named: tuple[tuple[str, Between | None, Unit], ...] = (
+        ("Requests", rates.requests_per_second, "requests/s"),
+        ("Requests within the limits", rates.goodput_requests_per_second, "requests/s"),
+        ("Tokens read", rates.input_tokens_per_second, "tokens/s"),
+        ("Tokens written", rates.output_tokens_per_second, "tokens/s"),
+        ("Tokens written by a device", rates.output_tokens_per_second_per_device, "tokens/s"),
+        ("Tokens written for a user", rates.output_tokens_per_second_per_user, "tokens/s"),
+        ("Of a million tokens read, the whole bill", rates.dollars_per_million_input_tokens, "$"),
+        ("Of a million tokens written, the whole bill", rates.dollars_per_million_output_tokens, "$"),
+        ("Of a million tokens written, all energy", rates.joules_per_million_output_tokens, "J"),
+    )
+    rows = tuple(
+        (name, _cell(figure.value, unit), Cell(interval(figure, unit), figure.low))
+        for name, figure, unit in named
+        if figure is not None
+    )
+    columns = (Column(""), Column("Value"), Column("With 90 %"))
+    return Section(title="What replicas answer", blocks=(Table(columns=columns, rows=rows),))
+
+
+def _bounds(forecast: ServingForecast) -> Section:
+    pairs = [(BOUNDS[name][0], share) for name, share in _ordered_bounds(forecast) if share >= _LEAST_SHARE]
+    columns = (Column("Bound"), Column("Share", "share", has_bar=True))
+    return Section(title="What limits (shares of time)", blocks=(Table(columns=columns, rows=tuple(pairs)),))
+
+
+_LEAST_SHARE = 5e-4
+
+
+def _ordered_bounds(forecast: ServingForecast) -> list[tuple[str, float]]:
+    return sorted(forecast.bound_by.items(), key=lambda pair: -pair[1])
+
+
+def _distributions(forecast: ServingForecast) -> Section:
+    played = forecast.played
+    assert played is not None  # asked for only where requests were played
+    sent = played.sent_seconds
+    measured = (sent >= played.measured_from_seconds) & (sent <= played.measured_to_seconds)
+    first = distribution_figure(
+        "first-token", "time to first token", played.time_to_first_token_seconds[measured]
+    )
+    each = distribution_figure(
+        "output-token", "time per output token", played.time_per_output_token_seconds[measured]
+    )
+    found = tuple(figure for figure in (first, each) if figure is not None)
+    return Section(title="How many requests wait how long", blocks=found, only="page")
+
+
+def _both_forms(forecast: ServingForecast, other: ServingForecast) -> Section:
+    """The two answers to one question; where they differ, that of the events is given."""
+    compared = _compared(forecast, other)
+    rows = tuple(
+        (name, _cell(mine, unit), _cell(its, unit), _difference(mine, its))
+        for name, unit, mine, its in compared
+    )
+    names = {"events": "Events", "closed_form": "Formula"}
     columns = (
         Column(""),
-        *(Column(heading, "s") for heading in ("Mean", "Median", "90 %", "99 %")),
-        Column("Median with 90 %"),
-        Column("By"),
+        Column(names[forecast.method]),
+        Column(names[other.method]),
+        Column("Difference", "+share"),
     )
-    rows = []
-    for form in (found, *(() if found.other is None else (found.other,))):
-        for name, words in LATENCY_WORDS.items():
-            rows.append(_latency_row(words, getattr(form, name), METHOD_WORDS[form.method]))
-    return Section(title="What clients wait", blocks=(Table(columns=columns, rows=tuple(rows)),))
+    blocks: list[Block] = [Table(columns=columns, rows=rows)]
+    if any(abs(_difference(mine, its) or 0.0) > _FAR for *_, mine, its in compared):
+        blocks.append(
+            Note("Where they differ, the events are right: a formula knows no bursts, no order, no ends.")
+        )
+    return Section(title="Events beside the steady state by formula", blocks=tuple(blocks))
 
 
-def _latency_row(words: str, latency: Latency, method: str) -> tuple[Value, ...]:
-    values = (latency.mean, latency.median, latency.p90, latency.p99)
-    return (words, *(each.value for each in values), _ends(latency.median, "s"), method)
+#: Difference between both forms that is worth a word.
+_FAR = 0.1
 
 
-def _ends(between: Between, unit: Unit) -> str:
-    return " – ".join(format_value(end, unit) for end in (between.low, between.high))
+def _difference(mine: float, its: float) -> float | None:
+    return its / mine - 1 if mine else None
 
 
-def _rates(found: ServingForecast) -> Section:
-    words: dict[str, tuple[str, Unit]] = {
-        "requests_per_second": ("Requests", "requests/s"),
-        "output_tokens_per_second": ("Output", "tokens/s"),
-        "input_tokens_per_second": ("Input", "tokens/s"),
-        "output_tokens_per_second_per_device": ("Output of one device", "tokens/s"),
-        "output_tokens_per_second_per_user": ("Output of one user", "tokens/s"),
-        "goodput_requests_per_second": ("Within all limits", "requests/s"),
-        "dollars_per_million_input_tokens": ("A million input tokens", "$"),
-        "dollars_per_million_output_tokens": ("A million output tokens", "$"),
-        "joules_per_million_output_tokens": ("A million output tokens", "Wh"),
-    }
-    rows = []
-    for name, (label, unit) in words.items():
-        between: Between | None = getattr(found.rates, name)
-        if between is None:
-            continue
-        if unit == "Wh":
-            between = Between(*(part / HOUR for part in (between.value, between.low, between.high)))
-        rows.append((label, format_value(between.value, unit), _ends(between, unit)))
-    columns = (Column(""), Column("Rate"), Column("With 90 %"))
-    return Section(title="What it answers", blocks=(Table(columns=columns, rows=tuple(rows)),))
+def _cell(value: float, unit: Unit) -> Cell:
+    return Cell(format_value(value, unit), value)
 
 
-def _bounds(found: ServingForecast) -> Section:
-    shares = sorted(found.bound_by.items(), key=lambda pair: -pair[1])
-    rows = tuple((BOUND_WORDS.get(name, name), share) for name, share in shares)
-    columns = (Column("By"), Column("Share of time", "share", has_bar=True))
-    return Section(title="What limits", blocks=(Table(columns=columns, rows=rows),))
+def _compared(forecast: ServingForecast, other: ServingForecast) -> list[tuple[str, Unit, float, float]]:
+    """Names, units and figures of both."""
+    found: list[tuple[str, Unit, float, float]] = []
+    named = (
+        ("Time to first token", forecast.time_to_first_token, other.time_to_first_token),
+        ("Time per output token", forecast.time_per_output_token, other.time_per_output_token),
+    )
+    for name, mine, its in named:
+        for statistic, word in _WORDS.items():
+            pair = [getattr(one, statistic).value for one in (mine, its)]
+            found.append((f"{name}, {word}", "s", pair[0], pair[1]))
+    written = [one.rates.output_tokens_per_second.value for one in (forecast, other)]
+    found.append(("Tokens written", "tokens/s", written[0], written[1]))
+    found.append(("Batch", "g", forecast.mean_batch, other.mean_batch))
+    return found
