@@ -19,6 +19,7 @@ class OperationKind(Enum):
     GROUPED_MATMUL = "grouped_matmul"
     CONVOLUTION = "convolution"
     ATTENTION = "attention"
+    LINEAR_ATTENTION = "linear_attention"
     RECURRENT = "recurrent"
     ELEMENTWISE = "elementwise"
     REDUCTION = "reduction"
@@ -48,6 +49,7 @@ MATRIX_KINDS = frozenset(
         OperationKind.GROUPED_MATMUL,
         OperationKind.CONVOLUTION,
         OperationKind.ATTENTION,
+        OperationKind.LINEAR_ATTENTION,
         OperationKind.RECURRENT,
     }
 )

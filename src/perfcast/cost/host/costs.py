@@ -30,6 +30,7 @@ _CLASS_OF_KIND: Mapping[OperationKind, OperatorClass] = {
     OperationKind.BATCHED_MATMUL: "product",
     OperationKind.GROUPED_MATMUL: "product",
     OperationKind.ATTENTION: "attention",
+    OperationKind.LINEAR_ATTENTION: "attention",
     OperationKind.CONVOLUTION: "convolution",
     OperationKind.RECURRENT: "recurrent",
     OperationKind.COLLECTIVE: "collective",

@@ -243,6 +243,31 @@ def _attention(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values,
     return family, (*sizes, *words), 1.0
 
 
+#: Kernels of a gated delta rule of prompts and of new tokens, newest first, as they were measured: vLLM's
+#: prompts go through FlashInfer's, others' through Triton's.
+_STATE_KERNELS: Mapping[tuple[str, bool], Mapping[str, str]] = {
+    ("causal_conv1d", False): {"": "causal_conv1d_fn"},
+    ("causal_conv1d", True): {"": "causal_conv1d_update"},
+    ("gated_delta_rule", False): {"vllm": "chunk_gated_delta_rule_flashinfer", "": "chunk_gated_delta_rule"},
+    ("gated_delta_rule", True): {
+        "trtllm": "fused_recurrent_gated_delta_rule",
+        "": "fused_recurrent_gated_delta_rule_packed_decode",
+    },
+}
+
+
+def _linear_attention(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, float]:
+    family, attributes = KernelFamily.SCAN, dict(operation.attributes)
+    is_decode = bool(attributes.get("is_decode"))
+    library = _framework(runs.framework, family)
+    names = _STATE_KERNELS.get((operation.name, is_decode))
+    if names is None:
+        return _rows(operation, runs)
+    sizes = tuple(_number(attributes, name, 0.0) for name in SIZES[family])
+    phase = "generation" if is_decode else "context"
+    return family, (*sizes, names.get(library, names[""]), phase, "bf16", library), 1.0
+
+
 #: Of a table that is looked up, or a cache that one row is put into, the traffic is the part touched.
 _TOUCH_PARTS = frozenset({Kind.EMBEDDING, Kind.INDEXING, Kind.SORT})
 
@@ -335,4 +360,5 @@ _TRANSLATORS: dict[OperationKind, _Translator] = {
     Kind.RECURRENT: _products,
     Kind.CONVOLUTION: _convolutions,
     Kind.ATTENTION: _attention,
+    Kind.LINEAR_ATTENTION: _linear_attention,
 }

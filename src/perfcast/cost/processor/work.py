@@ -24,6 +24,7 @@ _CLASS_OF_KIND: dict[OperationKind, ProcessorClass] = {
     Kind.GROUPED_MATMUL: "product",
     Kind.RECURRENT: "product",
     Kind.ATTENTION: "attention",
+    Kind.LINEAR_ATTENTION: "attention",
 }
 
 

@@ -8,6 +8,7 @@ from perfcast.core.plans.placement import group_of
 from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Calls, Stream
 from perfcast.errors import ModelError
+from perfcast.workload.blocks.attention.indexer import pick_tokens
 from perfcast.workload.blocks.kernels import attention, batched_product, elementwise, tensor
 from perfcast.workload.blocks.serving.kernels import (
     cache_write,
@@ -22,7 +23,14 @@ from perfcast.workload.blocks.tape import Tape
 
 #: Modules whose work depends on what a sequence holds, or on how it is read, beside the number of tokens.
 CONTEXT_MODULES = frozenset(
-    {"attention.core", "attention.expand", "attention.keys", "attention.absorb", "attention.release"}
+    {
+        "attention.core",
+        "attention.expand",
+        "attention.keys",
+        "attention.absorb",
+        "attention.release",
+        "attention.index",
+    }
 )
 
 
@@ -31,11 +39,9 @@ def plain_attention(setting: Serving, window: int) -> Calls:
     tape, model = Tape(), setting.model
     heads, width = setting.heads, cached_width(model, setting.plan.tensor_parallel)
     tokens, element = setting.tokens, setting.precision.element
-    linear(tape, setting, tokens, heads.joint_width, model.hidden_size, "attention.qkv")
-    if model.has_head_norms:
-        rows = tokens * (heads.queries + heads.keys)
-        for operation in fused_norm("rmsnorm", rows, heads.size, element, adds=False):
-            tape.run(operation, "attention.head_norms")
+    gate = heads.query_width if model.has_attention_gate else 0
+    linear(tape, setting, tokens, heads.joint_width + gate, model.hidden_size, "attention.qkv")
+    _norm_heads(tape, setting)
     if model.positions == "rope":
         size = model.rope_size or heads.size
         _rotate(tape, setting, heads.queries * size, heads.keys * size, width)
@@ -50,8 +56,34 @@ def plain_attention(setting: Serving, window: int) -> Calls:
         core = attention(*sizes, element, causal=False)
     tape.run(core, "attention.core")
     _merge_parts(tape, setting, heads.output_width)
+    if gate:
+        x = tensor(element, tokens, gate)
+        tape.run(elementwise("sigmoid_mul", (x, x), (x,), flops_per_element=4), "attention.gate")
     linear(tape, setting, tokens, model.hidden_size, heads.output_width, "attention.output")
     return tape.calls()
+
+
+def _norm_heads(tape: Tape, setting: Serving) -> None:
+    """Each head of queries and keys, or all of them together, whose squares the ranks then sum.
+
+    (vLLM: layers/mamba/linear_attn.py, MiniMaxText01RMSNormTP.forward_qk, as models/minimax_m2.py calls it.)
+    """
+    model, heads, tokens, element = setting.model, setting.heads, setting.tokens, setting.precision.element
+    if not model.has_head_norms:
+        return
+    if not model.joins_head_norms:
+        rows = tokens * (heads.queries + heads.keys)
+        for operation in fused_norm("rmsnorm", rows, heads.size, element, adds=False):
+            tape.run(operation, "attention.head_norms")
+        return
+    tape.collective(
+        "all_reduce", DType.FP32.bytes_of(2 * tokens), group_of(setting.plan, "tensor"), Stream.TENSOR,
+        "attention.head_norms", world_size=setting.plan.world_size, dtype=DType.FP32,
+        reads_peers=setting.profile.reads_peers,
+    )  # fmt: skip
+    for width in (heads.query_width, heads.key_width):
+        for operation in fused_norm("rmsnorm", tokens, width, element, adds=False):
+            tape.run(operation, "attention.head_norms")
 
 
 def latent_attention(setting: Serving, window: int) -> Calls:
@@ -60,6 +92,8 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     The cache keeps the compressed vector and the rotated key of each token. A prompt expands them to keys
     and values of each head. A new token goes the other way: its queries are multiplied into the latent
     space, attention is against the compressed vectors themselves, and its result is multiplied out.
+    Where an indexer picks the tokens, prompts go that way too, and a query sees as many keys as with a window
+    of that size (FlashMLA: flash_mla_sparse_fwd; vLLM: v1/attention/backends/mla/flashmla_sparse.py).
     """
     latent = setting.model.latent_attention
     if latent is None:
@@ -69,8 +103,13 @@ def latent_attention(setting: Serving, window: int) -> Calls:
     _queries(tape, setting, latent)
     width = cached_width(setting.model)
     _rotate(tape, setting, heads.queries * latent.rope_head_size, latent.rope_head_size, width)
+    sparse = setting.model.sparse_attention
+    if sparse is not None:
+        pick_tokens(tape, setting, sparse, latent.query_rank or setting.model.hidden_size)
+        window = sparse.kept_tokens
     _gather_keys(tape, setting, width)
-    (_absorbed if setting.is_decode else _expanded)(tape, setting, latent, window)
+    is_absorbed = setting.is_decode or sparse is not None
+    (_absorbed if is_absorbed else _expanded)(tape, setting, latent, window)
     hidden = setting.model.hidden_size
     linear(tape, setting, setting.tokens, hidden, heads.output_width, "attention.output")
     return tape.calls()

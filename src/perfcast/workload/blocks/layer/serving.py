@@ -9,6 +9,7 @@ from perfcast.core.layer import LayerPart, layer_parts
 from perfcast.core.operation import OperationKind
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
+from perfcast.workload.blocks.attention.linear import linear_attention
 from perfcast.workload.blocks.attention.serving import latent_attention, plain_attention
 from perfcast.workload.blocks.experts.serving import mixture
 from perfcast.workload.blocks.kernels import elementwise, lookup, rows_kernel, softmax, tensor
@@ -18,14 +19,13 @@ from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.tape import Tape
 
 
-def layer(setting: Serving, *, has_experts: bool, window: int) -> Calls:
+def layer(setting: Serving, *, has_experts: bool, has_linear: bool = False, window: int) -> Calls:
     """The parts of the layer in the model's order; the sums with the residual are part of the norms."""
     tape = Tape()
     for part in layer_parts(setting.model):
         match part:
             case LayerPart.ATTENTION:
-                attend = latent_attention if setting.model.latent_attention else plain_attention
-                tape.add(attend(setting, window))
+                tape.add(linear_attention(setting) if has_linear else _attention(setting, window))
                 reduce_over_tensor(tape, setting, "attention.output")
             case LayerPart.MLP if has_experts:
                 tape.add(mixture(setting))
@@ -35,6 +35,11 @@ def layer(setting: Serving, *, has_experts: bool, window: int) -> Calls:
             case _ if part.is_norm:
                 add_norm(tape, setting, part.value, quantises=True)
     return tape.calls()
+
+
+def _attention(setting: Serving, window: int) -> Calls:
+    attend = latent_attention if setting.model.latent_attention else plain_attention
+    return attend(setting, window)
 
 
 def embedding(setting: Serving) -> Calls:

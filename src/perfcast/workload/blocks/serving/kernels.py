@@ -112,7 +112,8 @@ def cached_attention(
 ) -> Operation:
     """Attention to a cache that holds the queries' own tokens too, the last query at the last key.
 
-    Absorbed latent attention (``is_latent`` with one query) reads one vector a key, at once key and value.
+    Absorbed latent attention (``is_latent``, one query or one head of keys) reads one vector a key, at once
+    key and value.
     """
     causal, element = num_queries > 1, precision.element
     value_size = value_head_size or head_size
@@ -122,7 +123,7 @@ def cached_attention(
     )  # fmt: skip
     seen = min(num_keys, window + num_queries - 1) if window else num_keys
     pairs = _visible_pairs(num_queries, num_keys, window if window else num_keys)
-    shares_key = is_latent and num_queries == 1
+    shares_key = is_latent and (num_queries == 1 or kv_heads < heads)
     key_width = head_size + (0 if shares_key else value_size)
     outer = element.bytes_of(batch * num_queries * heads * (head_size + value_size))
     inner = precision.cache.bytes_of(batch * seen * kv_heads * key_width)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from perfcast.core.attention_weights import Weight
+from perfcast.core.attention_weights import Weight, attention_weights, linear_attention_weights
 from perfcast.core.heads import heads_of_rank
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
@@ -75,7 +75,9 @@ def forward_flops(
     of_expert_layer = _active(model, expert, kept_share)
     matrices = num_dense * _active(model, dense) + model.num_expert_layers * of_expert_layer
     seen = min(model.sliding_window or num_keys, num_keys)
-    attention = (model.num_layers - model.num_window_layers) * _attention(model, num_new, num_keys)
+    num_full = model.num_layers - model.num_window_layers - model.num_linear_layers
+    attention = num_full * _full_attention(model, num_new, num_keys)
+    attention += model.num_linear_layers * _linear_attention(model, num_new)
     attention += model.num_window_layers * _attention(model, num_new, seen)
     projections = (num_new + num_logits) * model.embedding_size * model.hidden_size
     return 2 * (num_new * matrices + projections + num_logits * _table(model)) + attention
@@ -107,6 +109,26 @@ def _attention(model: Transformer, num_new: int, num_keys: int) -> int:
     """Forward of one layer, masked pairs included."""
     heads = heads_of_rank(model)
     return 2 * num_new * num_keys * heads.queries * (heads.size + heads.value_size)
+
+
+def _full_attention(model: Transformer, num_new: int, num_keys: int) -> int:
+    """Forward of one layer that sees all tokens, by an indexer those that it picks."""
+    sparse = model.sparse_attention
+    if sparse is None:
+        return _attention(model, num_new, num_keys)
+    scores = 2 * num_new * num_keys * sparse.num_heads * sparse.head_size
+    return scores + _attention(model, num_new, min(num_keys, sparse.kept_tokens))
+
+
+def _linear_attention(model: Transformer, num_new: int) -> int:
+    """Forward of a layer with a gated delta rule: three passes over the state of each value head."""
+    linear = model.linear_attention
+    if linear is None:
+        return 0
+    matrices = sum(w.num_elements for w in linear_attention_weights(model, 1) if w.columns > 1)
+    matrices -= sum(w.num_elements for w in attention_weights(model, 1) if w.columns > 1)
+    state = linear.num_value_heads * linear.key_head_size * linear.value_head_size
+    return 2 * num_new * (matrices + 3 * state)
 
 
 def recomputed_flops(layers: tuple[Layer, ...], stages: tuple[StageWork, ...], plan: Plan) -> int:

@@ -58,8 +58,6 @@ def build_serving_work(
     """
     check_degrees(model, plan)
     check_serving_plan(plan)
-    if model.linear_attention is not None or model.sparse_attention is not None:
-        raise ModelError("linear and sparse attention are not described")
     if is_decode and not model.is_causal:
         raise ModelError("a model whose tokens see what follows them is not decoded token by token")
     if sequence_length < 1 or (batch_size is not None and batch_size < 1):
@@ -114,7 +112,9 @@ def serving_layer(setting: Serving, key: LayerKey) -> Layer:
         calls = (serving_layers.embedding if key == EMBEDDING else serving_layers.head)(setting)
     else:
         name, window = key.name, setting.model.sliding_window if key.has_window else 0
-        calls = serving_layers.layer(setting, has_experts=key.has_experts, window=window)
+        calls = serving_layers.layer(
+            setting, has_experts=key.has_experts, has_linear=key.has_linear, window=window
+        )
     if setting.replays_graph:
         calls = tuple(replace(call, num_launches=0) for call in calls)
     return Layer(name, calls)

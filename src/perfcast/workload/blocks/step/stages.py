@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfcast.core.layer import num_linear_before
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.trained import FULL, Tuning
@@ -20,6 +21,8 @@ class LayerSort:
 
     has_experts: bool
     has_window: bool
+    #: Whether linear attention stands in attention's place.
+    has_linear: bool = False
     #: Whether it keeps all for its backward, in a plan that computes other layers again.
     keeps_all: bool = False
     #: Whether its weights stay as they are, as a whole.
@@ -32,7 +35,8 @@ class LayerSort:
         """In words."""
         kind = "expert layer" if self.has_experts else "layer"
         frozen = "idle " if self.is_idle else "frozen " * self.is_frozen
-        return f"{frozen}{'kept ' * self.keeps_all}{'windowed ' * self.has_window}{kind}"
+        attends = "linear " if self.has_linear else "windowed " * self.has_window
+        return f"{frozen}{'kept ' * self.keeps_all}{attends}{kind}"
 
 
 #: A sort of layer, or an end of the model by its name.
@@ -104,6 +108,7 @@ def _sort_of(model: Transformer, tuning: Tuning, layer: int, *, keeps_all: bool)
     return LayerSort(
         has_experts=model.experts is not None and layer >= model.experts.num_dense_layers,
         has_window=has_window,
+        has_linear=num_linear_before(model, layer + 1) > num_linear_before(model, layer),
         keeps_all=keeps_all and not is_idle,
         is_frozen=tuning.freezes_layer(layer),
         is_idle=is_idle,
