@@ -28,14 +28,13 @@ Unit = Literal[
     "samples/s",
     "requests/s",
     "Wh",
-    "J",
     "$",
     "g",
 ]
 Value = str | int | float | None
 
 #: Units whose values have a decimal prefix: one letter before a symbol, apart from a word.
-SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh", "J")
+SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh")
 WORDS = ("tokens/s", "samples/s", "requests/s")
 
 

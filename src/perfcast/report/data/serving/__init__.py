@@ -1,1 +1,0 @@
-"""What JSON holds of deployments under load."""

@@ -1,1 +1,0 @@
-"""Serving under load as documents: one deployment, and many of them."""
