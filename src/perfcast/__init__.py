@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfcast.core.forecast.device import Forecast
     from perfcast.core.forecast.plan import PlanForecast
+    from perfcast.core.forecast.serving import ServingForecast
     from perfcast.core.plan import Plan
     from perfcast.errors import InputError, PerfcastError
     from perfcast.prediction import Request, predict, predict_memory
     from perfcast.prediction.request.plan import PlanRequest
+    from perfcast.prediction.request.serving import ServingRequest
+    from perfcast.prediction.serving.predict import predict_serving
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
 
@@ -29,9 +32,12 @@ _HOME = {
     "PlanForecast": "perfcast.core.forecast.plan",
     "PlanRequest": "perfcast.prediction.request.plan",
     "Request": "perfcast.prediction",
+    "ServingForecast": "perfcast.core.forecast.serving",
+    "ServingRequest": "perfcast.prediction.request.serving",
     "predict": "perfcast.prediction",
     "predict_memory": "perfcast.prediction",
     "predict_plan": "perfcast.prediction.step.predict",
+    "predict_serving": "perfcast.prediction.serving.predict",
     "trace_step": "perfcast.traces.record.recorder",
 }
 
@@ -43,10 +49,13 @@ __all__ = [
     "PlanForecast",
     "PlanRequest",
     "Request",
+    "ServingForecast",
+    "ServingRequest",
     "__version__",
     "predict",
     "predict_memory",
     "predict_plan",
+    "predict_serving",
     "trace_step",
 ]
 

@@ -21,6 +21,7 @@ _HOMES = {
     "memory": "perfcast.cli.memory",
     "mesh": "perfcast.cli.mesh.command",
     "scale": "perfcast.cli.scale.command",
+    "serving": "perfcast.cli.serving.command",
     "trace": "perfcast.cli.trace.command",
     "replay": "perfcast.cli.replay.command",
     "measure": "perfcast.cli.measure.command",

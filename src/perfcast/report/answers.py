@@ -47,6 +47,8 @@ SUBJECTS = {
     "trace-chakra": ("traces.chakra", "ChakraData"),
     "scale": ("scale", "ScaleData"),
     "scale-serve": ("batches", "BatchesData"),
+    "serving": ("serving.forecast", "ServingData"),
+    "serving-sweep": ("serving.sweep", "ServingSweepData"),
     "mesh-cost": ("collectives", "CollectiveSweepData"),
     "replay": ("replay", "ReplayData"),
     "shard": ("shard", "ShardData"),

@@ -28,13 +28,14 @@ Unit = Literal[
     "samples/s",
     "requests/s",
     "Wh",
+    "J",
     "$",
     "g",
 ]
 Value = str | int | float | None
 
 #: Units whose values have a decimal prefix: one letter before a symbol, apart from a word.
-SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh")
+SYMBOLS = ("B/s", "FLOP", "FLOP/s", "Wh", "J")
 WORDS = ("tokens/s", "samples/s", "requests/s")
 
 

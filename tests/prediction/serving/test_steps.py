@@ -20,7 +20,7 @@ from perfcast.prediction.step.predict import predict_plan
 
 _DEVICE = resolve_device("h100-sxm")
 _DENSE, _MIXTURE = Plan(tensor_parallel=2), Plan(data_parallel=2, expert_parallel=2)
-_BARE = EngineOptions(host_seconds=0.0, cuda_graphs=False)
+_BARE = EngineOptions(host_seconds=0.0)
 
 
 def _times(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from perfcast.core.words import known_word
 from perfcast.errors import InputError
 from perfcast.units import GIGA
 
@@ -34,3 +35,33 @@ class Lengths:
             raise InputError(f"{self.shape} lengths with a spread of {self.spread:g}")
         if self.shape == "uniform" and self.spread >= 1:
             raise InputError("uniform lengths have a spread below 1")
+
+    @property
+    def text(self) -> str:
+        """As ``parse_lengths`` reads it."""
+        mean = f"{self.mean_tokens:g}" if self.mean_tokens % 1 else str(int(self.mean_tokens))
+        return mean if self.shape == "fixed" else f"{self.shape}:{mean}:{self.spread:g}"
+
+
+def parse_lengths(text: str, option: str = "lengths") -> Lengths:
+    """``8192``, or a shape with mean and spread, ``uniform:1024:0.2``.
+
+    >>> parse_lengths("lognormal:1024:0.5").spread
+    0.5
+
+    Raises:
+        InputError: Something else, or numbers that no lengths have; names the option.
+    """
+    parts = text.split(":")
+    try:
+        if len(parts) == 1:
+            return Lengths(float(text))
+        name, mean, spread = parts
+        numbers = float(mean), float(spread)
+    except ValueError:
+        shapes = ", ".join(shape for shape in LENGTH_SHAPES if shape != "fixed")
+        raise InputError(
+            f"{option} {text}: tokens, such as 8192, or SHAPE:MEAN:SPREAD, such as uniform:1024:0.2; "
+            f"shapes: {shapes}"
+        ) from None
+    return Lengths(numbers[0], known_word("shape of lengths", name, LENGTH_SHAPES), numbers[1])

@@ -102,7 +102,8 @@ class TabulatedSteps:
         paced = np.maximum(device.sum(axis=-1), self._issued(batches))
         busiest = paced.argmax(axis=0)
         own = device[busiest, np.arange(len(busiest))]
-        seconds = self.host.around(paced.max(axis=0), self.host.seconds(batches.sequences, batches.prompts))
+        host = self.host.seconds(batches.sequences, batches.prompts)
+        seconds = self.host.around(paced.max(axis=0), host)
         return np.concatenate([own, (seconds - own.sum(axis=-1))[:, None]], axis=-1)
 
     def _around(self, device: float, batch: StepBatch) -> float:

@@ -79,6 +79,7 @@ class ServingRequest:
         kv_cache_dtype: None or 'auto': what the framework keeps beside ``dtype``.
         seed: Of lengths and arrivals; equal requests give equal answers.
         dollars_per_device_hour: None: no bill.
+        window: From when to when every step is kept for a timeline, in seconds; None: none is.
     """
 
     model: Model
@@ -98,6 +99,7 @@ class ServingRequest:
     method: AskedMethod = "both"
     seed: int = 0
     dollars_per_device_hour: float | None = None
+    window: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if (self.requests is None) == (self.prompts is None or self.answers is None):

@@ -14,13 +14,14 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.precision import Precision
 from perfcast.core.serving.grid import Curve, Surface, rising
-from perfcast.core.serving.host import NO_HOST, StepHost
+from perfcast.core.serving.host import StepHost
 from perfcast.core.serving.tabulated import DEVICE_BOUNDS, TabulatedSteps
 from perfcast.core.work import Calls
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel, Estimates, compute_seconds, memory_seconds
 from perfcast.cost.prices import Prices
 from perfcast.frameworks.load import load_inference_profiles
+from perfcast.frameworks.serving_host import load_serving_host
 from perfcast.prediction.model import NamedModel
 from perfcast.prediction.request.serving import EngineOptions
 from perfcast.prediction.step.prices import price_step
@@ -75,13 +76,20 @@ def build_step_times(
         model.sizes.sliding_window,
     )
     work = build_engine_work(model.sizes, plan, precision, profile, grid, drafted_tokens=drafted)
-    return _tabulated(_price(work, device, cluster, cost_model), _host(engine), drafted)
+    found = _tabulated(_price(work, device, cluster, cost_model), drafted)
+    host, captured = _host(framework, engine, most_sequences * (1 + drafted))
+    return replace(found, host=host, captured_tokens=captured)
 
 
-def _host(engine: EngineOptions) -> StepHost:
+def _host(framework: str, engine: EngineOptions, most_tokens: int) -> tuple[StepHost, tuple[int, ...]]:
+    """The host of each step, and the sizes of graphs."""
+    profile = load_serving_host(framework, engine.version)
+    host = profile.host
     if engine.host_seconds is not None:
-        return StepHost(fixed_seconds=engine.host_seconds)
-    return NO_HOST
+        host = StepHost(
+            fixed_seconds=engine.host_seconds, launch_seconds=host.launch_seconds, overlaps=host.overlaps
+        )
+    return host, () if engine.cuda_graphs is False else profile.captured_tokens(most_tokens)
 
 
 def _grid(most_tokens: int, most_read: int, most_sequences: int, most_held: int, window: int) -> EngineGrid:
@@ -194,7 +202,7 @@ def _price(work: EngineWork, device: Device, cluster: Cluster, cost_model: CostM
     return _Priced(work, rows, drafts, sends, operations, prices, _by_bound(operations, prices, device))
 
 
-def _tabulated(priced: _Priced, host: StepHost, drafted: int) -> TabulatedSteps:
+def _tabulated(priced: _Priced, drafted: int) -> TabulatedSteps:
     work, grid = priced.work, priced.work.grid
     tokens, sends = grid.tokens.astype(float), priced.sends
     low, high = _interval(priced)
@@ -217,7 +225,6 @@ def _tabulated(priced: _Priced, host: StepHost, drafted: int) -> TabulatedSteps:
         boundary=Curve(tokens, rising(priced.by_bound[sends][None], [1])) if sends else None,
         answer_launches=_launches(priced, 0),
         mixed_launches=_launches(priced, 1),
-        host=host,
         tokens_per_sequence=1 + drafted,
         low=low,
         high=high,

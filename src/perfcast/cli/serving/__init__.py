@@ -1,0 +1,1 @@
+"""``perfcast serving``: what clients of a deployment wait, and what it answers and costs."""

@@ -1,0 +1,202 @@
+"""Options of ``perfcast serving``, typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import click
+
+from perfcast.cli.options import values
+from perfcast.cli.options.pack import packed
+from perfcast.cli.options.shared import format_option, kv_cache_option
+from perfcast.core.plans.text import PlanValues, parse_plan
+from perfcast.core.serving.lengths import Lengths, parse_lengths
+from perfcast.core.serving.scheduling import Speculation
+from perfcast.errors import InputError
+
+#: Which of the two forms answers, as the option says it.
+MethodWord = Literal["events", "closed-form", "both"]
+METHOD_WORDS: tuple[MethodWord, ...] = get_args(MethodWord)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """What serves which requests, as the options give it; times are seconds.
+
+    Attributes:
+        plan, prefill_plan, decode_plan: What is said of a replica, by the fields of ``Plan``; None where
+            nothing is said.
+        sweep: Texts such as 'concurrency=1,4,16'.
+    """
+
+    model: str
+    device: str | None
+    devices: int | None
+    cluster: str | None
+    plan: PlanValues | None
+    replicas: int | None
+    prefill_plan: PlanValues | None
+    prefill_replicas: int | None
+    decode_plan: PlanValues | None
+    decode_replicas: int | None
+    input_length: Lengths | None
+    output_length: Lengths | None
+    requests: str | None
+    num_requests: int | None
+    prefix_hit_share: float
+    seed: int
+    concurrency: int | None
+    request_rate: float | None
+    burstiness: float | None
+    saturated: bool
+    dtype: str | None
+    kv_cache_dtype: str | None
+    framework: str | None
+    framework_version: str | None
+    max_sequences: int | None
+    max_step_tokens: int | None
+    chunked_prefill: bool | None
+    block_tokens: int | None
+    memory_fraction: float | None
+    speculate: Speculation | None
+    expert_load: float
+    host_seconds: float | None
+    cuda_graphs: bool | None
+    max_ttft: float | None
+    max_tpot: float | None
+    max_latency: float | None
+    percentile: float
+    method: MethodWord
+    cost_model: str | None
+    price: str | None
+    sweep: tuple[str, ...]
+
+
+def _plan_of(_: click.Context, option: click.Parameter, text: str | None) -> PlanValues | None:
+    return None if text is None else parse_plan(text, option.opts[0])
+
+
+def _lengths_of(_: click.Context, option: click.Parameter, text: str | None) -> Lengths | None:
+    return None if text is None else parse_lengths(text, option.opts[0])
+
+
+def _speculation_of(_: click.Context, option: click.Parameter, text: str | None) -> Speculation | None:
+    """``3:0.7``: tokens drafted in each step, and the probability that one is kept."""
+    if text is None:
+        return None
+    drafted, colon, acceptance = text.partition(":")
+    try:
+        return Speculation(int(drafted), float(acceptance if colon else ""))
+    except ValueError:
+        raise InputError(f"{option.opts[0]} {text}: DRAFTED:ACCEPTANCE, such as 3:0.7") from None
+
+
+_WHERE = (
+    click.option("--device", help="Catalog name, or FILE.toml."),
+    click.option("--devices", type=int, help="Number of devices, of all replicas; default: those they take."),
+    click.option("--cluster", metavar="NAME:N", help="Or devices and their links."),
+    click.option(
+        "--plan",
+        callback=_plan_of,
+        help="Of one replica: tp=4,pp=2; dp=8,ep=8 are attention data-parallel ranks that share experts. "
+        "Default: the smallest that holds weights and a sensible cache.",
+    ),
+    click.option("--replicas", type=int, help="Of that plan; default: as many as the devices allow."),
+    click.option("--prefill-plan", callback=_plan_of, help="Disaggregated: a replica that reads prompts."),
+    click.option("--prefill-replicas", type=int, help="Default: 1."),
+    click.option("--decode-plan", callback=_plan_of, help="Disaggregated: a replica that writes answers."),
+    click.option("--decode-replicas", type=int, help="Default: 1."),
+)
+_REQUESTS = (
+    click.option(
+        "--input-length",
+        callback=_lengths_of,
+        metavar="TOKENS",
+        help="Of prompts: 8192, or SHAPE:MEAN:SPREAD with uniform, normal or lognormal, as uniform:1024:0.2.",
+    ),
+    click.option("--output-length", callback=_lengths_of, metavar="TOKENS", help="Of answers, likewise."),
+    click.option(
+        "--requests",
+        metavar="FILE",
+        help="Recorded requests: Azure's or BurstGPT's .csv, Mooncake's .jsonl, or columns "
+        "arrival_seconds,prompt_tokens,answer_tokens; without another load they come at their own times.",
+    ),
+    click.option(
+        "--num-requests", type=int, help="That are played; default: 10 of each client, 200 at least."
+    ),
+    click.option(
+        "--prefix-hit-share", type=float, default=0.0, help="Of a prompt's tokens, those that are cached."
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of lengths and arrivals."),
+    click.option("--concurrency", type=int, help="Clients that each wait for their answer, of all replicas."),
+    click.option("--request-rate", type=float, help="Requests per second, whatever becomes of them."),
+    click.option(
+        "--burstiness", type=float, help="Of --request-rate: 1 (default) is Poisson, 0 even, above 1 bursts."
+    ),
+    click.option("--saturated", is_flag=True, help="All requests wait at the door from the beginning."),
+)
+_ENGINE = (
+    format_option(),
+    kv_cache_option(),
+    click.option("--framework", help="Whose program serves: vllm (default), sglang, trtllm."),
+    click.option("--framework-version", metavar="X.Y.Z", help="Default: the newest that is known."),
+    click.option("--max-sequences", type=int, help="Of an engine at once; default: the framework's."),
+    click.option("--max-step-tokens", type=int, help="New tokens of a step; default: the framework's."),
+    click.option(
+        "--chunked-prefill/--no-chunked-prefill", default=None, help="Prompts read in several steps."
+    ),
+    click.option("--block-tokens", type=int, help="Of a block of keys and values; default: the framework's."),
+    click.option(
+        "--memory-fraction",
+        type=float,
+        callback=values.fraction,
+        help="Of the device's memory: gpu_memory_utilization of vllm, mem_fraction_static of sglang, "
+        "free_gpu_memory_fraction of trtllm; default: the framework's.",
+    ),
+    click.option(
+        "--speculate", callback=_speculation_of, metavar="DRAFTED:ACCEPTANCE", help="Such as 3:0.7."
+    ),
+    click.option(
+        "--expert-load", type=float, default=1.0, show_default=True, help="The busiest rank's over the mean."
+    ),
+    click.option(
+        "--host-seconds", callback=values.seconds, metavar="TIME", help="Of a step, where measured: 2ms."
+    ),
+    click.option("--cuda-graphs/--no-cuda-graphs", default=None, help="Steps of decoding are replayed."),
+)
+_ANSWER = (
+    click.option(
+        "--max-ttft", callback=values.seconds, metavar="TIME", help="Limit, such as 500ms: goodput."
+    ),
+    click.option("--max-tpot", callback=values.seconds, metavar="TIME", help="Limit of each further token."),
+    click.option("--max-latency", callback=values.seconds, metavar="TIME", help="Limit of a whole answer."),
+    click.option(
+        "--percentile",
+        type=float,
+        default=0.9,
+        show_default=True,
+        callback=values.fraction,
+        help="Of requests that must keep the limits.",
+    ),
+    click.option(
+        "--method",
+        default="both",
+        show_default=True,
+        callback=values.word_of("method", METHOD_WORDS),
+        help="events (every step), closed-form (the steady state), or both side by side.",
+    ),
+    click.option("--cost-model", help="learned (default), roofline, or a published one."),
+    click.option("--price", metavar="DOLLARS", help="Of a device-hour, or a FILE.toml of prices by device."),
+    click.option(
+        "--sweep",
+        multiple=True,
+        metavar="NAME=V,V,…",
+        help="Curves: concurrency=1,4,16,64, request-rate, input-length, output-length, replicas, "
+        "max-sequences, max-step-tokens; several are combined.",
+    ),
+)
+
+serving_options = packed(
+    ServingOptions, "own", click.argument("model"), *_WHERE, *_REQUESTS, *_ENGINE, *_ANSWER
+)

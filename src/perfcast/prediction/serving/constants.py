@@ -1,0 +1,65 @@
+"""Constants of serving as a whole: what no step's time holds. The data file states their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+
+from perfcast.errors import CatalogError
+from perfcast.figures import parse_figure, parse_table, parse_toml
+
+#: Figures that have a spread of their own.
+SPREADS = ("time_to_first_token", "time_per_output_token", "end_to_end", "rates")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Measured over forecast: factors between which 90 % lie, and where that is from."""
+
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ServingConstants:
+    """Constants of serving.
+
+    Attributes:
+        spreads: By the words of ``SPREADS``.
+    """
+
+    spreads: Mapping[str, Spread]
+
+
+@cache
+def load_serving_constants() -> ServingConstants:
+    """The shipped constants, checked."""
+    return parse_serving_constants(
+        Path(str(resources.files("perfcast.prediction.serving") / "constants.toml"))
+    )
+
+
+def parse_serving_constants(path: Path) -> ServingConstants:
+    """The constants of a file.
+
+    Raises:
+        CatalogError: One is missing, or has no unit or source, or a spread does not hold 1.
+    """
+    content = parse_toml(path)
+    sources, table = parse_table(content, "sources", path.name), parse_table(content, "spread", path.name)
+    if set(table) != set(SPREADS):
+        raise CatalogError(f"{path.name}: [spread] has {', '.join(SPREADS)}")
+    found = {}
+    for name in SPREADS:
+        row = parse_table(table, name, path.name)
+        ends = {key: parse_figure(row.get(key), sources, f"{path.name}: {name}") for key in ("low", "high")}
+        low, high = ends["low"].si_value, ends["high"].si_value
+        if not low <= 1 <= high:
+            raise CatalogError(f"{path.name}: {name}: a spread from {low:g} to {high:g} does not hold 1")
+        found[name] = Spread(low, high, ends["high"].source)
+    return ServingConstants(MappingProxyType(found))

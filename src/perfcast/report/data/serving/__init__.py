@@ -1,0 +1,1 @@
+"""What JSON holds of deployments under load."""

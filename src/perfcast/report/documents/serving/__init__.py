@@ -1,0 +1,1 @@
+"""Serving under load as documents: one deployment, and many of them."""

@@ -1,0 +1,159 @@
+"""Questions about serving, from names to figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfcast.catalog.clusters import load_cluster
+from perfcast.core.plan import Plan
+from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
+from perfcast.core.serving.lengths import Lengths
+from perfcast.core.serving.load import ClosedLoad, OpenLoad, SaturatedLoad
+from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.prediction.request.serving import EngineOptions, Limits, ServingRequest
+from perfcast.prediction.serving.predict import predict_serving
+from perfcast.prediction.serving.resolve import resolve_serving
+
+TWO = Plan(tensor_parallel=2)
+
+
+def asked(**changes: Any) -> ServingRequest:
+    values: dict[str, Any] = {
+        "model": "llama3-8b",
+        "cluster": load_cluster("dgx-h100:4"),
+        "load": ClosedLoad(8),
+        "prompts": Lengths(512),
+        "answers": Lengths(16),
+        "num_requests": 40,
+        "cost_model": "roofline",
+        "method": "events",
+    }
+    return ServingRequest(**(values | changes))
+
+
+def test_where_nothing_is_named_the_least_plan_serves_as_often_as_devices_allow():
+    found = resolve_serving(asked())
+    assert found.deployment == Aggregated(Pool(Plan(), 4))
+    assert any(note.startswith("plan: the smallest tp · pp") for note in found.defaults)
+    big = resolve_serving(asked(model="llama3-70b", dtype="bf16", prompts=Lengths(8192)))
+    assert big.deployment == Aggregated(Pool(Plan(tensor_parallel=4), 1))
+
+
+@pytest.mark.parametrize("load", [ClosedLoad(8), OpenLoad(20.0), SaturatedLoad()])
+def test_every_figure_has_an_interval_that_holds_it(load):
+    found = predict_serving(asked(load=load, dollars_per_device_hour=2.0))
+    rates = found.rates
+    for between in (
+        found.time_to_first_token.p99,
+        found.time_per_output_token.median,
+        found.end_to_end.mean,
+        rates.output_tokens_per_second,
+        rates.output_tokens_per_second_per_user,
+        rates.dollars_per_million_output_tokens,
+        rates.joules_per_million_output_tokens,
+    ):
+        assert between is not None
+        assert 0 < between.low <= between.value <= between.high
+    assert sum(found.bound_by.values()) == pytest.approx(1.0)
+
+
+def test_the_bill_is_that_of_all_devices_over_the_tokens():
+    found = predict_serving(asked(dollars_per_device_hour=3.6)).rates
+    bill = found.dollars_per_million_output_tokens
+    assert bill is not None
+    assert bill.value == pytest.approx(4 * 3.6 / 3600 / found.output_tokens_per_second.value * 1e6)
+    assert found.output_tokens_per_second_per_device.value * 4 == pytest.approx(
+        found.output_tokens_per_second.value
+    )
+
+
+def test_clients_get_what_little_says():
+    found = predict_serving(asked())
+    latency, rate = found.end_to_end.mean.value, found.rates.requests_per_second.value
+    assert latency * rate == pytest.approx(8, rel=0.15)  # the ends of the run have fewer
+
+
+def test_goodput_is_of_requests_that_keep_the_limits():
+    kept = predict_serving(asked(limits=Limits(time_to_first_token_seconds=1e3))).rates
+    assert kept.goodput_requests_per_second is not None
+    assert kept.goodput_requests_per_second.value == pytest.approx(kept.requests_per_second.value)
+    none = predict_serving(asked(limits=Limits(end_to_end_seconds=1e-6))).rates
+    assert none.goodput_requests_per_second is not None
+    assert none.goodput_requests_per_second.value == 0
+
+
+def test_equal_questions_have_equal_answers():
+    request = asked(prompts=Lengths(512, "lognormal", 0.5), load=OpenLoad(10.0))
+    one, other = predict_serving(request), predict_serving(request)
+    assert one.time_to_first_token == other.time_to_first_token
+    assert one.rates == other.rates
+
+
+def test_cached_prompts_are_sooner_read():
+    usual, cached = (predict_serving(asked(prefix_hit_share=share)) for share in (0.0, 0.75))
+    assert cached.time_to_first_token.mean.value < usual.time_to_first_token.mean.value
+
+
+def test_split_pools_read_and_write_apart():
+    split = Disaggregated(Pool(TWO), Pool(TWO))
+    found = predict_serving(asked(deployment=split))
+    assert found.num_devices == 4
+    assert any("from pool to pool" in note for note in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model": "resnet50"}, InputError, "serving is of models that generate"),
+        ({"deployment": Aggregated(Pool(TWO, 3))}, PlanError, r"3 · 2 = 6 devices, but dgx-h100 has 4"),
+        (
+            {"deployment": Aggregated(Pool(Plan(data_parallel=4)))},
+            PlanError,
+            "dp=4: attention data-parallel ranks share experts, and this model has none",
+        ),
+        ({"deployment": Aggregated(Pool(Plan(tensor_parallel=3)))}, PlanError, "tp=3 does not divide 32"),
+        (
+            {"prompts": Lengths(2_000_000), "deployment": Aggregated(Pool(Plan(), 4))},
+            PlanError,
+            r"a request of 2,000,016 tokens does not fit an engine: beside .* of weights",
+        ),
+        (
+            {"prompts": Lengths(9_000_000)},
+            PlanError,
+            "no plan of 4 devices holds the weights and one request",
+        ),
+        ({"engine": EngineOptions(framework="vllmm")}, UnknownNameError, "vllm"),
+        ({"engine": EngineOptions(framework="pytorch")}, UnknownNameError, "sglang, trtllm, vllm"),
+        ({"dtype": "bf61"}, UnknownNameError, "bf16"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_words(changes, error, message):
+    with pytest.raises(error, match=message):
+        predict_serving(asked(**changes))
+
+
+def test_wider_caches_hold_fewer_tokens():
+    wide, narrow = (
+        resolve_serving(asked(kv_cache_dtype=kind)).engines[0].scheduling.kv_tokens
+        for kind in ("bf16", "fp8")
+    )
+    assert narrow == pytest.approx(2 * wide, rel=0.01)
+
+
+def test_limits_of_a_scheduler_are_those_that_were_set():
+    engine = EngineOptions(max_sequences=17, max_step_tokens=333, block_tokens=32, memory_fraction=0.5)
+    found = resolve_serving(asked(engine=engine)).engines[0]
+    scheduling = found.scheduling
+    assert (scheduling.max_sequences, scheduling.max_step_tokens, scheduling.block_tokens) == (17, 333, 32)
+    usual = resolve_serving(asked()).engines[0]
+    assert scheduling.kv_tokens < usual.scheduling.kv_tokens
+    assert found.memory_bytes < usual.memory_bytes <= resolve_serving(asked()).device.memory_bytes
+
+
+def test_a_request_is_shown_as_it_was_asked():
+    request = replace(asked(), engine=EngineOptions(framework="sglang"))
+    found = predict_serving(request)
+    assert (found.program.framework, found.load) == ("sglang", request.load)
