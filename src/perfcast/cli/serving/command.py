@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.cli.serving.launch import launch_files, write_launch_files
 from perfcast.cli.serving.options import ServingOptions, serving_options
 
 if TYPE_CHECKING:
@@ -26,19 +27,30 @@ def serving(own: ServingOptions, outputs: Outputs) -> None:
     """
     from perfcast.cli.serving.request import build_request, build_sweep
 
+    if own.launch_model is not None and own.launch is None:
+        raise click.UsageError("--launch-model: of --launch DIR")
     if own.sweep:
+        if own.launch is not None:
+            raise click.UsageError("--launch: of one deployment; leave --sweep out")
         _answer_sweep(build_sweep(own), outputs)
     else:
-        _answer(build_request(own), outputs)
+        _answer(build_request(own), outputs, own)
 
 
-def _answer(request: ServingRequest, outputs: Outputs) -> None:
+def _answer(request: ServingRequest, outputs: Outputs, own: ServingOptions) -> None:
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.report.data.serving.forecast import data_of
     from perfcast.report.documents.serving.forecast import document_of
 
+    files = {} if own.launch is None else launch_files(request, own.launch, own.launch_model)
     found = predict_serving(request)
-    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), fits=found.fits)
+    write_answer(
+        outputs,
+        lambda: document_of(found),
+        lambda: data_of(found),
+        written=write_launch_files(files),
+        fits=found.fits,
+    )
 
 
 def _answer_sweep(points: Sequence[tuple[Mapping[str, str], ServingRequest]], outputs: Outputs) -> None:

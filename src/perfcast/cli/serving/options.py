@@ -71,6 +71,8 @@ class ServingOptions:
     cost_model: str | None
     price: str | None
     sweep: tuple[str, ...]
+    launch: str | None
+    launch_model: str | None
 
 
 def _plan_of(_: click.Context, option: click.Parameter, text: str | None) -> PlanValues | None:
@@ -197,6 +199,19 @@ _ANSWER = (
     ),
 )
 
+_LAUNCH = (
+    click.option(
+        "--launch",
+        metavar="DIR",
+        help="Write what starts the deployment: commands of vllm, sglang or trtllm, and a Dynamo deployment.",
+    ),
+    click.option(
+        "--launch-model",
+        metavar="NAME",
+        help="Of the weights on Hugging Face, or their folder; default: that of the catalog's model.",
+    ),
+)
+
 serving_options = packed(
-    ServingOptions, "own", click.argument("model"), *_WHERE, *_REQUESTS, *_ENGINE, *_ANSWER
+    ServingOptions, "own", click.argument("model"), *_WHERE, *_REQUESTS, *_ENGINE, *_ANSWER, *_LAUNCH
 )

@@ -18,7 +18,7 @@ from perfcast.units import format_seconds
 _MOST_POINTS = 500
 #: Rows of the table that stands for the curves in a terminal.
 _MOST_ROWS = 8
-_SHARES = (0.0, 0.01, *(0.05 * step for step in range(1, 20)), 0.99, 1.0)
+_SHARES = tuple(step / 100 for step in range(101))
 
 
 def occupancy_section(forecast: ServingForecast, played: Played) -> Section:
@@ -150,6 +150,6 @@ def distribution_figure(name: str, what: str, seconds: Floats) -> Figure | None:
         name=name,
         series=(curve,),
         height=260,
-        x=Axis(title=what, unit="s", from_zero=True),
+        x=Axis(title=what, unit="s", low=0, high=1.05 * float(known[-1])),
         y=Axis(title="requests", unit="share", low=0, high=1.02),
     )

@@ -5,6 +5,14 @@ way.
 """
 
 from perfcast.search.handover.serving.job import ServingJob, find_hub_name
+from perfcast.search.handover.serving.resolved import job_of
 from perfcast.search.handover.serving.write import SERVING_TARGETS, find_serving_obstacles, write_serving
 
-__all__ = ["SERVING_TARGETS", "ServingJob", "find_hub_name", "find_serving_obstacles", "write_serving"]
+__all__ = [
+    "SERVING_TARGETS",
+    "ServingJob",
+    "find_hub_name",
+    "find_serving_obstacles",
+    "job_of",
+    "write_serving",
+]

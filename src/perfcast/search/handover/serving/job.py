@@ -28,7 +28,8 @@ class ServingJob:
     Attributes:
         model: Its name on Hugging Face, or the folder of its weights.
         framework: That serves it.
-        engine: What is set of every engine; None leaves it to the framework.
+        engine: What is set of every engine; what is None is left to the framework.
+        decode_engine: What is set of those that write, where pools differ; None: the same.
         dtype, kv_cache_dtype: Of weights, and of keys and values, by the names of ``core.formats``.
         has_experts: Whether the model is a mixture of experts.
         longest_tokens: Of a prompt with its answer; None: as many as the model takes.
@@ -40,12 +41,17 @@ class ServingJob:
     deployment: Deployment
     framework: ServingFramework
     engine: EngineOptions = field(default_factory=EngineOptions)
+    decode_engine: EngineOptions | None = None
     dtype: str = "bf16"
     kv_cache_dtype: str = "bf16"
     has_experts: bool = False
     longest_tokens: int | None = None
     reuses_prefixes: bool = False
     devices_per_node: int = 8
+
+    def engine_of(self, role: Role) -> EngineOptions:
+        """What is set of the engines of a pool."""
+        return self.decode_engine if role == "decode" and self.decode_engine is not None else self.engine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ def write_files(job: ServingJob) -> dict[str, str]:
 
 def engine_arguments(job: ServingJob, role: Role, plan: Plan) -> Arguments:
     """What every engine of a pool is told; Dynamo's workers of SGLang take the same."""
-    return (*_parallel(job, plan), *_precision(job), *_scheduling(job, plan), *_transfer(role))
+    return (*_parallel(job, plan), *_precision(job), *_scheduling(job, role, plan), *_transfer(role))
 
 
 def _parallel(job: ServingJob, plan: Plan) -> Arguments:
@@ -73,8 +73,8 @@ def _precision(job: ServingJob) -> Arguments:
     return tuple(arguments)
 
 
-def _scheduling(job: ServingJob, plan: Plan) -> Arguments:
-    engine, arguments = job.engine, list[tuple[str, str | None]]()
+def _scheduling(job: ServingJob, role: Role, plan: Plan) -> Arguments:
+    engine, arguments = job.engine_of(role), list[tuple[str, str | None]]()
     if job.longest_tokens is not None:
         arguments.append(("--context-length", str(job.longest_tokens)))
     if engine.max_sequences is not None:

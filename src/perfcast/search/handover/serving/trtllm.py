@@ -9,6 +9,7 @@ those of each.
 from __future__ import annotations
 
 from perfcast.core.plan import Plan
+from perfcast.prediction.request.serving import EngineOptions
 from perfcast.search.handover.job import spoken
 from perfcast.search.handover.serving.job import Role, Servers, ServingJob, servers_of
 from perfcast.search.handover.serving.parallel import experts_tensor_parallel, weights_note
@@ -47,7 +48,7 @@ def write_files(job: ServingJob) -> dict[str, str]:
 
 def engine_settings(job: ServingJob, role: Role, plan: Plan) -> dict[str, Node]:
     """What every engine of a pool is told; Dynamo's workers of TensorRT-LLM take the same."""
-    engine = job.engine
+    engine = job.engine_of(role)
     settings: dict[str, Node] = {
         "tensor_parallel_size": plan.ranks_per_stage,
         "pipeline_parallel_size": plan.pipeline_parallel,
@@ -63,7 +64,7 @@ def engine_settings(job: ServingJob, role: Role, plan: Plan) -> dict[str, Node]:
         "enable_chunked_prefill": engine.chunks_prompts,
     }
     settings |= {name: value for name, value in limits.items() if value is not None}
-    settings["kv_cache_config"] = _cache(job)
+    settings["kv_cache_config"] = _cache(job, engine)
     if engine.cuda_graphs is False:
         settings["cuda_graph_config"] = None
     elif engine.cuda_graphs:
@@ -80,14 +81,14 @@ def engine_settings(job: ServingJob, role: Role, plan: Plan) -> dict[str, Node]:
     return settings
 
 
-def _cache(job: ServingJob) -> dict[str, Node]:
+def _cache(job: ServingJob, engine: EngineOptions) -> dict[str, Node]:
     cache: dict[str, Node] = {"dtype": CACHES[job.kv_cache_dtype]}
     if job.reuses_prefixes:
         cache["enable_block_reuse"] = True
-    if job.engine.memory_fraction is not None:
-        cache["free_gpu_memory_fraction"] = job.engine.memory_fraction
-    if job.engine.block_tokens is not None:
-        cache["tokens_per_block"] = job.engine.block_tokens
+    if engine.memory_fraction is not None:
+        cache["free_gpu_memory_fraction"] = engine.memory_fraction
+    if engine.block_tokens is not None:
+        cache["tokens_per_block"] = engine.block_tokens
     return cache
 
 

@@ -54,7 +54,7 @@ def write_files(job: ServingJob) -> dict[str, str]:
 
 def engine_arguments(job: ServingJob, role: Role, plan: Plan) -> Arguments:
     """What every engine of a pool is told; Dynamo's workers of vLLM take the same."""
-    return (*_parallel(job, role, plan), *_precision(job), *_scheduling(job), *_transfer(role))
+    return (*_parallel(job, role, plan), *_precision(job), *_scheduling(job, role), *_transfer(role))
 
 
 def _parallel(job: ServingJob, role: Role, plan: Plan) -> Arguments:
@@ -81,8 +81,8 @@ def _precision(job: ServingJob) -> Arguments:
     return tuple(arguments)
 
 
-def _scheduling(job: ServingJob) -> Arguments:
-    engine, arguments = job.engine, list[tuple[str, str | None]]()
+def _scheduling(job: ServingJob, role: Role) -> Arguments:
+    engine, arguments = job.engine_of(role), list[tuple[str, str | None]]()
     if job.longest_tokens is not None:
         arguments.append(("--max-model-len", str(job.longest_tokens)))
     if engine.max_sequences is not None:
