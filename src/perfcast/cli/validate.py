@@ -88,6 +88,7 @@ def validate(suite: str, **options: object) -> None:
     collections), 'neusight' (kernels and whole-model steps of the NeuSight study), 'memory' (measured
     peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems),
     'published' (step times of published training runs), 'vision' (measured steps of image and other models),
+    'serving' (measured times to the first and of further tokens under load),
     'embedding' (embedding lookups measured here by 'perfcast train embedding --passes') or 'traces' (eight
     models recorded here, forecast at other batches and really run; --data DIR keeps finished parts, so that a
     stopped run goes on).
@@ -274,14 +275,24 @@ def _published(options: Options) -> None:
 
 
 def _vision(options: Options) -> None:
-    if options.leave_out or options.train_data or options.weights or options.write_spread:
-        raise InputError(
-            "suite 'vision' trains and fits nothing: no --leave-out, --train-data, --weights, --write-spread"
-        )
     from perfcast.evidence.validate.vision.suite import validate_vision
 
-    places = [Path(place) for place in options.data]
-    _finish(validate_vision(places, options.predictors, max_rows=options.max_rows, say=_say), options)
+    _finish(validate_vision(*_of_tables("vision", options), max_rows=options.max_rows, say=_say), options)
+
+
+def _serving(options: Options) -> None:
+    from perfcast.evidence.validate.serving.suite import validate_serving
+
+    _finish(validate_serving(*_of_tables("serving", options), max_rows=options.max_rows, say=_say), options)
+
+
+def _of_tables(suite: str, options: Options) -> tuple[list[Path], tuple[str, ...]]:
+    """Places and predictors of a suite that fits nothing."""
+    if options.leave_out or options.train_data or options.weights or options.write_spread:
+        raise InputError(
+            f"suite '{suite}' trains nothing: no --leave-out, --train-data, --weights, --write-spread"
+        )
+    return [Path(place) for place in options.data], options.predictors
 
 
 def _embedding(options: Options) -> None:
@@ -338,6 +349,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "memory": _memory,
     "published": _published,
     "vision": _vision,
+    "serving": _serving,
     "embedding": _embedding,
     "traces": _traces,
 }

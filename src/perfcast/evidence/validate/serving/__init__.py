@@ -1,0 +1,1 @@
+"""``validate serving``: deployments under a closed loop of clients, measured and forecast."""
