@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,18 @@ class NamedModel:
         if isinstance(self._sizes, Transformer):
             return self._sizes
         raise ModelError(self._sizes)
+
+    def drafting(self) -> NamedModel:
+        """The model with its own layers that predict further tokens, as one that drafts runs them.
+
+        Configurations state them as 'num_nextn_predict_layers' (DeepSeek, GLM) or 'mtp_num_hidden_layers'
+        (Qwen3.5); sizes leave them out, as a model without drafts does.
+        """
+        stated = [self.config.get(name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers")]
+        count = next((int(each) for each in stated if each), 0)
+        if not count or self.sizes.num_prediction_layers:
+            return self
+        return replace(self, given_sizes=replace(self.sizes, num_prediction_layers=count))
 
     @cached_property
     def _sizes(self) -> Transformer | str:

@@ -90,6 +90,8 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
     """
     device, model = resolve_device(request.cluster.device), read_model(request.model)
     _check_model(model, device)
+    if request.engine.speculation is not None:
+        model = model.drafting()
     chosen = choose_defaults(model, "decode", device, dtype=request.dtype, sequence_length=1)
     program = choose_program(model, "decode", framework=request.engine.framework)
     framework = program.framework
