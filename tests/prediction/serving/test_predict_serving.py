@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.core.serving.lengths import Lengths
-from perfcast.core.serving.load import ClosedLoad, OpenLoad, SaturatedLoad
+from perfcast.core.serving.load import ClosedLoad, OpenLoad, RecordedLoad, SaturatedLoad
+from perfcast.core.serving.requests import Requests
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.prediction.request.serving import EngineOptions, Limits, ServingRequest
+from perfcast.prediction.serving.figures import Quantiles
+from perfcast.prediction.serving.formula import lengths_of, share_within
 from perfcast.prediction.serving.predict import predict_serving
 from perfcast.prediction.serving.resolve import resolve_serving
 
@@ -157,3 +161,70 @@ def test_a_request_is_shown_as_it_was_asked():
     request = replace(asked(), engine=EngineOptions(framework="sglang"))
     found = predict_serving(request)
     assert (found.program.framework, found.load) == ("sglang", request.load)
+
+
+def test_where_prompts_are_read_whole_a_step_holds_the_longest_beside_answers():
+    trtllm = EngineOptions(framework="trtllm")
+    found = resolve_serving(asked(engine=trtllm, prompts=Lengths(9000), load=ClosedLoad(8)))
+    assert found.engines[0].scheduling.max_step_tokens == 9008
+    assert any("steps of 9,008 tokens rather than 8,192" in note for note in found.defaults)
+    set_by_hand = EngineOptions(framework="trtllm", max_step_tokens=9001)
+    assert (
+        resolve_serving(asked(engine=set_by_hand, prompts=Lengths(9000)))
+        .engines[0]
+        .scheduling.max_step_tokens
+        == 9001
+    )
+
+
+def test_steady_figures_leave_the_first_wave_out():
+    mixed = {"prompts": Lengths(2048, "uniform", 0.5), "answers": Lengths(16, "uniform", 0.5)}
+    whole, steady = (
+        predict_serving(asked(measure=part, num_requests=640, load=ClosedLoad(64), **mixed))
+        for part in ("all", "steady")
+    )
+    assert steady.time_to_first_token.p99.value < whole.time_to_first_token.p99.value
+
+
+def test_both_forms_stand_side_by_side_and_events_answer():
+    found = predict_serving(asked(method="both"))
+    assert (found.method, found.played is not None) == ("events", True)
+    assert found.other is not None
+    assert (found.other.method, found.other.played) == ("closed_form", None)
+    assert found.other.rates.output_tokens_per_second.value == pytest.approx(
+        found.rates.output_tokens_per_second.value, rel=0.15
+    )
+
+
+def test_where_the_forms_differ_the_answer_says_so(monkeypatch: pytest.MonkeyPatch):
+    slow = predict_serving(asked(method="closed_form", prompts=Lengths(4096)))
+    monkeypatch.setattr("perfcast.prediction.serving.predict.by_formula", lambda *_: slow)
+    said = predict_serving(asked(method="both")).assumptions[-1]
+    assert said.startswith("the closed form differs from the events (mean time to first token +")
+
+
+def test_a_stream_beyond_what_is_answered_waits_ever_longer():
+    few, many = (
+        predict_serving(asked(load=OpenLoad(1e4), num_requests=count, method="closed_form"))
+        for count in (100, 1000)
+    )
+    assert many.time_to_first_token.mean.value == pytest.approx(10 * few.time_to_first_token.mean.value)
+    assert any("the queue grows without end" in note for note in many.assumptions)
+
+
+def test_a_recording_has_a_steady_state_by_its_mean_rate():
+    times = np.arange(50) / 10
+    recorded = Requests(times, np.full(50, 512), np.full(50, 16), np.zeros(50, dtype=np.int64))
+    whole = {"requests": recorded, "prompts": None, "answers": None, "num_requests": None}
+    found = predict_serving(asked(load=RecordedLoad(), method="both", **whole))
+    assert found.other is not None
+    assert found.other.rates.requests_per_second.value == pytest.approx(10, rel=0.02)
+
+
+def test_shares_within_a_limit_follow_the_percentiles():
+    known = Quantiles(mean=2.0, median=2.0, p90=3.0, p99=4.0)
+    assert [share_within(known, limit) for limit in (0.5, 2.0, 2.5, 4.0)] == pytest.approx(
+        [0.0, 0.5, 0.7, 1.0]
+    )
+    assert lengths_of(np.array([10, 10])) == Lengths(10)
+    assert lengths_of(np.array([10, 30])) == Lengths(20, "lognormal", 0.5)

@@ -12,6 +12,7 @@ from perfcast.cli.options.pack import packed
 from perfcast.cli.options.shared import format_option, kv_cache_option
 from perfcast.core.plans.text import PlanValues, parse_plan
 from perfcast.core.serving.lengths import Lengths, parse_lengths
+from perfcast.core.serving.load import MEASURED_WINDOWS, MeasuredWindow
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import InputError
 
@@ -44,6 +45,7 @@ class ServingOptions:
     output_length: Lengths | None
     requests: str | None
     num_requests: int | None
+    measure: MeasuredWindow
     prefix_hit_share: float
     seed: int
     concurrency: int | None
@@ -125,7 +127,16 @@ _REQUESTS = (
         "arrival_seconds,prompt_tokens,answer_tokens; without another load they come at their own times.",
     ),
     click.option(
-        "--num-requests", type=int, help="That are played; default: 10 of each client, 200 at least."
+        "--num-requests",
+        type=int,
+        help="That are played; default: 10 of each client, 200 at least; 1,000 of a stream.",
+    ),
+    click.option(
+        "--measure",
+        default="all",
+        show_default=True,
+        callback=values.word_of("part of a run", MEASURED_WINDOWS),
+        help="Figures are of all requests, the first wave included, or of the steady part.",
     ),
     click.option(
         "--prefix-hit-share", type=float, default=0.0, help="Of a prompt's tokens, those that are cached."

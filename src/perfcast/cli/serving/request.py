@@ -84,6 +84,7 @@ def build_request(own: ServingOptions) -> ServingRequest:
         answers=own.output_length,
         requests=None if own.requests is None else read_requests(own.requests),
         num_requests=own.num_requests,
+        measure=own.measure,
         prefix_hit_share=own.prefix_hit_share,
         engine=_engine(own),
         limits=Limits(

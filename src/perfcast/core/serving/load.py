@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from perfcast.errors import InputError
 from perfcast.units import GIGA
@@ -54,3 +55,8 @@ class SaturatedLoad:
 
 
 Load = ClosedLoad | OpenLoad | RecordedLoad | SaturatedLoad
+
+#: Over what figures are taken: all requests, the first wave included, as benchmark clients do; or without the
+#: beginning and the end.
+MeasuredWindow = Literal["all", "steady"]
+MEASURED_WINDOWS: tuple[MeasuredWindow, ...] = get_args(MeasuredWindow)

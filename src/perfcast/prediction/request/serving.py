@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from perfcast.core.dtype import AUTO
 from perfcast.core.serving.deployment import Deployment
 from perfcast.core.serving.lengths import Lengths
-from perfcast.core.serving.load import ClosedLoad, Load, RecordedLoad
+from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, RecordedLoad
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SchedulerPolicy, Speculation
 from perfcast.errors import InputError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Which of the two forms answers; both: each beside the other.
 AskedMethod = Literal["events", "closed_form", "both"]
-_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT = 200, 10
+_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT, _REQUESTS_OF_A_STREAM = 200, 10, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,8 @@ class ServingRequest:
         deployment: None: the smallest plan that holds the model, as often as the devices allow.
         prompts, answers: Lengths; of no meaning where ``requests`` are given.
         requests: Of a recording; its own times count where the load is 'recorded'.
-        num_requests: That are played; None: ten of each client, at least 200.
+        num_requests: That are played; None: ten of each client, at least 200, and a thousand of a stream.
+        measure: Over what figures are taken.
         prefix_hit_share: Of a prompt's tokens, those whose keys and values another request left.
         dtype: Of weights; 'auto' takes what is usual for model and device.
         kv_cache_dtype: None or 'auto': what the framework keeps beside ``dtype``.
@@ -90,6 +91,7 @@ class ServingRequest:
     answers: Lengths | None = None
     requests: Requests | None = None
     num_requests: int | None = None
+    measure: MeasuredWindow = "all"
     prefix_hit_share: float = 0.0
     engine: EngineOptions = EngineOptions()
     limits: Limits = Limits()
@@ -116,5 +118,6 @@ class ServingRequest:
             return self.num_requests
         if self.requests is not None:
             return len(self.requests)
-        clients = self.load.concurrency if isinstance(self.load, ClosedLoad) else 0
-        return max(_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT * clients)
+        if not isinstance(self.load, ClosedLoad):
+            return _REQUESTS_OF_A_STREAM
+        return max(_LEAST_REQUESTS, _REQUESTS_OF_A_CLIENT * self.load.concurrency)

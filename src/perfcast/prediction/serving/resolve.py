@@ -105,6 +105,8 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
         deployment, rule = cases.choose()
         notes = (*notes, rule)
     check_deployment(deployment, model.sizes, request.cluster)
+    engines = cases.settings(deployment)
+    notes = (*notes, *cases.raised(engines))
     return ResolvedServing(
         request=request,
         model=model,
@@ -113,7 +115,7 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
         program=program,
         cost_model=resolve_cost_model(request.cost_model, device, framework),
         deployment=deployment,
-        engines=cases.settings(deployment),
+        engines=engines,
         requests=requests,
         defaults=notes,
     )
@@ -162,6 +164,18 @@ class _Engines:
             self._setting(pool, reads_alone=len(pools) > 1 and place == 0) for place, pool in enumerate(pools)
         )
 
+    def raised(self, engines: tuple[EngineSetting, ...]) -> tuple[str, ...]:
+        """Which limits were chosen beyond what the framework takes by itself, in words."""
+        found = []
+        for engine in engines:
+            usual = scheduler_of(self.framework, self.device, engine.pool.plan, self.request.engine)
+            taken = engine.scheduling.max_step_tokens
+            if taken != usual.max_step_tokens:
+                found.append(
+                    f"steps of {taken:,} tokens rather than {usual.max_step_tokens:,}: prompts are read whole"
+                )
+        return tuple(dict.fromkeys(found))
+
     def _setting(self, pool: Pool, *, reads_alone: bool) -> EngineSetting:
         plan = pool.plan
         memory, fraction, tokens = self._sized(plan)
@@ -193,7 +207,19 @@ class _Engines:
         )
 
     def _scheduler(self, plan: Plan) -> Scheduling:
-        return scheduler_of(self.framework, self.device, plan, self.request.engine)
+        """The framework's; where prompts are read whole, with steps that hold the longest beside answers."""
+        found = scheduler_of(self.framework, self.device, plan, self.request.engine)
+        needed = int(self.requests.prompt_tokens.max()) + self._writing(found)
+        if found.chunks_prompts or self.request.engine.max_step_tokens or found.max_step_tokens >= needed:
+            return found
+        return replace(found, max_step_tokens=needed)
+
+    def _writing(self, scheduling: Scheduling) -> int:
+        """Most answers that an engine writes at once."""
+        load = self.request.load
+        most = load.concurrency if isinstance(load, ClosedLoad) else len(self.requests)
+        drafted = self.request.engine.speculation.drafted_tokens if self.request.engine.speculation else 0
+        return min(scheduling.max_sequences, most) * (1 + drafted)
 
     def _sized(self, plan: Plan) -> tuple[EngineMemory, float, int]:
         """What a rank of a plan holds, the fraction that the program takes, and the tokens that makes."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.core.serving.deployment import Pool
-from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, SaturatedLoad
+from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, OpenLoad, SaturatedLoad
 from perfcast.core.serving.outcome import Played
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import Scheduling, Speculation
 from perfcast.core.serving.step import StepTimes
 from perfcast.errors import InputError
 from perfcast.simulate.serving.loop import Loop, Stage
-from perfcast.simulate.serving.record import MeasuredWindow
 from perfcast.simulate.serving.replica import Replica
 from perfcast.simulate.serving.route import RoutePolicy, Router
 from perfcast.simulate.serving.schedulers.choose import build_scheduler

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
-from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad
+from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, OpenLoad
 from perfcast.core.serving.outcome import Occupancy, Played
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.step import StepBatch, StepBatches, StepTimes
 from perfcast.core.serving.tabulated import BOUNDS
 
-#: All requests, as benchmark clients measure them; or without the beginning and the end of a load.
-MeasuredWindow = Literal["all", "steady"]
-MEASURED_WINDOWS: tuple[MeasuredWindow, ...] = get_args(MeasuredWindow)
 _NOT_YET = float("nan")
 _TINY = 1e-300
 _STEADY_SHARE = 0.1

@@ -1,0 +1,98 @@
+"""Figures of runs, and all that is said with them, as a forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfcast.catalog.runs import load_run_figures
+from perfcast.core.forecast.serving import ServingForecast, ServingMethod
+from perfcast.core.serving.outcome import Played
+from perfcast.core.serving.tabulated import TabulatedSteps
+from perfcast.prediction.run.energy import device_watts
+from perfcast.prediction.serving.constants import load_serving_constants
+from perfcast.prediction.serving.figures import Places
+from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between
+from perfcast.prediction.serving.resolve import ResolvedServing
+
+
+def places_of(setting: ResolvedServing) -> Places:
+    """What the engines have room for: of the pool that writes answers, where there are two."""
+    engine = setting.engines[-1]
+    count = engine.pool.replicas * engine.pool.engines_per_replica
+    return Places(
+        engines=count,
+        sequences=count * engine.scheduling.max_sequences,
+        kv_tokens=count * engine.scheduling.kv_tokens,
+    )
+
+
+def forecast_of(
+    setting: ResolvedServing,
+    times: tuple[TabulatedSteps, ...],
+    runs: Runs,
+    method: ServingMethod,
+    notes: Iterable[str],
+    played: Played | None,
+) -> ServingForecast:
+    """A forecast of three runs by one of the two forms.
+
+    Args:
+        notes: Of the form.
+        played: The usual run; None of the closed form.
+    """
+    constants = load_serving_constants()
+    per_token = latency_between(runs, "time_per_output_token", constants)
+    fullest = max(setting.engines, key=lambda each: each.memory_bytes)
+    devices = setting.deployment.num_devices
+    return ServingForecast(
+        model=setting.model.name,
+        device=setting.device.name,
+        cluster=setting.cluster.name,
+        num_devices=devices,
+        deployment=setting.deployment,
+        load=setting.request.load,
+        program=setting.program,
+        dtype=setting.precision.format,
+        kv_cache_dtype=setting.precision.cache_format,
+        cost_model=setting.cost_model.name,
+        method=method,
+        time_to_first_token=latency_between(runs, "time_to_first_token", constants),
+        time_per_output_token=per_token,
+        end_to_end=latency_between(runs, "end_to_end", constants),
+        rates=rates_between(runs, per_token, devices, _bill(setting, runs.usual.bound_by), constants),
+        mean_batch=runs.usual.mean_batch,
+        kv_tokens=setting.engines[-1].scheduling.kv_tokens,
+        memory_bytes=fullest.memory_bytes,
+        capacity_bytes=setting.device.memory_bytes,
+        bound_by=runs.usual.bound_by,
+        fits=setting.fits,
+        assumptions=(*notes, *_assumptions(setting, times)),
+        defaults=setting.defaults,
+        played=played,
+    )
+
+
+def _bill(setting: ResolvedServing, bound_by: Mapping[str, float]) -> Bill:
+    devices, price = setting.deployment.num_devices, setting.request.dollars_per_device_hour
+    watts = device_watts(setting.device, 1.0 - bound_by.get("queue", 0.0), load_run_figures())
+    return Bill(
+        dollars_per_hour=None if price is None else price * devices,
+        watts=None if watts is None else watts * devices,
+    )
+
+
+def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> tuple[str, ...]:
+    engine = setting.engines[-1]
+    found = [
+        f"{setting.program.framework} takes {engine.memory_fraction:.3g} of a device's memory; weights and "
+        "the largest step leave the rest to keys and values",
+        "a request's tokens are known to the forecast, not to the scheduler",
+        *dict.fromkeys(note for table in times for note in table.assumptions),
+    ]
+    if len(setting.engines) > 1:
+        found.append("keys and values go from pool to pool over the outermost link, beside the steps")
+    if setting.request.prefix_hit_share:
+        found.append("cached parts of prompts are there from the beginning and take no room")
+    spreads = load_serving_constants().spreads
+    found += dict.fromkeys(f"intervals: {each.source}" for each in spreads.values())
+    return tuple(found)
