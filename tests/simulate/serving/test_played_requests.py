@@ -109,3 +109,19 @@ def test_runs_of_equal_steps_are_what_single_steps_are(policy: SchedulerPolicy):
         assert fast.first_token_seconds == pytest.approx(slow.first_token_seconds, rel=1e-12)
         assert fast.num_steps == slow.num_steps
         assert fast.preemptions.tolist() == slow.preemptions.tolist()
+
+
+def test_steps_of_a_window_are_noted():
+    engines = Engines(pool(replicas=2), scheduling(), TIMES)
+    everything = (0.0, 1e9)
+    played = play_requests(equal_requests(4, 100, 5), ClosedLoad(4), engines, window=everything)
+    log = played.steps
+    assert log is not None
+    assert log.prompt_tokens.sum() == 4 * 100
+    assert (log.sequences * log.steps).sum() == 4 * (5 - 1)
+    assert sorted(set(log.engine.tolist())) == [0, 1]
+    assert (log.end_seconds - log.start_seconds).sum() == pytest.approx(played.busy_seconds)
+    assert play_requests(equal_requests(4, 100, 5), ClosedLoad(4), engines).steps is None
+    none = play_requests(equal_requests(4, 100, 5), ClosedLoad(4), engines, window=(1e8, 1e9)).steps
+    assert none is not None
+    assert not len(none)

@@ -10,6 +10,7 @@ from functools import partial
 from heapq import heappop, heappush
 
 from perfcast.core.serving.requests import Requests
+from perfcast.simulate.serving.log import StepNotes
 from perfcast.simulate.serving.record import Record
 from perfcast.simulate.serving.replica import Replica
 from perfcast.simulate.serving.route import Router
@@ -71,6 +72,7 @@ class Loop:
         clients: Of a closed loop; None: requests come at their times.
         request_seconds: From a client to the engine's queue.
         transfer: Seconds that keys and values of a prompt of so many tokens take between two pools.
+        notes: Of single steps; None: not asked for.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class Loop:
         clients: int | None,
         request_seconds: float,
         transfer: Callable[[int], float],
+        notes: StepNotes | None = None,
     ) -> None:
         self.record = Record(len(requests))
+        self._notes = notes
         self._stages, self._request_seconds, self._transfer = stages, request_seconds, transfer
         self._prompts = requests.prompt_tokens.tolist()
         self._answers = requests.answer_tokens.tolist()
@@ -188,10 +192,12 @@ class Loop:
         if version != replica.version:
             return
         stage = self._stage_of[id(replica)]
+        if self._notes is not None and replica.run is not None:
+            self._notes.note(replica, replica.run)
         run, done = replica.complete()
         self.record.step(stage.number, run.seconds_of(run.steps), run.steps, run.batches)
         for engine, completed in done:
-            if stage.number == len(self._stages) - 1 or len(self._stages) == 1:
+            if stage.number == len(self._stages) - 1:
                 for sequence in completed.first:
                     if self.record.first[sequence.number] != self.record.first[sequence.number]:
                         self.record.first[sequence.number] = now

@@ -13,6 +13,7 @@ from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import Scheduling, Speculation
 from perfcast.core.serving.step import StepTimes
 from perfcast.errors import InputError
+from perfcast.simulate.serving.log import StepNotes
 from perfcast.simulate.serving.loop import Loop, Stage
 from perfcast.simulate.serving.replica import Replica
 from perfcast.simulate.serving.route import RoutePolicy, Router
@@ -64,6 +65,7 @@ def play_requests(
     request_seconds: float = 0.0,
     seed: int = 0,
     measure: MeasuredWindow = "all",
+    window: tuple[float, float] | None = None,
     jumps: bool = True,
 ) -> Played:
     """Every request from sending to its last token.
@@ -77,6 +79,7 @@ def play_requests(
         request_seconds: From a client to an engine's queue.
         seed: Of the times of an open load.
         measure: Over what figures are taken: 'all' requests, as benchmark clients do, or the 'steady' state.
+        window: Seconds from and until which single steps are noted; None: not at all.
         jumps: Whether runs of equal steps are played at once; without, the same step by step, slower.
 
     Raises:
@@ -89,14 +92,17 @@ def play_requests(
     stages = [_stage(each, number, len(pools), jumps) for number, each in enumerate(pools)]
     for stage in stages:
         stage.replicas[0].engines[0].check(requests)
+    notes = StepNotes([stage.replicas for stage in stages], window) if window is not None else None
     loop = Loop(
         requests,
         stages,
         clients=load.concurrency if isinstance(load, ClosedLoad) else None,
         request_seconds=request_seconds,
         transfer=(transfer or KVTransfer()).seconds,
+        notes=notes,
     )
-    return loop.play().played(requests, load, tuple(each.times for each in pools), measure)
+    played = loop.play().played(requests, load, tuple(each.times for each in pools), measure)
+    return played if notes is None else replace(played, steps=notes.log())
 
 
 def _sent(requests: Requests, load: Load, seed: int) -> Requests:

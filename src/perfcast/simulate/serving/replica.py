@@ -82,7 +82,7 @@ class Replica:
         self.loaded: list[tuple[Scheduler, Sequence]] = []
         self._ended_seconds = -1.0
         self._ahead = self.engines[0].scheduling.schedules_ahead
-        self._planned: list[tuple[Scheduler, StepBatch]] = []
+        self.planned: list[tuple[Scheduler, StepBatch]] = []
 
     # -- requests
 
@@ -123,28 +123,28 @@ class Replica:
             self._see_arrivals()
         self._plan()
         if late and self._see_arrivals():
-            if not self._planned:
+            if not self.planned:
                 self._plan()
             most = 1
         else:
-            most = min((engine.most_steps() for engine, _ in self._planned), default=0)
-        self.run = self._new_run(now, most) if self._planned else None
+            most = min((engine.most_steps() for engine, _ in self.planned), default=0)
+        self.run = self._new_run(now, most) if self.planned else None
         return self.run
 
     def _plan(self) -> None:
         planned = ((engine, engine.plan()) for engine in self.engines)
-        self._planned = [(engine, batch) for engine, batch in planned if batch is not None]
+        self.planned = [(engine, batch) for engine, batch in planned if batch is not None]
 
     def _new_run(self, now: float, most: int) -> Run:
-        batches = [batch for _, batch in self._planned]
-        first = self._seconds(self._planned)
+        batches = [batch for _, batch in self.planned]
+        first = self._seconds(self.planned)
         if most <= 1 or not self.jumps:
             return Run(now, 1, first, 0.0, batches)
-        steps = min(most, *(self._steps_of_growth(engine, batch) for engine, batch in self._planned))
+        steps = min(most, *(self._steps_of_growth(engine, batch) for engine, batch in self.planned))
         if steps == 1:
             return Run(now, 1, first, 0.0, batches)
-        last = self._seconds([(engine, engine.later(batch, steps - 1)) for engine, batch in self._planned])
-        middle = [engine.later(batch, (steps - 1) // 2) for engine, batch in self._planned]
+        last = self._seconds([(engine, engine.later(batch, steps - 1)) for engine, batch in self.planned])
+        middle = [engine.later(batch, (steps - 1) // 2) for engine, batch in self.planned]
         return Run(now, steps, first, (last - first) / (steps - 1), middle)
 
     @staticmethod
@@ -173,11 +173,11 @@ class Replica:
             raise AssertionError("no step is under way")
         self.run = None
         self._ended_seconds = run.end_seconds
-        return run, [(engine, engine.complete(run.steps)) for engine, _ in self._planned]
+        return run, [(engine, engine.complete(run.steps)) for engine, _ in self.planned]
 
     def writing_engines(self) -> list[Scheduler]:
         """Whose writers gain a token in the steps under way."""
-        return [engine for engine, batch in self._planned if batch.sequences]
+        return [engine for engine, batch in self.planned if batch.sequences]
 
     @property
     def kept_tokens(self) -> int:
