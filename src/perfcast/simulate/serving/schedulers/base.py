@@ -116,8 +116,8 @@ class Scheduler(ABC):
 
     def most_steps(self) -> int:
         """How often the planned step may be done before something changes by itself."""
-        if self._chunks or not self._writes:
-            return 1
+        if self._chunks or not self._writes or self.preempted:
+            return 1  # after a step in which someone lost a place, others may start
         return self.writers.steps_that_fit(self.free_blocks, self.writers.steps_to_first_end()) or 1
 
     def later(self, batch: StepBatch, steps: int) -> StepBatch:
