@@ -67,8 +67,8 @@ def _line(
     played = play_requests(requests, load, Engines(Pool(Plan(tensor_parallel=2)), scheduling, times))
     seconds = time.perf_counter() - begin
     print(
-        f"{policy:8s} {prompt:5d}/{answer} {type(load).__name__:13s} {seconds:5.2f} s (limit {_LIMIT_SECONDS:g} s "
-        f"for 10,000), {played.num_steps:,} steps, {played.preemptions.sum():,} preemptions"
+        f"{policy:8s} {prompt:5d}/{answer} {type(load).__name__:13s} {seconds:5.2f} s (limit of 10,000: "
+        f"{_LIMIT_SECONDS:g} s), {played.num_steps:,} steps, {played.preemptions.sum():,} preemptions"
     )
 
 
