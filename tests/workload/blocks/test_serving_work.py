@@ -215,6 +215,17 @@ def test_experts_that_no_token_visits_are_not_read():
     assert many.memory_traffic_bytes == 8 * expert + 2 * 64 * 64 * 2
 
 
+def test_few_tokens_visit_fewer_experts_than_they_have_choices():
+    """Four tokens with two of eight each: 8 · (1 - (3/4)^4) = 5.5 different ones where they choose freely."""
+    spread, whole = Plan(data_parallel=8, expert_parallel=8), Plan()
+    experts = [
+        fused(layer(decode(mixture(), plan, batch_size=4), "expert layer").forward)
+        for plan in (whole, spread)
+    ]
+    assert [each.attribute("popularity") for each in experts] == ["power_law_1.01", "balanced"]
+    assert experts[0].memory_traffic_bytes == 6 * 3 * 64 * 96 * 2 + 2 * 4 * 64 * 2
+
+
 @settings(max_examples=20, deadline=None)
 @given(imbalance=st.floats(1, 8), more=st.floats(0, 4), batch=st.integers(1, 64))
 def test_more_imbalance_is_never_less_work(imbalance: float, more: float, batch: int):

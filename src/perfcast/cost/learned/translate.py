@@ -142,8 +142,9 @@ def _experts(
     sizes = tuple(_number(attributes, name) for name in SIZES[KernelFamily.EXPERTS])
     name = "moe_cold" if attributes.get("is_gated") else "moe_ungated_cold"
     family = KernelFamily.EXPERTS
+    popularity = str(attributes.get("popularity", "balanced"))
     words = (
-        name, "balanced", _matrix_format(operation, family, runs), _framework(runs.framework, family),
+        name, popularity, _matrix_format(operation, family, runs), _framework(runs.framework, family),
     )  # fmt: skip
     return family, (*sizes, *words), 1.0
 

@@ -111,6 +111,20 @@ def dropped_share(plan: Plan) -> float:
     return max(0.0, 1.0 - plan.capacity_factor / plan.expert_imbalance)
 
 
+#: Exponent by which aiconfigurator draws the routings of its timings and of its own forecasts of serving
+#: (sdk/models/deepseek.py, _power_law_alpha).
+SERVED_POPULARITY = "power_law_1.01"
+
+
+def popularity_of(plan: Plan) -> str:
+    """By what law the tokens of a step of serving ask for experts.
+
+    Where a rank holds all of them, some are asked for more often than others, so that few tokens visit fewer
+    experts; where they are spread over ranks, ``imbalance`` says what the busiest rank takes.
+    """
+    return SERVED_POPULARITY if plan.expert_parallel == 1 else "balanced"
+
+
 _DISPATCHES: Mapping[Dispatch, str] = MappingProxyType(
     {
         "alltoall": "a copy for each expert",
@@ -136,11 +150,13 @@ def dispatch_assumptions(model: Transformer, plan: Plan, usual: Dispatch) -> tup
     return (said,)
 
 
-def routing_assumptions(model: Transformer, plan: Plan) -> tuple[str, ...]:
+def routing_assumptions(model: Transformer, plan: Plan, *, serves: bool = False) -> tuple[str, ...]:
     """How tokens are thought to spread over experts, in words."""
     if model.experts is None:
         return ()
-    if plan.expert_imbalance > 1:
+    if serves and plan.expert_parallel == 1:
+        said = "tokens ask for experts by a power law (exponent 1.01, as those of the measured kernels do)"
+    elif plan.expert_imbalance > 1:
         said = f"the busiest rank's experts take {plan.expert_imbalance:g} times the mean; all wait for it"
     else:
         said = "tokens are spread evenly over the experts"

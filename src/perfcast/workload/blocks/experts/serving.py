@@ -9,7 +9,7 @@ from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
-from perfcast.workload.blocks.experts.routing import experts_of, rows_of_products, sent_rows
+from perfcast.workload.blocks.experts.routing import experts_of, popularity_of, rows_of_products, sent_rows
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor
 from perfcast.workload.blocks.serving.kernels import ExpertShape, formatted_product, fused_experts
 from perfcast.workload.blocks.serving.parts import mlp, reduce_over_tensor
@@ -87,7 +87,7 @@ def expert_shape(setting: Serving) -> ExpertShape:
         num_tokens=tokens, rows=rows, hidden_size=model.hidden_size,
         inter_size=experts.ffn_hidden_size, experts_per_token=experts.experts_per_token,
         num_experts=experts.num_experts, expert_parallel=plan.expert_parallel, tensor_parallel=inner,
-        is_gated=model.is_gated,
+        is_gated=model.is_gated, popularity=popularity_of(plan),
     )  # fmt: skip
 
 

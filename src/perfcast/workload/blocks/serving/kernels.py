@@ -6,6 +6,7 @@ activation_kernels.cu, cache_kernels.cu; model_executor/layers/fused_moe).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -160,6 +161,7 @@ class ExpertShape:
     Attributes:
         num_tokens: Of all ranks that share the experts.
         rows: Pairs of a token and an expert on the busiest rank.
+        popularity: Law by which tokens ask for experts: 'balanced', or 'power_law_' and an exponent.
     """
 
     num_tokens: int
@@ -171,14 +173,27 @@ class ExpertShape:
     expert_parallel: int
     tensor_parallel: int
     is_gated: bool
+    popularity: str = "balanced"
+
+    @property
+    def touched_experts(self) -> int:
+        """Of the rank's, those that a token visits: as many as rows, or as many as independent choices do.
+
+        E · (1 - (1 - k / E)^t) different ones of E are among t tokens' k each; the skew of a power law
+        leaves out a few more, of which this says nothing.
+        """
+        local = self.num_experts // self.expert_parallel
+        if self.popularity == "balanced":
+            return min(local, self.rows)
+        missed = (1 - self.experts_per_token / self.num_experts) ** self.num_tokens
+        return min(local, self.rows, max(1, math.ceil(local * (1 - missed))))
 
 
 @lru_cache(maxsize=4096)
 def fused_experts(shape: ExpertShape, format_name: str, element: DType) -> Operation:
     """Sort, two grouped products with the activation between, and the weighted sum, as one call.
 
-    Weights of an expert that no token visits are not read: with fewer rows than local experts, as many
-    as rows.
+    Weights of an expert that no token visits are not read.
     """
     form = FORMATS[format_name]
     local = shape.num_experts // shape.expert_parallel
@@ -188,13 +203,14 @@ def fused_experts(shape: ExpertShape, format_name: str, element: DType) -> Opera
     up = tensor(form.weight.element, local, up_width, shape.hidden_size)
     down = tensor(form.weight.element, local, shape.hidden_size, width)
     scales = form.weight.scale_bytes_of(local * (up_width + width) * shape.hidden_size)
-    weight_bytes = (up.num_bytes + down.num_bytes + scales) * min(local, shape.rows) // local
+    weight_bytes = (up.num_bytes + down.num_bytes + scales) * shape.touched_experts // local
     flops = 2 * shape.rows * shape.hidden_size * (up_width + width)
     sizes: dict[str, AttributeValue] = {
         "num_tokens": shape.num_tokens, "hidden_size": shape.hidden_size, "inter_size": shape.inter_size,
         "experts_per_token": shape.experts_per_token, "num_experts": shape.num_experts,
         "tensor_parallel": shape.tensor_parallel, "expert_parallel": shape.expert_parallel,
-        "is_gated": shape.is_gated, "format": format_name, "groups": local, "m": shape.rows,
+        "is_gated": shape.is_gated, "popularity": shape.popularity, "format": format_name,
+        "groups": local, "m": shape.rows,
         "n": up_width + width, "k": shape.hidden_size,
     }  # fmt: skip
     return Operation(

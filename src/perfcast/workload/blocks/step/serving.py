@@ -151,4 +151,4 @@ def serving_assumptions(setting: Serving) -> tuple[str, ...]:
         said.append(f"weights in {precision.name}, keys and values in {precision.cache_format}")
     if setting.replays_graph:
         said.append("decoding replays a CUDA graph: the host issues no kernels")
-    return (*said, *routing_assumptions(setting.model, setting.plan))
+    return (*said, *routing_assumptions(setting.model, setting.plan, serves=True))
