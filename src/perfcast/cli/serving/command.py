@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @serving_options
-@output_options(html=True, fit=True)
+@output_options(html=True, timeline=True, fit=True)
 def serving(own: ServingOptions, outputs: Outputs) -> None:
     """Forecast what clients of MODEL wait under load, and what serving it answers, holds and costs.
 
@@ -27,27 +28,44 @@ def serving(own: ServingOptions, outputs: Outputs) -> None:
     """
     from perfcast.cli.serving.request import build_request, build_sweep
 
-    if own.launch_model is not None and own.launch is None:
-        raise click.UsageError("--launch-model: of --launch DIR")
+    _check_files(own, outputs)
     if own.sweep:
-        if own.launch is not None:
-            raise click.UsageError("--launch: of one deployment; leave --sweep out")
         _answer_sweep(build_sweep(own), outputs)
     else:
         _answer(build_request(own), outputs, own)
+
+
+#: Seconds whose steps a timeline shows where nothing is said.
+_WINDOW = (0.0, 10.0)
+
+
+def _check_files(own: ServingOptions, outputs: Outputs) -> None:
+    """Raises UsageError where options for files do not go together."""
+    if own.launch_model is not None and own.launch is None:
+        raise click.UsageError("--launch-model: of --launch DIR")
+    if own.window is not None and outputs.timeline is None:
+        raise click.UsageError("--window: of --timeline FILE")
+    for name, given in (("--launch", own.launch), ("--timeline", outputs.timeline)):
+        if own.sweep and given is not None:
+            raise click.UsageError(f"{name}: of one deployment under one load; leave --sweep out")
 
 
 def _answer(request: ServingRequest, outputs: Outputs, own: ServingOptions) -> None:
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.report.data.serving.forecast import data_of
     from perfcast.report.documents.serving.forecast import document_of
+    from perfcast.report.timelines.serving import about, events_of
+    from perfcast.report.trace_events import trace_events
 
     files = {} if own.launch is None else launch_files(request, own.launch, own.launch_model)
+    if outputs.timeline is not None:
+        request = replace(request, window=own.window or _WINDOW)
     found = predict_serving(request)
     write_answer(
         outputs,
         lambda: document_of(found),
         lambda: data_of(found),
+        lambda: trace_events(events_of(found), about(found)),
         written=write_launch_files(files),
         fits=found.fits,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -73,6 +74,7 @@ class ServingOptions:
     cost_model: str | None
     price: str | None
     sweep: tuple[str, ...]
+    window: tuple[float, float] | None
     launch: str | None
     launch_model: str | None
 
@@ -210,7 +212,28 @@ _ANSWER = (
     ),
 )
 
-_LAUNCH = (
+
+def _window_of(_: click.Context, option: click.Parameter, text: str | None) -> tuple[float, float] | None:
+    """``2:5``: from when to when, in seconds."""
+    if text is None:
+        return None
+    begin, colon, end = text.partition(":")
+    try:
+        window = (float(begin), float(end if colon else ""))
+    except ValueError:
+        window = (0.0, 0.0)
+    if not 0 <= window[0] < window[1] < math.inf:
+        raise InputError(f"{option.opts[0]} {text}: FROM:TO in seconds, such as 2:5")
+    return window
+
+
+_FILES = (
+    click.option(
+        "--window",
+        callback=_window_of,
+        metavar="FROM:TO",
+        help="Of --timeline: seconds whose steps are kept; default: 0:10.",
+    ),
     click.option(
         "--launch",
         metavar="DIR",
@@ -224,5 +247,5 @@ _LAUNCH = (
 )
 
 serving_options = packed(
-    ServingOptions, "own", click.argument("model"), *_WHERE, *_REQUESTS, *_ENGINE, *_ANSWER, *_LAUNCH
+    ServingOptions, "own", click.argument("model"), *_WHERE, *_REQUESTS, *_ENGINE, *_ANSWER, *_FILES
 )

@@ -47,6 +47,7 @@ def _play(setting: ResolvedServing, times: tuple[TabulatedSteps, ...], factor: f
         transfer=transfer_of(setting),
         seed=setting.request.seed,
         measure=setting.request.measure,
+        window=setting.request.window if factor == 1.0 else None,
     )
 
 
