@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     help="embedding: measure each lookup so often on this machine before; default: 0.",
 )
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1),
+    help="vision: of measured steps, one model of each family after the other; default: all.",
+)
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Processor threads.")
 def train(
     predictor: str,
@@ -48,6 +54,7 @@ def train(
     output: str | None,
     epochs: int | None,
     passes: int | None,
+    max_rows: int | None,
     threads: int,
 ) -> None:
     """Train PREDICTOR (learned, or a published one: neusight, habitat, …) from measured kernels.
@@ -62,18 +69,13 @@ def train(
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
     goes on where it stopped.
     """
+    _check_options(predictor, leave_out, epochs, passes, max_rows)
     if predictor == "embedding":
-        if leave_out or epochs:
-            raise InputError("embedding is trained on all of its cases: no --leave-out, no --epochs")
         _train_embedding(folders, output, passes or 0)
         return
     if predictor in _OF_STEPS:
-        if leave_out or epochs or passes:
-            raise InputError(f"{predictor} leaves families out by itself: no --leave-out, no --epochs")
-        _OF_STEPS[predictor](folders, output)
+        _OF_STEPS[predictor](folders, output, max_rows)
         return
-    if passes is not None:
-        raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
     if not folders:
         raise InputError(f"{predictor} is trained on measured tables: --data DIR")
     if predictor == "learned":
@@ -113,6 +115,19 @@ def train(
     console.print(f"wrote {folder}", markup=False, soft_wrap=True)
 
 
+def _check_options(
+    predictor: str, leave_out: tuple[str, ...], epochs: int | None, passes: int | None, max_rows: int | None
+) -> None:
+    if predictor == "embedding" and (leave_out or epochs):
+        raise InputError("embedding is trained on all of its cases: no --leave-out, no --epochs")
+    if predictor in _OF_STEPS and (leave_out or epochs or passes):
+        raise InputError(f"{predictor} leaves families out by itself: no --leave-out, no --epochs")
+    if predictor != "embedding" and passes is not None:
+        raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
+    if predictor != "vision" and max_rows is not None:
+        raise InputError(f"--max-rows draws steps of vision; {predictor} takes all of its measurements")
+
+
 def _train_learned(
     folders: tuple[str, ...], leave_out: tuple[str, ...], output: str | None, threads: int
 ) -> None:
@@ -142,7 +157,7 @@ def _train_learned(
     console.print(f"wrote {folder}", markup=False, soft_wrap=True)
 
 
-def _train_vision(folders: tuple[str, ...], output: str | None) -> None:
+def _train_vision(folders: tuple[str, ...], output: str | None, max_rows: int | None) -> None:
     from rich.console import Console
 
     from perfcast.evidence.train.vision.train import train_vision
@@ -151,17 +166,29 @@ def _train_vision(folders: tuple[str, ...], output: str | None) -> None:
     if len(folders) != 1:
         raise InputError("vision is fitted to one folder with vision/timm.csv.gz: --data DIR")
     folder = Path(output) if output else predictor_folder("vision", 0, "nvidia", ())
-    record = train_vision(Path(folders[0]), folder, lambda line: click.echo(line, err=True))
+    record = train_vision(
+        Path(folders[0]), folder, lambda line: click.echo(line, err=True), max_rows=max_rows
+    )
     console = Console(highlight=False, soft_wrap=True)
     for left_out, errors in (("family", record.by_family), ("device", record.by_device)):
         console.print(f"each step's {left_out} left out: steps, median and mean error, bias in percent")
         for group in errors:
             figures = f"{100 * group.median:5.1f} {100 * group.mean:5.1f} {100 * group.bias:+5.1f}"
             console.print(f"  {group.name:52s} {group.count:5d} {figures}", markup=False)
+    for name, widths in (("measured devices", record.known), ("devices never measured", record.unseen)):
+        console.print(
+            f"90 % of {name}: inference {_percent(widths.forward)}, gradients {_percent(widths.gradient)}"
+        )
     console.print(f"wrote {folder}", markup=False)
 
 
-def _train_processor(folders: tuple[str, ...], output: str | None) -> None:
+def _percent(span: tuple[float, float]) -> str:
+    """Of logarithms, such as '−12 to +19 %'."""
+    low, high = (100 * math.expm1(end) for end in span)
+    return f"{low:+.0f} to {high:+.0f} %"
+
+
+def _train_processor(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
     from perfcast.evidence.train.processor.train import describe, train_processor
 
     if len(folders) != 1 or output is None:
@@ -171,7 +198,7 @@ def _train_processor(folders: tuple[str, ...], output: str | None) -> None:
         click.echo(line)
 
 
-def _train_host(folders: tuple[str, ...], output: str | None) -> None:
+def _train_host(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
     from perfcast.evidence.train.host.fit import describe, fit_host, format_costs
 
     if len(folders) != 1 or output is None:
@@ -182,8 +209,8 @@ def _train_host(folders: tuple[str, ...], output: str | None) -> None:
         click.echo(line)
 
 
-#: What is fitted to steps and operators of whole models, not to kernels.
-_OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None], None]] = {
+#: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
+_OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None]] = {
     "vision": _train_vision,
     "processor": _train_processor,
     "host": _train_host,

@@ -17,6 +17,8 @@ from perfcast.cost.learned.streams import (
     streams_at_full_rate,
 )
 
+#: Of forwards, and of what gradients alone run.
+WIDTHS = {False: (-0.1, 0.2), True: (-0.2, 0.4)}
 SHAPE = (64, 256, 56, 56)
 CONTIGUOUS = (256 * 56 * 56, 56 * 56, 56, 1)
 CHANNELS_LAST = (256 * 56 * 56, 1, 56 * 256, 256)
@@ -63,7 +65,7 @@ def test_a_large_cache_keeps_a_part_but_no_more_than_it_holds():
     device = load_device("rtx-4090")
     relu = operation(OperationKind.ELEMENTWISE, "relu", image(shape=(16, 256, 56, 56)))
     spans = [np.array([1.0]), np.array([0.5]), np.array([2.0])]
-    price_streams([relu], device, False, spans)
+    price_streams([relu], device, False, spans, WIDTHS)
     traffic = relu.memory_traffic_bytes
     assert spans[1][0] >= (traffic - device.l2_bytes) / device.memory_bytes_per_second
     assert spans[0][0] < traffic / device.memory_bytes_per_second
@@ -96,7 +98,7 @@ def test_the_law_stands_in_only_where_no_row_kernel_was_measured():
     operations = [operation(OperationKind.ELEMENTWISE, "relu", image())]
     for is_measured, changes in ((True, False), (False, True)):
         spans = [np.array([1.0]), np.array([0.5]), np.array([2.0])]
-        price_streams(operations, load_device("rtx-4090"), is_measured, spans)
+        price_streams(operations, load_device("rtx-4090"), is_measured, spans, WIDTHS)
         assert bool(spans[0][0] != 1.0) is changes
         assert spans[1][0] < spans[0][0] < spans[2][0]
 
@@ -109,5 +111,6 @@ def test_what_nobody_measured_keeps_its_constant_everywhere():
         (image(), statistics, statistics), DType.FP16, 0, 0, 3 * image().num_bytes,
     )  # fmt: skip
     spans = [np.array([1.0]), np.array([0.5]), np.array([2.0])]
-    price_streams([backward], load_device("a100-sxm-80gb"), True, spans)
+    price_streams([backward], load_device("a100-sxm-80gb"), True, spans, WIDTHS)
     assert spans[0][0] == pytest.approx(max(1.0, load_constants()[name] / (5 / 3)))
+    assert spans[2][0] == pytest.approx(spans[0][0] * np.exp(0.4))

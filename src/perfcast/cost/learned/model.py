@@ -40,6 +40,8 @@ BOUNDED = "bounded"
 _SHORT = 3.0
 #: The model of most devices: its devices are said to have been measured.
 _TELLING = "product_narrow"
+#: The model that was fitted to whole steps.
+_OF_STEPS = "convolution_narrow"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ class LearnedCost:
                 foreign.append(bool(priced.is_foreign.all()) and not self._moves_device(device))
         assert len(seconds) == count
         is_measured = device.name in load_family("rows", self.folder).scalars.architectures
-        price_streams(operations, device, is_measured, (seconds, low, high))
+        price_streams(operations, device, is_measured, (seconds, low, high), self._widths_of_steps(device))
         if self._moves_device(device):
             bounds = [np.minimum(b, s) for b, s in ((roofline, seconds), (least, low), (roofline, high))]
             moved = move_spans((seconds, low, high), move, narrowed)
@@ -174,6 +176,14 @@ class LearnedCost:
         is_one = bool(foreign) and all(foreign)
         found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()), is_one)
         return widen_announced(found, device)
+
+    def _widths_of_steps(self, device: Device) -> dict[bool, tuple[float, float]]:
+        """How far off steps were to which convolutions and streams were fitted; True: of gradients."""
+        fitted = load_family(_OF_STEPS, self.folder)
+        return {
+            is_gradient: fitted.span_of(device, (name, "fp16", DEFAULT_FRAMEWORK))
+            for is_gradient, name in ((False, "convolution"), (True, "convolution_backward"))
+        }
 
     def _moves(
         self, fitted: FittedFamily, kernels: KernelTable, device: Device, before: KernelEstimates

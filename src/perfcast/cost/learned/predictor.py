@@ -292,6 +292,14 @@ class FittedFamily:
         margin = _WIDER_PER_DOUBLING * np.minimum(beyond, 10.0)
         return low - margin, high + margin
 
+    def span_of(self, device: Device, segment: Segment) -> tuple[float, float]:
+        """Logarithms of low and high over the estimate of a segment, whatever its regime and sizes."""
+        kin = int(self._kins([device], [segment])[0, 0])
+        distance = 0 if device.name in self.scalars.architectures else 1 + kin
+        at = np.zeros(1, dtype=np.int64)
+        low, high = self._interval([segment], at, at, at + distance, np.zeros(1))
+        return float(low[0]), float(high[0])
+
     def nearest(self, kernels: KernelTable, device: Device) -> list[str]:
         """For each kernel the device and sizes measured nearest to it, in words."""
         sizes, segments = log_sizes(kernels), index_segments(kernels)

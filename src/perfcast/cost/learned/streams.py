@@ -119,13 +119,19 @@ def load_constants() -> Mapping[str, float]:
 
 
 def price_streams(
-    operations: Sequence[Operation], device: Device, is_measured: bool, spans: Sequence[Floats]
+    operations: Sequence[Operation],
+    device: Device,
+    is_measured: bool,
+    spans: Sequence[Floats],
+    widths: Mapping[bool, tuple[float, float]],
 ) -> None:
     """Prices of kernels that nobody measured, in place.
 
     Args:
         is_measured: Whether some kernel over rows was measured on the device.
         spans: Seconds, low and high of each operation, shape [n].
+        widths: Logarithms of low and high over the estimate, as steps of models and devices left out show
+            them, of forwards and (True) of what gradients alone run.
     """
     follows_law = not is_measured and streams_at_full_rate(device)
     for place, operation in enumerate(operations):
@@ -133,15 +139,17 @@ def price_streams(
         if stream is None:
             continue
         constant = load_constants().get(stream.name, 1.0)
+        low, high = np.exp(widths["_backward" in stream.name]).tolist()
         if follows_law:
             beyond_l2 = (
                 max(operation.memory_traffic_bytes - device.l2_bytes, 0) / device.memory_bytes_per_second
             )
             seconds = LAUNCH_SECONDS + max(constant * stream.seconds, beyond_l2)
-            priced = (seconds, max(seconds / SPREAD, beyond_l2), seconds * SPREAD)
+            priced = (seconds, max(seconds * low, beyond_l2), seconds * high)
         elif stream.name.startswith(_NEVER_MEASURED):
             scale = max(1.0, constant / _PASSES.get(stream.name.partition(".")[0], 1.0))
-            priced = (spans[0][place] * scale, spans[1][place], spans[2][place] * scale)
+            seconds = spans[0][place] * scale
+            priced = (seconds, max(seconds * low, min(spans[1][place], seconds)), seconds * high)
         else:
             continue
         for span, value in zip(spans, priced, strict=True):
@@ -179,8 +187,6 @@ _OF_TABLES: Mapping[str, str] = {
 _NEVER_MEASURED = ("batch_norm", "max_pool", "avg_pool", "adaptive_pool", "resize")
 #: Traffic that ``rows`` counts for them, over reading and writing once.
 _PASSES = {"batch_norm": 1.5, "batch_norm_backward": 5 / 3}
-#: Either way, of nine in ten kernels of a class; ``perfcast train vision`` shows what it makes of steps.
-SPREAD = 1.3
 
 
 def streams_at_full_rate(device: Device) -> bool:

@@ -73,7 +73,7 @@ def test_every_kin_has_a_range_whoever_was_left_out(prepared, left):
 
 
 def test_of_one_vendor_s_measurements_another_vendor_is_less_sure_and_a_stranger_least():
-    spread = one_vendor_spread((-0.1, 0.1), (-0.3, 0.4))
+    spread = one_vendor_spread({(): (-0.1, 0.1)}, {(): (-0.3, 0.4)})
     assert spread.known[(), -1] == (-0.1, 0.1)
     assert spread.unseen["family"][(), -1] == spread.unseen["vendor"][(), -1] == (-0.3, 0.4)
     acquainted, stranger = (spread.unseen[kin][(), -1][1] for kin in ("elsewhere", "none"))

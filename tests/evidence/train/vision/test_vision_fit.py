@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfcast.catalog.devices import load_device
 from perfcast.errors import InputError
 from perfcast.evidence.train.vision.fit import Problem, build_problem, fit_constants, left_out_seconds
 from perfcast.evidence.train.vision.steps import StepParts, VisionStep, by_turns, is_same_model
 from perfcast.evidence.train.vision.train import VisionRecord as Record
-from perfcast.evidence.train.vision.train import constants_text, fitted_family, train_vision
+from perfcast.evidence.train.vision.train import (
+    Widths,
+    constants_text,
+    error_widths,
+    fitted_family,
+    train_vision,
+)
 from perfcast.evidence.validate.vision.timm_steps.cases import TimmCase
 
 TRUE = np.array([1.3, 0.8, 2.0])
@@ -73,7 +80,8 @@ def test_a_name_whose_model_was_changed_is_not_used():
 
 
 def record() -> Record:
-    return Record({"stream.copy": 1.25, "convolution.padding": 2.0}, (), (), (-0.1, 0.2), (-0.2, 0.4), 3)
+    known, unseen = Widths((-0.1, 0.2), (-0.15, 0.3)), Widths((-0.2, 0.4), (-0.3, 0.5))
+    return Record({"stream.copy": 1.25, "convolution.padding": 2.0}, (), (), known, unseen, 3)
 
 
 def test_a_file_holds_the_constants_of_its_prefix():
@@ -86,6 +94,25 @@ def test_the_model_of_convolutions_is_as_sure_as_left_out_steps_show():
     fitted = fitted_family(record(), [step("resnet50"), step("resnet50", "rtx-4090")])
     assert fitted.spread.known[(), -1] == (-0.1, 0.2)
     assert fitted.spread.unseen["family"][(), -1] == (-0.2, 0.4)
+    gradient = ("convolution_weight", "bf16", "pytorch")
+    assert fitted.span_of(load_device("rtx-3090"), gradient) == (-0.15, 0.3)
+    assert fitted.span_of(load_device("rtx-5090"), gradient) == (-0.3, 0.5)
+
+
+def test_gradients_trained_on_one_device_lose_elsewhere_what_inference_loses():
+    draw = np.random.default_rng(0)
+    devices = ["rtx-3090"] * 200 + ["rtx-4090"] * 200
+    inference = [step(f"net{n % 20}", device) for n, device in enumerate(devices)]
+    training = [step(f"net{n % 20}", mode="train") for n in range(200)]
+    here, there = (draw.normal(0.0, width, 400) for width in (0.05, 0.10))
+    gradients = draw.normal(0.0, 0.08, 200)
+    known, unseen = error_widths(
+        [*inference, *training], np.append(here, gradients), np.append(there, gradients + 0.5)
+    )
+    assert unseen.gradient[1] == pytest.approx(
+        np.sqrt(known.gradient[1] ** 2 + unseen.forward[1] ** 2 - known.forward[1] ** 2)
+    )
+    assert unseen.forward[1] > known.forward[1]
 
 
 def test_a_folder_without_the_table_is_an_error(tmp_path):

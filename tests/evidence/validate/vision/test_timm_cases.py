@@ -67,9 +67,11 @@ def test_a_line_asks_for_a_step_as_the_benchmark_runs_it(tmp_path: Path):
         ({"dtype": "int8"}, "unsupported operation"),
         ({"memory_format": "chwn"}, "unsupported operation"),
         ({"device": "abacus"}, "unknown device"),
+        ({"model": "tresnet_m", "torch_version": "1.1.3"}, "unsupported operation"),
+        ({"model": "tresnet_m", "torch_version": "2.4.0"}, None),
     ],
 )
-def test_what_cannot_be_forecast_says_why(tmp_path: Path, change: dict[str, Any], reason: str):
+def test_what_cannot_be_forecast_says_why(tmp_path: Path, change: dict[str, Any], reason: str | None):
     assert read_cases(write(tmp_path, {}, change))[1].skipped == reason
 
 

@@ -42,7 +42,9 @@ _PRIOR_FOLDS = 2
 UNSEEN_VENDOR = 0.3
 _VENDORS_SEEN = 2
 
-_Table = dict[tuple[Segment, int], tuple[float, float]]
+#: Logarithms of low and high over the estimate.
+Span = tuple[float, float]
+_Table = dict[tuple[Segment, int], Span]
 #: By (operation, format) and fold.
 _Medians = Mapping[tuple[str, ...], Mapping[int, float]]
 
@@ -84,11 +86,18 @@ def _of_kin(p: Prepared, left: LeftOut, kin: Kin) -> _Table:
     return {key: _widen(span, key[0], medians, farther) for key, span in plain.items()}
 
 
-def one_vendor_spread(known: tuple[float, float], unseen: tuple[float, float]) -> Spread:
-    """Of kernels measured on devices of one vendor alone, one range for all of them."""
-    everything: tuple[Segment, int] = ((), -1)
-    others = {kin: _of_another_vendor(unseen, kin) for kin in KINS}
-    return Spread({everything: known}, {kin: {everything: span} for kin, span in others.items()})
+def one_vendor_spread(known: Mapping[Segment, Span], unseen: Mapping[Segment, Span]) -> Spread:
+    """Of kernels measured on devices of one vendor alone, by level of segments."""
+    others = {
+        kin: {(level, -1): _of_another_vendor(span, kin) for level, span in unseen.items()} for kin in KINS
+    }
+    return Spread({(level, -1): span for level, span in known.items()}, others)
+
+
+def widened_quantiles(errors: Floats, fold: Integers) -> Span:
+    """Quantiles of errors of folds left out, with what so few folds leave open, by the formula above."""
+    medians = {fold_: float(np.median(errors[fold == fold_])) for fold_ in sorted(set(fold.tolist()))}
+    return _widen(balanced_quantiles(errors, fold), (), {("step",): medians}, 0)
 
 
 def _of_another_vendor(span: tuple[float, float], kin: Kin) -> tuple[float, float]:
@@ -170,11 +179,12 @@ def quantiles(p: Prepared, errors: Floats, fold: Integers, least_folds: int = 1)
             last_resort = level == () and wanted == -1 and rows.any()
             many = rows.sum() >= _LEAST_FOR_QUANTILES and len(np.unique(fold[rows])) >= least_folds
             if many or last_resort:
-                found[level, wanted] = _balanced_quantiles(errors[rows], fold[rows])
+                found[level, wanted] = balanced_quantiles(errors[rows], fold[rows])
     return found
 
 
-def _balanced_quantiles(errors: Floats, fold: Integers) -> tuple[float, float]:
+def balanced_quantiles(errors: Floats, fold: Integers) -> Span:
+    """Quantiles of errors; folds count alike."""
     counts = np.bincount(fold)
     weight = 1.0 / counts[fold]
     order = np.argsort(errors, kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,12 @@ from perfcast.cost.learned.scalars import NUM_SCALARS, DeviceScalars
 from perfcast.cost.learned.store import WEIGHTS, load_family, save_family
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import InputError
-from perfcast.evidence.train.learned.widths import one_vendor_spread
+from perfcast.evidence.train.learned.widths import (
+    Span,
+    balanced_quantiles,
+    one_vendor_spread,
+    widened_quantiles,
+)
 from perfcast.evidence.train.vision.fit import (
     Problem,
     build_problem,
@@ -28,6 +34,7 @@ from perfcast.evidence.train.vision.fit import (
 from perfcast.evidence.train.vision.steps import (
     StepParts,
     VisionStep,
+    by_turns,
     collect_parts,
     is_same_model,
     read_steps,
@@ -36,7 +43,6 @@ from perfcast.files import write_text_atomically
 
 #: Where the constants lie in the package: the part's prefix, and the file.
 _CONVOLUTIONS, _STREAMS = "convolution.", "stream."
-_QUANTILES = (0.05, 0.95)
 _LEAST_STEPS = 100
 #: Says of which vendors some kernel was measured.
 _OF_KERNELS = "product_narrow"
@@ -64,33 +70,53 @@ class GroupError:
 
 
 @dataclass(frozen=True)
+class Widths:
+    """Of convolutional steps: of inference, and of training for what gradients alone run."""
+
+    forward: Span
+    gradient: Span
+
+    def by_segment(self) -> dict[Segment, Span]:
+        """By level of segments."""
+        gradients = [name for name in convolution_narrow.OPERATIONS if name != "convolution"]
+        return {(): self.forward, **{(name,): self.gradient for name in gradients}}
+
+
+@dataclass(frozen=True)
 class VisionRecord:
     """What was fitted.
 
     Attributes:
         constants: Of each part that is kept.
         by_family, by_device: Errors with each step's family, or its device, left out.
-        spread_known, spread_unseen: 5 % and 95 % quantiles of log(measured / forecast) of the same.
+        known, unseen: Logarithms of low and high over the forecast, of the same.
         num_skipped: Steps whose model is not what was measured, or cannot be captured.
     """
 
     constants: Mapping[str, float]
     by_family: tuple[GroupError, ...]
     by_device: tuple[GroupError, ...]
-    spread_known: tuple[float, float]
-    spread_unseen: tuple[float, float]
+    known: Widths
+    unseen: Widths
     num_skipped: int
 
 
 def train_vision(
-    folder: Path, output: Path, report: Callable[[str], None] = lambda line: None
+    folder: Path,
+    output: Path,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    max_rows: int | None = None,
 ) -> VisionRecord:
     """Fit, score with families and devices left out, and write the files of the package into ``output``.
+
+    Args:
+        max_rows: Of steps, one model of each family after the other; None: all.
 
     Raises:
         InputError: No table, or too few steps that can be captured.
     """
-    every = read_steps(folder)
+    every = by_turns(read_steps(folder))[:max_rows]
     found = collect_parts(every, output, report)
     chosen = [step for step in every if step.key in found and is_same_model(step, found[step.key])]
     if len(chosen) < _LEAST_STEPS:
@@ -101,14 +127,18 @@ def train_vision(
     by_family = left_out_seconds(problem, [step.family for step in chosen])
     by_device = left_out_seconds(problem, [step.device for step in chosen])
     convolutional = _is_convolutional(parts)
+    known, unseen = error_widths(
+        [step for step, is_one in zip(chosen, convolutional.tolist(), strict=True) if is_one],
+        *(np.log(problem.measured / forecast)[convolutional] for forecast in (by_family, by_device)),
+    )
     record = VisionRecord(
         constants={
             name: value for name, value in values.items() if name.startswith((_CONVOLUTIONS, _STREAMS))
         },
         by_family=tuple(_errors(chosen, by_family, problem, convolutional)),
         by_device=tuple(_errors(chosen, by_device, problem, convolutional)),
-        spread_known=_spread(by_family, problem, convolutional),
-        spread_unseen=_spread(by_device, problem, convolutional),
+        known=known,
+        unseen=unseen,
         num_skipped=len(every) - len(chosen),
     )
     _write(record, chosen, output)
@@ -124,9 +154,26 @@ def _is_convolutional(parts: Sequence[StepParts]) -> Flags:
     ])  # fmt: skip
 
 
-def _spread(forecast: Floats, problem: Problem, rows: Flags) -> tuple[float, float]:
-    low, high = np.quantile(np.log(problem.measured / forecast)[rows], _QUANTILES).tolist()
-    return min(low, -0.05), max(high, 0.05)
+def error_widths(steps: Sequence[VisionStep], by_family: Floats, by_device: Floats) -> tuple[Widths, Widths]:
+    """Of devices that were measured, and of others, from errors with families and devices left out.
+
+    Where one device alone was trained on, no other says what its gradients' constants are worth elsewhere
+    (without it they are those of no step at all): they are taken to lose as much by it as inference does.
+    """
+    families, devices = (
+        np.unique([getattr(s, name) for s in steps], return_inverse=True)[1] for name in ("family", "device")
+    )
+    trains = np.array([step.mode == "train" for step in steps], dtype=bool)
+    infers = ~trains
+    known = Widths(*(balanced_quantiles(by_family[rows], families[rows]) for rows in (infers, trains)))
+    forward = widened_quantiles(by_device[infers], devices[infers])
+    if len(set(devices[trains].tolist())) > 1:
+        return known, Widths(forward, widened_quantiles(by_device[trains], devices[trains]))
+    low, high = (
+        math.sqrt(gradient**2 + max(elsewhere**2 - here**2, 0.0))
+        for gradient, elsewhere, here in zip(known.gradient, forward, known.forward, strict=True)
+    )
+    return known, Widths(forward, (-low, high))
 
 
 def _errors(
@@ -209,7 +256,7 @@ def fitted_family(record: VisionRecord, steps: Sequence[VisionStep]) -> FittedFa
         trained=frozenset(
             (code, name, dtype) for code in range(len(architectures)) for name, dtype, _ in segments
         ),
-        spread=one_vendor_spread(record.spread_known, record.spread_unseen),
+        spread=one_vendor_spread(record.known.by_segment(), record.unseen.by_segment()),
         hulls=dict.fromkeys(segments, hull),
         errors=tuple(_cells(record)),
         acquainted=load_family(_OF_KERNELS).acquainted,
