@@ -17,7 +17,8 @@ from perfcast.prediction.serving.constants import (
     load_serving_constants,
     parse_serving_constants,
 )
-from perfcast.prediction.serving.intervals import inverse, joined
+from perfcast.prediction.serving.figures import Figures, Quantiles
+from perfcast.prediction.serving.intervals import inverse, joined, spread_of_stream
 
 NONE = Spread(1.0, 1.0, "none")
 
@@ -48,6 +49,30 @@ def test_what_one_token_costs_falls_as_the_rate_rises():
     assert inverse(Between(2.0, 1.0, 4.0), 8.0) == Between(4.0, 2.0, 8.0)
 
 
+def figures(idle: float, answered: float) -> Figures:
+    zero = Quantiles(0.0, 0.0, 0.0, 0.0)
+    return Figures(
+        time_to_first_token=zero,
+        time_per_output_token=zero,
+        end_to_end=zero,
+        requests_per_second=answered,
+        output_tokens_per_second=1.0,
+        input_tokens_per_second=1.0,
+        goodput_requests_per_second=None,
+        mean_batch=1.0,
+        bound_by={"queue": idle, "memory": 1.0 - idle},
+    )
+
+
+def test_a_stream_is_answered_as_it_comes_where_engines_have_time_left():
+    wide = Spread(0.7, 1.5, "s")
+    idle = spread_of_stream(wide, figures(0.5, 2.0), 2.0)
+    assert (idle.low, idle.high) == (1.0, 1.0)
+    busy = spread_of_stream(wide, figures(0.0, 2.0), 2.4)
+    assert (busy.low, busy.high) == (pytest.approx(0.7), pytest.approx(1.2))
+    assert spread_of_stream(wide, figures(0.1, 2.0), 9.0).high == 1.5
+
+
 def test_shipped_spreads_are_stated_for_all_figures():
     assert set(load_serving_constants().spreads) == set(SPREADS)
 
@@ -64,4 +89,20 @@ def test_a_file_of_constants_is_whole_and_its_spreads_hold_one(tmp_path: Path):
     )
     path.write_text(f'[sources]\ns = "x"\n{rows}', encoding="utf-8")
     with pytest.raises(CatalogError, match=r"from 1.2 to 1.4 does not hold 1"):
+        parse_serving_constants(path)
+
+
+def test_seconds_of_requests_are_stated_by_framework(tmp_path: Path):
+    path = tmp_path / "constants.toml"
+    rows = "".join(
+        f'[spread.{name}]\nlow = {{ value = 0.5, unit = "1", source = "s" }}\n'
+        f'high = {{ value = 2, unit = "1", source = "s" }}\n'
+        for name in SPREADS
+    )
+    ends = '[request_seconds]\nvllm = { value = 0.02, unit = "s", source = "s" }\n'
+    path.write_text(f'[sources]\ns = "x"\n{rows}{ends}', encoding="utf-8")
+    found = parse_serving_constants(path)
+    assert (found.request_seconds["vllm"], found.request_seconds["sglang"]) == (0.02, 0.0)
+    path.write_text(f'[sources]\ns = "x"\n{rows}{ends.replace("vllm", "fsdp")}', encoding="utf-8")
+    with pytest.raises(CatalogError, match="fsdp does not serve; known: sglang, trtllm, vllm"):
         parse_serving_constants(path)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from perfcast.catalog.runs import load_run_figures
 from perfcast.core.forecast.serving import ServingForecast, ServingMethod
+from perfcast.core.serving.load import OpenLoad, RecordedLoad
 from perfcast.core.serving.outcome import Played
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.run.energy import device_watts
@@ -59,7 +60,14 @@ def forecast_of(
         time_to_first_token=latency_between(runs, "time_to_first_token", constants),
         time_per_output_token=per_token,
         end_to_end=latency_between(runs, "end_to_end", constants),
-        rates=rates_between(runs, per_token, devices, _bill(setting, runs.usual.bound_by), constants),
+        rates=rates_between(
+            runs,
+            per_token,
+            devices,
+            _bill(setting, runs.usual.bound_by),
+            constants,
+            requests_per_second=_stream(setting),
+        ),
         mean_batch=runs.usual.mean_batch,
         kv_tokens=setting.engines[-1].scheduling.kv_tokens,
         memory_bytes=fullest.memory_bytes,
@@ -70,6 +78,17 @@ def forecast_of(
         defaults=setting.defaults,
         played=played,
     )
+
+
+def _stream(setting: ResolvedServing) -> float | None:
+    """Requests per second that come by themselves; None where the load follows the deployment."""
+    load, requests = setting.request.load, setting.requests
+    if isinstance(load, OpenLoad):
+        return load.requests_per_second
+    if not isinstance(load, RecordedLoad):
+        return None
+    span = float(requests.arrival_seconds[-1])
+    return len(requests) / span if span > 0 else None
 
 
 def _bill(setting: ResolvedServing, bound_by: Mapping[str, float]) -> Bill:

@@ -8,9 +8,11 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from perfcast.errors import CatalogError
 from perfcast.figures import parse_figure, parse_table, parse_toml
+from perfcast.frameworks.serving import load_serving_profiles
 
 #: Figures that have a spread of their own.
 SPREADS = ("time_to_first_token", "time_per_output_token", "end_to_end", "rates")
@@ -31,9 +33,13 @@ class ServingConstants:
 
     Attributes:
         spreads: By the words of ``SPREADS``.
+        request_seconds: From a client to an engine's queue and back, by framework; 0 where none is stated.
+        handover_seconds: Of a request between two pools, beside its keys and values, likewise.
     """
 
     spreads: Mapping[str, Spread]
+    request_seconds: Mapping[str, float]
+    handover_seconds: Mapping[str, float]
 
 
 @cache
@@ -62,4 +68,19 @@ def parse_serving_constants(path: Path) -> ServingConstants:
         if not low <= 1 <= high:
             raise CatalogError(f"{path.name}: {name}: a spread from {low:g} to {high:g} does not hold 1")
         found[name] = Spread(low, high, ends["high"].source)
-    return ServingConstants(MappingProxyType(found))
+    return ServingConstants(
+        spreads=MappingProxyType(found),
+        request_seconds=_by_framework(content, "request_seconds", sources, path.name),
+        handover_seconds=_by_framework(content, "handover_seconds", sources, path.name),
+    )
+
+
+def _by_framework(
+    content: Mapping[str, Any], key: str, sources: Mapping[str, str], where: str
+) -> Mapping[str, float]:
+    table, known = parse_table(content, key, where), load_serving_profiles()
+    for name in table:
+        if name not in known:
+            raise CatalogError(f"{where}: {key}: {name} does not serve; known: {', '.join(known)}")
+    figures = {name: parse_figure(row, sources, f"{where}: {key}.{name}") for name, row in table.items()}
+    return MappingProxyType({name: figures[name].si_value if name in figures else 0.0 for name in known})

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from perfcast.core.serving.scaled import ScaledSteps
 from perfcast.core.serving.tabulated import TabulatedSteps
+from perfcast.prediction.serving.constants import load_serving_constants
 from perfcast.prediction.serving.resolve import EngineSetting, ResolvedServing
 from perfcast.prediction.serving.steps import build_step_times
 from perfcast.simulate.serving.play import Engines, KVTransfer
@@ -83,4 +84,10 @@ def transfer_of(setting: ResolvedServing) -> KVTransfer | None:
     plans = (prefill.pool.plan, decode.pool.plan)
     lanes = min(plan.tensor_parallel * plan.pipeline_parallel for plan in plans)
     link = setting.cluster.levels[-1].link
-    return KVTransfer(link.latency_seconds, prefill.token_bytes / (lanes * link.bytes_per_second))
+    handover = load_serving_constants().handover_seconds[setting.program.framework]
+    return KVTransfer(link.latency_seconds + handover, prefill.token_bytes / (lanes * link.bytes_per_second))
+
+
+def request_seconds_of(setting: ResolvedServing) -> float:
+    """From a client to an engine's queue and back."""
+    return load_serving_constants().request_seconds[setting.program.framework]

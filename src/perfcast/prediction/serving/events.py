@@ -12,7 +12,7 @@ from perfcast.core.serving.load import ClosedLoad, SaturatedLoad
 from perfcast.core.serving.outcome import Played
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.serving.answer import forecast_of, places_of
-from perfcast.prediction.serving.engines import engines_of, transfer_of
+from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import figures_of, stretched
 from perfcast.prediction.serving.intervals import Runs
 from perfcast.prediction.serving.resolve import ResolvedServing
@@ -45,6 +45,7 @@ def _play(setting: ResolvedServing, times: tuple[TabulatedSteps, ...], factor: f
         setting.request.load,
         engines_of(setting, times, factor),
         transfer=transfer_of(setting),
+        request_seconds=request_seconds_of(setting),
         seed=setting.request.seed,
         measure=setting.request.measure,
         window=setting.request.window if factor == 1.0 else None,

@@ -17,7 +17,7 @@ from perfcast.core.serving.steady import LatencyColumns, SteadyState
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.request.serving import Limits
 from perfcast.prediction.serving.answer import forecast_of
-from perfcast.prediction.serving.engines import engines_of, transfer_of
+from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import Figures, Quantiles
 from perfcast.prediction.serving.intervals import Runs
 from perfcast.prediction.serving.resolve import ResolvedServing
@@ -75,6 +75,7 @@ def _steady(
         answers,
         engines_of(setting, times, factor),
         transfer=transfer_of(setting),
+        request_seconds=request_seconds_of(setting),
         prefix_hit_share=_hit_share(requests),
         num_requests=float(len(requests)) if whole else math.inf,
     )

@@ -55,10 +55,22 @@ def latency_between(runs: Runs, name: str, constants: ServingConstants) -> Laten
 
 
 def rates_between(
-    runs: Runs, per_token: Latency, num_devices: int, bill: Bill, constants: ServingConstants
+    runs: Runs,
+    per_token: Latency,
+    num_devices: int,
+    bill: Bill,
+    constants: ServingConstants,
+    *,
+    requests_per_second: float | None = None,
 ) -> ServingRates:
-    """What a deployment does in the long run, and what that costs."""
+    """What a deployment does in the long run, and what that costs.
+
+    Args:
+        requests_per_second: That come, whatever becomes of them; None where the load follows the deployment.
+    """
     spread = constants.spreads["rates"]
+    if requests_per_second is not None:
+        spread = spread_of_stream(spread, runs.usual, requests_per_second)
 
     def between(read: Callable[[Figures], float]) -> Between:
         return joined(read(runs.usual), (read(runs.long), read(runs.short)), spread)
@@ -78,6 +90,17 @@ def rates_between(
         dollars_per_million_output_tokens=_per_million(bill.dollars_per_hour, output),
         joules_per_million_output_tokens=None if bill.watts is None else inverse(output, bill.watts * MEGA),
     )
+
+
+def spread_of_stream(spread: Spread, usual: Figures, requests_per_second: float) -> Spread:
+    """The spread of a rate that the load decides: it is answered no faster than it comes.
+
+    And slower only by what a longer step takes beyond the time in which engines are idle.
+    """
+    idle = usual.bound_by.get("queue", 0.0)
+    high = requests_per_second / usual.requests_per_second if usual.requests_per_second > 0 else 1.0
+    low = min(1.0, spread.low / max(1.0 - idle, spread.low))
+    return Spread(low, min(max(high, 1.0), spread.high), spread.source)
 
 
 def joined(value: float, ends: tuple[float, float], spread: Spread) -> Between:
