@@ -21,7 +21,7 @@ from perfcast.frameworks.load import load_inference_profiles, profile_folder
 
 Version = tuple[int, ...]
 _NUMBERS = ("max_sequences", "max_step_tokens", "block_tokens")
-_FLAGS = ("chunks_prompts", "schedules_ahead", "shares_steps")
+_FLAGS = ("chunks_prompts", "schedules_ahead", "shares_steps", "reserves_prompts", "reuses_blocks")
 _KEYS = ("since", "least_memory", "but_not", "policy", "source", *_NUMBERS, *_FLAGS)
 #: server_args.py of SGLang, enable_dp_attention: schedule_conservativeness *= 0.3.
 _CONSERVATIVENESS_OF_SHARED_STEPS = 0.3
@@ -34,8 +34,8 @@ class SchedulerDefaults:
     Attributes:
         since: First version that does so.
         least_memory_bytes, but_not: Of devices that it is of, as in ``StepTokens``.
-        policy, max_sequences, max_step_tokens, chunks_prompts, block_tokens, schedules_ahead: As in
-            ``core.serving.scheduling``.
+        policy, max_sequences, max_step_tokens, chunks_prompts, block_tokens, schedules_ahead,
+        reserves_prompts, reuses_blocks: As in ``core.serving.scheduling``.
         shares_steps: Whether attention data-parallel ranks share the tokens and sequences of a step (SGLang:
             chunked_prefill_size and max_running_requests over dp_size); each has all of them otherwise.
         source: Where this is written down.
@@ -51,6 +51,8 @@ class SchedulerDefaults:
     chunks_prompts: bool
     schedules_ahead: bool
     shares_steps: bool
+    reserves_prompts: bool
+    reuses_blocks: bool
     source: str
 
     def scheduling(self, kv_tokens: int, data_parallel: int = 1) -> Scheduling:
@@ -63,6 +65,8 @@ class SchedulerDefaults:
             chunks_prompts=self.chunks_prompts,
             block_tokens=self.block_tokens,
             schedules_ahead=self.schedules_ahead,
+            reserves_prompts=self.reserves_prompts,
+            reuses_blocks=self.reuses_blocks,
         )
         if not self.shares_steps or data_parallel == 1:
             return found
@@ -189,5 +193,7 @@ def _parse_row(row: Mapping[str, Any], sources: Mapping[str, str], where: str) -
         chunks_prompts=row.get("chunks_prompts", False),
         schedules_ahead=row.get("schedules_ahead", False),
         shares_steps=row.get("shares_steps", False),
+        reserves_prompts=row.get("reserves_prompts", False),
+        reuses_blocks=row.get("reuses_blocks", False),
         source=sources[row["source"]],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import Scheduling
@@ -20,11 +20,17 @@ class Slow:
     cached: int
     written: int = 0
     kept: int = 0
-    blocks: int = 0
+    held: list[int] = field(default_factory=list)
+    left: list[tuple[int, int]] = field(default_factory=list)
+    left_tokens: int = 0
     preemptions: int = 0
     writes: bool = False
     first: float = math.nan
     finished: float = math.nan
+
+    @property
+    def blocks(self) -> int:
+        return len(self.held)
 
     @property
     def unread(self) -> int:
@@ -44,6 +50,9 @@ class SlowEngine:
         self.unsent = self.requests[clients:]
         self.waiting = self.requests[:clients]
         self.running: list[Slow] = []
+        capacity = limits.kv_tokens // limits.block_tokens
+        self.pool = list(range(capacity))  # free blocks: taken from the head, given back at the end
+        self.uses = [0] * capacity
         self.ratio, self.full = limits.reserved_answers, False
 
     def blocks(self, tokens: int) -> int:
@@ -51,10 +60,7 @@ class SlowEngine:
 
     @property
     def free(self) -> int:
-        capacity = self.limits.kv_tokens // self.limits.block_tokens
-        free = capacity - sum(each.blocks for each in self.running)
-        assert free >= 0
-        return free
+        return len(self.pool)
 
     def play(self) -> None:
         while self.waiting or self.running:
@@ -87,6 +93,7 @@ class SlowEngine:
         for each in [each for each in chunks if each.written == each.answer]:
             each.finished = self.now
             self.running.remove(each)
+            self.give_back(each)
             self.full = False
             if self.unsent:
                 self.waiting.append(self.unsent.pop(0))
@@ -95,18 +102,43 @@ class SlowEngine:
         more = self.blocks(each.kept + chunk) - each.blocks
         if more > self.free:
             return False
-        each.blocks += more
+        for _ in range(more):
+            block = self.pool.pop(0)
+            self.uses[block] += 1
+            each.held.append(block)
         return True
 
-    def start(self) -> Slow:
+    def give_back(self, each: Slow) -> None:
+        each.left = [(block, self.uses[block]) for block in each.held]
+        each.left_tokens = each.kept
+        self.pool.extend(reversed(each.held))
+        each.held = []
+
+    def start(self, found: int = 0) -> Slow:
         each = self.waiting.pop(0)
         each.kept = each.cached
+        if found > each.cached:
+            each.kept = found
+            each.held = [block for block, _ in each.left[: found // self.limits.block_tokens]]
+            self.pool = [block for block in self.pool if block not in each.held]
         self.running.append(each)
         return each
 
+    def found(self, each: Slow) -> int:
+        """Tokens in the blocks that are as it left them, from the first on."""
+        size, count = self.limits.block_tokens, 0
+        if not self.limits.reuses_blocks:
+            return each.cached
+        for block, use in each.left[: each.left_tokens // size]:
+            if self.uses[block] != use or block not in self.pool:
+                break
+            count += 1
+        return max(each.cached, count * size)
+
     def drop(self, each: Slow, place: int) -> None:
         self.running.remove(each)
-        each.kept = each.blocks = 0
+        self.give_back(each)
+        each.kept = 0
         each.preemptions += 1
         each.writes = False
         self.waiting.insert(place, each)
@@ -132,10 +164,12 @@ class SlowEngine:
                 budget -= chunk
         while not dropped and self.waiting and budget > 0 and len(self.running) < self.limits.max_sequences:
             each = self.waiting[0]
-            chunk = min(each.prompt + each.written - each.cached, budget)
-            if self.blocks(each.cached + chunk) > self.free:
+            found = self.found(each)
+            chunk = min(each.prompt + each.written - found, budget)
+            tokens = each.prompt + each.written if self.limits.reserves_prompts else found + chunk
+            if self.blocks(tokens) > self.free:
                 break
-            self.give(self.start(), chunk)
+            self.give(self.start(found), chunk)
             chunks[each] = chunk
             budget -= chunk
         return chunks

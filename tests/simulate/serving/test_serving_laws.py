@@ -45,6 +45,8 @@ def some_engines(draw: st.DrawFn, *, alone: bool = False, even: bool = False) ->
         chunks_prompts=policy in ("vllm", "sglang"),
         schedules_ahead=not alone and draw(st.booleans()),
     )
+    if policy == "vllm":
+        limits = replace(limits, reserves_prompts=draw(st.booleans()), reuses_blocks=draw(st.booleans()))
     if alone:
         return Engines(pool(), limits, TIMES)
     if even:

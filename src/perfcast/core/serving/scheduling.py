@@ -25,6 +25,10 @@ class Scheduling:
         block_tokens: Of one block of that memory.
         schedules_ahead: Whether a step is scheduled while the one before it runs ('overlap', 'async'
             scheduling): what comes or ends during a step then counts from the second next one.
+        reserves_prompts: Whether a request starts only where its whole prompt has room, and not just what the
+            step reads of it (vLLM).
+        reuses_blocks: Whether a request that lost its place finds again what nobody has overwritten of its
+            keys and values (vLLM's prefix cache).
         reserved_answers: Of what running answers may still write, the share that SGLang keeps room for.
     """
 
@@ -35,6 +39,8 @@ class Scheduling:
     chunks_prompts: bool = True
     block_tokens: int = 16
     schedules_ahead: bool = False
+    reserves_prompts: bool = False
+    reuses_blocks: bool = False
     reserved_answers: float = 0.7
 
     def __post_init__(self) -> None:

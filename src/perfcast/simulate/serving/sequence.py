@@ -16,6 +16,8 @@ class Sequence:
         written: Tokens of the answer that are there; of a sequence that writes, as of when it began to.
         read: Tokens whose keys and values were computed, cached ones too, while it is read.
         blocks: Held while it is read, loaded or handed over.
+        left_at, left_blocks, left_tokens: Where in the order of free blocks those begin that it held when it
+            lost its place, how many they were, and the tokens in them.
         offset: Of a sequence that writes: its tokens less the ticks of the engine's writers.
         goal: Ticks at which its answer is complete.
     """
@@ -27,6 +29,9 @@ class Sequence:
     written: int = 0
     read: int = 0
     blocks: int = 0
+    left_at: int = 0
+    left_blocks: int = 0
+    left_tokens: int = 0
     offset: int = 0
     goal: int = 0
 

@@ -32,6 +32,7 @@ class Writers:
         self.steps = 0
         self.ticks = 0
         self.blocks = 0
+        self.freed = 0
         self.members: dict[int, Sequence] = {}
         self._block, self._rate, self._drafted = block_tokens, tokens_per_step, drafted_tokens
         self._offsets = 0
@@ -68,6 +69,7 @@ class Writers:
         """One fewer; how much it has written is noted."""
         del self.members[sequence.number]
         sequence.written = min(sequence.answer, sequence.offset + self.ticks - sequence.prompt)
+        self.freed += self.blocks_of(sequence)
         self._count(sequence, -1)
 
     def _count(self, sequence: Sequence, sign: int) -> None:

@@ -55,7 +55,7 @@ class Scheduler(ABC):
         )
         self.started: list[Sequence] = []
         self.preempted: list[Sequence] = []
-        self._read_tokens = 0
+        self._read_tokens = self._freed = 0
         self._chunks: list[tuple[Sequence, int]] = []
         self._writes = False
 
@@ -65,6 +65,11 @@ class Scheduler(ABC):
     def free_blocks(self) -> int:
         """Blocks that nobody holds."""
         return self.capacity - self.writers.blocks - self.other_blocks
+
+    @property
+    def freed_blocks(self) -> int:
+        """Blocks that were given back so far, counted as often as that happened."""
+        return self._freed + self.writers.freed
 
     @property
     def kept_tokens(self) -> int:
@@ -153,8 +158,10 @@ class Scheduler(ABC):
                 self._read_tokens += sequence.prompt
             self._leave(sequence, done)
         else:
+            self._freed += sequence.blocks
             self.other_blocks -= sequence.blocks
             self.writers.add(sequence)
+            self._freed -= self.writers.blocks_of(sequence)
 
     def _leave(self, sequence: Sequence, done: Completed) -> None:
         del self.running[sequence.number]
@@ -178,10 +185,11 @@ class Scheduler(ABC):
         sequence.blocks = blocks
         self._chunks.append((sequence, chunk))
 
-    def start(self) -> Sequence:
-        """The first of the queue has a place from now on."""
+    def start(self, found_tokens: int | None = None) -> Sequence:
+        """The first of the queue has a place from now on; so many of its tokens need not be read."""
         sequence = self.waiting.popleft()
-        sequence.read, sequence.blocks = sequence.cached, 0
+        sequence.read = sequence.cached if found_tokens is None else found_tokens
+        sequence.blocks = 0
         self._read_tokens += sequence.read
         self.running[sequence.number] = sequence
         self.readers[sequence.number] = sequence
@@ -195,6 +203,7 @@ class Scheduler(ABC):
             self._chunks = [each for each in self._chunks if each[0] is not sequence]
             self._read_tokens -= sequence.read
             self.other_blocks -= sequence.blocks
+            self._freed += sequence.blocks
         else:
             self.writers.remove(sequence)
         sequence.read = sequence.blocks = 0
@@ -208,6 +217,7 @@ class Scheduler(ABC):
         if self.hands_over:
             self._read_tokens -= sequence.prompt
         self.other_blocks -= sequence.blocks
+        self._freed += sequence.blocks
         sequence.blocks = 0
 
     def reserve(self, sequence: Sequence) -> bool:
