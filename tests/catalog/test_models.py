@@ -48,6 +48,13 @@ def test_only_models_that_read_sequences_have_a_length(entry: ModelEntry):
     assert (entry.sequence_length is None) == (entry.task in ("image-classification", "recommendation"))
 
 
+def test_another_checkpoint_of_a_model_has_its_sizes():
+    narrow, own = load_model("deepseek-r1-nvfp4"), load_model("deepseek-r1")
+    assert narrow.like == own.name
+    differing = {key for key in own.config if own.config[key] != narrow.config[key]}
+    assert differing == {"quantization_config"}
+
+
 @pytest.mark.parametrize(
     ("alias", "name"),
     [

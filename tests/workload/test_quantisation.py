@@ -60,6 +60,12 @@ def test_what_is_not_known_is_an_error(table: dict[str, Any]):
         ("glm-5", "fp8_block"),
         ("gpt-oss-120b", "w4a16_mxfp4+attention=bf16+mlp=bf16"),
         ("kimi-k2.5", "int4_wo_g32+attention=bf16+mlp=bf16"),
+        ("deepseek-r1-nvfp4", "nvfp4+attention=bf16"),
+        ("kimi-k2.5-nvfp4", "nvfp4+attention=bf16+mlp=bf16"),
+        ("minimax-m2.5-nvfp4", "nvfp4+attention=bf16"),
+        ("glm-5-nvfp4", "nvfp4+attention=bf16"),
+        ("qwen3-235b-a22b-nvfp4", "nvfp4"),
+        ("qwen3.5-397b-a17b-nvfp4", "nvfp4+attention=bf16+mlp=bf16"),
     ],
 )
 def test_checkpoints_of_served_models_keep_parts_wide_as_their_configs_say(name: str, dtype: str):

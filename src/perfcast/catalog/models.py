@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ class ModelEntry:
     Attributes:
         architecture: Class that builds it: one of transformers, or 'DLRM'.
         config: The architecture's configuration, shapes only.
+        like: Another model whose configuration it has, but for what ``config`` states; '' of none.
         sequence_length: The default; None where sequences mean nothing.
         parameters: The published count.
     """
@@ -38,6 +39,7 @@ class ModelEntry:
     sequence_length: Figure | None
     parameters: Figure
     config: Mapping[str, Any]
+    like: str = ""
 
 
 def load_model(name: str) -> ModelEntry:
@@ -57,7 +59,18 @@ def load_model(name: str) -> ModelEntry:
 @cache
 def load_models() -> Mapping[str, ModelEntry]:
     """All models of the catalog, checked, in the order of the files."""
-    return load_entries("models", "model", _parse_model_file)
+    stated = load_entries("models", "model", _parse_model_file)
+    return MappingProxyType({name: _complete(entry, stated) for name, entry in stated.items()})
+
+
+def _complete(entry: ModelEntry, others: Mapping[str, ModelEntry]) -> ModelEntry:
+    """With the configuration of the model that it is like: another checkpoint of the same sizes."""
+    if not entry.like:
+        return entry
+    if entry.like not in others or others[entry.like].like:
+        raise CatalogError(f"{entry.name} is like {entry.like!r}, which states no configuration of its own")
+    config = {**others[entry.like].config, **entry.config}
+    return replace(entry, config=MappingProxyType(config))
 
 
 def _parse_model_file(path: Path) -> dict[str, ModelEntry]:
@@ -85,4 +98,5 @@ def _parse_model(name: str, table: Mapping[str, Any], sources: Mapping[str, str]
         sequence_length=None if length is None else parse_figure(length, sources, f"{where}.sequence_length"),
         parameters=parse_figure(table["parameters"], sources, f"{where}.parameters"),
         config=MappingProxyType(table["config"]),
+        like=table.get("like", ""),
     )

@@ -79,10 +79,10 @@ class NamedModel:
     def drafting(self) -> NamedModel:
         """The model with its own layers that predict further tokens, as one that drafts runs them.
 
-        Configurations state them as 'num_nextn_predict_layers' (DeepSeek, GLM) or 'mtp_num_hidden_layers'
-        (Qwen3.5); sizes leave them out, as a model without drafts does.
+        Configurations state them as 'num_nextn_predict_layers' (DeepSeek, GLM), 'mtp_num_hidden_layers'
+        (Qwen3.5) or 'num_mtp_modules' (MiniMax-M2); sizes leave them out, as a model without drafts does.
         """
-        stated = [self.config.get(name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers")]
+        stated = [self.config.get(name) for name in _PREDICTION_LAYERS]
         count = next((int(each) for each in stated if each), 0)
         if not count or self.sizes.num_prediction_layers:
             return self
@@ -135,6 +135,8 @@ class NamedModel:
             raise PlanError(f"sequence length {length}: must be at least 1")
         return length
 
+
+_PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
 #: How a request names a model: by name, by its sizes, or as it was read before.
 Model = str | Transformer | NamedModel
