@@ -82,8 +82,18 @@ def documented_commands() -> list[str]:
     texts = (README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))))
     blocks = re.findall(r"```sh\n(.*?)```", "\n".join(texts), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
-    lines = [line for line in lines if re.match(r"perfcast (predict|memory|scale|search) ", line)]
-    needs_a_machine_or_file = ("path/to/", "neusight", "--output", "--backend", "--largest", "--limits")
+    lines = [line for line in lines if re.match(r"perfcast (predict|memory|scale|search|serving) ", line)]
+    needs_a_machine_or_file = (
+        "path/to/",
+        "neusight",
+        "--output ",
+        "--backend",
+        "--largest",
+        "--limits",
+        "--launch",
+        "--timeline",
+        "--requests",
+    )
     if find_spec("timm") is None:
         needs_a_machine_or_file += ("timm:",)
     return [line for line in lines if not any(word in line for word in needs_a_machine_or_file)]
@@ -110,6 +120,18 @@ def test_the_readmes_output_is_what_the_command_prints(
     assert run(shlex.split(command)[1:]) == 0
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert shown.strip().splitlines() == "\n".join(printed).strip().splitlines()
+
+
+def test_the_readmes_answer_about_serving_says_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beginning of it, word for word; figures are those of the day on which it was written."""
+    monkeypatch.setenv("COLUMNS", "90")
+    (block,) = re.findall(r"```console\n\$ (perfcast serving.*?)```", README, re.DOTALL)
+    command, _, shown = block.partition("\n")
+    assert run(shlex.split(command)[1:]) == 0
+    words = re.findall(r"[A-Za-z]{3,}", shown)
+    assert words == re.findall(r"[A-Za-z]{3,}", capsys.readouterr().out)[: len(words)]
 
 
 def test_the_page_on_answers_shows_the_verdict_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,8 +52,8 @@ def test_every_deployment_has_a_line_over_its_loads(found: ServingSweep):
     figure = figure_of(document_of(found), "front")
     curves = [series for series in figure.series if isinstance(series, Curve)]
     assert [curve.name for curve in curves] == [
-        "tp=2 on 2 × h100-sxm, plan tp=2",
-        "tp=4 on 4 × h100-sxm, plan tp=4",
+        "tp=2 on 2 × h100-sxm",
+        "tp=4 on 4 × h100-sxm",
         "Pareto front",
     ]
     assert [len(curve.x) for curve in curves[:2]] == [4, 4]

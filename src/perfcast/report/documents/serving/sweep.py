@@ -28,6 +28,8 @@ _MOST_LINES = 8
 _MARK = "●"
 #: Axes along which the points of a line lie.
 _LOADS = ("concurrency", "request-rate")
+#: Axes that the words for a deployment say themselves.
+_SAID = ("plan", "replicas")
 
 
 def document_of(found: ServingSweep) -> Document:
@@ -49,11 +51,18 @@ def document_of(found: ServingSweep) -> Document:
             ),
             _table(found, points, skipped),
         ),
-        assumptions=tuple(dict.fromkeys(line for forecast in forecasts for line in forecast.assumptions)),
+        assumptions=_shared_assumptions(forecasts),
     )
 
 
 _FRONT_NOTE = "The Pareto front: no other gives a user more tokens a second, and a device too."
+
+
+def _shared_assumptions(forecasts: Sequence[ServingForecast]) -> tuple[str, ...]:
+    """Those of all; what is said of one point is in its own answer."""
+    return tuple(
+        line for line in forecasts[0].assumptions if all(line in one.assumptions for one in forecasts)
+    )
 
 
 def _devices(forecasts: Sequence[ServingForecast]) -> str:
@@ -89,7 +98,7 @@ def _setting(forecasts: Sequence[ServingForecast]) -> str:
 
 def _line_of(point: SweptPoint, forecast: ServingForecast) -> str:
     """What the points of one line share: everything but the load."""
-    others = [f"{name} {value}" for name, value in point.values.items() if name not in _LOADS]
+    others = [f"{name} {value}" for name, value in point.values.items() if name not in (*_LOADS, *_SAID)]
     where = f"{forecast.num_devices} × {forecast.device}"
     return ", ".join([f"{describe_deployment(forecast.deployment)} on {where}", *others])
 
@@ -162,8 +171,8 @@ def _table(
         Column("Each token", "s", short="Token"),
         Column("Tokens/s a device", "count", short="/s/dev"),
         Column("Tokens/s a user", "count", short="/s/user"),
-        *((Column("$ of a million", "g", short="$/Mtok"),) if has_cost else ()),
-        Column("Limited by", only="page"),
+        *((Column("$ of a million tokens", "g", short="$/Mtok"),) if has_cost else ()),
+        Column("Limited by", folds=False, only="page"),
     )
     rows = tuple(
         (_MARK if id(one) in front else "", *point.values.values(), *_row(one, has_cost))
