@@ -65,3 +65,11 @@ def test_a_part_in_the_format_of_all_is_not_named():
 def test_a_part_that_no_layer_has_is_an_error_that_names_those_it_has():
     with pytest.raises(UnknownNameError, match="attention, mlp"):
         inference_precision("nvfp4+atention=bf16")
+
+
+def test_experts_in_mxfp4_take_narrow_activations_where_units_scale_blocks():
+    asked = inference_precision("w4a16_mxfp4+attention=bf16+mlp=bf16")
+    assert on_device(asked, load_device("b200-sxm")).format == "w4a8_mxfp4_mxfp8"
+    assert on_device(asked, load_device("h200-sxm")) == asked
+    throughout = inference_precision("w4a16_mxfp4")
+    assert on_device(throughout, load_device("b200-sxm")) == throughout

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perfcast.catalog.devices import load_device
 from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.errors import CatalogError, PlanError, UnknownNameError
 from perfcast.frameworks.load import (
@@ -183,3 +184,15 @@ def test_every_figure_of_the_types_has_a_value_or_a_default(name: str):
 def test_a_training_of_an_unknown_framework_is_refused():
     with pytest.raises(UnknownNameError, match="nanotron"):
         Training(framework="nanotrom")  # type: ignore[arg-type]
+
+
+def test_sums_take_the_norm_along_where_a_program_has_a_kernel_for_the_device() -> None:
+    profiles = load_inference_profiles()
+    hopper, blackwell = (load_device(name) for name in ("h100-sxm", "b200-sxm"))
+    on_hopper, on_blackwell = (profiles["vllm"].on_device(device) for device in (hopper, blackwell))
+    assert on_blackwell.fuses_all_reduce(8, 1024**2)
+    assert not on_hopper.fuses_all_reduce(8, 1024**2)
+    assert on_hopper.fuses_all_reduce(2, 1024**2)
+    assert not on_blackwell.fuses_all_reduce(16, 1024)
+    assert profiles["trtllm"].on_device(hopper).fuses_all_reduce(8, 1024**2)
+    assert not profiles["sglang"].on_device(hopper).fuses_all_reduce(8, 1024)

@@ -145,7 +145,19 @@ def training_precision(dtype: str) -> Precision:
 
 
 def on_device(precision: Precision, device: Device) -> Precision:
-    """The same with fp16 between products where a device has no bf16 (V100, T4)."""
+    """As a device runs it.
+
+    fp16 stands between products where it has no bf16 (V100, T4). Experts in MXFP4 beside wide layers take
+    activations in MXFP8 where its units scale blocks (gpt-oss on Blackwell: TensorRT-LLM's W4A8_MXFP4_MXFP8,
+    which vLLM and SGLang call by FlashInfer).
+    """
+    if (
+        precision.format == "w4a16_mxfp4"
+        and precision.attention_format
+        and _has(device, "w4a8_mxfp4_mxfp8")
+        and device.vendor == "nvidia"
+    ):
+        precision = replace(precision, format="w4a8_mxfp4_mxfp8")
     known = device.matrix_flops_per_second.keys() | device.vector_flops_per_second.keys()
     if precision.element is not DType.BF16 or DType.BF16 in known or DType.FP16 not in known:
         return precision

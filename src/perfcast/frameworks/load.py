@@ -22,6 +22,7 @@ from perfcast.errors import CatalogError, PlanError, UnknownNameError
 from perfcast.figures import parse_figure, parse_table, parse_toml
 from perfcast.frameworks.profile import (
     FrameworkProfile,
+    FusedAllReduce,
     HostProfile,
     InferenceProfile,
     KernelProfile,
@@ -42,7 +43,7 @@ _MODULES = ("recompute_modules", "always_recomputes")
 _TEXTS = ("title", "like")
 #: Flags of inference; off where they are not said.
 _SERVING_FLAGS = (
-    "attends_in_cache_format", "fuses_quantisation", "fuses_rotation", "reads_peers", "fuses_all_reduce",
+    "attends_in_cache_format", "fuses_quantisation", "fuses_rotation", "reads_peers",
 )  # fmt: skip
 #: Fields that count or number what a program offers; they have the source of their table.
 _COUNTS = ("least_prefetched", "most_prefetched", "flash_version")
@@ -252,9 +253,27 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
         replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
         narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
         **{name: _flag(table, name, where) for name in _SERVING_FLAGS},
+        fused_all_reduces=_fused_all_reduces(table.get("fused_all_reduces", []), sources, where),
         step_tokens=_step_tokens(table.get("steps", []), sources, f"{where}: [inference.steps]"),
         source=_source(table.get("source"), sources, f"{where}: [inference]"),
     )
+
+
+def _fused_all_reduces(rows: Any, sources: Mapping[str, str], where: str) -> tuple[FusedAllReduce, ...]:
+    """Rows of ``[[inference.fused_all_reduces]]``, by rising ranks."""
+    where = f"{where}: [inference.fused_all_reduces]"
+    found = tuple(
+        FusedAllReduce(
+            architecture=_checked(row.get("architecture", ""), str, f"{where} architecture"),
+            ranks=int(parse_figure(row.get("ranks"), sources, f"{where} ranks").si_value),
+            largest_bytes=parse_figure(row.get("largest"), sources, f"{where} largest").si_value,
+        )
+        for row in _checked(rows, list, where)
+    )
+    by_architecture = [(row.architecture, row.ranks) for row in found]
+    if by_architecture != sorted(by_architecture):
+        raise CatalogError(f"{where}: rows must stand by architecture and rising ranks")
+    return found
 
 
 def _step_tokens(rows: Any, sources: Mapping[str, str], where: str) -> tuple[StepTokens, ...]:

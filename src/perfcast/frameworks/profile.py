@@ -277,6 +277,20 @@ class StepTokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FusedAllReduce:
+    """Sums over ranks that take the norm behind them along, of so many bytes at most.
+
+    Attributes:
+        architecture: Of devices; '' for all.
+        ranks: That sum, at most.
+    """
+
+    architecture: str
+    ranks: int
+    largest_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceProfile:
     """Whose measured kernels stand for those that it runs in inference, and how they are launched.
 
@@ -290,7 +304,7 @@ class InferenceProfile:
         fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
         fuses_rotation: Whether rotating queries and keys and writing the cache are one kernel.
         reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
-        fuses_all_reduce: Whether those also add the residual and take the norm behind it while decoding.
+        fused_all_reduces: Which of those also add the residual and take the norm behind it while decoding.
         step_tokens: Of devices with rising memory; empty where all prompts are read at once.
         source: Where this is written down.
     """
@@ -302,9 +316,19 @@ class InferenceProfile:
     fuses_quantisation: bool = False
     fuses_rotation: bool = False
     reads_peers: bool = False
-    fuses_all_reduce: bool = False
+    fused_all_reduces: tuple[FusedAllReduce, ...] = ()
     step_tokens: tuple[StepTokens, ...] = ()
     source: str
+
+    def on_device(self, device: Device) -> InferenceProfile:
+        """What of it such a device has."""
+        fused = [row for row in self.fused_all_reduces if row.architecture in ("", device.architecture)]
+        return replace(self, fused_all_reduces=tuple(fused))
+
+    def fuses_all_reduce(self, ranks: int, message_bytes: float) -> bool:
+        """Whether a sum over ranks takes the norm behind it along."""
+        found = [row for row in self.fused_all_reduces if ranks <= row.ranks]
+        return bool(found) and message_bytes <= found[0].largest_bytes
 
     def most_step_tokens(self, device: Device | None) -> int | None:
         """Tokens of one step on a device, on the largest where none is named; None: whatever is asked."""

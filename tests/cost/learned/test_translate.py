@@ -365,3 +365,15 @@ def test_attention_states_its_latent_form_its_window_and_the_format_of_its_cache
     assert kernel(stated(OperationKind.ATTENTION, several), ATTENTION)["operation"] == "mla_context"
     plain = kernel(stated(OperationKind.ATTENTION, given), ATTENTION)
     assert (plain["operation"], plain["kv_dtype"], plain["window"]) == ("generation", "bf16", 0)
+
+
+def test_experts_on_blackwell_are_those_of_the_kernels_that_newer_versions_call() -> None:
+    asked = {"num_tokens": 32, "experts_per_token": 2, "num_experts": 8, "is_gated": True}
+    narrow = stated(OperationKind.GROUPED_MATMUL, {**asked, "format": "nvfp4"})
+    libraries = [
+        translate([narrow], framework, "nvidia", architecture)
+        .tables[KernelFamily.EXPERTS]
+        .word("framework")[0]
+        for framework, architecture in (("sglang", "blackwell"), ("sglang", "hopper"), ("vllm", "blackwell"))
+    ]
+    assert libraries == ["vllm", "sglang", "vllm"]

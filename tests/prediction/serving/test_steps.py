@@ -66,13 +66,16 @@ def test_decoding_takes_what_a_forecast_of_the_same_step_says(
     assert _times(model, plan).seconds(batch) == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize(("model", "plan"), [("llama3-8b", _DENSE), ("mixtral-8x7b", _MIXTURE)])
+@pytest.mark.parametrize(
+    ("model", "plan", "spread"), [("llama3-8b", _DENSE, 0.025), ("mixtral-8x7b", _MIXTURE, 0.05)]
+)
 @pytest.mark.parametrize(("count", "length"), [(1, 1024), (1, 3000), (4, 1024)])
 def test_a_prompt_takes_what_a_forecast_of_the_same_step_says(
-    model: str, plan: Plan, count: int, length: int
+    model: str, plan: Plan, spread: float, count: int, length: int
 ) -> None:
+    """Tiles of experts with equally many rows are full at the points of the grid, and not between them."""
     expected = _predicted(model, plan, "prefill", count, length)
-    assert _times(model, plan).seconds(prompts(count, length)) == pytest.approx(expected, rel=0.025)
+    assert _times(model, plan).seconds(prompts(count, length)) == pytest.approx(expected, rel=spread)
 
 
 def test_stages_of_a_pipeline_share_the_work() -> None:

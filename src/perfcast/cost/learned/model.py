@@ -116,7 +116,7 @@ class LearnedCost:
         found = [""] * len(operations)
         if device.is_cpu:
             return found
-        translation = translate(operations, self.framework, device.vendor)
+        translation = translate(operations, self.framework, device.vendor, device.architecture)
         for family, table in translation.tables.items():
             for model, rows in _by_model(table):
                 words = self.model(model).nearest(table.take(rows), device)
@@ -141,7 +141,7 @@ class LearnedCost:
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
         foreign: list[bool] = []
         move, narrowed = np.zeros(count), np.ones(count)
-        translation = translate(operations, self.framework, device.vendor)
+        translation = translate(operations, self.framework, device.vendor, device.architecture)
         for family, table in translation.tables.items():
             source, repeats = translation.sources[family], translation.repeats[family]
             for model, rows in _by_model(table):

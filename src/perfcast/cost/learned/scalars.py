@@ -61,9 +61,11 @@ def regime_shares(physics: Physics) -> Floats:
 def index_segments(kernels: KernelTable) -> tuple[list[Segment], Integers]:
     """The different segments, and which one each kernel belongs to.
 
-    A segment is (operation, format, framework); attention's format names its cache's too.
+    A segment is (operation, format, framework); attention's format names its cache's too. Experts whose
+    weights lie in no cache are the same kernels as those that were measured with some of them in one.
     """
     operations, dtypes, frameworks = (kernels.word(n).tolist() for n in ("operation", "dtype", "framework"))
+    operations = [operation.removesuffix("_cold") for operation in operations]
     if "kv_dtype" in kernels.columns:
         caches = kernels.word("kv_dtype").tolist()
         dtypes = [f"{dtype}/{cache}" for dtype, cache in zip(dtypes, caches, strict=True)]

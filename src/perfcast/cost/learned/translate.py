@@ -21,7 +21,7 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
 from perfcast.cost.learned.families.convolution_narrow import CONVOLUTION_NAMES
 from perfcast.cost.learned.families.row_operations import MEASURED
-from perfcast.cost.learned.relatives import measured_format, measured_library
+from perfcast.cost.learned.relatives import experts_library, measured_format, measured_library
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.units import MIB
 
@@ -52,17 +52,22 @@ class _Runs:
 
     framework: str
     vendor: str
+    architecture: str
 
 
 def translate(
-    operations: Sequence[Operation], framework: str = DEFAULT_FRAMEWORK, vendor: str = "nvidia"
+    operations: Sequence[Operation],
+    framework: str = DEFAULT_FRAMEWORK,
+    vendor: str = "nvidia",
+    architecture: str = "",
 ) -> Translation:
     """All operations that run a kernel and have a rule; the others appear in no table.
 
     Args:
         vendor: Of the device: formats that were measured on another's stand for those that were not.
+        architecture: Of the device: libraries that run another's kernels on it.
     """
-    runs = _Runs(framework, vendor)
+    runs = _Runs(framework, vendor, architecture)
     cells: defaultdict[KernelFamily, list[float | str]] = defaultdict(list)
     sources: defaultdict[KernelFamily, list[int]] = defaultdict(list)
     repeats: defaultdict[KernelFamily, list[float]] = defaultdict(list)
@@ -143,10 +148,9 @@ def _experts(
     name = "moe_cold" if attributes.get("is_gated") else "moe_ungated_cold"
     family = KernelFamily.EXPERTS
     popularity = str(attributes.get("popularity", "balanced"))
-    words = (
-        name, popularity, _matrix_format(operation, family, runs), _framework(runs.framework, family),
-    )  # fmt: skip
-    return family, (*sizes, *words), 1.0
+    format_name = _matrix_format(operation, family, runs)
+    library = experts_library(_framework(runs.framework, family), format_name, runs.architecture)
+    return family, (*sizes, name, popularity, format_name, library), 1.0
 
 
 def _grouped_sizes(

@@ -12,7 +12,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan
-from perfcast.core.precision import Precision
+from perfcast.core.precision import Precision, on_device
 from perfcast.core.serving.grid import Curve, Surface, rising
 from perfcast.core.serving.host import StepHost
 from perfcast.core.serving.tabulated import DEVICE_BOUNDS, TabulatedSteps
@@ -62,7 +62,8 @@ def build_step_times(
     Raises:
         InputError: A plan that model, framework or cluster cannot follow; a precision that the device lacks.
     """
-    profile = load_inference_profiles()[framework]
+    profile = load_inference_profiles()[framework].on_device(device)
+    precision = on_device(precision, device)
     drafted = engine.speculation.drafted_tokens if engine.speculation else 0
     if engine.expert_load != 1:
         plan = replace(plan, expert_imbalance=engine.expert_load)

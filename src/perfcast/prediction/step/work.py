@@ -53,7 +53,7 @@ def plan_step(step: ResolvedStep) -> PlannedStep:
         from perfcast.workload.blocks.step.serving import build_serving_work
 
         assert step.precision is not None
-        profile = load_inference_profiles()[step.program.framework]
+        profile = load_inference_profiles()[step.program.framework].on_device(step.device)
         work = build_serving_work(
             sizes, step.plan, step.precision, length, is_decode=step.mode == "decode",
             profile=profile, replays_graph=profile.replays_graphs,

@@ -63,7 +63,9 @@ class Serving:
     @property
     def fuses_all_reduce(self) -> bool:
         """Whether the norm behind a sum over ranks is in the same kernel, of so few tokens."""
-        return self.is_decode and self.plan.tensor_parallel > 1 and self.profile.fuses_all_reduce
+        ranks = self.plan.tensor_parallel
+        message_bytes = self.precision.element.bytes_of(self.tokens * self.model.hidden_size)
+        return self.is_decode and ranks > 1 and self.profile.fuses_all_reduce(ranks, message_bytes)
 
     @property
     def num_queries(self) -> int:
