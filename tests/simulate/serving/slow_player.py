@@ -250,7 +250,7 @@ class SlowEngine:
             if each.writes:
                 room -= self.ratio * min(each.answer - each.written, 4096)
             else:
-                room -= each.unread + min(each.answer, 4096)
+                room -= each.unread + min(each.answer - each.written, 4096)
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_sequences:
             each = self.waiting[0]
             unread = each.prompt + each.written - each.cached

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from made_up_serving import LinearSteps, drawn_requests, equal_requests, pool, scheduling
 from perfcast.core.serving.load import ClosedLoad, OpenLoad, SaturatedLoad
+from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SCHEDULER_POLICIES, SchedulerPolicy
 from perfcast.core.serving.step import StepBatch
 from perfcast.errors import InputError
@@ -125,3 +128,20 @@ def test_steps_of_a_window_are_noted():
     none = play_requests(equal_requests(4, 100, 5), ClosedLoad(4), engines, window=(1e8, 1e9)).steps
     assert none is not None
     assert not len(none)
+
+
+def test_balanced_ranks_read_prompts_together():
+    """A rank that has a place early waits for the other; the wait counts all steps, of whatever."""
+    fixed = LinearSteps(1.0, 0.0, 0.0, 0.0, 0.0)
+    lengths = [np.array(values) for values in ([10] * 4, [3, 6, 2, 2], [0] * 4)]
+    requests = Requests(np.zeros(4), *lengths)
+    for wait, started in ((0, [0.0, 0.0, 3.0, 6.0]), (60, [0.0, 0.0, 3.0, 6.0]), (2, [0.0, 0.0, 3.0, 6.0])):
+        limits = replace(scheduling("trtllm", max_sequences=1), rank_wait_steps=wait)
+        played = play_requests(requests, SaturatedLoad(), Engines(pool(data_parallel=2), limits, fixed))
+        assert played.started_seconds.tolist() == started  # a rank with nothing to write waits for nobody
+    lengths = [np.array(values) for values in ([10] * 6, [3, 8, 20, 20, 2, 2], [0] * 6)]
+    requests = Requests(np.zeros(6), *lengths)
+    for wait, begins in ((0, [3.0, 8.0]), (60, [8.0, 8.0]), (3, [3.0, 9.0])):
+        limits = replace(scheduling("trtllm", max_sequences=2), rank_wait_steps=wait)
+        played = play_requests(requests, SaturatedLoad(), Engines(pool(data_parallel=2), limits, fixed))
+        assert played.started_seconds[4:].tolist() == begins

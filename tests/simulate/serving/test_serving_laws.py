@@ -49,6 +49,8 @@ def some_engines(draw: st.DrawFn, *, alone: bool = False, even: bool = False) ->
         limits = replace(limits, reserves_prompts=draw(st.booleans()), reuses_blocks=draw(st.booleans()))
     if alone:
         return Engines(pool(), limits, TIMES)
+    if policy == "trtllm":
+        limits = replace(limits, rank_wait_steps=draw(st.sampled_from([0, 5, 60])))
     if even:
         return Engines(pool(), limits, TIMES)
     stages = draw(st.sampled_from([1, 1, 1, 2]))

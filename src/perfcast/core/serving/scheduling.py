@@ -25,10 +25,13 @@ class Scheduling:
         block_tokens: Of one block of that memory.
         schedules_ahead: Whether a step is scheduled while the one before it runs ('overlap', 'async'
             scheduling): what comes or ends during a step then counts from the second next one.
-        reserves_prompts: Whether a request starts only where its whole prompt has room, and not just what the
-            step reads of it (vLLM).
+        reserves_prompts: Whether a request starts only where its whole prompt has room, and not just what
+            the step reads of it (vLLM).
         reuses_blocks: Whether a request that lost its place finds again what nobody has overwritten of its
             keys and values (vLLM's prefix cache).
+        rank_wait_steps: For how many steps at most prompts wait until every attention data-parallel rank has
+            one to read (TensorRT-LLM: timeout_iters of attention_dp_config with enable_balance); 0: not at
+            all.
         reserved_answers: Of what running answers may still write, the share that SGLang keeps room for.
     """
 
@@ -41,12 +44,15 @@ class Scheduling:
     schedules_ahead: bool = False
     reserves_prompts: bool = False
     reuses_blocks: bool = False
+    rank_wait_steps: int = 0
     reserved_answers: float = 0.7
 
     def __post_init__(self) -> None:
         for name in ("max_sequences", "max_step_tokens", "kv_tokens", "block_tokens"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name.replace('_', ' ')} {getattr(self, name)}: must be at least 1")
+        if self.rank_wait_steps < 0:
+            raise InputError(f"rank wait steps {self.rank_wait_steps}: 0 or more")
         if not 0 <= self.reserved_answers <= 1:
             raise InputError(f"reserved answers {self.reserved_answers:g}: a share between 0 and 1")
 

@@ -44,6 +44,8 @@ class EngineOptions:
         max_sequences, max_step_tokens, chunks_prompts, block_tokens: As in ``core.serving.scheduling``.
         memory_fraction: Of the device's memory that the program takes (vLLM: gpu_memory_utilization, SGLang:
             mem_fraction_static, TensorRT-LLM: free_gpu_memory_fraction).
+        rank_wait_steps: For how many steps prompts wait until every attention data-parallel rank has one
+            (TensorRT-LLM's attention_dp_config with enable_balance).
         cuda_graphs: Whether steps of decoding are replayed; None: as the framework does.
         host_seconds: Of a step, where it was measured; None: by the framework's profile.
         speculation: Drafted tokens (of the model's own prediction layers).
@@ -58,6 +60,7 @@ class EngineOptions:
     chunks_prompts: bool | None = None
     block_tokens: int | None = None
     memory_fraction: float | None = None
+    rank_wait_steps: int | None = None
     cuda_graphs: bool | None = None
     host_seconds: float | None = None
     speculation: Speculation | None = None

@@ -81,6 +81,8 @@ class Replica:
         self.arriving: list[tuple[Scheduler, Sequence]] = []
         self.loaded: list[tuple[Scheduler, Sequence]] = []
         self._ended_seconds = -1.0
+        self._wait, self._waited = self.engines[0].scheduling.rank_wait_steps, 0
+        self._balances = self._wait > 0 and len(ranks) > 1
         self._ahead = self.engines[0].scheduling.schedules_ahead
         self.planned: list[tuple[Scheduler, StepBatch]] = []
 
@@ -128,12 +130,25 @@ class Replica:
             most = 1
         else:
             most = min((engine.most_steps() for engine, _ in self.planned), default=0)
+            if self._balances:
+                most = min(most, self._wait - self._waited)
         self.run = self._new_run(now, most) if self.planned else None
         return self.run
 
     def _plan(self) -> None:
+        if self._balances:
+            self._balance()
         planned = ((engine, engine.plan()) for engine in self.engines)
         self.planned = [(engine, batch) for engine, batch in planned if batch is not None]
+
+    def _balance(self) -> None:
+        """Hold prompts back until all ranks have one, some have nothing to write, or the wait is over."""
+        self._waited += 1
+        is_over = self._waited >= self._wait or not all(len(engine.writers) for engine in self.engines)
+        if is_over or all(engine.has_prompt() for engine in self.engines):
+            self._waited = 0
+        for engine in self.engines:
+            engine.holds_prompts = self._waited > 0
 
     def _new_run(self, now: float, most: int) -> Run:
         batches = [batch for _, batch in self.planned]
@@ -172,6 +187,8 @@ class Replica:
         if run is None:
             raise AssertionError("no step is under way")
         self.run = None
+        if self._balances:
+            self._waited += run.steps - 1
         self._ended_seconds = run.end_seconds
         return run, [(engine, engine.complete(run.steps)) for engine, _ in self.planned]
 

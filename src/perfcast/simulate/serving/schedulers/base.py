@@ -48,6 +48,7 @@ class Scheduler(ABC):
         self.loading: dict[int, Sequence] = {}
         self.writers = Writers(scheduling.block_tokens, rate, self.drafted)
         self.hands_over = hands_over
+        self.holds_prompts = False
         self.capacity = scheduling.kv_tokens // scheduling.block_tokens
         self.other_blocks = 0
         self.max_sequences = min(
@@ -85,6 +86,10 @@ class Scheduler(ABC):
     def places(self) -> int:
         """For sequences beside those that run or are loaded."""
         return self.max_sequences - len(self.running) - len(self.loading)
+
+    def has_prompt(self) -> bool:
+        """Whether it would read one in the next step, were there tokens enough."""
+        return bool(self.readers) or (len(self.waiting) > 0 and self.places > 0)
 
     def has_place(self) -> bool:
         """Whether a request that comes now could be started at the next step."""

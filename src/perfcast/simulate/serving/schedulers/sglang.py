@@ -92,7 +92,7 @@ class SglangScheduler(Scheduler):
             return found
         block = self.scheduling.block_tokens
         room = self.free_blocks * block - self.ratio * self._outstanding_tokens()
-        room -= sum(each.unread + min(each.answer, _CLIP) for each in self.readers.values())
+        room -= sum(each.unread + self._answer(each) for each in self.readers.values())
         while self.waiting and budget > 0 and self.places > 0:
             chunk, room = self._admitted(budget, room)
             if not chunk:
@@ -101,11 +101,16 @@ class SglangScheduler(Scheduler):
             found = True
         return found
 
+    def _answer(self, sequence: Sequence) -> int:
+        """Tokens that a sequence may still write here, as far as they count; one where answers are written
+        elsewhere (disaggregation/prefill.py sets max_new_tokens to 1)."""
+        return 1 if self.hands_over else min(sequence.answer - sequence.written, _CLIP)
+
     def _admitted(self, budget: int, room: float) -> tuple[int, float]:
         """Tokens of the first of the queue that this step reads, 0 if it has no room; and the room left."""
         sequence = self.waiting[0]
         unread = sequence.to_read - sequence.cached
-        answer = 0 if self.hands_over else min(sequence.answer - sequence.written, _CLIP)
+        answer = self._answer(sequence)
         held = self.blocks_for(sequence.cached) * self.scheduling.block_tokens
         alone = not self.running and not self.loading
         if held + unread + answer >= room and not alone:

@@ -6,6 +6,10 @@ came, a request starts only if the blocks that all running ones will ever need l
 prompt and answer, so that nobody ever loses its place. Then the batch: all requests that write, and prompts
 behind them in order while ``max_batch_size`` and ``max_num_tokens`` last, in one step. Chunked context is off
 by default: a prompt that does not fit into what is left of the tokens waits for another step.
+
+Attention data-parallel ranks may be balanced (py_executor.py, _balance_adp_requests; attention_dp_config, off
+by default): prompts are held back until every rank has one and a place for it, or has nothing to write, or so
+many steps have passed.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ class TrtllmScheduler(Scheduler):
         if len(self.writers):
             self.write()
             budget -= len(self.writers) * (1 + self.drafted)
+        if self.holds_prompts:
+            return
         for sequence in self.readers.values():
             chunk = self._chunk(sequence.unread, budget)
             if not chunk:
@@ -47,6 +53,12 @@ class TrtllmScheduler(Scheduler):
             self._promised += self._whole(sequence)
             self.read(self.start(), chunk)
             budget -= chunk
+
+    def has_prompt(self) -> bool:
+        """Whether it would read one in the next step, were there tokens enough."""
+        if self.readers or not super().has_prompt():
+            return bool(self.readers)
+        return self._whole(self.waiting[0]) <= self._unpromised
 
     def _chunk(self, unread: int, budget: int) -> int:
         """Tokens of a prompt that this step reads."""
