@@ -251,6 +251,12 @@ def test_a_replica_of_two_hosts_knows_its_place(tmp_path: Path):
 
 
 def test_pools_are_told_their_halves(tmp_path: Path):
+    read = parse_sglang(servers(JOBS["apart"], "sglang", tmp_path)["prefill.sh"][0])
+    assert (read.disaggregation_decode_tp, read.disaggregation_decode_dp) == (16, 16)
+    assert read.load_balance_method == "round_robin"
+    assert parse_sglang(
+        servers(JOBS["apart"], "sglang", tmp_path)["decode.sh"][0]
+    ).prefill_round_robin_balance
     for name, mode in (("prefill.sh", "prefill"), ("decode.sh", "decode")):
         assert parse_sglang(servers(JOBS["apart"], "sglang", tmp_path)[name][0]).disaggregation_mode == mode
         config = parse_vllm(servers(JOBS["apart"], "vllm", tmp_path)[name][0]).kv_transfer_config
@@ -283,6 +289,30 @@ def test_a_checkpoint_that_must_be_quantised_is_said():
         ("vllm", Plan(tensor_parallel=12), {}, "does not fill hosts of 8"),
         ("vllm", Plan(), {"engine": EngineOptions(block_tokens=24)}, "blocks of 24 tokens"),
         ("vllm", Plan(), {"engine": EngineOptions(chunks_prompts=False)}, "must hold the longest"),
+        (
+            "vllm",
+            Plan(),
+            {"engine": EngineOptions(max_sequences=64, max_step_tokens=32)},
+            "64 sequences in steps of 32 tokens",
+        ),
+        (
+            "vllm",
+            Plan(),
+            {"engine": EngineOptions(chunks_prompts=False, max_step_tokens=32), "longest_tokens": 33},
+            "whole prompts, with requests of 33 tokens",
+        ),
+        (
+            "sglang",
+            Plan(pipeline_parallel=2),
+            {"engine": EngineOptions(speculation=Speculation(1, 0.5))},
+            "drafted tokens with pp=2",
+        ),
+        (
+            "sglang",
+            Plan(),
+            {"engine": EngineOptions(block_tokens=64, max_step_tokens=100)},
+            "chunks of 100 tokens, no multiple of blocks of 64",
+        ),
     ],
 )
 def test_what_a_framework_cannot_run_is_refused(

@@ -76,7 +76,8 @@ def _placement(servers: Servers) -> str:
             "from 0, and HEAD the address of place 0"
         )
     rest = pool.replicas % servers.replicas_per_node
-    hosts = f"{what}: run on each of {servers.num_nodes} host{'s' if servers.num_nodes > 1 else ''}"
+    several = f"each of {servers.num_nodes} hosts" if servers.num_nodes > 1 else "one host"
+    hosts = f"{what}: run on {several}"
     return f"{hosts}; REPLICAS={rest} on the last" if rest else hosts
 
 

@@ -9,6 +9,7 @@ groups of them have engines of their own, and the limits of requests and of a ch
 from __future__ import annotations
 
 from perfcast.core.plan import Plan
+from perfcast.core.serving.deployment import Aggregated
 from perfcast.search.handover.job import spoken
 from perfcast.search.handover.serving.job import Role, Servers, ServingJob, servers_of
 from perfcast.search.handover.serving.parallel import MADE_WHILE_LOADING, weights_note
@@ -24,7 +25,9 @@ ROUTER_FILE = "router.sh"
 
 def find_obstacles(job: ServingJob, plan: Plan) -> tuple[str, ...]:
     """What of a job SGLang has no option for."""
-    deepep = plan.dispatch in ("deepep", "deepep_fp8")
+    engine, deepep = job.engine, plan.dispatch in ("deepep", "deepep_fp8")
+    page, chunk = engine.block_tokens or 1, engine.max_step_tokens
+    is_cut = chunk is not None and engine.chunks_prompts is not False
     return spoken(
         [
             (job.kv_cache_dtype not in CACHES, f"a cache in {job.kv_cache_dtype}"),
@@ -32,6 +35,14 @@ def find_obstacles(job: ServingJob, plan: Plan) -> tuple[str, ...]:
                 deepep and plan.expert_parallel != plan.ranks_per_stage,
                 f"DeepEP with ep={plan.expert_parallel} on {plan.ranks_per_stage} ranks: its experts lie "
                 "on all",
+            ),
+            (
+                engine.speculation is not None and plan.pipeline_parallel > 1,
+                f"drafted tokens with pp={plan.pipeline_parallel}",
+            ),
+            (
+                is_cut and chunk is not None and chunk % page != 0,
+                f"chunks of {chunk} tokens, no multiple of blocks of {page}",
             ),
         ]
     )
@@ -48,7 +59,7 @@ def write_files(job: ServingJob) -> dict[str, str]:
 
 def engine_arguments(job: ServingJob, role: Role, plan: Plan) -> Arguments:
     """What every engine of a pool is told; Dynamo's workers of SGLang take the same."""
-    return (*_parallel(job, plan), *_precision(job), *_scheduling(job, role, plan), *_transfer(role))
+    return (*_parallel(job, plan), *_precision(job), *_scheduling(job, role, plan), *_transfer(job, role))
 
 
 def _parallel(job: ServingJob, plan: Plan) -> Arguments:
@@ -102,10 +113,28 @@ def _scheduling(job: ServingJob, role: Role, plan: Plan) -> Arguments:
     return tuple(arguments)
 
 
-def _transfer(role: Role) -> Arguments:
-    if role == "both":
+def _transfer(job: ServingJob, role: Role) -> Arguments:
+    """What either pool must know of the other (ServerArgs._handle_disaggregation)."""
+    deployment = job.deployment
+    if role == "both" or isinstance(deployment, Aggregated):
         return ()
-    return (("--disaggregation-mode", role), ("--disaggregation-transfer-backend", "nixl"))
+    read, write = deployment.prefill.plan, deployment.decode.plan
+    arguments: list[tuple[str, str | None]] = [
+        ("--disaggregation-mode", role),
+        ("--disaggregation-transfer-backend", "nixl"),
+    ]
+    if role == "prefill":
+        arguments += [
+            ("--disaggregation-decode-tp", str(write.ranks_per_stage)),
+            ("--disaggregation-decode-dp", str(write.data_parallel)),
+        ]
+        if write.data_parallel > 1:
+            arguments.append(("--load-balance-method", "round_robin"))
+    else:
+        arguments.append(("--disaggregation-prefill-pp", str(read.pipeline_parallel)))
+        if write.data_parallel > 1:
+            arguments.append(("--prefill-round-robin-balance", None))
+    return tuple(arguments)
 
 
 def _script(job: ServingJob, servers: Servers) -> str:

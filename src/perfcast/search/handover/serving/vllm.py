@@ -43,7 +43,23 @@ def find_obstacles(job: ServingJob, plan: Plan) -> tuple[str, ...]:
                 job.engine.chunks_prompts is False and job.longest_tokens is None,
                 "whole prompts of no stated length: a step must hold the longest",
             ),
+            *_step_obstacles(job),
         ]
+    )
+
+
+def _step_obstacles(job: ServingJob) -> tuple[tuple[bool, str], ...]:
+    """What its scheduler refuses (vllm/config/scheduler.py, SchedulerConfig.verify_max_model_len)."""
+    engine, tokens = job.engine, job.engine.max_step_tokens
+    if tokens is None:
+        return ()
+    sequences, longest = engine.max_sequences or 0, job.longest_tokens or 0
+    return (
+        (sequences > tokens, f"{sequences} sequences in steps of {tokens} tokens"),
+        (
+            engine.chunks_prompts is False and longest > tokens,
+            f"whole prompts, with requests of {longest} tokens, in steps of {tokens}",
+        ),
     )
 
 
