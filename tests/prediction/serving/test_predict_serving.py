@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 
 from perfcast.catalog.clusters import load_cluster
+from perfcast.core.forecast.serving import Between
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.core.serving.lengths import Lengths
 from perfcast.core.serving.load import ClosedLoad, OpenLoad, RecordedLoad, SaturatedLoad
 from perfcast.core.serving.requests import Requests
 from perfcast.errors import InputError, PlanError, UnknownNameError
+from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.serving import EngineOptions, Limits, ServingRequest
 from perfcast.prediction.serving.figures import Quantiles
 from perfcast.prediction.serving.formula import lengths_of, share_within
 from perfcast.prediction.serving.predict import predict_serving
 from perfcast.prediction.serving.resolve import resolve_serving
+from perfcast.prediction.sweep.batches import sweep_batches
 
 TWO = Plan(tensor_parallel=2)
 
@@ -84,6 +87,10 @@ def test_goodput_is_of_requests_that_keep_the_limits():
     kept = predict_serving(asked(limits=Limits(time_to_first_token_seconds=1e3))).rates
     assert kept.goodput_requests_per_second is not None
     assert kept.goodput_requests_per_second.value == pytest.approx(kept.requests_per_second.value)
+    assert predict_serving(asked()).keeps_limits is None
+    whole = predict_serving(asked(limits=Limits(end_to_end_seconds=1e3)))
+    assert (whole.keeps_limits, whole.within_limits) == (True, Between(1.0, 1.0, 1.0))
+    assert predict_serving(asked(limits=Limits(end_to_end_seconds=1e-6))).keeps_limits is False
     none = predict_serving(asked(limits=Limits(end_to_end_seconds=1e-6))).rates
     assert none.goodput_requests_per_second is not None
     assert none.goodput_requests_per_second.value == 0
@@ -228,3 +235,34 @@ def test_shares_within_a_limit_follow_the_percentiles():
     )
     assert lengths_of(np.array([10, 10])) == Lengths(10)
     assert lengths_of(np.array([10, 30])) == Lengths(20, "lognormal", 0.5)
+
+
+def test_one_client_waits_for_the_steps_that_a_standing_batch_has():
+    alone = asked(
+        load=ClosedLoad(1),
+        cluster=load_cluster("dgx-h100:2"),
+        deployment=Aggregated(Pool(TWO)),
+        prompts=Lengths(2048),
+        answers=Lengths(64),
+        engine=EngineOptions(host_seconds=1e-12, cuda_graphs=False),
+        num_requests=3,
+    )
+    found = predict_serving(alone)
+    standing = sweep_batches(
+        BatchesRequest(
+            model="llama3-8b",
+            cluster=alone.cluster,
+            plan=TWO,
+            batch_sizes=(1,),
+            context_lengths=(2048, 2048 + 64),
+            modes=("prefill", "decode"),
+            cost_model="roofline",
+        )
+    ).points
+    prefill, first, last = standing[0].prefill, standing[0].decode, standing[1].decode
+    assert prefill is not None
+    assert first is not None
+    assert last is not None
+    assert found.time_to_first_token.mean.value == pytest.approx(prefill.seconds, rel=0.02)
+    each = found.time_per_output_token.mean.value
+    assert 0.98 * first.seconds <= each <= 1.02 * last.seconds

@@ -76,6 +76,8 @@ class ServingForecast:
         mean_batch: Sequences of a step of an engine, mean over time.
         bound_by: Shares of time by what limits: 'compute', 'memory', 'communication', 'host', 'kv_memory'
             (places wait for memory), 'queue' (idle engines: the load is the limit), of sum 1.
+        within_limits: Share of requests that keep all limits; None without limits.
+        keeps_limits: Whether as many do as were asked for; None without limits.
         played: Every request; None of the closed form.
     """
 
@@ -102,5 +104,7 @@ class ServingForecast:
     fits: tuple[Fit, ...]
     assumptions: tuple[str, ...]
     defaults: tuple[str, ...] = ()
+    within_limits: Between | None = None
+    keeps_limits: bool | None = None
     other: ServingForecast | None = None
     played: Played | None = None

@@ -12,7 +12,7 @@ from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.run.energy import device_watts
 from perfcast.prediction.serving.constants import load_serving_constants
 from perfcast.prediction.serving.figures import Places
-from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between
+from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between, share_within
 from perfcast.prediction.serving.resolve import ResolvedServing
 
 
@@ -43,6 +43,7 @@ def forecast_of(
     """
     constants = load_serving_constants()
     per_token = latency_between(runs, "time_per_output_token", constants)
+    within = share_within(runs)
     fullest = max(setting.engines, key=lambda each: each.memory_bytes)
     devices = setting.deployment.num_devices
     return ServingForecast(
@@ -76,6 +77,8 @@ def forecast_of(
         fits=setting.fits,
         assumptions=(*notes, *_assumptions(setting, times)),
         defaults=setting.defaults,
+        within_limits=within,
+        keeps_limits=None if within is None else within.value >= setting.request.limits.percentile,
         played=played,
     )
 

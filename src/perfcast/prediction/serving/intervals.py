@@ -92,6 +92,18 @@ def rates_between(
     )
 
 
+def share_within(runs: Runs) -> Between | None:
+    """Of requests that keep all limits, by the steps' interval; None without limits."""
+    shares = [_share(run) for run in (runs.usual, runs.short, runs.long)]
+    known = [share for share in shares if share is not None]
+    return Between(known[0], min(known), max(known)) if len(known) == len(shares) else None
+
+
+def _share(figures: Figures) -> float | None:
+    kept, all_of_them = figures.goodput_requests_per_second, figures.requests_per_second
+    return None if kept is None else kept / all_of_them if all_of_them > 0 else 0.0
+
+
 def spread_of_stream(spread: Spread, usual: Figures, requests_per_second: float) -> Spread:
     """The spread of a rate that the load decides: it is answered no faster than it comes.
 

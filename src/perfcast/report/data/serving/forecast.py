@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfcast.core.forecast.fit import all_fit, first_said
-from perfcast.core.forecast.serving import Latency, ServingForecast, ServingMethod, ServingRates
+from perfcast.core.forecast.serving import Between, Latency, ServingForecast, ServingMethod, ServingRates
 from perfcast.core.plan import Plan
 from perfcast.core.program import StepProgram
 from perfcast.core.serving.deployment import Aggregated, Deployment, Pool
@@ -106,6 +106,8 @@ class FormData:
         mean_batch: Requests that an engine has under way, mean over time.
         bound_by: Shares of time by what limits: 'compute', 'memory', 'communication', 'host', 'kv_memory'
             (places wait for memory), 'queue' (idle engines: the load is the limit); of sum 1.
+        within_limits: Share of requests that keep all limits; null without limits.
+        keeps_limits: Whether as many do as were asked for; null without limits.
         run: What was played; null of the closed form.
     """
 
@@ -116,6 +118,8 @@ class FormData:
     rates: ServingRates
     mean_batch: float
     bound_by: Mapping[str, float]
+    within_limits: Between | None
+    keeps_limits: bool | None
     run: RunData | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.serving import Between, Latency, ServingForecast
@@ -16,7 +17,7 @@ from perfcast.report.documents.serving.describe import (
     interval,
 )
 from perfcast.report.documents.serving.figures import distribution_figure, occupancy_section
-from perfcast.report.values import Unit, Value, format_value
+from perfcast.report.values import Unit, Value, format_value, percent
 from perfcast.units import format_count
 
 _CONFIDENCE = 0.9
@@ -72,15 +73,28 @@ def _cards(forecast: ServingForecast) -> tuple[Card, ...]:
     ]
     if rates.goodput_requests_per_second is not None:
         of_all = format_count(rates.requests_per_second.value)
-        found.append(
-            _card("Within the limits", rates.goodput_requests_per_second, "requests/s", f"of {of_all}")
+        card = _card(
+            "Within the limits",
+            rates.goodput_requests_per_second,
+            "requests/s",
+            f"of {of_all}{_kept(forecast)}",
         )
+        found.append(replace(card, severity="alarm" if forecast.keeps_limits is False else "plain"))
     if rates.dollars_per_million_output_tokens is not None:
         found.append(_card("Cost", rates.dollars_per_million_output_tokens, "$", _PER_MILLION))
     if rates.joules_per_million_output_tokens is not None:
         found.append(_card("Energy", rates.joules_per_million_output_tokens, "J", _PER_MILLION))
     memory = Card(label="Memory", value=forecast.memory_bytes, unit="B", whole=forecast.capacity_bytes)
     return (*found, memory)
+
+
+def _kept(forecast: ServingForecast) -> str:
+    """Which share of requests keeps all limits, and whether that is enough; '' where it is not known."""
+    share = forecast.within_limits
+    if share is None:
+        return ""
+    verdict = "as asked for" if forecast.keeps_limits else "fewer than asked for"
+    return f"; {percent(share.value)} of requests keep all, {verdict}"
 
 
 def _card(label: str, figure: Between, unit: Unit, detail: str = "") -> Card:
