@@ -50,6 +50,16 @@ CASES = {
             "scale @gpt --cost-model roofline --cluster dgx-h100 --mode serve --devices 2 --plan tp=2 "
             "--batch-sizes 1,4 --contexts 128"
         ),
+        "serving": (
+            "serving llama3-8b --cost-model roofline --cluster dgx-h100:4 --plan tp=2 "
+            "--input-length uniform:1024:0.2 --output-length 64 --concurrency 16 --num-requests 100 "
+            "--price 2.5 --max-ttft 100ms --max-tpot 20ms"
+        ),
+        "serving, two pools": (
+            "serving mixtral-8x7b --cost-model roofline --cluster dgx-h100:8 --prefill-plan tp=4 "
+            "--decode-plan dp=4,ep=4 --framework sglang --input-length 512 --output-length 32 "
+            "--request-rate 20 --num-requests 100"
+        ),
         "mesh cost": "mesh cost --cluster dgx-h100:16 --collective all_gather --bytes 1MB..64MB",
         "mesh cost, flows": (
             "mesh cost --cluster dgx-h100:16 --mesh dp=2,tp=8 --collective all_reduce "

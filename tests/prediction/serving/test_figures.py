@@ -13,7 +13,7 @@ from perfcast.core.serving.outcome import Occupancy, Played
 from perfcast.prediction.request.serving import Limits
 from perfcast.prediction.serving.figures import Places, figures_of, mean_running, quantiles, stretched
 
-PLACES = Places(engines=1, sequences=4, kv_tokens=1000)
+PLACES = Places(engines=1, all_engines=1, sequences=4, kv_tokens=1000)
 
 
 def played(**changes: Any) -> Played:

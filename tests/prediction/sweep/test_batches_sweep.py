@@ -96,7 +96,9 @@ def test_a_batch_that_does_not_divide_is_no_point_but_says_so() -> None:
 def test_assumptions_of_all_phases_come_once() -> None:
     notes = sweep().assumptions
     assert notes.count("of decode") == 1
-    assert "all prompts of a batch arrive at once; nothing queues" in notes
+    assert (
+        "all prompts of a batch arrive at once; nothing queues ('perfcast serving' forecasts a load)" in notes
+    )
 
 
 def test_nothing_to_sweep_is_refused() -> None:

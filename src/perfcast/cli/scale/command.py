@@ -21,7 +21,8 @@ def scale(own: ScaleOptions, outputs: Outputs) -> None:
     """Forecast what becomes of a training step of MODEL on more and more devices, or of inference with
     more sequences and longer contexts.
 
-    MODEL is a catalog name, or a Hugging Face config.json or its folder.
+    MODEL is a catalog name, or a Hugging Face config.json or its folder. Batches of --mode serve stand: all
+    their prompts are there at once. Requests that come, queue and end are forecast by 'perfcast serving'.
     """
     from perfcast.cli.scale.request import build_request, build_serving_request
 

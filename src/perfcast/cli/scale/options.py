@@ -87,7 +87,7 @@ scale_options = packed(
         default="train",
         show_default=True,
         callback=word_of("mode", SCALED_MODES),
-        help="train, prefill, decode or serve (both).",
+        help="train, prefill, decode or serve (both, of a standing batch; under load: 'perfcast serving').",
     ),
     click.option(
         "--batch-sizes",

@@ -19,9 +19,11 @@ from perfcast.prediction.serving.resolve import ResolvedServing
 def places_of(setting: ResolvedServing) -> Places:
     """What the engines have room for: of the pool that writes answers, where there are two."""
     engine = setting.engines[-1]
-    count = engine.pool.replicas * engine.pool.engines_per_replica
+    counts = [each.pool.replicas * each.pool.engines_per_replica for each in setting.engines]
+    count = counts[-1]
     return Places(
         engines=count,
+        all_engines=sum(counts),
         sequences=count * engine.scheduling.max_sequences,
         kv_tokens=count * engine.scheduling.kv_tokens,
     )

@@ -64,12 +64,14 @@ class Places:
     """What the engines of a deployment have room for, together.
 
     Attributes:
-        engines: Schedulers.
+        engines: Schedulers, of the pool that writes where there are two.
+        all_engines: Of both pools.
         sequences: That run at once.
         kv_tokens: That the caches hold.
     """
 
     engines: int
+    all_engines: int
     sequences: int
     kv_tokens: int
 
@@ -151,7 +153,7 @@ def bounds_of(played: Played, places: Places) -> dict[str, float]:
     total = sum(played.seconds_by_bound.values())
     span = played.occupancy.seconds[-1] if len(played.occupancy.seconds) else 0.0
     span = max(float(span), float(played.finished_seconds.max()))
-    busy = min(1.0, played.busy_seconds / (places.engines * span)) if span > 0 else 1.0
+    busy = min(1.0, played.busy_seconds / (places.all_engines * span)) if span > 0 else 1.0
     waits = _mean_over(
         played.occupancy,
         played,

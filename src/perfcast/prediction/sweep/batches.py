@@ -352,7 +352,7 @@ def _assumptions(points: Sequence[BatchPoint]) -> tuple[str, ...]:
     decode = [p.decode.forecast.assumptions for p in points if p.decode is not None]
     notes += [n for n in shared if n not in notes and decode and all(n in other for other in decode)]
     return (
-        "all prompts of a batch arrive at once; nothing queues",
+        "all prompts of a batch arrive at once; nothing queues ('perfcast serving' forecasts a load)",
         "a token's time is at the full context",
         *notes,
     )
