@@ -65,6 +65,7 @@ _RUNTIMES = {"0.5.1": "1.1.0", "0.7.0": "1.2.0", "0.8.0": "1.2.0", "0.8.1": "1.2
 _DATED = re.compile(r"measured=(\d{4}-\d{2}-\d{2})")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _NARROWED = 0.8
+_STEP_ROUNDING = 512
 #: Beyond this many devices no server of these systems is one replica.
 _MOST_OF_A_REPLICA = 16
 
@@ -118,6 +119,7 @@ def read_setup(line: Line) -> ServingSetup:
             answers=_lengths(line.whole("osl"), spread),
             engine=_engine(line, launch, concurrency),
             dtype=_dtype(line, model),
+            kv_cache_dtype=_kv_cache_dtype(line, model),
         )
         for launch in launches
     )
@@ -157,8 +159,8 @@ def _model(path: str) -> str:
 
 
 def _dtype(line: Line, model: str) -> str:
-    if model.startswith("gpt-oss"):
-        return AUTO  # its checkpoint: experts in MXFP4
+    if model.startswith("gpt-oss"):  # its checkpoint: experts in MXFP4, with narrow activations where that is
+        return "w4a8_mxfp4_mxfp8+attention=bf16+mlp=bf16" if _is_blackwell(line) else AUTO  # a format of GPUs
     stated = line.text("precision") or line.text("gemm_quant_mode")
     if stated == "fp8":
         is_of_blocks = model.startswith(_OF_BLOCKS) or line.text("gemm_quant_mode") == "fp8_block"
@@ -171,10 +173,26 @@ def _dtype(line: Line, model: str) -> str:
     return stated or "bf16"
 
 
+def _is_blackwell(line: Line) -> bool:
+    return line.text("system").startswith(("b200", "b300", "gb"))
+
+
+def _kv_cache_dtype(line: Line, model: str) -> str | None:
+    """Where launch scripts ask for keys and values in 8 bits; None: what the program keeps by itself."""
+    framework = line.text("backend")
+    if framework == "vllm" and model.startswith("llama") and line.text("system") != "h100_sxm":
+        return "fp8"
+    if framework == "vllm" and model.startswith("minimax") and _is_blackwell(line):
+        return "fp8"
+    if framework == "sglang" and model.startswith("deepseek") and _is_blackwell(line):
+        return "fp8"
+    return None
+
+
 def _is_narrowed(line: Line) -> bool:
     """Whether the client drew lengths below the stated ones."""
     source = line.text("silicon_data_source")
-    return bool(re.match(r"(db-dump|source_file=\d{4}-)", source))
+    return bool(re.match(r"(db-dump|source_file=(\d{4}-|.*gap-analysis))", source))
 
 
 def _lengths(tokens: int, is_narrowed: bool) -> Lengths:
@@ -279,15 +297,18 @@ def _plan(degrees: Degrees) -> Plan:
 
 
 def _in_two_pools(line: Line, total: int | None) -> tuple[_Launch, ...]:
-    """By the recipes that fit best, those without drafts first; else by the columns alone."""
+    """By the recipes that fit best, one for each number of drafts, the most first; else by the columns.
+
+    Of the recipes that fit a line equally well those with drafts were measured more often.
+    """
     if total is None:
         prefill, decode = worker_degrees(line, "prefill_"), worker_degrees(line, "decode_")
         if prefill.num_devices == decode.num_devices > _MOST_OF_A_REPLICA:
             total = prefill.num_devices
     stated = _stated(line, total)
-    recipes = sorted(match_recipes(stated), key=lambda recipe: recipe.drafted)
+    recipes = {recipe.drafted: recipe for recipe in match_recipes(stated)}
     if recipes:
-        return tuple({_launch_of(recipe): None for recipe in recipes})
+        return tuple(_launch_of(recipes[drafted]) for drafted in sorted(recipes, reverse=True))
     if total is not None:
         raise UnreadableError("incomplete: prefill_num_workers")
     pools = (
@@ -356,12 +377,22 @@ def _concurrency(line: Line, deployment: Deployment) -> int:
 
 
 def _engine(line: Line, launch: _Launch, concurrency: int) -> EngineOptions:
-    drafted = launch.drafted
+    drafted, framework = launch.drafted, line.text("backend")
     return EngineOptions(
-        framework=line.text("backend"),
+        framework=framework,
         version=version_of(line),
+        max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
     )
+
+
+def _step_tokens(line: Line, concurrency: int, drafted: int) -> int | None:
+    """Tokens of a step of TensorRT-LLM, which does not cut prompts: launch scripts leave room for one prompt
+    beside a token of every client ('max_num_tokens'); rounded up, so that points share step times."""
+    if not _is_narrowed(line) or line.text("mode") != "agg":
+        return None
+    wanted = line.whole("isl") + concurrency * (1 + drafted) + 64
+    return -(-wanted // _STEP_ROUNDING) * _STEP_ROUNDING
 
 
 #: Of DeepSeek's own prediction layer, for each further token given all before it (DeepSeek-V3 report, section
