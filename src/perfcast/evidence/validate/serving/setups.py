@@ -66,6 +66,8 @@ _DATED = re.compile(r"measured=(\d{4}-\d{2}-\d{2})")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _NARROWED = 0.8
 _STEP_ROUNDING = 512
+#: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
+_RANK_WAIT_STEPS = 60
 #: Beyond this many devices no server of these systems is one replica.
 _MOST_OF_A_REPLICA = 16
 
@@ -382,8 +384,14 @@ def _engine(line: Line, launch: _Launch, concurrency: int) -> EngineOptions:
         framework=framework,
         version=version_of(line),
         max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
+        rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
     )
+
+
+def _waits(line: Line) -> bool:
+    is_parallel = (line.number("attention_dp_size") or 1) > 1
+    return is_parallel and line.text("backend") == "trtllm" and _is_narrowed(line)
 
 
 def _step_tokens(line: Line, concurrency: int, drafted: int) -> int | None:

@@ -19,6 +19,7 @@ from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 from perfcast.evidence.validate.serving.cases import MEASURED, TABLE, ServingCase, read_cases
 from perfcast.evidence.validate.serving.forecast import PREDICTORS, ServedTimes, forecast_point, is_time
 from perfcast.evidence.validate.serving.ranking import RankedPoint, describe_ranks, tokens_per_second
+from perfcast.evidence.validate.serving.setups import ServingSetup
 from perfcast.evidence.validate.summary import score_rows
 from perfcast.prediction.serving.engines import StepTables
 
@@ -110,12 +111,16 @@ def _score(
     ordered = sorted(cases, key=_configuration)
     rows: list[tuple[int, Row]] = []
     points: dict[tuple[str, str], list[RankedPoint]] = {}
+    seen: dict[tuple[ServingMethod, ServingSetup | None], tuple[ServedTimes | None, str | None]]
     tracked = iter(track(ordered, "forecasting serving"))
     for _, group in groupby(tracked, key=_configuration):
-        tables = StepTables()
+        tables, seen = StepTables(), {}
         for case in group:
             for name in names:
-                times, skipped = _times(case, name, tables)
+                asked = (name, case.setup)
+                if asked not in seen:  # many points stand in several dumps
+                    seen[asked] = _times(case, name, tables)
+                times, skipped = seen[asked]
                 rows += [(case.row, row) for row in _rows(case, name, times, skipped)]
                 if times is not None:
                     points.setdefault((name, case.half), []).extend(_ranked(case, times))
