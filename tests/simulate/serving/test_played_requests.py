@@ -130,6 +130,24 @@ def test_steps_of_a_window_are_noted():
     assert not len(none)
 
 
+def test_steps_of_a_run_are_noted_one_by_one():
+    """A run that is played at once has the steps that it has when it is played step by step."""
+    engines = Engines(pool(), scheduling(), TIMES)
+    requests, window = drawn_requests(12, 300, 40), (0.1, 0.4)
+    runs, steps = (
+        play_requests(requests, ClosedLoad(4), engines, window=window, jumps=jumps).steps
+        for jumps in (True, False)
+    )
+    assert runs is not None
+    assert steps is not None
+    assert len(runs) == len(steps) > 10
+    assert set(runs.steps.tolist()) == {1}
+    for name in ("start_seconds", "end_seconds", "sequences", "cached_tokens", "prompt_tokens"):
+        assert getattr(runs, name) == pytest.approx(getattr(steps, name)), name
+    assert runs.end_seconds.min() > window[0]
+    assert runs.start_seconds.max() < window[1]
+
+
 def test_balanced_ranks_read_prompts_together():
     """A rank that has a place early waits for the other; the wait counts all steps, of whatever."""
     fixed = LinearSteps(1.0, 0.0, 0.0, 0.0, 0.0)

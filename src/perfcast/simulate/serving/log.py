@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,14 +43,22 @@ class StepNotes:
                     self._places[id(engine)] = (len(self._places), pool)
 
     def note(self, replica: Replica, run: Run) -> None:
-        """A run that is over; its engines still know what they did."""
+        """A run that is over; its engines still know what they did.
+
+        Its steps are those of the run, one by one; what the engines hold is what they hold at its end.
+        """
         if run.end_seconds <= self._begin or run.begin_seconds >= self._until:
             return
+        first = run.steps_until(self._begin) - 1 if self._begin > run.begin_seconds else 0
+        last = run.steps_until(self._until) if self._until < run.end_seconds else run.steps
         for engine, batch in replica.planned:
             number, pool = self._places[id(engine)]
             state = (len(engine.running), len(engine.waiting), engine.kept_tokens)
-            times = (run.begin_seconds, run.end_seconds, run.steps)
-            self._rows.append(_Row(*times, number, pool, batch, *state))
+            gain = engine.writers.ticks_after(1) - engine.writers.ticks
+            for step in range(first, last):
+                start, end = (run.begin_seconds + run.seconds_of(step + ended) for ended in (0, 1))
+                grown = replace(batch, cached_tokens=batch.cached_tokens + step * gain * batch.sequences)
+                self._rows.append(_Row(start, end, 1, number, pool, grown, *state))
 
     def log(self) -> StepLog:
         """In columns, in the order of their beginnings."""
