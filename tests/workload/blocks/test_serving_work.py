@@ -217,7 +217,7 @@ def test_experts_that_no_token_visits_are_not_read():
 
 def test_few_tokens_visit_fewer_experts_than_they_have_choices():
     """Four tokens with two of eight each: 8 · (1 - (3/4)^4) = 5.5 different ones where they choose freely."""
-    spread, whole = Plan(data_parallel=8, expert_parallel=8), Plan()
+    spread, whole = Plan(data_parallel=8, expert_parallel=8, expert_imbalance=1.5), Plan()
     experts = [
         fused(layer(decode(mixture(), plan, batch_size=4), "expert layer").forward)
         for plan in (whole, spread)

@@ -119,10 +119,11 @@ SERVED_POPULARITY = "power_law_1.01"
 def popularity_of(plan: Plan) -> str:
     """By what law the tokens of a step of serving ask for experts.
 
-    Where a rank holds all of them, some are asked for more often than others, so that few tokens visit fewer
-    experts; where they are spread over ranks, ``imbalance`` says what the busiest rank takes.
+    Some are asked for more often than others, so that few tokens visit fewer experts, and of ranks among
+    which they are spread one has most; unless ``imbalance``, or a capacity, says what the busiest takes.
     """
-    return SERVED_POPULARITY if plan.expert_parallel == 1 else "balanced"
+    is_stated = plan.expert_imbalance > 1 or plan.capacity_factor is not None
+    return "balanced" if is_stated else SERVED_POPULARITY
 
 
 _DISPATCHES: Mapping[Dispatch, str] = MappingProxyType(
@@ -154,7 +155,7 @@ def routing_assumptions(model: Transformer, plan: Plan, *, serves: bool = False)
     """How tokens are thought to spread over experts, in words."""
     if model.experts is None:
         return ()
-    if serves and plan.expert_parallel == 1:
+    if serves and popularity_of(plan) == SERVED_POPULARITY:
         said = "tokens ask for experts by a power law (exponent 1.01, as those of the measured kernels do)"
     elif plan.expert_imbalance > 1:
         said = f"the busiest rank's experts take {plan.expert_imbalance:g} times the mean; all wait for it"
