@@ -165,3 +165,8 @@ def test_a_wrong_question_is_one_clear_error(perfcast, options: tuple[str, ...],
     assert outcome.code == 2
     assert says in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_one_device_needs_no_cluster_of_the_catalog(perfcast):
+    outcome = perfcast(*WHAT, "--device", "v100-sxm2-32gb", *LENGTHS, *LOAD)
+    assert outcome.code == 0, outcome.err

@@ -266,3 +266,24 @@ def test_one_client_waits_for_the_steps_that_a_standing_batch_has():
     assert found.time_to_first_token.mean.value == pytest.approx(prefill.seconds, rel=0.02)
     each = found.time_per_output_token.mean.value
     assert 0.98 * first.seconds <= each <= 1.02 * last.seconds
+
+
+def test_a_queue_that_is_never_empty_has_finite_waits_by_formula_too():
+    found = predict_serving(asked(load=SaturatedLoad(), method="closed_form", num_requests=500))
+    assert 0 < found.time_to_first_token.mean.value < found.time_to_first_token.p99.value < 1e4
+    assert found.rates.output_tokens_per_second.value > 0
+
+
+def test_where_formulas_find_no_balance_events_answer_alone(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise PlanError("the closed form finds no steady state of this load; take --method events")
+
+    monkeypatch.setattr("perfcast.prediction.serving.predict.by_formula", refuse)
+    found = predict_serving(asked(method="both"))
+    assert found.other is None
+    assert found.assumptions[-1] == "the closed form finds no steady state of this load"
+
+
+def test_requests_longer_than_the_model_was_trained_with_are_said():
+    notes = predict_serving(asked(prompts=Lengths(9000))).assumptions
+    assert any("9,016 tokens, beyond the 8,192" in note for note in notes)

@@ -221,7 +221,9 @@ def _plan(option: str, values: PlanValues) -> Plan:
 
 
 def _cluster(own: ServingOptions, deployment: Deployment | None) -> Cluster:
-    from perfcast.prediction.plan.cluster import cluster_by_name, cluster_of_device
+    from perfcast.prediction.names import resolve_device
+    from perfcast.prediction.plan.cluster import cluster_by_name, cluster_of_device, has_cluster
+    from perfcast.prediction.route import lone_cluster
 
     wanted = own.devices
     if wanted is not None and wanted < 1:
@@ -234,6 +236,8 @@ def _cluster(own: ServingOptions, deployment: Deployment | None) -> Cluster:
         return cluster_by_name(own.cluster, wanted, own.device)
     if own.device is None:
         raise click.UsageError("where does it run? give --device NAME, or --cluster NAME:N")
+    if (wanted or 1) == 1 and not has_cluster(resolve_device(own.device)):
+        return lone_cluster(own.device)
     return cluster_of_device(own.device, wanted or 1)
 
 

@@ -106,13 +106,18 @@ def _bill(setting: ResolvedServing, bound_by: Mapping[str, float]) -> Bill:
 
 
 def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> tuple[str, ...]:
-    engine = setting.engines[-1]
+    engine, requests = setting.engines[-1], setting.requests
     found = [
         f"{setting.program.framework} takes {engine.memory_fraction:.3g} of a device's memory; weights and "
         "the largest step leave the rest to keys and values",
         "a request's tokens are known to the forecast, not to the scheduler",
         *dict.fromkeys(note for table in times for note in table.assumptions),
     ]
+    longest, most = int((requests.prompt_tokens + requests.answer_tokens).max()), setting.model.most_tokens
+    if most is not None and longest > most:
+        found.append(
+            f"requests of up to {longest:,} tokens, beyond the {most:,} that the model was trained with"
+        )
     if len(setting.engines) > 1:
         found.append("keys and values go from pool to pool over the outermost link, beside the steps")
     if setting.request.prefix_hit_share:

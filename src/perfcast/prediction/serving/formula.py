@@ -15,6 +15,7 @@ from perfcast.core.serving.load import Load, OpenLoad, RecordedLoad, SaturatedLo
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.steady import LatencyColumns, SteadyState
 from perfcast.core.serving.tabulated import TabulatedSteps
+from perfcast.errors import PlanError
 from perfcast.prediction.request.serving import Limits
 from perfcast.prediction.serving.answer import forecast_of
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
@@ -34,10 +35,12 @@ def by_formula(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> S
         times: Of each pool.
 
     Raises:
-        InputError: Prompts that are never cut and longer than a step.
+        PlanError: Formulas that find no balance; prompts that are never cut and longer than a step.
     """
     low, high = min(each.low for each in times), max(each.high for each in times)
     usual, short, long = (_figures(setting, times, factor) for factor in (1.0, low, high))
+    if not all(math.isfinite(value) for run in (usual, short, long) for value in run.named().values()):
+        raise PlanError("the closed form finds no steady state of this load; take --method events")
     notes = _notes(setting, usual)
     return forecast_of(setting, times, Runs(usual, short, long), "closed_form", notes, None)
 
@@ -56,6 +59,8 @@ def _notes(setting: ResolvedServing, usual: Figures) -> Iterable[str]:
 def _figures(setting: ResolvedServing, times: tuple[TabulatedSteps, ...], factor: float) -> Figures:
     load, limits = _load(setting), setting.request.limits
     found = _steady(setting, times, factor, load)
+    if isinstance(load, SaturatedLoad):
+        return _overloaded(found, math.inf, len(setting.requests), limits)
     if bool(found.is_stable[0]) or not isinstance(load, OpenLoad):
         return _figures_of(found, limits)
     full = _steady(setting, times, factor, SaturatedLoad())

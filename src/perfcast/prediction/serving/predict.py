@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from perfcast.core.forecast.serving import ServingForecast
+from perfcast.errors import PlanError
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.serving.engines import StepTables
 from perfcast.prediction.serving.events import by_events
@@ -38,7 +39,10 @@ def predict_serving(request: ServingRequest, tables: StepTables | None = None) -
     events = by_events(setting, times)
     if request.method == "events":
         return events
-    formula = by_formula(setting, times)
+    try:
+        formula = by_formula(setting, times)
+    except PlanError as error:
+        return replace(events, assumptions=(*events.assumptions, str(error).partition(";")[0]))
     return replace(events, other=formula, assumptions=(*events.assumptions, *_differences(events, formula)))
 
 
