@@ -163,3 +163,16 @@ def test_balanced_ranks_read_prompts_together():
         limits = replace(scheduling("trtllm", max_sequences=2), rank_wait_steps=wait)
         played = play_requests(requests, SaturatedLoad(), Engines(pool(data_parallel=2), limits, fixed))
         assert played.started_seconds[4:].tolist() == begins
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("jumps", [False, True])
+def test_sglang_may_look_at_requests_every_so_many_steps(ahead: bool, jumps: bool):
+    """The first is read from 2 to 3 s and followed by steps of writing; the second comes at 4 s."""
+    fixed = LinearSteps(1.0, 0.0, 0.0, 0.0, 0.0)
+    load = OpenLoad(0.5, burstiness=0.0)
+    for every, first in ((1, 5.0), (4, 8.0), (10, 14.0)):
+        limits = replace(scheduling("sglang", schedules_ahead=ahead), polls_every_steps=every)
+        engines = Engines(pool(), limits, fixed)
+        played = play_requests(equal_requests(2, 10, 50), load, engines, jumps=jumps)
+        assert played.first_token_seconds.tolist() == [3.0, first + ahead]

@@ -51,13 +51,15 @@ def some_engines(draw: st.DrawFn, *, alone: bool = False, even: bool = False) ->
         return Engines(pool(), limits, TIMES)
     if policy == "trtllm":
         limits = replace(limits, rank_wait_steps=draw(st.sampled_from([0, 5, 60])))
+    if policy == "sglang" and not alone:
+        limits = replace(limits, polls_every_steps=draw(st.sampled_from([1, 10])))
     if even:
         return Engines(pool(), limits, TIMES)
     stages = draw(st.sampled_from([1, 1, 1, 2]))
     if stages == 2:
         limits = replace(limits, kv_tokens=2 * limits.kv_tokens, max_sequences=2 * limits.max_sequences)
     return Engines(
-        pool(replicas=draw(st.integers(1, 3)), data_parallel=draw(st.integers(1, 3))),
+        pool(replicas=draw(st.integers(1, 3)), data_parallel=draw(st.integers(1, 5))),
         limits,
         LinearSteps(stages=stages),
         speculation=draw(st.sampled_from([None, None, Speculation(2, 0.6), Speculation(1, 0.85)])),

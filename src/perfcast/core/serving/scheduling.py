@@ -29,6 +29,8 @@ class Scheduling:
             the step reads of it (vLLM).
         reuses_blocks: Whether a request that lost its place finds again what nobody has overwritten of its
             keys and values (vLLM's prefix cache).
+        polls_every_steps: Steps of writing after which requests that have come are looked at, at once after a
+            step that reads (SGLang: --scheduler-recv-interval).
         rank_wait_steps: For how many steps at most prompts wait until every attention data-parallel rank has
             one to read (TensorRT-LLM: timeout_iters of attention_dp_config with enable_balance); 0: not at
             all.
@@ -44,11 +46,12 @@ class Scheduling:
     schedules_ahead: bool = False
     reserves_prompts: bool = False
     reuses_blocks: bool = False
+    polls_every_steps: int = 1
     rank_wait_steps: int = 0
     reserved_answers: float = 0.7
 
     def __post_init__(self) -> None:
-        for name in ("max_sequences", "max_step_tokens", "kv_tokens", "block_tokens"):
+        for name in ("max_sequences", "max_step_tokens", "kv_tokens", "block_tokens", "polls_every_steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name.replace('_', ' ')} {getattr(self, name)}: must be at least 1")
         if self.rank_wait_steps < 0:

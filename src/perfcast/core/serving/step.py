@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
 
 from perfcast.core.arrays import Floats
 
@@ -40,6 +43,22 @@ class StepBatches:
     prompt_tokens: Floats
     prompt_pairs: Floats
     ended_prompts: Floats
+
+
+def batches_in_columns(batches: Sequence[StepBatch]) -> StepBatches:
+    """The same steps, one a row."""
+    rows = [
+        (
+            each.sequences,
+            each.cached_tokens,
+            each.prompts,
+            each.prompt_tokens,
+            each.prompt_pairs,
+            each.ended_prompts,
+        )
+        for each in batches
+    ]
+    return StepBatches(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
 
 
 class StepTimes(Protocol):

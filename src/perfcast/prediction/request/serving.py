@@ -46,6 +46,7 @@ class EngineOptions:
             mem_fraction_static, TensorRT-LLM: free_gpu_memory_fraction).
         rank_wait_steps: For how many steps prompts wait until every attention data-parallel rank has one
             (TensorRT-LLM's attention_dp_config with enable_balance).
+        polls_every_steps: As in ``core.serving.scheduling`` (SGLang's --scheduler-recv-interval).
         cuda_graphs: Whether steps of decoding are replayed; None: as the framework does.
         host_seconds: Of a step, where it was measured; None: by the framework's profile.
         speculation: Drafted tokens (of the model's own prediction layers).
@@ -61,6 +62,7 @@ class EngineOptions:
     block_tokens: int | None = None
     memory_fraction: float | None = None
     rank_wait_steps: int | None = None
+    polls_every_steps: int | None = None
     cuda_graphs: bool | None = None
     host_seconds: float | None = None
     speculation: Speculation | None = None

@@ -29,5 +29,6 @@ def scheduler_of(framework: str, device: Device, plan: Plan, engine: EngineOptio
         "chunks_prompts": engine.chunks_prompts,
         "block_tokens": engine.block_tokens,
         "rank_wait_steps": engine.rank_wait_steps,
+        "polls_every_steps": engine.polls_every_steps,
     }
     return replace(usual, **{name: value for name, value in asked.items() if value is not None})  # type: ignore[arg-type]

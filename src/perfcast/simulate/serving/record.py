@@ -8,7 +8,7 @@ from perfcast.core.arrays import Floats, Integers
 from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, OpenLoad
 from perfcast.core.serving.outcome import Occupancy, Played
 from perfcast.core.serving.requests import Requests
-from perfcast.core.serving.step import StepBatch, StepBatches, StepTimes
+from perfcast.core.serving.step import StepBatch, StepTimes, batches_in_columns
 from perfcast.core.serving.tabulated import BOUNDS
 
 _NOT_YET = float("nan")
@@ -88,15 +88,7 @@ class Record:
         for pool, rows in sorted(self._steps.items()):
             seconds = np.array([row[0] for row in rows])
             batches = [row[1] for row in rows]
-            columns = StepBatches(
-                sequences=np.array([each.sequences for each in batches], dtype=float),
-                cached_tokens=np.array([each.cached_tokens for each in batches], dtype=float),
-                prompts=np.array([each.prompts for each in batches], dtype=float),
-                prompt_tokens=np.array([each.prompt_tokens for each in batches], dtype=float),
-                prompt_pairs=np.array([each.prompt_pairs for each in batches], dtype=float),
-                ended_prompts=np.array([each.ended_prompts for each in batches], dtype=float),
-            )
-            by_bound = times[pool].seconds_by_bound(columns)
+            by_bound = times[pool].seconds_by_bound(batches_in_columns(batches))
             shares = by_bound / np.maximum(by_bound.sum(axis=1, keepdims=True), _TINY)
             for bound, summed in zip(BOUNDS, (shares * seconds[:, None]).sum(axis=0), strict=True):
                 total[bound] = total.get(bound, 0.0) + float(summed)

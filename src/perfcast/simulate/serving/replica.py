@@ -15,12 +15,16 @@ caches have grown by an eighth, so that it bridges no more of the grid than that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from perfcast.core.serving.step import StepBatch, StepTimes
+from perfcast.core.serving.step import StepBatch, StepTimes, batches_in_columns
 from perfcast.simulate.serving.schedulers.base import Completed, Scheduler
 from perfcast.simulate.serving.sequence import Sequence
 
 _GROWTH = 8
+#: Ranks of which each is asked for by itself.
+_FEW = 3
+Planned: TypeAlias = list[tuple[Scheduler, StepBatch]]
 
 
 @dataclass(slots=True)
@@ -82,18 +86,20 @@ class Replica:
         self.loaded: list[tuple[Scheduler, Sequence]] = []
         self._ended_seconds = -1.0
         self._wait, self._waited = self.engines[0].scheduling.rank_wait_steps, 0
+        self._polls, self._unpolled = self.engines[0].scheduling.polls_every_steps, 0
         self._balances = self._wait > 0 and len(ranks) > 1
         self._ahead = self.engines[0].scheduling.schedules_ahead
-        self.planned: list[tuple[Scheduler, StepBatch]] = []
+        self.planned: Planned = []
 
     # -- requests
 
     def take(self, engine: Scheduler, sequence: Sequence, now: float) -> bool:
         """A request has come; whether the run under way ends earlier for it."""
-        if self.run is None and not (self._ahead and self._ended_seconds == now):
+        is_idle = self.run is None and self._ended_seconds != now
+        if is_idle or (self.run is None and not self._ahead and self._polls == 1):
             engine.waiting.append(sequence)
             return False
-        may_start = engine.has_place()
+        may_start = engine.has_place() and self._polls == 1
         self.arriving.append((engine, sequence))
         return may_start and self.cut(now)
 
@@ -120,20 +126,24 @@ class Replica:
         for engine, sequence in self.loaded:
             engine.join(sequence)
         self.loaded.clear()
+        polls = not continues or self._unpolled >= self._polls
         late = self._ahead and continues
-        if not late:
+        if polls and not late:
             self._see_arrivals()
         self._plan()
-        if late and self._see_arrivals():
-            if not self.planned:
-                self._plan()
-            most = 1
-        else:
-            most = min((engine.most_steps() for engine, _ in self.planned), default=0)
-            if self._balances:
-                most = min(most, self._wait - self._waited)
-        self.run = self._new_run(now, most) if self.planned else None
+        news = polls and late and self._see_arrivals()
+        if not self.planned and (news or self._see_arrivals()):
+            self._plan()
+        self._unpolled = 0 if polls else self._unpolled
+        self.run = self._new_run(now, 1 if news else self._most_steps()) if self.planned else None
         return self.run
+
+    def _most_steps(self) -> int:
+        """Until something changes by itself, or requests that have come are looked at."""
+        most = min((engine.most_steps() for engine, _ in self.planned), default=0)
+        if self._balances:
+            most = min(most, self._wait - self._waited)
+        return most if self._polls == 1 else min(most, max(1, self._polls - self._unpolled))
 
     def _plan(self) -> None:
         if self._balances:
@@ -152,13 +162,13 @@ class Replica:
 
     def _new_run(self, now: float, most: int) -> Run:
         batches = [batch for _, batch in self.planned]
-        first = self._seconds(self.planned)
-        if most <= 1 or not self.jumps:
-            return Run(now, 1, first, 0.0, batches)
-        steps = min(most, *(self._steps_of_growth(engine, batch) for engine, batch in self.planned))
+        steps = 1
+        if most > 1 and self.jumps:
+            steps = min(most, *(self._steps_of_growth(engine, batch) for engine, batch in self.planned))
         if steps == 1:
-            return Run(now, 1, first, 0.0, batches)
-        last = self._seconds([(engine, engine.later(batch, steps - 1)) for engine, batch in self.planned])
+            return Run(now, 1, self._seconds([self.planned])[0], 0.0, batches)
+        end = [(engine, engine.later(batch, steps - 1)) for engine, batch in self.planned]
+        first, last = self._seconds([self.planned, end])
         middle = [engine.later(batch, (steps - 1) // 2) for engine, batch in self.planned]
         return Run(now, steps, first, (last - first) / (steps - 1), middle)
 
@@ -168,11 +178,20 @@ class Replica:
         gain = max(1, engine.writers.ticks_after(1) - engine.writers.ticks)
         return 1 + int(batch.cached_tokens / (_GROWTH * batch.sequences * gain))
 
-    def _seconds(self, planned: list[tuple[Scheduler, StepBatch]]) -> float:
+    def _seconds(self, steps: list[Planned]) -> list[float]:
+        """Of each of some steps: until the slowest rank is done."""
+        times, several = self.times, len(steps[0]) > _FEW
         if len(self.engines) == 1:
-            return self.times.latency_seconds(planned[0][1])
-        if self.times.stages == 1:
-            return max(self.times.seconds(batch) for _, batch in planned)
+            return [times.latency_seconds(planned[0][1]) for planned in steps]
+        if times.stages > 1:
+            return [self._rounds(planned) for planned in steps]
+        if not several:
+            return [max(times.seconds(batch) for _, batch in planned) for planned in steps]
+        batches = batches_in_columns([batch for planned in steps for _, batch in planned])
+        slowest = times.seconds_of(batches).reshape(len(steps), -1).max(axis=1)
+        return [float(seconds) for seconds in slowest]
+
+    def _rounds(self, planned: Planned) -> float:
         found = {id(engine): batch for engine, batch in planned}
         return max(self._round(rank, found) for rank in self.ranks)
 
@@ -189,6 +208,7 @@ class Replica:
         self.run = None
         if self._balances:
             self._waited += run.steps - 1
+        self._unpolled += self._polls if any(batch.prompts for _, batch in self.planned) else run.steps
         self._ended_seconds = run.end_seconds
         return run, [(engine, engine.complete(run.steps)) for engine, _ in self.planned]
 
