@@ -101,9 +101,11 @@ def test_the_busiest_stage_sets_the_pace_and_all_stages_the_latency() -> None:
     assert steps.latency_seconds(batch) == pytest.approx(3 * 1 + 2 + 3 * 0.25)
 
 
-def test_a_table_that_falls_is_raised_to_its_running_maximum() -> None:
+def test_less_work_that_would_take_longer_is_padded_to_more() -> None:
     values = np.array([[[1.0, 1.0, 0.0], [0.5, 0.5, 0.0], [3.0, 0.0, 0.0]]])
-    assert rising(values, [1]).sum(axis=-1).tolist() == [[2.0, 2.0, 3.0]]
+    raised = rising(values, [1])
+    assert raised.sum(axis=-1).tolist() == [[1.0, 1.0, 3.0]]
+    assert raised[0, 0].tolist() == [0.5, 0.5, 0.0]
 
 
 _BATCHES = st.builds(

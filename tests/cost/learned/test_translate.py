@@ -13,6 +13,7 @@ from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.figures import ARITHMETIC
 from perfcast.cost.learned.translate import Translation, translate
 from perfcast.frameworks.load import load_inference_profiles
+from perfcast.workload.blocks.serving.kernels import formatted_product
 from perfcast.workload.rules import OperatorCall, operation_of
 
 PRODUCT, CONVOLUTION, ATTENTION, ROWS = (
@@ -377,3 +378,12 @@ def test_experts_on_blackwell_are_those_of_the_kernels_that_newer_versions_call(
         for framework, architecture in (("sglang", "blackwell"), ("sglang", "hopper"), ("vllm", "blackwell"))
     ]
     assert libraries == ["vllm", "sglang", "vllm"]
+
+
+def test_products_in_fp8_by_blocks_are_those_of_the_library_that_newer_versions_call() -> None:
+    product = formatted_product(64, 4096, 4096, "fp8_block")
+    libraries = [
+        translate([product], "vllm", "nvidia", architecture).tables[KernelFamily.PRODUCT].word("framework")[0]
+        for architecture in ("hopper", "blackwell", "ampere")
+    ]
+    assert libraries == ["sglang", "trtllm", "vllm"]

@@ -17,14 +17,14 @@ from perfcast.core.arrays import Floats, Integers
 
 
 def rising(values: Floats, axes: Sequence[int]) -> Floats:
-    """Values that never fall along the axes: their totals' running maxima, split between bounds as before."""
+    """Values that never fall along the axes: at each point the least total there and beyond it, split between
+    bounds as before. What is said to take less with more work can be padded to that."""
     total = values.sum(axis=-1)
-    highest = total
+    least = total
     for axis in axes:
-        highest = np.maximum.accumulate(highest, axis=axis)
-    factor = np.divide(highest, total, out=np.ones_like(total), where=total > 0)
+        least = np.flip(np.minimum.accumulate(np.flip(least, axis), axis=axis), axis)
+    factor = np.divide(least, total, out=np.ones_like(total), where=total > 0)
     scaled: Floats = values * factor[..., None]
-    scaled[..., 0] += np.where(total > 0, 0.0, highest)
     return scaled
 
 

@@ -73,6 +73,14 @@ _EXPERTS: Mapping[tuple[str, str], str] = {
 #: tensors, GPTQ, AWQ: compressed_tensors_moe.py, CompressedTensorsWNA16MarlinMoEMethod), as SGLang does too:
 #: 256 experts of 16 tokens take SGLang 107 µs on a B200, that kernel 306.
 _MARLIN: Mapping[tuple[str, str], str] = {("vllm", "int4_wo"): "sglang"}
+#: Products in fp8 by blocks, by library and architecture: those of vLLM were timed by its Triton kernel, 2 to
+#: 10 times as long as SGLang's, and SGLang's on Blackwell as well; newer versions of both call DeepGEMM
+#: (vLLM: VLLM_USE_DEEP_GEMM, on by default; SGLang: --fp8-gemm-backend auto).
+_BLOCK_PRODUCTS: Mapping[tuple[str, str], str] = {
+    ("vllm", "hopper"): "sglang",
+    ("vllm", "blackwell"): "trtllm",
+    ("sglang", "blackwell"): "trtllm",
+}
 _BLACKWELL = "blackwell"
 
 
@@ -81,6 +89,11 @@ def experts_library(library: str, format_name: str, architecture: str) -> str:
     called = (library, format_name)
     library = _MARLIN.get(called, library)
     return _EXPERTS.get(called, library) if architecture == _BLACKWELL else library
+
+
+def products_library(library: str, format_name: str, architecture: str) -> str:
+    """The same for a product."""
+    return _BLOCK_PRODUCTS.get((library, architecture), library) if format_name == "fp8_block" else library
 
 
 def measured_library(library: str, operation: str) -> str:

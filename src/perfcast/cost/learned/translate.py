@@ -21,7 +21,12 @@ from perfcast.core.operation import Operation, OperationKind
 from perfcast.cost.families import family_of
 from perfcast.cost.learned.families.convolution_narrow import CONVOLUTION_NAMES
 from perfcast.cost.learned.families.row_operations import MEASURED
-from perfcast.cost.learned.relatives import experts_library, measured_format, measured_library
+from perfcast.cost.learned.relatives import (
+    experts_library,
+    measured_format,
+    measured_library,
+    products_library,
+)
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.units import MIB
 
@@ -123,7 +128,8 @@ def _products(operation: Operation, runs: _Runs) -> tuple[KernelFamily, Values, 
     name = "bmm" if kind is Kind.BATCHED_MATMUL or kind is Kind.GROUPED_MATMUL else "linear"
     family = KernelFamily.PRODUCT
     dtype = _matrix_format(operation, family, runs)
-    library = "pytorch" if dtype in ("fp32", "fp64") else _framework(runs.framework, family)
+    own = "pytorch" if dtype in ("fp32", "fp64") else _framework(runs.framework, family)
+    library = products_library(own, dtype, runs.architecture)
     return family, (*sizes, name, str(attributes.get("layout", "nn")), dtype, library), times
 
 
