@@ -235,6 +235,15 @@ def test_tensorrt_llm_counts_attention_ranks_as_tensor_parallel():
     assert settings["speculative_config"] == {"decoding_type": "MTP", "num_nextn_predict_layers": 3}
 
 
+def test_ranks_of_tensorrt_llm_wait_for_each_other():
+    waits = replace(JOBS["experts"], engine=EngineOptions(rank_wait_steps=60), framework="trtllm")
+    settings = read_yaml(write_serving(waits), "serve.yaml")
+    check_settings(settings, "trtllm_settings")
+    assert settings["attention_dp_config"] == {"enable_balance": True, "timeout_iters": 60}
+    with pytest.raises(PlanError, match=r"until every attention data-parallel rank has one.*can: trtllm"):
+        write_serving(replace(waits, framework="sglang"))
+
+
 def test_a_replica_of_two_hosts_knows_its_place(tmp_path: Path):
     line = servers(JOBS["apart"], "vllm", tmp_path)["decode.sh"][0]
     args = parse_vllm(line)

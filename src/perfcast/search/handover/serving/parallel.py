@@ -23,6 +23,10 @@ def find_common_obstacles(job: ServingJob, plan: Plan) -> tuple[str, ...]:
     etp, wanted = plan.tensor_parallel_of_experts, experts_tensor_parallel(plan)
     return spoken(
         [
+            (
+                bool(job.engine.rank_wait_steps) and job.framework != "trtllm",
+                "prompts that wait until every attention data-parallel rank has one",
+            ),
             (plan.context_parallel > 1, f"cp={plan.context_parallel}"),
             (
                 plan.data_parallel > 1 and not job.has_experts,

@@ -54,6 +54,8 @@ def engine_settings(job: ServingJob, role: Role, plan: Plan) -> dict[str, Node]:
         "pipeline_parallel_size": plan.pipeline_parallel,
         "enable_attention_dp": plan.data_parallel > 1,
     }
+    if engine.rank_wait_steps and plan.data_parallel > 1:
+        settings["attention_dp_config"] = {"enable_balance": True, "timeout_iters": engine.rank_wait_steps}
     if job.has_experts:
         settings["moe_expert_parallel_size"] = plan.expert_parallel
         settings["moe_tensor_parallel_size"] = experts_tensor_parallel(plan)
