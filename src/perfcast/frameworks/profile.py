@@ -304,6 +304,10 @@ class InferenceProfile:
         fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
         fuses_rotation: Whether rotating queries and keys and writing the cache are one kernel.
         reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
+        gathers_tokens: Whether all tokens go to all ranks among which experts are spread, and partial sums
+            back by reduce-scatter, unless asked for something else; else copies go to experts or places.
+        sends_beyond_choices: Whether it sends copies all the same to more ranks than a token has experts.
+        gathers_narrow: Whether tokens are quantised before they are gathered.
         fused_all_reduces: Which of those also add the residual and take the norm behind it while decoding.
         step_tokens: Of devices with rising memory; empty where all prompts are read at once.
         source: Where this is written down.
@@ -316,6 +320,9 @@ class InferenceProfile:
     fuses_quantisation: bool = False
     fuses_rotation: bool = False
     reads_peers: bool = False
+    gathers_tokens: bool = False
+    sends_beyond_choices: bool = False
+    gathers_narrow: bool = False
     fused_all_reduces: tuple[FusedAllReduce, ...] = ()
     step_tokens: tuple[StepTokens, ...] = ()
     source: str

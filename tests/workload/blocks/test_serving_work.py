@@ -188,6 +188,38 @@ def test_experts_spread_over_replicas_take_their_tokens():
     assert work.num_tokens == 32
 
 
+@pytest.mark.parametrize(
+    ("framework", "ranks", "inwards", "back"),
+    [
+        ("vllm", 8, "all_gather", "reduce_scatter"),
+        ("sglang", 8, "all_gather", "reduce_scatter"),
+        ("trtllm", 2, "all_gather", "reduce_scatter"),
+        ("trtllm", 8, "all_to_all", "all_to_all"),
+        ("pytorch", 8, "all_to_all", "all_to_all"),
+    ],
+)
+def test_frameworks_gather_tokens_for_experts_of_other_ranks_or_send_copies(
+    framework: str, ranks: int, inwards: str, back: str
+):
+    """Eight experts of which a token visits two; 4 tokens a rank of 64 elements of two bytes."""
+    plan = Plan(data_parallel=ranks, expert_parallel=ranks)
+    profile = load_inference_profiles()[framework]
+    work = decode(mixture(), plan, batch_size=4, profile=profile)
+    there, behind = exchanged(layer(work, "expert layer").forward, Stream.EXPERT)
+    assert (there[1], behind[1]) == (inwards, back)
+    if inwards == "all_gather":
+        assert there[2] == behind[2] == ranks * 4 * 64 * 2
+    assert any("dispatch=" in said for said in work.assumptions)
+
+
+def test_a_plan_that_says_how_tokens_travel_is_obeyed():
+    plan = Plan(data_parallel=8, expert_parallel=8, dispatch="deepep")
+    work = decode(mixture(), plan, batch_size=4, profile=load_inference_profiles()["vllm"])
+    assert {name for _, name, _ in exchanged(layer(work, "expert layer").forward, Stream.EXPERT)} == {
+        "dispatch"
+    }
+
+
 def test_ranks_that_cut_an_expert_share_the_rows_of_different_tokens():
     plan = Plan(data_parallel=2, tensor_parallel=4, expert_parallel=4, expert_tensor_parallel=2)
     calls = layer(decode(mixture(), plan, batch_size=8), "expert layer").forward

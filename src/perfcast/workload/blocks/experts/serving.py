@@ -7,6 +7,7 @@ import math
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
+from perfcast.core.plan import Dispatch
 from perfcast.core.plans.placement import group_of
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks.experts.routing import experts_of, popularity_of, rows_of_products, sent_rows
@@ -104,16 +105,32 @@ def _route(tape: Tape, setting: Serving, rows: int) -> None:
     tape.run(rows_kernel(OperationKind.SORT, "topk", (scores,), (picked,)), "experts.router")
 
 
+def dispatch_of(setting: Serving) -> Dispatch:
+    """How tokens reach experts of other ranks: as the plan says, or as the framework has it.
+
+    Prompts go by places, new tokens by copies, straight to every rank (DeepEP's normal and low-latency
+    kernels; SGLang: --deepep-mode auto), where they are not gathered.
+    """
+    plan, profile = setting.plan, setting.profile
+    if plan.dispatch is not None:
+        return plan.dispatch
+    is_wide = plan.expert_parallel > experts_of(setting.model).experts_per_token
+    if profile.gathers_tokens and not (profile.sends_beyond_choices and is_wide):
+        return "allgather"
+    return "alltoall" if setting.is_decode else "deepep"
+
+
 def _communicate_rows(tape: Tape, setting: Serving, rows: int, module: str, bits: int) -> None:
     """Tokens to their experts, or back; on their way in they may be narrow (DeepSeek-V3, section 3.4).
 
-    Prompts go by places, new tokens by copies, straight to every rank (DeepEP's normal and low-latency
-    kernels; SGLang: --deepep-mode auto), but where the plan says otherwise.
+    Tokens that are gathered travel as wide as they are where the framework quantises them only then.
     """
     plan, experts = setting.plan, experts_of(setting.model)
     if not sends_tokens(setting):
         return
-    kind = plan.dispatch or ("alltoall" if setting.is_decode else "deepep")
+    kind = dispatch_of(setting)
+    if kind == "allgather" and not setting.profile.gathers_narrow:
+        bits = setting.precision.element.bits
     sent = rows * plan.expert_parallel if kind == "allgather" else sent_rows(experts, plan, rows)
     message = math.ceil(sent * setting.model.hidden_size * bits / 8)
     is_inwards = module == "experts.dispatch"

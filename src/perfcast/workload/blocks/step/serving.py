@@ -24,7 +24,8 @@ from perfcast.frameworks.load import load_inference_profiles
 from perfcast.frameworks.precision import PLAIN
 from perfcast.frameworks.profile import InferenceProfile
 from perfcast.workload.blocks.ends.training import EMBEDDING
-from perfcast.workload.blocks.experts.routing import kept_share, routing_assumptions
+from perfcast.workload.blocks.experts.routing import dispatch_assumptions, kept_share, routing_assumptions
+from perfcast.workload.blocks.experts.serving import dispatch_of, sends_tokens
 from perfcast.workload.blocks.layer import serving as serving_layers
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.step.flops import forward_flops
@@ -151,4 +152,7 @@ def serving_assumptions(setting: Serving) -> tuple[str, ...]:
         said.append(f"weights in {precision.name}, keys and values in {precision.cache_format}")
     if setting.replays_graph:
         said.append("decoding replays a CUDA graph: the host issues no kernels")
-    return (*said, *routing_assumptions(setting.model, setting.plan, serves=True))
+    said += routing_assumptions(setting.model, setting.plan, serves=True)
+    if setting.model.experts is not None and sends_tokens(setting):
+        said += dispatch_assumptions(setting.model, setting.plan, dispatch_of(setting))
+    return tuple(said)
