@@ -18,6 +18,7 @@ from perfcast.core.serving.requests import Requests
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.serving import EngineOptions, Limits, ServingRequest
+from perfcast.prediction.serving.events import densest
 from perfcast.prediction.serving.figures import Quantiles
 from perfcast.prediction.serving.formula import lengths_of, share_within
 from perfcast.prediction.serving.predict import predict_serving
@@ -287,3 +288,20 @@ def test_where_formulas_find_no_balance_events_answer_alone(monkeypatch: pytest.
 def test_requests_longer_than_the_model_was_trained_with_are_said():
     notes = predict_serving(asked(prompts=Lengths(9000))).assumptions
     assert any("9,016 tokens, beyond the 8,192" in note for note in notes)
+
+
+def test_of_many_requests_the_densest_are_played_again(monkeypatch: pytest.MonkeyPatch):
+    stream = asked(load=OpenLoad(40.0), num_requests=600)
+    whole = predict_serving(stream).end_to_end.mean
+    monkeypatch.setattr("perfcast.prediction.serving.events._PLAYED_AGAIN", 200)
+    part = predict_serving(stream).end_to_end.mean
+    assert part.value == whole.value
+    assert (part.low, part.high) == pytest.approx((whole.low, whole.high), rel=0.1)
+
+
+def test_the_densest_part_of_a_recording_begins_where_most_come():
+    times = np.array([0.0, 10.0, 20.0, 20.5, 21.0, 40.0])
+    lengths = np.arange(1, 7)
+    found = densest(Requests(times, lengths, lengths, np.zeros(6, dtype=np.int64)), 3)
+    assert found.arrival_seconds.tolist() == [0.0, 0.5, 1.0]
+    assert found.prompt_tokens.tolist() == [3, 4, 5]

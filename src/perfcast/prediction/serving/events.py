@@ -2,21 +2,28 @@
 
 Where a load follows the deployment (clients that wait, or a queue that is never empty), a run whose steps all
 take so many times as long is the same run so many times as long: its intervals follow from the steps' alone.
-A load that comes at its own times is played again with short and with long steps.
+A load that comes at its own times is played again with short and with long steps; of many requests, those
+that come most densely.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcast.core.forecast.serving import ServingForecast
 from perfcast.core.serving.load import ClosedLoad, SaturatedLoad
 from perfcast.core.serving.outcome import Played
+from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.serving.answer import forecast_of, places_of
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
-from perfcast.prediction.serving.figures import figures_of, stretched
+from perfcast.prediction.serving.figures import Figures, figures_of, in_proportion, stretched
 from perfcast.prediction.serving.intervals import Runs
 from perfcast.prediction.serving.resolve import ResolvedServing
 from perfcast.simulate.serving.play import play_requests
+
+#: Requests that are played with short and long steps, at least; of more than twice as many, these alone.
+_PLAYED_AGAIN = 2000
 
 
 def by_events(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> ServingForecast:
@@ -28,15 +35,46 @@ def by_events(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> Se
     Raises:
         InputError: A request that no engine could ever answer.
     """
-    request, places = setting.request, places_of(setting)
-    low, high = min(each.low for each in times), max(each.high for each in times)
     played = _play(setting, times)
-    if isinstance(request.load, ClosedLoad | SaturatedLoad):
-        short, long = stretched(played, low), stretched(played, high)
+    factors = min(each.low for each in times), max(each.high for each in times)
+    if isinstance(setting.request.load, ClosedLoad | SaturatedLoad):
+        short, long = (stretched(played, factor) for factor in factors)
+        runs = Runs(*(_figures(setting, each) for each in (played, short, long)))
     else:
-        short, long = _play(setting, times, low), _play(setting, times, high)
-    usual, shorter, longer = (figures_of(each, places, request.limits) for each in (played, short, long))
-    return forecast_of(setting, times, Runs(usual, shorter, longer), "events", (_note(played),), played)
+        runs = _streams(setting, times, _figures(setting, played), factors)
+    return forecast_of(setting, times, runs, "events", (_note(played),), played)
+
+
+def _figures(setting: ResolvedServing, played: Played) -> Figures:
+    return figures_of(played, places_of(setting), setting.request.limits)
+
+
+def _streams(
+    setting: ResolvedServing,
+    times: tuple[TabulatedSteps, ...],
+    usual: Figures,
+    factors: tuple[float, float],
+) -> Runs:
+    """Played again with short and long steps; of many requests a dense part, whose ratios the whole takes."""
+    if len(setting.requests) <= 2 * _PLAYED_AGAIN:
+        short, long = (_figures(setting, _play(setting, times, factor)) for factor in factors)
+        return Runs(usual, short, long)
+    part = replace(setting, requests=densest(setting.requests, _PLAYED_AGAIN))
+    same, short, long = (_figures(part, _play(part, times, factor)) for factor in (1.0, *factors))
+    return Runs(usual, in_proportion(usual, same, short), in_proportion(usual, same, long))
+
+
+def densest(requests: Requests, count: int) -> Requests:
+    """So many that follow each other and come in the shortest time, the first of them at zero."""
+    arrivals = requests.arrival_seconds
+    start = int((arrivals[count - 1 :] - arrivals[: len(arrivals) - count + 1]).argmin())
+    part = slice(start, start + count)
+    return Requests(
+        arrivals[part] - arrivals[start],
+        requests.prompt_tokens[part],
+        requests.answer_tokens[part],
+        requests.cached_tokens[part],
+    )
 
 
 def _play(setting: ResolvedServing, times: tuple[TabulatedSteps, ...], factor: float = 1.0) -> Played:

@@ -142,6 +142,36 @@ def stretched(played: Played, factor: float) -> Played:
     return replace(played, occupancy=occupancy, seconds_by_bound=bounds, **changed)
 
 
+def in_proportion(whole: Figures, part: Figures, changed: Figures) -> Figures:
+    """``whole``, changed as a part of it changed: each latency and rate by the same factor."""
+    latencies = {
+        name: Quantiles(
+            *(
+                _proportion(
+                    getattr(getattr(whole, name), each.name),
+                    getattr(getattr(part, name), each.name),
+                    getattr(getattr(changed, name), each.name),
+                )
+                for each in fields(Quantiles)
+            )
+        )
+        for name in LATENCIES
+    }
+    rates = {
+        name: _proportion(getattr(whole, name), getattr(part, name), getattr(changed, name)) for name in RATES
+    }
+    goodput = whole.goodput_requests_per_second
+    if goodput is not None:
+        own, other = part.goodput_requests_per_second or 0.0, changed.goodput_requests_per_second or 0.0
+        goodput = _proportion(goodput, own, other)
+    return replace(whole, **latencies, **rates, goodput_requests_per_second=goodput)  # type: ignore[arg-type]
+
+
+def _proportion(whole: float, part: float, changed: float) -> float:
+    """By the factor of the part; what the part has none of stays."""
+    return whole * changed / part if part > 0 else whole
+
+
 def mean_running(played: Played) -> float:
     """Requests under way, mean over the measured window."""
     found = played.occupancy
