@@ -244,6 +244,13 @@ def test_ranks_of_tensorrt_llm_wait_for_each_other():
         write_serving(replace(waits, framework="sglang"))
 
 
+def test_sglang_looks_at_requests_as_often_as_forecast(tmp_path: Path):
+    seldom = replace(JOBS["dense"], engine=EngineOptions(polls_every_steps=10))
+    assert parse_sglang(servers(seldom, "sglang", tmp_path)["serve.sh"][0]).scheduler_recv_interval == 10
+    with pytest.raises(PlanError, match=r"looked at every 10 steps.*can: sglang"):
+        write_serving(seldom)
+
+
 def test_a_replica_of_two_hosts_knows_its_place(tmp_path: Path):
     line = servers(JOBS["apart"], "vllm", tmp_path)["decode.sh"][0]
     args = parse_vllm(line)

@@ -27,6 +27,10 @@ def find_common_obstacles(job: ServingJob, plan: Plan) -> tuple[str, ...]:
                 bool(job.engine.rank_wait_steps) and job.framework != "trtllm",
                 "prompts that wait until every attention data-parallel rank has one",
             ),
+            (
+                (job.engine.polls_every_steps or 1) > 1 and job.framework != "sglang",
+                f"requests that are looked at every {job.engine.polls_every_steps} steps",
+            ),
             (plan.context_parallel > 1, f"cp={plan.context_parallel}"),
             (
                 plan.data_parallel > 1 and not job.has_experts,

@@ -51,6 +51,8 @@ def _options(setting: ResolvedServing, engine: EngineSetting) -> EngineOptions:
         max_step_tokens=scheduling.max_step_tokens,
         chunks_prompts=scheduling.chunks_prompts,
         block_tokens=scheduling.block_tokens,
+        polls_every_steps=scheduling.polls_every_steps,
+        rank_wait_steps=scheduling.rank_wait_steps,
         memory_fraction=round(engine.memory_fraction, 4),
     )
     return replace(found, speculation=None) if reads_alone else found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated
+from perfcast.prediction.request.serving import EngineOptions
 from perfcast.search.handover.job import spoken
 from perfcast.search.handover.serving.job import Role, Servers, ServingJob, servers_of
 from perfcast.search.handover.serving.parallel import MADE_WHILE_LOADING, weights_note
@@ -100,17 +101,24 @@ def _scheduling(job: ServingJob, role: Role, plan: Plan) -> Arguments:
         arguments.append(("--mem-fraction-static", f"{engine.memory_fraction:g}"))
     if engine.block_tokens is not None:
         arguments.append(("--page-size", str(engine.block_tokens)))
+    if engine.polls_every_steps is not None and engine.polls_every_steps > 1:
+        arguments.append(("--scheduler-recv-interval", str(engine.polls_every_steps)))
     if engine.cuda_graphs is False:
         arguments.append(("--disable-cuda-graph", None))
-    if engine.speculation is not None:
-        drafted = engine.speculation.drafted_tokens
-        arguments += [
-            ("--speculative-algorithm", "NEXTN"),
-            ("--speculative-num-steps", str(drafted)),
-            ("--speculative-eagle-topk", "1"),
-            ("--speculative-num-draft-tokens", str(drafted + 1)),
-        ]
-    return tuple(arguments)
+    return (*arguments, *_speculation(engine))
+
+
+def _speculation(engine: EngineOptions) -> Arguments:
+    """Drafts of the model's own prediction layers, one after the other."""
+    if engine.speculation is None:
+        return ()
+    drafted = engine.speculation.drafted_tokens
+    return (
+        ("--speculative-algorithm", "NEXTN"),
+        ("--speculative-num-steps", str(drafted)),
+        ("--speculative-eagle-topk", "1"),
+        ("--speculative-num-draft-tokens", str(drafted + 1)),
+    )
 
 
 def _transfer(job: ServingJob, role: Role) -> Arguments:
