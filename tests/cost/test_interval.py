@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.cost.interval import STEP_ERROR, join_intervals
+from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, join_intervals
 from perfcast.cost.model import Estimates
 
 
@@ -31,6 +31,13 @@ def test_the_upper_half_width_is_the_formulas():
     together = 2 * (math.sqrt(0.8) * 0.4) ** 2
     apart = 2 * 0.2 * 0.4**2
     assert high == pytest.approx(2 + math.sqrt(together + apart + (STEP_ERROR * 2) ** 2))
+
+
+def test_a_compiled_step_is_less_sure_than_an_eager_one():
+    asked = estimates([1.0], 0.1, "interpolated"), np.array([1]), ["matmul"]
+    eager, compiled = join_intervals(*asked), join_intervals(*asked, COMPILED_STEP_ERROR)
+    assert compiled[0] < eager[0]
+    assert compiled[1] > eager[1]
 
 
 def test_errors_of_one_kind_add_more_than_errors_of_two():

@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfcast.catalog.devices import load_device
+from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.kernel import KernelFamily
+from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.precision import formats_of, inference_precision
+from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.families.experts import FORMATS as MEASURED_EXPERTS
 from perfcast.cost.learned.model import LearnedCost
-from perfcast.cost.learned.relatives import measured_format
+from perfcast.cost.learned.relatives import has_stand_in, measured_format
 from perfcast.workload.blocks.serving.kernels import cached_attention, formatted_product
 
 DEVICES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "mi300x")
@@ -85,3 +88,10 @@ def test_scales_that_are_known_are_not_looked_for(framework: str, m: int):
     found = LearnedCost(framework).estimate(products, load_device("h100-sxm"))
     assert found.seconds[1] <= found.seconds[0]
     assert found.provenance == ("interpolated", "interpolated")
+
+
+def test_steps_in_16_bits_stand_for_convolutions_in_tf32():
+    image = TensorType((1, 8, 4, 4), DType.FP32)
+    for dtype, expected in ((DType.TF32, True), (DType.FP16, False), (DType.FP32, False)):
+        made = Operation(OperationKind.CONVOLUTION, "convolution", (image,), (image,), dtype, 1, 0, 1)
+        assert has_stand_in(made, "nvidia") is expected

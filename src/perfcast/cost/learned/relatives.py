@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily
 from perfcast.core.operation import Operation, OperationKind
 
@@ -112,6 +113,8 @@ def measured_format(name: str, family: KernelFamily, vendor: str) -> str:
 def has_stand_in(operation: Operation, vendor: str) -> bool:
     """Whether another format's measurements stand for an operation's."""
     stated = dict(operation.attributes)
+    if operation.kind is OperationKind.CONVOLUTION:
+        return operation.compute_dtype is DType.TF32  # steps in 16 bits stand for it
     if operation.kind is OperationKind.ATTENTION:
         family, names = KernelFamily.ATTENTION, (stated.get("format"), stated.get("keys_format"))
     elif operation.kind is OperationKind.GROUPED_MATMUL:

@@ -49,6 +49,14 @@ def algorithms(**changes: object) -> convolution.Algorithms:
     return convolution.time_algorithms(kernels, where, convolution.derive_shapes(kernels, where))
 
 
+def test_a_call_timed_alone_waits_for_the_host_and_one_of_a_step_does_not():
+    alone = calls(framework="pytorch")
+    base = describe(framework="pytorch").seconds - describe().seconds
+    assert base == pytest.approx(152e-6 - 3e-6)
+    in_step = KernelTable(alone.family, alone.columns, is_cold=True)
+    assert convolution.describe(in_step, figures()).seconds == pytest.approx(describe().seconds)
+
+
 def test_shapes_by_hand():
     # 7×7 with stride 2 and padding 3 over 224: 112 outputs an axis
     first = shapes(batch=2, c_in=3, c_out=64, kernel_size=7, input_size=224, stride=2, padding=3)
