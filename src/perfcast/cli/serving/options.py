@@ -64,12 +64,14 @@ class ServingOptions:
     memory_fraction: float | None
     speculate: Speculation | None
     expert_load: float
+    rank_wait_steps: int | None
+    polls_every_steps: int | None
     host_seconds: float | None
     cuda_graphs: bool | None
     max_ttft: float | None
     max_tpot: float | None
     max_latency: float | None
-    percentile: float
+    percentile: float | None
     method: MethodWord
     cost_model: str | None
     price: str | None
@@ -176,6 +178,14 @@ _ENGINE = (
         "--expert-load", type=float, default=1.0, show_default=True, help="The busiest rank's over the mean."
     ),
     click.option(
+        "--rank-wait-steps",
+        type=int,
+        help="Of attention data-parallel ranks: prompts wait so long for one another (trtllm).",
+    ),
+    click.option(
+        "--polls-every-steps", type=int, help="New requests are fetched (sglang: --scheduler-recv-interval)."
+    ),
+    click.option(
         "--host-seconds", callback=values.seconds, metavar="TIME", help="Of a step, where measured: 2ms."
     ),
     click.option("--cuda-graphs/--no-cuda-graphs", default=None, help="Steps of decoding are replayed."),
@@ -189,10 +199,8 @@ _ANSWER = (
     click.option(
         "--percentile",
         type=float,
-        default=0.9,
-        show_default=True,
         callback=values.fraction,
-        help="Of requests that must keep the limits.",
+        help="Share of requests that must keep the limits; default: 0.9.",
     ),
     click.option(
         "--method",

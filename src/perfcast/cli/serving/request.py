@@ -22,7 +22,7 @@ from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
-    from perfcast.prediction.request.serving import AskedMethod, EngineOptions, ServingRequest
+    from perfcast.prediction.request.serving import AskedMethod, EngineOptions, Limits, ServingRequest
 
 #: What ``--sweep`` may vary, by the field of the options, and how a value is read.
 SWEPT: Mapping[str, Callable[[str], object]] = {
@@ -59,7 +59,7 @@ def build_request(own: ServingOptions) -> ServingRequest:
     """
     from perfcast.cli.options.cost_model import find_cost_model
     from perfcast.cli.options.run import read_price
-    from perfcast.prediction.request.serving import Limits, ServingRequest
+    from perfcast.prediction.request.serving import ServingRequest
     from perfcast.prediction.serving.request_files import read_requests
 
     load = _load(own)
@@ -87,12 +87,7 @@ def build_request(own: ServingOptions) -> ServingRequest:
         measure=own.measure,
         prefix_hit_share=own.prefix_hit_share,
         engine=_engine(own),
-        limits=Limits(
-            time_to_first_token_seconds=own.max_ttft,
-            time_per_output_token_seconds=own.max_tpot,
-            end_to_end_seconds=own.max_latency,
-            percentile=own.percentile,
-        ),
+        limits=_limits(own),
         dtype=own.dtype or AUTO,
         kv_cache_dtype=own.kv_cache_dtype,
         cost_model=find_cost_model(own.cost_model, cluster.device),
@@ -164,6 +159,19 @@ def _load(own: ServingOptions) -> Load:
     return RecordedLoad()
 
 
+def _limits(own: ServingOptions) -> Limits:
+    from perfcast.prediction.request.serving import Limits
+
+    if own.percentile is not None and own.max_ttft is own.max_tpot is own.max_latency is None:
+        raise click.UsageError("--percentile: of --max-ttft, --max-tpot or --max-latency")
+    return Limits(
+        time_to_first_token_seconds=own.max_ttft,
+        time_per_output_token_seconds=own.max_tpot,
+        end_to_end_seconds=own.max_latency,
+        percentile=Limits.percentile if own.percentile is None else own.percentile,
+    )
+
+
 def _engine(own: ServingOptions) -> EngineOptions:
     from perfcast.prediction.request.serving import EngineOptions
 
@@ -179,6 +187,8 @@ def _engine(own: ServingOptions) -> EngineOptions:
         host_seconds=own.host_seconds,
         speculation=own.speculate,
         expert_load=own.expert_load,
+        rank_wait_steps=own.rank_wait_steps,
+        polls_every_steps=own.polls_every_steps,
     )
 
 

@@ -12,6 +12,7 @@ from perfcast.core.serving.load import ClosedLoad, Load, MeasuredWindow, Recorde
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SchedulerPolicy, Speculation
 from perfcast.errors import InputError
+from perfcast.units import KILO
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
@@ -31,6 +32,10 @@ class Limits:
     time_per_output_token_seconds: float | None = None
     end_to_end_seconds: float | None = None
     percentile: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percentile <= 1:
+            raise InputError(f"percentile {self.percentile:g}: a share of requests above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,14 @@ class EngineOptions:
     host_seconds: float | None = None
     speculation: Speculation | None = None
     expert_load: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.expert_load < KILO:
+            raise InputError(f"expert load {self.expert_load:g}: the busiest over the mean is 1 or more")
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+            raise InputError(f"memory fraction {self.memory_fraction:g}: above 0 and at most 1")
+        if self.host_seconds is not None and not 0 <= self.host_seconds < KILO:
+            raise InputError(f"host seconds {self.host_seconds:g}: 0 or more, of one step")
 
 
 @dataclass(frozen=True, kw_only=True)

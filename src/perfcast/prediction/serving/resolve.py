@@ -105,6 +105,7 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
         deployment, rule = cases.choose()
         notes = (*notes, rule)
     check_deployment(deployment, model.sizes, request.cluster)
+    _check_options(request, model, deployment)
     engines = cases.settings(deployment)
     notes = (*notes, *cases.raised(engines))
     return ResolvedServing(
@@ -119,6 +120,22 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
         requests=requests,
         defaults=notes,
     )
+
+
+def _check_options(request: ServingRequest, model: NamedModel, deployment: Deployment) -> None:
+    """Whether everything that is set has an effect.
+
+    Raises:
+        PlanError: Something has none.
+    """
+    engine = request.engine
+    if engine.expert_load != 1 and model.sizes.experts is None:
+        raise PlanError(f"expert load {engine.expert_load:g}: {model.name} has no experts")
+    if engine.speculation is not None and not model.sizes.num_prediction_layers:
+        raise PlanError(f"{model.name} has no layers that predict further tokens: nothing drafts")
+    ranks = max(pool.plan.data_parallel for pool in pools_of(deployment))
+    if engine.rank_wait_steps and ranks == 1:
+        raise PlanError("rank wait steps: of attention data-parallel ranks (dp above 1), and there are none")
 
 
 def _check_model(model: NamedModel, device: Device) -> None:
