@@ -233,6 +233,20 @@ def test_ranks_that_cut_an_expert_share_the_rows_of_different_tokens():
     assert ("experts.output", "all_gather", 8 * 64 * 2) in exchanged(calls, Stream.TENSOR)
 
 
+def test_ranks_that_cut_all_experts_share_each_token_once():
+    """Attention by ranks, experts cut by all of them: tokens are gathered, not a copy for each choice."""
+    plan = Plan(data_parallel=4, expert_tensor_parallel=4)
+    calls = layer(decode(mixture(), plan, batch_size=8), "expert layer").forward
+    gathered = 4 * 8 * 64 * 2
+    shared = [
+        each for each in exchanged(calls, Stream.EXPERT) if each[0] in ("experts.gather", "experts.scatter")
+    ]
+    assert shared == [
+        ("experts.gather", "all_gather", gathered),
+        ("experts.scatter", "reduce_scatter", gathered),
+    ]
+
+
 def test_quantised_rows_travel_narrow_to_the_experts_and_wide_back():
     work = decode(mixture(), Plan(data_parallel=8, expert_parallel=8), "fp8_block", batch_size=4)
     there, back = exchanged(layer(work, "expert layer").forward, Stream.EXPERT)

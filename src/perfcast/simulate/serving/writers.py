@@ -96,8 +96,10 @@ class Writers:
         if not self.members or tick <= self._held_tick:
             return 0
         block = self._block
-        whole, rest = divmod(tick - self._held_tick, block)
         first = (-self._held_tick - self._drafted) % block  # offsets of this remainder end a block now
+        if tick == self._held_tick + 1:
+            return self._remainders[first]
+        whole, rest = divmod(tick - self._held_tick, block)
         return whole * len(self.members) + sum(
             self._remainders[(first - place) % block] for place in range(rest)
         )

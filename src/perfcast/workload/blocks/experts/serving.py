@@ -143,11 +143,17 @@ def _communicate_rows(tape: Tape, setting: Serving, rows: int, module: str, bits
 
 
 def _over_expert_tensor(tape: Tape, setting: Serving, rows: int, collective: str, module: str) -> None:
-    """Ranks that cut an expert but not the tokens share their rows, and sum what they make of them."""
+    """Ranks that cut an expert but not the tokens share their rows, and sum what they make of them.
+
+    Those are tokens, each once, where they were gathered or need not travel, and copies of them else.
+    """
     plan, element = setting.plan, setting.precision.element
     if not sends_tokens(setting) or _cuts_experts(setting):
         return
-    sent = sent_rows(experts_of(setting.model), plan, rows)
+    if plan.expert_parallel == 1 or dispatch_of(setting) == "allgather":
+        sent = rows * plan.expert_parallel
+    else:
+        sent = sent_rows(experts_of(setting.model), plan, rows)
     message_bytes = element.bytes_of(sent * plan.tensor_parallel_of_experts * setting.model.hidden_size)
     tape.collective(
         collective, message_bytes, group_of(plan, "expert_tensor"), Stream.EXPERT, module,
