@@ -116,9 +116,11 @@ def test_nothing_is_picked_of_fewer_tokens_than_are_kept():
 def test_a_prompt_attends_to_the_compressed_vectors_of_the_tokens_picked():
     calls = layer(step(SPARSE, 1024, decodes=False, batch=1), "layer").forward
     core = at(calls, "attention.core")
-    assert (core.attribute("head_size"), core.attribute("value_head_size")) == (20, 16)
     pairs = 256 * 257 // 2 + (1024 - 256) * 256
-    assert core.executed_flops == 2 * 8 * pairs * (20 + 16)
+    assert core.flops == pytest.approx(
+        2 * 64 * pairs * (20 + 16), rel=2e-3
+    )  # 64 heads of 8: the kernel's least
+    assert core.attribute("is_stand_in")
     assert not any(call.module == "attention.expand" for call in calls)
 
 

@@ -111,8 +111,10 @@ def measured_format(name: str, family: KernelFamily, vendor: str) -> str:
 
 
 def has_stand_in(operation: Operation, vendor: str) -> bool:
-    """Whether another format's measurements stand for an operation's."""
+    """Whether another format's measurements stand for an operation's, or another kernel's ('is_stand_in')."""
     stated = dict(operation.attributes)
+    if stated.get("is_stand_in"):
+        return True
     if operation.kind is OperationKind.CONVOLUTION:
         return operation.compute_dtype is DType.TF32  # steps in 16 bits stand for it
     if operation.kind is OperationKind.ATTENTION:

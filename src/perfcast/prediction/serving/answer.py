@@ -56,7 +56,7 @@ def forecast_of(
         deployment=setting.deployment,
         load=setting.request.load,
         program=setting.program,
-        dtype=setting.precision.format,
+        dtype=setting.precision.name,
         kv_cache_dtype=setting.precision.cache_format,
         cost_model=setting.cost_model.name,
         method=method,

@@ -97,7 +97,7 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
     framework = program.framework
     load_serving_memory(framework)  # refused where it does not serve requests as they come
     precision = on_device(serving_precision(chosen.dtype, framework, request.kv_cache_dtype), device)
-    check_device(device, precision.format)
+    check_device(device, precision.name)
     requests = requests_of(request)
     cases = _Engines(request, model, device, precision, framework, requests)
     deployment, notes = request.deployment, chosen.notes

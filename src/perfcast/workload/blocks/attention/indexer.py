@@ -62,7 +62,14 @@ def _score(tape: Tape, setting: Serving, sparse: SparseAttention) -> None:
     half = sparse.head_size // 2
     tape.run(
         cached_attention(
-            setting.batch_size, sparse.num_heads, 1, setting.num_queries, setting.num_keys, half, precision
+            setting.batch_size,
+            sparse.num_heads,
+            1,
+            setting.num_queries,
+            setting.num_keys,
+            half,
+            precision,
+            is_stand_in=True,
         ),
         "attention.index",
     )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from perfcast.core.dtype import DType
 from perfcast.core.heads import cached_width
+from perfcast.core.operation import Operation
 from perfcast.core.plans.placement import group_of
 from perfcast.core.transformer import LatentAttention
 from perfcast.core.work import Calls, Stream
@@ -13,7 +17,9 @@ from perfcast.workload.blocks.kernels import attention, batched_product, element
 from perfcast.workload.blocks.serving.kernels import (
     cache_write,
     cached_attention,
+    formatted_product,
     fused_norm,
+    mean_visible,
     rotation,
     rotation_into_cache,
 )
@@ -163,16 +169,48 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
     out = batched_product(heads, tokens, latent.value_head_size, latent.kv_rank, "nn", element, element)
     tape.run(into, "attention.absorb")
     queries, beside = _queries_beside(setting)
+    if setting.model.sparse_attention is not None and queries > 1:
+        tape.run(_attention_as_product(setting, latent, window), "attention.core")
+        tape.run(out, "attention.release")
+        return
     tape.run(
         cached_attention(
-            setting.batch_size, beside * heads, 1, queries, setting.num_keys,
+            setting.batch_size, beside * _rows_of_kernel(setting, heads), 1, queries, setting.num_keys,
             latent.kv_rank + latent.rope_head_size, setting.precision, value_head_size=latent.kv_rank,
-            window=window, is_latent=True,
+            window=window, is_latent=True, is_stand_in=setting.model.sparse_attention is not None,
         ),
         "attention.core",
     )  # fmt: skip
     _merge_parts(tape, setting, heads * latent.kv_rank)
     tape.run(out, "attention.release")
+
+
+#: Heads that kernels of sparse latent attention take at least (vLLM: flashmla_sparse.py, FlashMLASparseImpl:
+#: 64 on Hopper, and 128 in its first kernels for Blackwell).
+_SPARSE_HEADS = 64
+
+
+def _rows_of_kernel(setting: Serving, heads: int) -> int:
+    """Heads that are multiplied: those of the rank, or padded to what the kernel takes."""
+    if setting.model.sparse_attention is None:
+        return heads
+    return math.ceil(heads / _SPARSE_HEADS) * _SPARSE_HEADS
+
+
+def _attention_as_product(setting: Serving, latent: LatentAttention, window: int) -> Operation:
+    """Sparse attention of prompts: a product of as many multiply-adds, which no measured attention is like.
+
+    Each query has keys of its own, gathered from the cache: heads · (latent and rotated part, and latent
+    again) · keys. The kernel reaches two thirds of the peak (FlashMLA, README: 640 TFLOP/s on an H800, 1450
+    on a B200), as large products do; forecasts of attention with heads as wide fall far below.
+    """
+    keys = mean_visible(setting.num_queries, setting.num_keys, window)
+    rows = setting.tokens * _rows_of_kernel(setting, setting.heads.queries)
+    depth = 2 * latent.kv_rank + latent.rope_head_size
+    element = setting.precision.element
+    plain = formatted_product(rows, max(1, round(keys)), depth, element.label, element=element)
+    attributes = tuple(sorted({**dict(plain.attributes), "is_stand_in": True}.items()))
+    return replace(plain, attributes=attributes)
 
 
 def _queries_beside(setting: Serving) -> tuple[int, int]:

@@ -110,11 +110,15 @@ def cached_attention(
     value_head_size: int | None = None,
     window: int = 0,
     is_latent: bool = False,
+    is_stand_in: bool = False,
 ) -> Operation:
     """Attention to a cache that holds the queries' own tokens too, the last query at the last key.
 
     Absorbed latent attention (``is_latent``, one query or one head of keys) reads one vector a key, at once
     key and value.
+
+    Args:
+        is_stand_in: Whether it stands for a kernel that nobody measured: its price is less sure.
     """
     causal, element = num_queries > 1, precision.element
     value_size = value_head_size or head_size
@@ -138,6 +142,8 @@ def cached_attention(
         attributes["window"] = window
     if is_latent:
         attributes["is_latent"] = True
+    if is_stand_in:
+        attributes["is_stand_in"] = True
     return replace(
         plain,
         compute_dtype=precision.cache.element if attends_narrow else plain.compute_dtype,
@@ -145,6 +151,11 @@ def cached_attention(
         memory_traffic_bytes=outer + inner,
         attributes=tuple(sorted(attributes.items())),
     )
+
+
+def mean_visible(num_queries: int, num_keys: int, window: int) -> float:
+    """Keys that a query sees on average, the last query at the last key, each no more than the window has."""
+    return _visible_pairs(num_queries, num_keys, min(window, num_keys)) / num_queries
 
 
 def _visible_pairs(num_queries: int, num_keys: int, window: int) -> int:
