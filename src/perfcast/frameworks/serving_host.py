@@ -18,7 +18,8 @@ from perfcast.frameworks.load import framework_names, profile_folder
 from perfcast.frameworks.serving import Version, parse_version
 
 _FIGURES = ("fixed", "sequence", "prompt", "gap", "launch")
-_KEYS = frozenset({"since", "source", "overlaps", "captured", "most_captured", *_FIGURES})
+_MAY_BE_LEFT_OUT = frozenset({"most_captured", "processor"})
+_KEYS = frozenset({"since", "source", "overlaps", "captured", *_FIGURES}) | _MAY_BE_LEFT_OUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class HostOfVersion:
         captured: Of graphs of steps that only decode: up to so many tokens, every so many; empty where none
             is captured.
         most_captured: Tokens of the largest graph where nothing else is set; None: of the largest batch.
+        processor: That was timed, of ``cost.host.processors``: others take as many times as long as they are
+            slower; '' where the figures are of any.
         source: Where this is written down.
     """
 
@@ -38,6 +41,7 @@ class HostOfVersion:
     host: StepHost
     captured: tuple[tuple[int, int], ...]
     most_captured: int | None
+    processor: str
     source: str
 
     def captured_tokens(self, most_tokens: int) -> tuple[int, ...]:
@@ -99,7 +103,7 @@ def parse_serving_host(
 
 
 def _parse_row(row: Mapping[str, Any], sources: Mapping[str, str], where: str) -> HostOfVersion:
-    for key in sorted(row.keys() ^ (_KEYS - ({"most_captured"} - row.keys()))):
+    for key in sorted(row.keys() ^ (_KEYS - (_MAY_BE_LEFT_OUT - row.keys()))):
         raise CatalogError(f"{where}: {key} is {'unknown' if key in row else 'missing'}")
     if not isinstance(row["overlaps"], bool) or row["source"] not in sources:
         raise CatalogError(f"{where}: overlaps is true or false, source one of the file's [sources]")
@@ -116,5 +120,6 @@ def _parse_row(row: Mapping[str, Any], sources: Mapping[str, str], where: str) -
         host=StepHost(**seconds, overlaps=row["overlaps"]),
         captured=steps,
         most_captured=int(figure("most_captured")) if "most_captured" in row else None,
+        processor=str(row.get("processor", "")),
         source=sources[row["source"]],
     )

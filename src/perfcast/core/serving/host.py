@@ -39,6 +39,17 @@ class StepHost:
         each = self.sequence_seconds * np.asarray(sequences) + self.prompt_seconds * np.asarray(prompts)
         return self.fixed_seconds + each
 
+    def scaled(self, factor: float) -> StepHost:
+        """That of a processor that takes so many times as long."""
+        return StepHost(
+            fixed_seconds=factor * self.fixed_seconds,
+            sequence_seconds=factor * self.sequence_seconds,
+            prompt_seconds=factor * self.prompt_seconds,
+            gap_seconds=factor * self.gap_seconds,
+            launch_seconds=factor * self.launch_seconds,
+            overlaps=self.overlaps,
+        )
+
     def around(self, device: Floats, host: Floats) -> Floats:
         """A step on a device that computes so long, with a host that needs so long."""
         return (np.maximum(device, host) if self.overlaps else device + host) + self.gap_seconds

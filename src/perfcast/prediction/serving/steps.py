@@ -17,6 +17,7 @@ from perfcast.core.serving.grid import Curve, Surface, rising
 from perfcast.core.serving.host import StepHost
 from perfcast.core.serving.tabulated import DEVICE_BOUNDS, TabulatedSteps
 from perfcast.core.work import Calls
+from perfcast.cost.host.processors import resolve_processor
 from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel, Estimates, compute_seconds, memory_seconds
 from perfcast.cost.prices import Prices
@@ -78,18 +79,33 @@ def build_step_times(
     )
     work = build_engine_work(model.sizes, plan, precision, profile, grid, drafted_tokens=drafted)
     found = _tabulated(_price(work, device, cluster, cost_model), drafted)
-    host, captured = _host(framework, engine, most_sequences * (1 + drafted))
+    host, captured = _host(framework, engine, device, most_sequences * (1 + drafted))
     return replace(found, host=host, captured_tokens=captured)
 
 
-def _host(framework: str, engine: EngineOptions, most_tokens: int) -> tuple[StepHost, tuple[int, ...]]:
+def step_host(framework: str, version: str | None, device: Device) -> StepHost:
+    """The host of a framework's version beside a device, on the processor that such machines usually have.
+
+    Raises:
+        InputError: As ``load_serving_host``.
+    """
+    found = load_serving_host(framework, version)
+    if not found.processor:
+        return found.host
+    timed, usual = resolve_processor(found.processor, device), resolve_processor(None, device)
+    return found.host.scaled(usual.slowness / timed.slowness)
+
+
+def _host(
+    framework: str, engine: EngineOptions, device: Device, most_tokens: int
+) -> tuple[StepHost, tuple[int, ...]]:
     """The host of each step, and the sizes of graphs."""
-    profile = load_serving_host(framework, engine.version)
-    host = profile.host
+    host = step_host(framework, engine.version, device)
     if engine.host_seconds is not None:
         host = StepHost(
             fixed_seconds=engine.host_seconds, launch_seconds=host.launch_seconds, overlaps=host.overlaps
         )
+    profile = load_serving_host(framework, engine.version)
     return host, () if engine.cuda_graphs is False else profile.captured_tokens(most_tokens)
 
 

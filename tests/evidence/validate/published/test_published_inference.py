@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from perfcast.catalog.devices import load_device
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.validate.published.inference import forecast as published_inference
@@ -15,6 +16,7 @@ from perfcast.evidence.validate.published.inference.cases import (
 )
 from perfcast.evidence.validate.published.inference.forecast import WITHOUT_HOST, inference_rows, protocol
 from perfcast.evidence.validate.row import Row
+from perfcast.prediction.serving.steps import step_host
 
 SPLITWISE = {
     "model": "llama2-70b", "hardware": "h100-80gb", "prompt_size": 512, "batch_size": 2, "token_size": 128,
@@ -110,15 +112,14 @@ def test_every_case_has_a_row_by_each_predictor(tmp_path: Path) -> None:
     assert all((row.predicted_seconds_low or 0) <= (row.predicted_seconds or 0) for row in rows)
 
 
-def test_a_slow_host_that_issues_every_kernel_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(published_inference, "eager_host_seconds", lambda: 1e-3)
+def test_a_host_that_issues_every_kernel_and_works_between_steps_decides(tmp_path: Path) -> None:
     rows = {(row.predictor, row.row): row.predicted_seconds for row in forecast(write(tmp_path, [SPLITWISE]))}
     issued, replayed = rows["closed_form", "decode:0"], rows["graph_replay", "decode:0"]
+    host = step_host("vllm", published_inference.VLLM_OF_2023, load_device("h100-sxm"))
     assert issued is not None
     assert replayed is not None
-    assert issued > 80 * 8 * 1e-3 > replayed
+    assert issued > 80 * 8 * host.launch_seconds + host.fixed_seconds
+    assert issued > replayed + host.fixed_seconds
     assert rows["closed_form", 0] == rows["graph_replay", 0]
 
 

@@ -1,7 +1,8 @@
 """Published times of prompts, tokens and requests beside forecasts from their configuration alone.
 
-Nothing is fitted to these tables. A token is forecast at the mean context of the answer; a request is its
-prompt and all tokens behind the first. A host that issues every kernel does so at eager PyTorch's pace.
+To these tables nothing is fitted but the host of vLLM of 2023, to Splitwise's A100 rows. A token is forecast
+at the mean context of the answer; a request is its prompt and all tokens behind the first. A host that
+issues every kernel does so at eager PyTorch's pace, or at that of vLLM's modules.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcast.core.forecast.plan import PlanForecast
+from perfcast.core.hardware import Device
 from perfcast.core.mode import METHODS, Method
 from perfcast.core.plan import Plan
+from perfcast.core.serving.host import NO_HOST, StepHost
 from perfcast.core.words import known_word
 from perfcast.core.work import Calls, Layer, StepWork
 from perfcast.cost.model import CostModel
@@ -25,6 +28,7 @@ from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.summary import Scores, score_rows
 from perfcast.frameworks.precision import PLAIN
 from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.serving.steps import step_host
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.predict import forecast_step
 from perfcast.prediction.step.priced import price_planned
@@ -36,6 +40,8 @@ from perfcast.units import format_seconds
 
 #: Beside the predictors of steps: a closed form as if no host issued a kernel (CUDA graphs).
 WITHOUT_HOST = "graph_replay"
+#: Of Splitwise's vLLM, from June to October 2023.
+VLLM_OF_2023 = "0.2.0"
 #: Whose measured kernels a framework runs, as the learned cost model knows them; else PyTorch's.
 _KERNELS = {
     "vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "fastertransformer": "trtllm",
@@ -99,10 +105,11 @@ def protocol() -> dict[str, str]:
     return {
         "inference": "prompts of a batch at once, in as many micro-batches as there are stages; a token at "
         "the mean context of its answer, the prompt and half of what is written; a request is its prompt and "
-        "all tokens behind the first. Nothing is fitted to these tables",
-        "inference_host": f"vLLM of 2023 and Megatron issue every kernel, one in {host} (the constant of "
-        f"eager PyTorch); FasterTransformer is ahead of its device. '{WITHOUT_HOST}', asked for by name: "
-        "the closed form with no host",
+        "all tokens behind the first. Nothing is fitted to these tables but the host of vLLM of 2023",
+        "inference_host": f"Megatron issues every kernel, one in {host} (the constant of eager PyTorch); so "
+        "does vLLM of 2023, whose host also works between steps (frameworks/data/vllm.toml: fitted on the "
+        "A100 rows of Splitwise, the H100 rows left out); FasterTransformer is ahead of its device. "
+        f"'{WITHOUT_HOST}', asked for by name: the closed form with no host",
         "inference_kernels": "Splitwise's vLLM (2023), FasterTransformer and Megatron reduce by NCCL and "
         "fuse neither quantisation nor norms with it; servers under load run what their profiles say",
         "inference_under_load": "inference_ttft_tpot_aiconfigurator: a closed loop of clients; a token is a "
@@ -161,15 +168,29 @@ class _Pricer:
             recommendations=False,
             memory=False,
         )
-        host = eager_host_seconds() if asked.issues_kernels else 0.0
-        timer = Timer(asked.method, request.mode, launch_seconds=host)
-        step = replace(resolve_step(request), timer=timer)
+        step = resolve_step(request)
+        host = _host_of(asked, step.device)
+        batch = case.plan.micro_batch_size
+        fixed = (
+            float(host.seconds(batch, 0) if asked.is_decode else host.seconds(0, batch)) + host.gap_seconds
+        )
+        timer = Timer(asked.method, request.mode, launch_seconds=host.launch_seconds, fixed_seconds=fixed)
+        step = replace(step, timer=timer)
         if case.kind != UNDER_LOAD:  # programs of 2023 and before, with none of today's fused kernels
             step = replace(step, program=replace(step.program, framework=PLAIN))
         planned = plan_step(step)
         if asked.issues_kernels:
             planned = replace(planned, work=_with_launches(planned.work))
         return forecast_step(price_planned(planned), request)
+
+
+def _host_of(asked: _Asked, device: Device) -> StepHost:
+    """What a case's host does around each step: all of it in vLLM's of 2023, kernels alone in Megatron."""
+    if not asked.issues_kernels:
+        return NO_HOST
+    if asked.case.framework == "vllm":
+        return step_host("vllm", VLLM_OF_2023, device)
+    return StepHost(launch_seconds=eager_host_seconds())
 
 
 def _with_launches(work: StepWork) -> StepWork:
