@@ -270,3 +270,33 @@ def test_times_counts_and_names_are_read_from_their_texts():
 def test_counts_that_are_none_are_refused(text: str):
     with pytest.raises(InputError, match="whole numbers above 0"):
         parse_counts("--global-batch-size", text)
+
+
+_TINY = {
+    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024, "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
+def test_a_search_of_deployments_answers_as_text_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config, answer = tmp_path / "config.json", tmp_path / "found.json"
+    config.write_text(json.dumps(_TINY), encoding="utf-8")
+    asked = [
+        "search", str(config), "--cluster", "dgx-h100:2", "--mode", "serving", "--input-length", "256",
+        "--output-length", "32", "--concurrency", "8", "--max-ttft", "1s", "--num-played", "1",
+        "--cost-model", "roofline", "--max-sequences", "16", "--max-step-tokens", "1024",
+    ]  # fmt: skip
+    assert run([*asked, "--json", str(answer)]) == 0
+    assert "perfcast serving" in capsys.readouterr().out
+    data = json.loads(answer.read_text(encoding="utf-8"))
+    Draft202012Validator(schema_of("search-deployments")).validate(data)
+    assert data["ranked"][0]["worst_over_limit"] <= 1
+
+
+def test_what_only_serving_has_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]):
+    assert run(["search", "gpt2", "--cluster", "dgx-h100:2", *BATCH, "--concurrency", "4"]) == 2
+    assert "--concurrency: of --mode serving" in capsys.readouterr().err
+    assert run(["search", "gpt2", "--cluster", "dgx-h100:2", "--mode", "serving"]) == 2
+    assert "how long are requests?" in capsys.readouterr().err

@@ -8,13 +8,13 @@ import pytest
 
 from perfcast.catalog.clusters import load_cluster
 from perfcast.errors import PlanError
-from perfcast.search.serving import (
+from perfcast.search.serving.batches import (
     broken_limits,
     compare_serving,
     list_serving_plans,
     search_serving,
 )
-from perfcast.search.serving_request import ServingSearchRequest
+from perfcast.search.serving.batches_request import ServingSearchRequest
 from small_transformers import gpt
 
 TINY = {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 512, "n_positions": 32}
@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def few_batches():
     """Batches of up to 16."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perfcast.search.serving._LARGEST_SHARE", 16)
+        patch.setattr("perfcast.search.serving.batches._LARGEST_SHARE", 16)
         yield
 
 

@@ -38,6 +38,7 @@ SUBJECTS = {
     "memory-plan": ("plan_memory", "PlanMemoryData"),
     "search": ("search.training", "SearchData"),
     "search-serving": ("search.serving", "ServingSearchData"),
+    "search-deployments": ("search.deployments", "DeploymentSearchData"),
     "search-sweep": ("search.sweep", "SweepData"),
     "trace-info": ("traces.recordings", "TraceFilesData"),
     "trace-record": ("traces.recordings", "RecordingData"),

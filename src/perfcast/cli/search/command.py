@@ -12,6 +12,7 @@ import click
 from perfcast.cli.options.given import is_given
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.search.baseline import find_baseline
+from perfcast.cli.search.fleet import FleetOptions, fleet_options, refuse_served, search_fleet
 from perfcast.cli.search.options import SearchOptions, search_options
 from perfcast.cli.search.request import build_request, build_serving_request
 from perfcast.core.plans.text import format_plan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.search.report.compose import SearchReport
     from perfcast.search.resolve import Progress
-    from perfcast.search.serving import ServingReport
+    from perfcast.search.serving.batches import ServingReport
 
 #: By the names of the parameters: what only some searches have a use for.
 _OF_TRAINING = {
@@ -33,6 +34,7 @@ _OF_TRAINING = {
 _OF_INFERENCE = {
     "max_ttft": "--max-ttft", "max_tpot": "--max-tpot", "kv_cache_dtype": "--kv-cache-dtype",
 }  # fmt: skip
+_NOT_OF_DEPLOYMENTS = {"batch_sizes": "--global-batch-size", "sequence_lengths": "--sequence-length"}
 _NOT_OF_SWEEPS = {
     **_OF_INFERENCE, "compared": "--compare", "sensitivity": "--sensitivity", "target": "--hand-over",
     "output": "--output",
@@ -44,13 +46,15 @@ _MOST_ASKED = 2000
 
 @click.command()
 @search_options
+@fleet_options
 @output_options(html=True, fit=True)
-def search(own: SearchOptions, outputs: Outputs) -> None:
+def search(own: SearchOptions, served: FleetOptions, outputs: Outputs) -> None:
     """Find the best plan of MODEL on a cluster, and say why it wins.
 
     \b
     perfcast search llama3-70b --cluster dgx-h100:512 --global-batch-size 1024
     perfcast search llama3-70b --cluster dgx-h100:16 --mode decode --max-tpot 50ms
+    perfcast search llama3-70b --cluster dgx-h100:16 --mode serving --input-length 8192 --output-length 1024
     perfcast search gpt2 llama3-8b --cluster dgx-h100:64,mi300x:64 --global-batch-size 256,512 --backend ray
 
     MODEL is a catalog name, or a Hugging Face config.json or its folder. Several models, batches or sequence
@@ -64,6 +68,11 @@ def search(own: SearchOptions, outputs: Outputs) -> None:
         return
     if own.address:
         raise click.UsageError("--address is of --backend ray")
+    if own.mode == "serving":
+        _refuse(own, {**_OF_TRAINING, **_NOT_OF_DEPLOYMENTS}, "not of --mode serving")
+        search_fleet(own, served, outputs, show_progress)
+        return
+    refuse_served(f"of --mode serving, not of {own.mode}")
     if own.mode == "train":
         _refuse(own, _OF_INFERENCE, "of inference (--mode decode)")
         _search_training(own, outputs)
@@ -201,7 +210,7 @@ def _write_training(found: SearchReport, said: Sequence[str], outputs: Outputs) 
 
 def _search_serving(own: SearchOptions, outputs: Outputs) -> None:
     """Inference on each cluster, the best first."""
-    from perfcast.search.serving import report_serving
+    from perfcast.search.serving.batches import report_serving
 
     request = build_serving_request(own)
     with show_progress() as watch:

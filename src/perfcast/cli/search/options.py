@@ -17,6 +17,9 @@ from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import OPTIMIZERS, Optimizer, TrainingFramework
 
 DEFAULT_FRAMEWORK: TrainingFramework = "megatron"
+#: What a search is of: a step, or a deployment that serves requests as they come.
+SearchMode = Mode | Literal["serving"]
+SEARCH_MODES: tuple[SearchMode, ...] = (*MODES, "serving")
 Backend = Literal["local", "ray"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
@@ -37,7 +40,7 @@ class SearchOptions(TuningOptions):
     clusters: tuple[str, ...]
     batch_sizes: tuple[int, ...]
     sequence_lengths: tuple[int, ...]
-    mode: Mode
+    mode: SearchMode
     dtype: str | None
     kv_cache_dtype: str | None
     optimizer: Optimizer
@@ -110,8 +113,8 @@ search_options = packed(
         "--mode",
         default="train",
         show_default=True,
-        callback=values.word_of("mode", MODES),
-        help="train, prefill or decode.",
+        callback=values.word_of("mode", SEARCH_MODES),
+        help="train; prefill or decode, of batches that arrive at once; serving, of requests as they come.",
     ),
     format_option(),
     kv_cache_option(),
@@ -160,7 +163,8 @@ search_options = packed(
         "--objective",
         metavar="NAME",
         help="time (default), tokens-per-second (default of inference), dollars-per-token, "
-        "energy-per-token, time-to-train, or devices: the fewest that keep --deadline.",
+        "energy-per-token, time-to-train, devices: the fewest that keep --deadline (of serving: the limits), "
+        "or latency (of serving).",
     ),
     click.option(
         "--tokens", callback=values.amount, metavar="N", help="Of the whole training, such as 1e12."

@@ -11,6 +11,7 @@ import click
 from perfcast.cli.search.baseline import find_baseline
 from perfcast.cli.search.options import DEFAULT_FRAMEWORK, SearchOptions
 from perfcast.core.dtype import AUTO
+from perfcast.core.mode import Mode
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import parse_plan
 from perfcast.core.training import DTYPES, FRAMEWORKS, Training, TrainingFramework
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
     from perfcast.search.prices_file import PriceList
     from perfcast.search.request import MakePlan, SearchRequest
-    from perfcast.search.serving_request import ServingSearchRequest
+    from perfcast.search.serving.batches_request import ServingSearchRequest
     from perfcast.search.sweep.plans import PlanSearch
 
 
@@ -52,7 +53,7 @@ def build_request(own: SearchOptions) -> SearchRequest:
             optimizer=own.optimizer,
             framework=choose_framework(own),
             compiles=own.compile,
-            tuning=own.tuning(own.mode),
+            tuning=own.tuning(),
         ),
         cost_models=choose_cost_models(own.cost_model, own.clusters),
         space=Space(fixed=own.fixed),
@@ -60,7 +61,7 @@ def build_request(own: SearchOptions) -> SearchRequest:
         objective=choose_objective(own),
         tokens=own.tokens,
         deadline_seconds=own.deadline,
-        prices=_prices(own),
+        prices=read_price_list(own),
         max_memory_fraction=own.max_memory_fraction,
         min_mfu=own.min_mfu,
         top=own.top,
@@ -93,19 +94,20 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         InputError: A value that an option cannot have; the message names it.
         UsageError: An objective that inference does not have, or without what it needs.
     """
-    from perfcast.search.serving_request import SERVING_OBJECTIVES, ServingSearchRequest
+    from perfcast.search.serving.batches_request import SERVING_OBJECTIVES, ServingSearchRequest
 
-    own.tuning(own.mode)
+    mode: Mode = "prefill" if own.mode == "prefill" else "decode"
+    own.tuning(mode)
     asked = own.objective or SERVING_OBJECTIVES[0]
     objective = next((name for name in SERVING_OBJECTIVES if name == asked), None)
     if objective is None:
         raise click.UsageError(f"inference has --objective {' or '.join(SERVING_OBJECTIVES)}")
-    prices = _prices(own)
+    prices = read_price_list(own)
     if prices is None and objective == "dollars-per-token":
         raise click.UsageError("--objective dollars-per-token needs --prices")
     return ServingSearchRequest(
         model=own.models[0],
-        mode=own.mode,
+        mode=mode,
         clusters=own.clusters,
         context_length=_only(own.sequence_lengths),
         dtype=own.dtype or AUTO,
@@ -136,7 +138,7 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
     objective = choose_objective(own)
     if objective == "devices":
         raise click.UsageError("a sweep's cells have their devices: --cluster a:64,a:128 with time-to-train")
-    prices = _prices(own)
+    prices = read_price_list(own)
     for name in own.clusters if prices else ():
         assert prices is not None
         prices.of_cluster(load_cluster(name), name)
@@ -212,7 +214,8 @@ def choose_cost_models(name: str | None, clusters: Sequence[str]) -> Mapping[str
     return {device: find_cost_model(name, device) for device in devices}
 
 
-def _prices(own: SearchOptions) -> PriceList | None:
+def read_price_list(own: SearchOptions) -> PriceList | None:
+    """The file of ``--prices``; None where none is given."""
     from perfcast.search.prices_file import read_prices
 
     return read_prices(own.prices) if own.prices else None

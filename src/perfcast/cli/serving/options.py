@@ -10,9 +10,17 @@ import click
 
 from perfcast.cli.options import values
 from perfcast.cli.options.pack import packed
+from perfcast.cli.options.serving import (
+    ENGINE_OPTIONS,
+    LATENCY_OPTION,
+    LENGTH_OPTIONS,
+    LOAD_OPTIONS,
+    PREFIX_OPTION,
+    VERSION_OPTION,
+)
 from perfcast.cli.options.shared import format_option, kv_cache_option
 from perfcast.core.plans.text import PlanValues, parse_plan
-from perfcast.core.serving.lengths import Lengths, parse_lengths
+from perfcast.core.serving.lengths import Lengths
 from perfcast.core.serving.load import MEASURED_WINDOWS, MeasuredWindow
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import InputError
@@ -85,21 +93,6 @@ def _plan_of(_: click.Context, option: click.Parameter, text: str | None) -> Pla
     return None if text is None else parse_plan(text, option.opts[0])
 
 
-def _lengths_of(_: click.Context, option: click.Parameter, text: str | None) -> Lengths | None:
-    return None if text is None else parse_lengths(text, option.opts[0])
-
-
-def _speculation_of(_: click.Context, option: click.Parameter, text: str | None) -> Speculation | None:
-    """``3:0.7``: tokens drafted in each step, and the probability that one is kept."""
-    if text is None:
-        return None
-    drafted, colon, acceptance = text.partition(":")
-    try:
-        return Speculation(int(drafted), float(acceptance if colon else ""))
-    except ValueError:
-        raise InputError(f"{option.opts[0]} {text}: DRAFTED:ACCEPTANCE, such as 3:0.7") from None
-
-
 _WHERE = (
     click.option("--device", help="Catalog name, or FILE.toml."),
     click.option("--devices", type=int, help="Number of devices, of all replicas; default: those they take."),
@@ -117,13 +110,7 @@ _WHERE = (
     click.option("--decode-replicas", type=int, help="Default: 1."),
 )
 _REQUESTS = (
-    click.option(
-        "--input-length",
-        callback=_lengths_of,
-        metavar="TOKENS",
-        help="Of prompts: 8192, or SHAPE:MEAN:SPREAD with uniform, normal or lognormal, as uniform:1024:0.2.",
-    ),
-    click.option("--output-length", callback=_lengths_of, metavar="TOKENS", help="Of answers, likewise."),
+    *LENGTH_OPTIONS,
     click.option(
         "--requests",
         metavar="FILE",
@@ -142,52 +129,23 @@ _REQUESTS = (
         callback=values.word_of("part of a run", MEASURED_WINDOWS),
         help="Figures are of all requests, the first wave included, or of the steady part.",
     ),
-    click.option(
-        "--prefix-hit-share", type=float, default=0.0, help="Of a prompt's tokens, those that are cached."
-    ),
+    PREFIX_OPTION,
     click.option("--seed", type=int, default=0, show_default=True, help="Of lengths and arrivals."),
-    click.option("--concurrency", type=int, help="Clients that each wait for their answer, of all replicas."),
-    click.option("--request-rate", type=float, help="Requests per second, whatever becomes of them."),
-    click.option(
-        "--burstiness", type=float, help="Of --request-rate: 1 (default) is Poisson, 0 even, above 1 bursts."
-    ),
+    *LOAD_OPTIONS,
     click.option("--saturated", is_flag=True, help="All requests wait at the door from the beginning."),
 )
 _ENGINE = (
     format_option(),
     kv_cache_option(),
     click.option("--framework", help="Whose program serves: vllm (default), sglang, trtllm."),
-    click.option("--framework-version", metavar="X.Y.Z", help="Default: the newest that is known."),
+    VERSION_OPTION,
     click.option("--max-sequences", type=int, help="Of an engine at once; default: the framework's."),
     click.option("--max-step-tokens", type=int, help="New tokens of a step; default: the framework's."),
     click.option(
         "--chunked-prefill/--no-chunked-prefill", default=None, help="Prompts read in several steps."
     ),
     click.option("--block-tokens", type=int, help="Of a block of keys and values; default: the framework's."),
-    click.option(
-        "--memory-fraction",
-        type=float,
-        callback=values.fraction,
-        help="Of the device's memory: gpu_memory_utilization of vllm, mem_fraction_static of sglang, "
-        "free_gpu_memory_fraction of trtllm; default: the framework's.",
-    ),
-    click.option(
-        "--speculate", callback=_speculation_of, metavar="DRAFTED:ACCEPTANCE", help="Such as 3:0.7."
-    ),
-    click.option(
-        "--expert-load", type=float, default=1.0, show_default=True, help="The busiest rank's over the mean."
-    ),
-    click.option(
-        "--rank-wait-steps",
-        type=int,
-        help="Of attention data-parallel ranks: prompts wait so long for one another (trtllm).",
-    ),
-    click.option(
-        "--polls-every-steps", type=int, help="New requests are fetched (sglang: --scheduler-recv-interval)."
-    ),
-    click.option(
-        "--host-seconds", callback=values.seconds, metavar="TIME", help="Of a step, where measured: 2ms."
-    ),
+    *ENGINE_OPTIONS,
     click.option("--cuda-graphs/--no-cuda-graphs", default=None, help="Steps of decoding are replayed."),
 )
 _ANSWER = (
@@ -195,7 +153,7 @@ _ANSWER = (
         "--max-ttft", callback=values.seconds, metavar="TIME", help="Limit, such as 500ms: goodput."
     ),
     click.option("--max-tpot", callback=values.seconds, metavar="TIME", help="Limit of each further token."),
-    click.option("--max-latency", callback=values.seconds, metavar="TIME", help="Limit of a whole answer."),
+    LATENCY_OPTION,
     click.option(
         "--percentile",
         type=float,

@@ -42,7 +42,7 @@ class EngineColumns:
     Attributes:
         times: Of a step.
         engines: Schedulers that share the load: replicas times ``ranks``, shape (n,).
-        ranks: Of a replica, that step together.
+        ranks: Of a replica, that step together; shape (n,), or of all.
         max_sequences, max_step_tokens, kv_tokens: As in ``Scheduling``, shape (n,).
         policy, chunks_prompts, block_tokens, schedules_ahead, reserved_answers: As in ``Scheduling``.
     """
@@ -53,7 +53,7 @@ class EngineColumns:
     max_sequences: Floats
     max_step_tokens: Floats
     kv_tokens: Floats
-    ranks: int = 1
+    ranks: Floats | int = 1
     chunks_prompts: bool = True
     block_tokens: int = 16
     schedules_ahead: bool = False

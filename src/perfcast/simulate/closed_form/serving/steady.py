@@ -33,6 +33,8 @@ from perfcast.simulate.closed_form.serving.wait import growing_queue_seconds, qu
 from perfcast.simulate.closed_form.serving.work import RequestWork, places_of, work_of
 
 _BISECTIONS = 30
+#: After which nothing is left of a common beginning.
+_MANY_WAVES = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,8 @@ def _closed(
 def _apart_steps(work: RequestWork, waves: Floats) -> Floats:
     """Over how many steps answers end that began together, in the middle of so many waves: each wave adds its
     own differences, of which an even distribution spans √12 standard deviations."""
-    return np.asarray(np.sqrt(6 * np.maximum(waves - 1, 1.0)) * work.answer_variation * work.steps)
+    passed = np.clip(waves - 1, 1.0, _MANY_WAVES)
+    return np.asarray(np.sqrt(6 * passed) * work.answer_variation * work.steps)
 
 
 def _open(

@@ -64,7 +64,7 @@ class _Pools:
     prefill: EngineColumns
     decode: EngineColumns
     places: Floats
-    transfer_seconds: float
+    transfer_seconds: Floats | float
     request_seconds: float
     variation: float
     together: Floats
@@ -106,7 +106,7 @@ class _Pools:
         wait = np.zeros_like(busy) if work.is_even else queue_seconds(service, busy, 1.0, self.variation)
         lone = policy == "sglang"
         seen = -np.expm1(-writers)  # whether a step is under way when keys and values are offered, and come
-        waits = 0.5 if lone else 1.0 if self.transfer_seconds else 1.5
+        waits = 0.5 if lone else np.where(np.asarray(self.transfer_seconds) > 0, 1.0, 1.5)
         return _Flow(
             rate=rate,
             is_too_much=written > self.most_read * _FULL,
@@ -127,7 +127,7 @@ def tandem_columns(
     prefill: EngineColumns,
     decode: EngineColumns,
     *,
-    transfer_seconds: float = 0.0,
+    transfer_seconds: Floats | float = 0.0,
     request_seconds: float = 0.0,
     prefix_hit_share: float = 0.0,
 ) -> SteadyState:

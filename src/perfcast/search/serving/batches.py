@@ -31,7 +31,7 @@ from perfcast.prediction.request.command import name_of_cost_model, predict_comm
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.sweep.batches import BatchPoint, held_bytes, split_batch, sweep_batches
 from perfcast.search.resolve import Progress, cluster_stem, ignore_progress
-from perfcast.search.serving_request import ServingObjective, ServingSearchRequest
+from perfcast.search.serving.batches_request import ServingObjective, ServingSearchRequest
 from perfcast.search.space.definition import Space
 from perfcast.search.space.fixed import write_fixed
 from perfcast.search.space.impossible import Job, explain_none
