@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from perfcast.catalog.clusters import load_cluster
 from perfcast.cli.main import run
+from perfcast.cli.serving.launch import check_launch, first_launch_files
+from perfcast.core.plan import Plan
+from perfcast.core.serving.deployment import Aggregated, Pool
+from perfcast.core.serving.lengths import Lengths
+from perfcast.core.serving.load import ClosedLoad
+from perfcast.errors import InputError, PlanError
+from perfcast.prediction.request.serving import ServingRequest
 
 WHAT = ("serving", "llama3-8b", "--cost-model", "roofline", "--num-requests", "20", "--method", "events")
 LOAD = ("--input-length", "256", "--output-length", "8", "--concurrency", "4")
@@ -70,3 +78,32 @@ def test_what_cannot_be_launched_is_one_clear_error(
     assert run([*WHAT, "--device", "h100-sxm", *LOAD, *given]) == 2
     assert says in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def request_of(plan: Plan, kv_cache_dtype: str | None = None) -> ServingRequest:
+    return ServingRequest(
+        model="llama3-8b",
+        cluster=load_cluster("dgx-h100:8"),
+        load=ClosedLoad(4),
+        prompts=Lengths(256),
+        answers=Lengths(8),
+        deployment=Aggregated(Pool(plan)),
+        kv_cache_dtype=kv_cache_dtype,
+        cost_model="roofline",
+    )
+
+
+def test_the_first_that_the_framework_can_run_is_launched(tmp_path: Path):
+    requests = [request_of(Plan(), "int8"), request_of(Plan(tensor_parallel=2))]
+    place, files, obstacle = first_launch_files(requests, str(tmp_path), None)
+    assert place == 1
+    assert "--tensor-parallel-size 2" in files[tmp_path / "serve.sh"]
+    assert "a cache in int8" in obstacle
+    with pytest.raises(PlanError, match="none of 1 deployments can be launched: vLLM cannot run"):
+        first_launch_files(requests[:1], str(tmp_path), None)
+
+
+def test_a_model_without_a_known_name_is_said_at_once(tmp_path: Path):
+    with pytest.raises(InputError, match="--launch-model"):
+        check_launch("megatron-22b", str(tmp_path), None)
+    check_launch("megatron-22b", str(tmp_path), "a/b")
