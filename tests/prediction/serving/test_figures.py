@@ -72,6 +72,12 @@ def test_what_runs_is_a_mean_over_time():
     assert mean_running(played()) == pytest.approx((1 + 2 * 3 + 1) / 5)
 
 
+def test_of_two_pools_the_batch_is_of_those_that_are_written():
+    two = Places(engines=1, all_engines=3, sequences=4, kv_tokens=1000)
+    assert figures_of(played(), two, Limits()).mean_batch == pytest.approx((2.0 + 2.5) / 5)
+    assert figures_of(played(), PLACES, Limits()).mean_batch == pytest.approx(8 / 5)
+
+
 def test_idle_engines_wait_for_requests_and_busy_ones_for_what_bounds_their_steps():
     found = figures_of(played(), PLACES, Limits()).bound_by
     assert found == pytest.approx({"queue": 0.2, "compute": 0.2, "memory": 0.6})

@@ -22,6 +22,7 @@ from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
+    from perfcast.core.serving.requests import Requests
     from perfcast.prediction.request.serving import AskedMethod, EngineOptions, Limits, ServingRequest
 
 #: What ``--sweep`` may vary, by the field of the options, and how a value is read.
@@ -50,8 +51,11 @@ _PLAN_FIELDS = (
 _MOST_POINTS = 200
 
 
-def build_request(own: ServingOptions) -> ServingRequest:
+def build_request(own: ServingOptions, requests: Requests | None = None) -> ServingRequest:
     """A model under load.
+
+    Args:
+        requests: What the file of requests holds, where it was read before.
 
     Raises:
         InputError: Unknown names, values that no request has.
@@ -82,7 +86,7 @@ def build_request(own: ServingOptions) -> ServingRequest:
         deployment=deployment,
         prompts=own.input_length,
         answers=own.output_length,
-        requests=None if own.requests is None else read_requests(own.requests),
+        requests=requests or (None if own.requests is None else read_requests(own.requests)),
         num_requests=own.num_requests,
         measure=own.measure,
         prefix_hit_share=own.prefix_hit_share,
@@ -109,11 +113,13 @@ def build_sweep(own: ServingOptions) -> tuple[tuple[Mapping[str, str], ServingRe
         raise click.UsageError(f"--sweep: {names[0]} is given twice")
     if math.prod(len(texts) for _, texts in axes) > _MOST_POINTS:
         raise click.UsageError(f"--sweep: more than {_MOST_POINTS} points")
-    points = []
+    points, requests = [], None
     for texts in product(*(texts for _, texts in axes)):
         varied = dict(zip(names, texts, strict=True))
         fields = {name.replace("-", "_"): _value(name, text) for name, text in varied.items()}
-        points.append((varied, build_request(replace(own, **fields))))  # type: ignore[arg-type]
+        request = build_request(replace(own, **fields), requests)  # type: ignore[arg-type]
+        requests = request.requests
+        points.append((varied, request))
     return tuple(points)
 
 

@@ -31,7 +31,7 @@ class Figures:
 
     Attributes:
         goodput_requests_per_second: Of requests that keep all limits; None without limits.
-        mean_batch: Requests that an engine has under way, mean over time.
+        mean_batch: Requests that an engine has under way (of two pools: that writes), mean over time.
         bound_by: As in ``ServingForecast``.
     """
 
@@ -89,7 +89,7 @@ def figures_of(played: Played, places: Places, limits: Limits) -> Figures:
         output_tokens_per_second=float(played.answer_tokens[within].sum()) / seconds,
         input_tokens_per_second=float(played.prompt_tokens[within].sum()) / seconds,
         goodput_requests_per_second=_goodput(played, within, limits, seconds),
-        mean_batch=mean_running(played) / places.engines,
+        mean_batch=mean_batch(played, places),
         bound_by=bounds_of(played, places),
     )
 
@@ -170,6 +170,16 @@ def in_proportion(whole: Figures, part: Figures, changed: Figures) -> Figures:
 def _proportion(whole: float, part: float, changed: float) -> float:
     """By the factor of the part; what the part has none of stays."""
     return whole * changed / part if part > 0 else whole
+
+
+def mean_batch(played: Played, places: Places) -> float:
+    """Requests that an engine has under way; of two pools, that an engine of the second writes."""
+    if places.all_engines == places.engines:
+        return mean_running(played) / places.engines
+    start, end = played.measured_from_seconds, played.measured_to_seconds
+    begins = np.clip(played.first_token_seconds, start, end)
+    seconds = np.clip(played.finished_seconds, start, end) - begins
+    return float(seconds.sum()) / max(end - start, np.finfo(float).tiny) / places.engines
 
 
 def mean_running(played: Played) -> float:

@@ -247,10 +247,11 @@ class _Engines:
         profile, limits = load_serving_memory(self.framework), self._scheduler(plan)
         fraction = engine.memory_fraction
         if fraction is None:
+            whole = self._scheduler(replace(plan, data_parallel=1, expert_parallel=1))
             fraction = profile.fraction_on(
                 self.device.memory_bytes,
                 plan,
-                limits.max_step_tokens,
+                whole.max_step_tokens,
                 has_draft=engine.speculation is not None,
             )
         tokens = memory.kv_tokens(
