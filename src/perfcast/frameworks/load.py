@@ -255,9 +255,17 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
         narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
         **{name: _flag(table, name, where) for name in _SERVING_FLAGS},
         fused_all_reduces=_fused_all_reduces(table.get("fused_all_reduces", []), sources, where),
+        tokens_beside_shared=_tokens_beside_shared(table, sources, where),
         step_tokens=_step_tokens(table.get("steps", []), sources, f"{where}: [inference.steps]"),
         source=_source(table.get("source"), sources, f"{where}: [inference]"),
     )
+
+
+def _tokens_beside_shared(table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> int:
+    stated = table.get("tokens_beside_shared")
+    if stated is None:
+        return 0
+    return int(parse_figure(stated, sources, f"{where}: tokens_beside_shared").si_value)
 
 
 def _fused_all_reduces(rows: Any, sources: Mapping[str, str], where: str) -> tuple[FusedAllReduce, ...]:

@@ -307,6 +307,8 @@ class InferenceProfile:
         gathers_tokens: Whether all tokens go to all ranks among which experts are spread, and partial sums
             back by reduce-scatter, unless asked for something else; else copies go to experts or places.
         sends_beyond_choices: Whether it sends copies all the same to more ranks than a token has experts.
+        tokens_beside_shared: Tokens of a step of decoding up to which experts that all tokens visit run on a
+            stream beside the others, which take longer; 0: never.
         gathers_narrow: Whether tokens are quantised before they are gathered.
         fused_all_reduces: Which of those also add the residual and take the norm behind it while decoding.
         step_tokens: Of devices with rising memory; empty where all prompts are read at once.
@@ -323,6 +325,7 @@ class InferenceProfile:
     gathers_tokens: bool = False
     sends_beyond_choices: bool = False
     gathers_narrow: bool = False
+    tokens_beside_shared: int = 0
     fused_all_reduces: tuple[FusedAllReduce, ...] = ()
     step_tokens: tuple[StepTokens, ...] = ()
     source: str

@@ -156,6 +156,22 @@ def test_parts_of_a_layer_are_multiplied_in_their_own_formats():
     assert found["experts"] == "nvfp4"
 
 
+def test_shared_experts_of_few_new_tokens_hide_beside_the_others():
+    experts = Experts(8, 2, 96, shared_ffn_hidden_size=96, has_shared_gate=True)
+    model = llama(experts=experts)
+    shares = {
+        batch: {
+            call.share
+            for call in layer(step(model, 64, batch=batch), "expert layer").forward
+            if call.module.startswith("shared.")
+        }
+        for batch in (256, 257)
+    }
+    assert shares == {256: {0.0}, 257: {1.0}}  # vLLM's threshold
+    prompts = layer(step(model, 64, decodes=False), "expert layer").forward
+    assert all(call.share == 1.0 for call in prompts)
+
+
 @pytest.mark.parametrize("model", [HYBRID, SPARSE, llama(has_attention_sinks=True)])
 def test_a_training_that_is_not_described_says_what_is_missing(model: Transformer):
     with pytest.raises(ModelError, match=r"backward and saved tensors are missing"):

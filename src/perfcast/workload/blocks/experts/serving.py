@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Dispatch
 from perfcast.core.plans.placement import group_of
+from perfcast.core.transformer import Experts
 from perfcast.core.work import Calls, Stream
 from perfcast.workload.blocks.experts.routing import experts_of, popularity_of, rows_of_products, sent_rows
 from perfcast.workload.blocks.kernels import elementwise, rows_kernel, softmax, tensor
@@ -22,9 +24,7 @@ def mixture(setting: Serving) -> Calls:
     """Router, experts, shared experts, and the sum over the tensor-parallel ranks."""
     tape, experts, plan = Tape(), experts_of(setting.model), setting.plan
     if experts.shared_ffn_hidden_size:
-        mlp(tape, setting, experts.shared_ffn_hidden_size // plan.tensor_parallel, module="shared")
-        if experts.has_shared_gate:
-            _shared_gate(tape, setting)
+        _shared(tape, setting, experts)
     rows = tokens_of_rank(setting)
     _route(tape, setting, rows)
     _communicate_rows(
@@ -46,6 +46,19 @@ def mixture(setting: Serving) -> Calls:
     if experts.shared_ffn_hidden_size:
         tape.run(elementwise("add", (x, x), (x,)), "experts.add_shared")
     return tape.calls()
+
+
+def _shared(tape: Tape, setting: Serving, experts: Experts) -> None:
+    """Experts that every token visits; of few tokens beside the others, which hide them.
+
+    What their weights take of the memory's bandwidth meanwhile, 1/k of the others' or less, is left out.
+    """
+    own = Tape()
+    mlp(own, setting, experts.shared_ffn_hidden_size // setting.plan.tensor_parallel, module="shared")
+    if experts.has_shared_gate:
+        _shared_gate(own, setting)
+    is_hidden = setting.is_decode and setting.tokens <= setting.profile.tokens_beside_shared
+    tape.add(replace(call, share=0.0) if is_hidden else call for call in own.calls())
 
 
 def sends_tokens(setting: Serving) -> bool:
