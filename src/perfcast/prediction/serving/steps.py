@@ -148,16 +148,26 @@ class _Ledger:
     def __init__(self) -> None:
         self.numbers: dict[Operation, int] = {}
         self._by_identity: dict[int, int] = {}
+        self._held: list[Operation] = []
+        self._rows: dict[int, _Rows] = {}
 
     def number(self, operation: Operation) -> int:
         """Its place; objects that were seen are not hashed again (the ledger keeps them alive)."""
         found = self._by_identity.get(id(operation))
         if found is None:
             found = self.numbers.setdefault(operation, len(self.numbers))
+            self._by_identity[id(operation)] = found
+            self._held.append(operation)
         return found
 
-    def rows(self, parts: Sequence[Calls]) -> _Rows:
-        """The runs of rows of calls."""
+    def rows(self, parts: tuple[Calls, ...]) -> _Rows:
+        """The runs of rows of calls; layers that attend alike share theirs."""
+        found = self._rows.get(id(parts))
+        if found is None:
+            found = self._rows[id(parts)] = self._entered(parts)
+        return found
+
+    def _entered(self, parts: tuple[Calls, ...]) -> _Rows:
         entered = [
             (row, self.number(call.operation), call.num_runs)
             for row, calls in enumerate(parts)
@@ -257,7 +267,7 @@ def _drafting(priced: _Priced, tokens: Floats, drafted: int) -> Curve:
     return Curve(tokens, rising(found, [1]))
 
 
-def _lists(parts: LayerParts) -> tuple[Sequence[Calls], ...]:
+def _lists(parts: LayerParts) -> tuple[tuple[Calls, ...], ...]:
     return parts.answer_tokens, parts.mixed_tokens, parts.answers, parts.prompts, parts.rows
 
 

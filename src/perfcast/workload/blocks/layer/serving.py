@@ -25,7 +25,7 @@ def layer(setting: Serving, *, has_experts: bool, has_linear: bool = False, wind
     for part in layer_parts(setting.model):
         match part:
             case LayerPart.ATTENTION:
-                tape.add(linear_attention(setting) if has_linear else _attention(setting, window))
+                tape.add(attention(setting, has_linear=has_linear, window=window))
                 reduce_over_tensor(tape, setting, "attention.output")
             case LayerPart.MLP if has_experts:
                 tape.add(mixture(setting))
@@ -37,7 +37,10 @@ def layer(setting: Serving, *, has_experts: bool, has_linear: bool = False, wind
     return tape.calls()
 
 
-def _attention(setting: Serving, window: int) -> Calls:
+def attention(setting: Serving, *, has_linear: bool, window: int) -> Calls:
+    """Attention of a layer, or what stands in its place, without the sum over ranks."""
+    if has_linear:
+        return linear_attention(setting)
     attend = latent_attention if setting.model.latent_attention else plain_attention
     return attend(setting, window)
 

@@ -23,6 +23,7 @@ from perfcast.errors import ModelError, PlanError
 from perfcast.frameworks.profile import InferenceProfile
 from perfcast.workload.blocks.attention.serving import CONTEXT_MODULES
 from perfcast.workload.blocks.ends.training import EMBEDDING, HEAD
+from perfcast.workload.blocks.layer.serving import attention
 from perfcast.workload.blocks.serving.kernels import fused_norm
 from perfcast.workload.blocks.serving.parts import linear_outside
 from perfcast.workload.blocks.serving.setting import Serving
@@ -128,7 +129,8 @@ def build_engine_work(
     parts = split_serving_model(model, plan)
     stages = Counter(tuple(Counter(dict(part.contents())).items()) for part in parts)
     keys = list(dict.fromkeys(key for stage in stages for key, _ in stage))
-    layers = {key: _parts_of(setting, key, grid) for key in keys}
+    contexts = {key: _contexts_of(setting, key, grid) for key in {_attends_as(key) for key in keys}}
+    layers = {key: _parts_of(setting, key, grid, contexts[_attends_as(key)]) for key in keys}
     sends = [boundary_of(replace(setting, batch_size=int(n), drafted_tokens=0)) for n in grid.tokens]
     return EngineWork(
         grid=grid,
@@ -167,7 +169,35 @@ def _joined_input(setting: Serving) -> Calls:
     return tape.calls()
 
 
-def _parts_of(setting: Serving, key: LayerKey, grid: EngineGrid) -> LayerParts:
+@dataclass(frozen=True, eq=False)
+class _Contexts:
+    """Calls whose work depends on what sequences hold, as of ``LayerParts``."""
+
+    answers: tuple[Calls, ...] = ()
+    prompts: tuple[Calls, ...] = ()
+
+
+def _attends_as(key: LayerKey) -> LayerSort | None:
+    """What of a sort of layer its attention depends on; None of an end of the model."""
+    if isinstance(key, str):
+        return None
+    return LayerSort(has_experts=False, has_window=key.has_window, has_linear=key.has_linear)
+
+
+def _contexts_of(setting: Serving, key: LayerSort | None, grid: EngineGrid) -> _Contexts:
+    if key is None:
+        return _Contexts()
+    one = replace(setting, drafted_tokens=0)
+    answers = tuple(
+        _context_calls(replace(setting, batch_size=int(s), context_length=int(c)), key)
+        for s in grid.sequences
+        for c in grid.held_tokens
+    )
+    prompts = tuple(_prompt_calls(one, key, int(t), int(m)) for t in grid.read_tokens for m in grid.seen_keys)
+    return _Contexts(answers, prompts)
+
+
+def _parts_of(setting: Serving, key: LayerKey, grid: EngineGrid, contexts: _Contexts) -> LayerParts:
     one = replace(setting, drafted_tokens=0)
     answering = [serving_layer(replace(one, batch_size=int(n)), key).forward for n in grid.tokens]
     reading = [
@@ -184,20 +214,17 @@ def _parts_of(setting: Serving, key: LayerKey, grid: EngineGrid) -> LayerParts:
     return LayerParts(
         tuple(_apart(calls, CONTEXT_MODULES, keeps=False) for calls in answering),
         tuple(_apart(calls, CONTEXT_MODULES, keeps=False) for calls in reading),
-        tuple(
-            _context_calls(replace(setting, batch_size=int(s), context_length=int(c)), key)
-            for s in grid.sequences
-            for c in grid.held_tokens
-        ),
-        tuple(_prompt_calls(one, key, int(t), int(m)) for t in grid.read_tokens for m in grid.seen_keys),
+        contexts.answers,
+        contexts.prompts,
     )
 
 
-def _context_calls(setting: Serving, key: LayerKey) -> Calls:
-    return _apart(serving_layer(setting, key).forward, CONTEXT_MODULES, keeps=True)
+def _context_calls(setting: Serving, key: LayerSort) -> Calls:
+    window = setting.model.sliding_window if key.has_window else 0
+    return _apart(attention(setting, has_linear=key.has_linear, window=window), CONTEXT_MODULES, keeps=True)
 
 
-def _prompt_calls(setting: Serving, key: LayerKey, tokens: int, seen: int) -> Calls:
+def _prompt_calls(setting: Serving, key: LayerSort, tokens: int, seen: int) -> Calls:
     """Attention of so many new tokens, each of which sees so many keys on average.
 
     One prompt's chunk behind what stands before it; where they see fewer keys than a single prompt of so
