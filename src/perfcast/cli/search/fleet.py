@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,7 +43,8 @@ class FleetOptions:
     Attributes:
         dtypes, kv_cache_dtypes: Beside --dtype and --kv-cache-dtype, further ones that are tried.
         pools: 'aggregated', 'disaggregated' or both.
-        launch: A folder for what starts the best.
+        launch: A folder for what starts the best that its framework can run.
+        launch_model: Name of its weights on Hugging Face, or their folder.
     """
 
     input_length: Lengths | None
@@ -68,6 +69,7 @@ class FleetOptions:
     pools: tuple[str, ...]
     num_played: int
     launch: str | None
+    launch_model: str | None
 
 
 fleet_options = packed(
@@ -123,6 +125,9 @@ fleet_options = packed(
         help="Of serving: deployments, best by formula, that are played by events.",
     ),
     click.option("--launch", metavar="DIR", help="Of serving: where what starts the best deployment goes."),
+    click.option(
+        "--launch-model", metavar="NAME", help="Of its weights on Hugging Face; default: the catalog model's."
+    ),
 )
 
 
@@ -145,25 +150,42 @@ def search_fleet(
     show_progress: Callable[[], AbstractContextManager[Progress]],
 ) -> None:
     """Search, and write what was found."""
+    from perfcast.cli.serving.launch import check_launch
     from perfcast.search.serving.search import search_deployments
 
     request = build_fleet_request(own, served)
+    if served.launch_model is not None and served.launch is None:
+        raise click.UsageError("--launch-model: of --launch DIR")
+    if served.launch is not None:
+        check_launch(own.models[0], served.launch, served.launch_model)
     with show_progress() as watch:
         found = search_deployments(request, watch)
-    _write(found, served.launch, outputs)
+    _write(found, served, outputs)
 
 
-def _write(found: DeploymentSearchResult, folder: str | None, outputs: Outputs) -> None:
+def _write(found: DeploymentSearchResult, served: FleetOptions, outputs: Outputs) -> None:
     from perfcast.report.data.search.deployments import data_of
     from perfcast.report.documents.search.deployments import document_of
 
-    said: Sequence[str] = ()
-    if folder is not None:
-        from perfcast.cli.serving.launch import launch_files, write_launch_files
-
-        files = launch_files(found.winner.request, folder, None)
-        said = tuple(f"wrote {name}" for name in write_launch_files(files))
+    said = () if served.launch is None else _launch(found, served.launch, served.launch_model)
     write_answer(outputs, lambda: document_of(found), lambda: data_of(found), said=said)
+
+
+def _launch(found: DeploymentSearchResult, folder: str, model: str | None) -> tuple[str, ...]:
+    """Write what starts the first deployment that its framework can run; lines that say so."""
+    from perfcast.cli.serving.launch import first_launch_files, write_launch_files
+
+    requests = [each.request for each in found.ranked]
+    place, files, obstacle = first_launch_files(requests, folder, model)
+    other = (
+        (
+            f"deployment 1 is not launched: {obstacle}",
+            f"launched is the next that can be: {place + 1} of the list",
+        )
+        if place
+        else ()
+    )
+    return (*other, *(f"wrote {name}" for name in write_launch_files(files)))
 
 
 def build_fleet_request(own: SearchOptions, served: FleetOptions) -> DeploymentSearchRequest:
