@@ -1,10 +1,10 @@
 """The indexer of sparse attention: which tokens a query attends to (DeepSeek-V3.2, arXiv 2512.02556, 2.1).
 
 Queries of a few narrow heads come out of the compressed queries, one key and a weight for each head out of
-the input; a score of a token is the weighted sum over heads of what their products leave above zero, in fp8,
-and the tokens with the highest scores are attended to. Each tensor-parallel rank does all of it (vLLM:
-models/deepseek_v2.py, Indexer, of replicated linear layers; fp8_mqa_logits and fp8_paged_mqa_logits of
-DeepGEMM; top_k_per_row).
+the input, by one product that is not quantised; a score of a token is the weighted sum over heads of what
+their products leave above zero, in fp8, and the tokens with the highest scores are attended to. Each
+tensor-parallel rank does all of it (vLLM: models/deepseek_v2.py, Indexer: wq_b is replicated, wk_weights_proj
+not cut; fp8_mqa_logits and fp8_paged_mqa_logits of DeepGEMM; top_k_per_row).
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def pick_tokens(tape: Tape, setting: Serving, sparse: SparseAttention, query_dep
     tokens, element, hidden = setting.tokens, setting.precision.element, setting.model.hidden_size
     width = sparse.num_heads * sparse.head_size
     linear(tape, setting, tokens, width, query_depth, "attention.index_queries")
-    linear(tape, setting, tokens, sparse.head_size, hidden, "attention.index_key")
-    linear_outside(tape, setting, tokens, sparse.num_heads, hidden, "attention.index_weights")
+    linear_outside(tape, setting, tokens, sparse.head_size + sparse.num_heads, hidden, "attention.index_key")
     tape.run(
         norm("native_layer_norm", tokens, sparse.head_size, element, has_bias=True), "attention.index_key"
     )

@@ -175,7 +175,7 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
         return
     tape.run(
         cached_attention(
-            setting.batch_size, beside * _rows_of_kernel(setting, heads), 1, queries, setting.num_keys,
+            setting.batch_size, beside * heads, 1, queries, setting.num_keys,
             latent.kv_rank + latent.rope_head_size, setting.precision, value_head_size=latent.kv_rank,
             window=window, is_latent=True, is_stand_in=setting.model.sparse_attention is not None,
         ),
@@ -186,15 +186,8 @@ def _absorbed(tape: Tape, setting: Serving, latent: LatentAttention, window: int
 
 
 #: Heads that kernels of sparse latent attention take at least (vLLM: flashmla_sparse.py, FlashMLASparseImpl:
-#: 64 on Hopper, and 128 in its first kernels for Blackwell).
+#: 64 on Hopper, and 128 in its first kernels for Blackwell); of new tokens memory and latency hide them.
 _SPARSE_HEADS = 64
-
-
-def _rows_of_kernel(setting: Serving, heads: int) -> int:
-    """Heads that are multiplied: those of the rank, or padded to what the kernel takes."""
-    if setting.model.sparse_attention is None:
-        return heads
-    return math.ceil(heads / _SPARSE_HEADS) * _SPARSE_HEADS
 
 
 def _attention_as_product(setting: Serving, latent: LatentAttention, window: int) -> Operation:
@@ -205,7 +198,7 @@ def _attention_as_product(setting: Serving, latent: LatentAttention, window: int
     on a B200), as large products do; forecasts of attention with heads as wide fall far below.
     """
     keys = mean_visible(setting.num_queries, setting.num_keys, window)
-    rows = setting.tokens * _rows_of_kernel(setting, setting.heads.queries)
+    rows = setting.tokens * math.ceil(setting.heads.queries / _SPARSE_HEADS) * _SPARSE_HEADS
     depth = 2 * latent.kv_rank + latent.rope_head_size
     element = setting.precision.element
     plain = formatted_product(rows, max(1, round(keys)), depth, element.label, element=element)
