@@ -19,8 +19,7 @@ from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.request.serving import EngineOptions, Limits, ServingRequest
 from perfcast.prediction.serving.events import densest
-from perfcast.prediction.serving.figures import Quantiles
-from perfcast.prediction.serving.formula import lengths_of, share_within
+from perfcast.prediction.serving.formula import lengths_of
 from perfcast.prediction.serving.predict import predict_serving
 from perfcast.prediction.serving.resolve import resolve_serving
 from perfcast.prediction.sweep.batches import sweep_batches
@@ -229,11 +228,7 @@ def test_a_recording_has_a_steady_state_by_its_mean_rate():
     assert found.other.rates.requests_per_second.value == pytest.approx(10, rel=0.02)
 
 
-def test_shares_within_a_limit_follow_the_percentiles():
-    known = Quantiles(mean=2.0, median=2.0, p90=3.0, p99=4.0)
-    assert [share_within(known, limit) for limit in (0.5, 2.0, 2.5, 4.0)] == pytest.approx(
-        [0.0, 0.5, 0.7, 1.0]
-    )
+def test_recorded_lengths_have_a_mean_and_a_spread():
     assert lengths_of(np.array([10, 10])) == Lengths(10)
     assert lengths_of(np.array([10, 30])) == Lengths(20, "lognormal", 0.5)
 

@@ -58,7 +58,6 @@ def figures(idle: float, answered: float) -> Figures:
         requests_per_second=answered,
         output_tokens_per_second=1.0,
         input_tokens_per_second=1.0,
-        goodput_requests_per_second=None,
         mean_batch=1.0,
         bound_by={"queue": idle, "memory": 1.0 - idle},
     )

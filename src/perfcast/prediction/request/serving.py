@@ -37,6 +37,16 @@ class Limits:
         if not 0 < self.percentile <= 1:
             raise InputError(f"percentile {self.percentile:g}: a share of requests above 0 and at most 1")
 
+    @property
+    def seconds(self) -> tuple[float | None, float | None, float | None]:
+        """To the first token, of each further one, from end to end."""
+        return self.time_to_first_token_seconds, self.time_per_output_token_seconds, self.end_to_end_seconds
+
+    @property
+    def any_stated(self) -> bool:
+        """Whether there is any."""
+        return any(limit is not None for limit in self.seconds)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:

@@ -11,8 +11,9 @@ from perfcast.core.serving.outcome import Played
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.run.energy import device_watts
 from perfcast.prediction.serving.constants import load_serving_constants
-from perfcast.prediction.serving.figures import Places
-from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between, share_within
+from perfcast.prediction.serving.figures import LATENCIES, Places
+from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between
+from perfcast.prediction.serving.limits import ShareWithin, within_of
 from perfcast.prediction.serving.resolve import ResolvedServing
 
 
@@ -36,16 +37,19 @@ def forecast_of(
     method: ServingMethod,
     notes: Iterable[str],
     played: Played | None,
+    share: ShareWithin,
 ) -> ServingForecast:
     """A forecast of three runs by one of the two forms.
 
     Args:
         notes: Of the form.
         played: The usual run; None of the closed form.
+        share: Of its requests that keep the limits.
     """
     constants = load_serving_constants()
-    per_token = latency_between(runs, "time_per_output_token", constants)
-    within = share_within(runs)
+    latencies = tuple(latency_between(runs, name, constants) for name in LATENCIES)
+    first, per_token, whole = latencies
+    within = within_of(share, setting.request.limits, latencies)
     fullest = max(setting.engines, key=lambda each: each.memory_bytes)
     devices = setting.deployment.num_devices
     return ServingForecast(
@@ -60,9 +64,9 @@ def forecast_of(
         kv_cache_dtype=setting.precision.cache_format,
         cost_model=setting.cost_model.name,
         method=method,
-        time_to_first_token=latency_between(runs, "time_to_first_token", constants),
+        time_to_first_token=first,
         time_per_output_token=per_token,
-        end_to_end=latency_between(runs, "end_to_end", constants),
+        end_to_end=whole,
         rates=rates_between(
             runs,
             per_token,
@@ -70,6 +74,7 @@ def forecast_of(
             _bill(setting, runs.usual.bound_by),
             constants,
             requests_per_second=_stream(setting),
+            within=within,
         ),
         mean_batch=runs.usual.mean_batch,
         kv_tokens=setting.engines[-1].scheduling.kv_tokens,

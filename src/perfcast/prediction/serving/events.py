@@ -9,6 +9,7 @@ that come most densely.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from perfcast.core.forecast.serving import ServingForecast
 from perfcast.core.serving.load import ClosedLoad, SaturatedLoad
@@ -19,6 +20,7 @@ from perfcast.prediction.serving.answer import forecast_of, places_of
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import Figures, figures_of, in_proportion, stretched
 from perfcast.prediction.serving.intervals import Runs
+from perfcast.prediction.serving.limits import share_of_played
 from perfcast.prediction.serving.resolve import ResolvedServing
 from perfcast.simulate.serving.play import play_requests
 
@@ -42,11 +44,12 @@ def by_events(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> Se
         runs = Runs(*(_figures(setting, each) for each in (played, short, long)))
     else:
         runs = _streams(setting, times, _figures(setting, played), factors)
-    return forecast_of(setting, times, runs, "events", (_note(played),), played)
+    share = partial(share_of_played, played, setting.request.limits)
+    return forecast_of(setting, times, runs, "events", (_note(played),), played, share)
 
 
 def _figures(setting: ResolvedServing, played: Played) -> Figures:
-    return figures_of(played, places_of(setting), setting.request.limits)
+    return figures_of(played, places_of(setting))
 
 
 def _streams(

@@ -9,7 +9,6 @@ import numpy as np
 
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.serving.outcome import Occupancy, Played
-from perfcast.prediction.request.serving import Limits
 
 #: Of the cache, beyond which a request that waits beside free places waits for memory.
 _NEARLY_FULL = 0.9
@@ -30,7 +29,6 @@ class Figures:
     """What one run, or one steady state, comes to; nothing of intervals.
 
     Attributes:
-        goodput_requests_per_second: Of requests that keep all limits; None without limits.
         mean_batch: Requests that an engine has under way (of two pools: that writes), mean over time.
         bound_by: As in ``ServingForecast``.
     """
@@ -41,7 +39,6 @@ class Figures:
     requests_per_second: float
     output_tokens_per_second: float
     input_tokens_per_second: float
-    goodput_requests_per_second: float | None
     mean_batch: float
     bound_by: Mapping[str, float]
 
@@ -76,9 +73,9 @@ class Places:
     kv_tokens: int
 
 
-def figures_of(played: Played, places: Places, limits: Limits) -> Figures:
+def figures_of(played: Played, places: Places) -> Figures:
     """Latencies of the requests that were finished in the measured window, and rates over it."""
-    within = _in_window(played)
+    within = in_window(played)
     seconds = max(played.measured_to_seconds - played.measured_from_seconds, np.finfo(float).tiny)
     count = float(within.sum())
     return Figures(
@@ -88,13 +85,12 @@ def figures_of(played: Played, places: Places, limits: Limits) -> Figures:
         requests_per_second=count / seconds,
         output_tokens_per_second=float(played.answer_tokens[within].sum()) / seconds,
         input_tokens_per_second=float(played.prompt_tokens[within].sum()) / seconds,
-        goodput_requests_per_second=_goodput(played, within, limits, seconds),
         mean_batch=mean_batch(played, places),
         bound_by=bounds_of(played, places),
     )
 
 
-def _in_window(played: Played) -> Flags:
+def in_window(played: Played) -> Flags:
     """Finished in the window; all where none was."""
     finished = played.finished_seconds
     within = (finished >= played.measured_from_seconds) & (finished <= played.measured_to_seconds)
@@ -108,21 +104,6 @@ def quantiles(seconds: Floats) -> Quantiles:
         return Quantiles(0.0, 0.0, 0.0, 0.0)
     median, p90, p99 = np.quantile(known, (0.5, 0.9, 0.99)).tolist()
     return Quantiles(float(known.mean()), median, p90, p99)
-
-
-def _goodput(played: Played, within: Flags, limits: Limits, seconds: float) -> float | None:
-    keeps: Flags = within.copy()
-    asked = (
-        (limits.time_to_first_token_seconds, played.time_to_first_token_seconds),
-        (limits.time_per_output_token_seconds, np.nan_to_num(played.time_per_output_token_seconds)),
-        (limits.end_to_end_seconds, played.end_to_end_seconds),
-    )
-    if all(limit is None for limit, _ in asked):
-        return None
-    for limit, taken in asked:
-        if limit is not None:
-            keeps = keeps & (taken <= limit)
-    return float(keeps.sum()) / seconds
 
 
 def stretched(played: Played, factor: float) -> Played:
@@ -160,11 +141,7 @@ def in_proportion(whole: Figures, part: Figures, changed: Figures) -> Figures:
     rates = {
         name: _proportion(getattr(whole, name), getattr(part, name), getattr(changed, name)) for name in RATES
     }
-    goodput = whole.goodput_requests_per_second
-    if goodput is not None:
-        own, other = part.goodput_requests_per_second or 0.0, changed.goodput_requests_per_second or 0.0
-        goodput = _proportion(goodput, own, other)
-    return replace(whole, **latencies, **rates, goodput_requests_per_second=goodput)  # type: ignore[arg-type]
+    return replace(whole, **latencies, **rates)  # type: ignore[arg-type]
 
 
 def _proportion(whole: float, part: float, changed: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.steady import LatencyColumns, SteadyState
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.errors import PlanError
-from perfcast.prediction.request.serving import Limits
 from perfcast.prediction.serving.answer import forecast_of
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import Figures, Quantiles
 from perfcast.prediction.serving.intervals import Runs
+from perfcast.prediction.serving.limits import share_of_figures
 from perfcast.prediction.serving.resolve import ResolvedServing
 from perfcast.simulate.closed_form.serving.one import steady_state
 
@@ -41,8 +42,8 @@ def by_formula(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> S
     usual, short, long = (_figures(setting, times, factor) for factor in (1.0, low, high))
     if not all(math.isfinite(value) for run in (usual, short, long) for value in run.named().values()):
         raise PlanError("the closed form finds no steady state of this load; take --method events")
-    notes = _notes(setting, usual)
-    return forecast_of(setting, times, Runs(usual, short, long), "closed_form", notes, None)
+    notes, share = _notes(setting, usual), partial(share_of_figures, usual, setting.request.limits)
+    return forecast_of(setting, times, Runs(usual, short, long), "closed_form", notes, None, share)
 
 
 def _notes(setting: ResolvedServing, usual: Figures) -> Iterable[str]:
@@ -57,14 +58,14 @@ def _notes(setting: ResolvedServing, usual: Figures) -> Iterable[str]:
 
 
 def _figures(setting: ResolvedServing, times: tuple[TabulatedSteps, ...], factor: float) -> Figures:
-    load, limits = _load(setting), setting.request.limits
+    load = _load(setting)
     found = _steady(setting, times, factor, load)
     if isinstance(load, SaturatedLoad):
-        return _overloaded(found, math.inf, len(setting.requests), limits)
+        return _overloaded(found, math.inf, len(setting.requests))
     if bool(found.is_stable[0]) or not isinstance(load, OpenLoad):
-        return _figures_of(found, limits)
+        return _figures_of(found)
     full = _steady(setting, times, factor, SaturatedLoad())
-    return _overloaded(full, load.requests_per_second, len(setting.requests), limits)
+    return _overloaded(full, load.requests_per_second, len(setting.requests))
 
 
 def _steady(
@@ -110,7 +111,7 @@ def lengths_of(tokens: Integers) -> Lengths:
     return Lengths(mean) if spread < _SAME else Lengths(mean, "lognormal", min(spread, 9.99))
 
 
-def _figures_of(found: SteadyState, limits: Limits) -> Figures:
+def _figures_of(found: SteadyState) -> Figures:
     first, token, whole = (
         _quantiles(each)
         for each in (found.time_to_first_token, found.time_per_output_token, found.end_to_end)
@@ -122,9 +123,6 @@ def _figures_of(found: SteadyState, limits: Limits) -> Figures:
         requests_per_second=float(found.requests_per_second[0]),
         output_tokens_per_second=float(found.output_tokens_per_second[0]),
         input_tokens_per_second=float(found.input_tokens_per_second[0]),
-        goodput_requests_per_second=_goodput(
-            float(found.requests_per_second[0]), (first, token, whole), limits
-        ),
         mean_batch=float(found.mean_batch[0]),
         bound_by={name: float(shares[0]) for name, shares in found.bound_by.items() if shares[0] > 0},
     )
@@ -134,9 +132,9 @@ def _quantiles(columns: LatencyColumns) -> Quantiles:
     return Quantiles(*(float(each[0]) for each in (columns.mean, columns.median, columns.p90, columns.p99)))
 
 
-def _overloaded(full: SteadyState, rate: float, count: int, limits: Limits) -> Figures:
+def _overloaded(full: SteadyState, rate: float, count: int) -> Figures:
     """The first ``count`` requests of a load beyond what is answered: the k-th waits k (1/X - 1/λ)."""
-    usual = _figures_of(full, limits)
+    usual = _figures_of(full)
     answered, token = usual.requests_per_second, usual.time_per_output_token
     further = usual.output_tokens_per_second / answered - 1.0
     late = max(0.0, 1.0 / answered - 1.0 / rate) * count
@@ -149,7 +147,6 @@ def _overloaded(full: SteadyState, rate: float, count: int, limits: Limits) -> F
         usual,
         time_to_first_token=first,
         end_to_end=whole,
-        goodput_requests_per_second=_goodput(answered, (first, token, whole), limits),
     )
 
 
@@ -157,31 +154,3 @@ def _sum(one: Quantiles, other: Quantiles) -> Quantiles:
     return Quantiles(
         one.mean + other.mean, one.median + other.median, one.p90 + other.p90, one.p99 + other.p99
     )
-
-
-def _goodput(rate: float, latencies: tuple[Quantiles, ...], limits: Limits) -> float | None:
-    """Of requests that keep all limits, where the slow ones of one limit are the slow ones of all."""
-    asked = (
-        limits.time_to_first_token_seconds,
-        limits.time_per_output_token_seconds,
-        limits.end_to_end_seconds,
-    )
-    if all(limit is None for limit in asked):
-        return None
-    pairs = zip(asked, latencies, strict=True)
-    return rate * min(share_within(latency, limit) for limit, latency in pairs if limit is not None)
-
-
-def share_within(latency: Quantiles, limit: float) -> float:
-    """Share of requests within a limit: straight between the known percentiles, symmetric below the median.
-
-    >>> share_within(Quantiles(2.0, 2.0, 3.0, 4.0), 3.0)
-    0.9
-    """
-    least = max(0.0, 2 * latency.median - latency.p90)
-    seconds = [least, latency.median, latency.p90, latency.p99]
-    if limit >= latency.p99:
-        return 1.0
-    if limit < least:
-        return 0.0
-    return float(np.interp(limit, seconds, [0.1, 0.5, 0.9, 0.99]))

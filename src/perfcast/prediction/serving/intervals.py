@@ -62,11 +62,13 @@ def rates_between(
     constants: ServingConstants,
     *,
     requests_per_second: float | None = None,
+    within: Between | None = None,
 ) -> ServingRates:
     """What a deployment does in the long run, and what that costs.
 
     Args:
         requests_per_second: That come, whatever becomes of them; None where the load follows the deployment.
+        within: Share of requests that keep the limits; None without limits.
     """
     spread = constants.spreads["rates"]
     if requests_per_second is not None:
@@ -75,33 +77,20 @@ def rates_between(
     def between(read: Callable[[Figures], float]) -> Between:
         return joined(read(runs.usual), (read(runs.long), read(runs.short)), spread)
 
+    requests = between(lambda run: run.requests_per_second)
     output = between(lambda run: run.output_tokens_per_second)
     inputs = between(lambda run: run.input_tokens_per_second)
     return ServingRates(
-        requests_per_second=between(lambda run: run.requests_per_second),
+        requests_per_second=requests,
         output_tokens_per_second=output,
         input_tokens_per_second=inputs,
         output_tokens_per_second_per_device=scaled(output, 1.0 / num_devices),
         output_tokens_per_second_per_user=inverse(per_token.mean, 1.0),
-        goodput_requests_per_second=None
-        if runs.usual.goodput_requests_per_second is None
-        else between(lambda run: run.goodput_requests_per_second or 0.0),
+        goodput_requests_per_second=None if within is None else _product(requests, within),
         dollars_per_million_input_tokens=_per_million(bill.dollars_per_hour, inputs),
         dollars_per_million_output_tokens=_per_million(bill.dollars_per_hour, output),
         joules_per_million_output_tokens=None if bill.watts is None else inverse(output, bill.watts * MEGA),
     )
-
-
-def share_within(runs: Runs) -> Between | None:
-    """Of requests that keep all limits, by the steps' interval; None without limits."""
-    shares = [_share(run) for run in (runs.usual, runs.short, runs.long)]
-    known = [share for share in shares if share is not None]
-    return Between(known[0], min(known), max(known)) if len(known) == len(shares) else None
-
-
-def _share(figures: Figures) -> float | None:
-    kept, all_of_them = figures.goodput_requests_per_second, figures.requests_per_second
-    return None if kept is None else kept / all_of_them if all_of_them > 0 else 0.0
 
 
 def spread_of_stream(spread: Spread, usual: Figures, requests_per_second: float) -> Spread:
@@ -123,6 +112,11 @@ def joined(value: float, ends: tuple[float, float], spread: Spread) -> Between:
     downwards = math.hypot(math.log(max(low, 1e-12 * value) / value), math.log(spread.low))
     upwards = math.hypot(math.log(high / value), math.log(spread.high))
     return Between(value, value * math.exp(-downwards), value * math.exp(upwards))
+
+
+def _product(one: Between, other: Between) -> Between:
+    """Of two that rise and fall together."""
+    return Between(one.value * other.value, one.low * other.low, one.high * other.high)
 
 
 def scaled(found: Between, factor: float) -> Between:
