@@ -11,6 +11,7 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.cost.learned.figures import ARITHMETIC
+from perfcast.cost.learned.relatives import experts_library
 from perfcast.cost.learned.translate import Translation, translate
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.workload.blocks.serving.kernels import formatted_product
@@ -387,3 +388,12 @@ def test_products_in_fp8_by_blocks_are_those_of_the_library_that_newer_versions_
         for architecture in ("hopper", "blackwell", "ampere")
     ]
     assert libraries == ["sglang", "trtllm", "vllm"]
+
+
+def test_experts_in_fp8_by_blocks_on_blackwell_are_those_of_the_faster_library_of_a_size() -> None:
+    sizes = (("trtllm", 8, 1), ("trtllm", 512, 1), ("trtllm", 8, 8), ("sglang", 8, 1), ("sglang", 8, 8))
+    found = [
+        experts_library(library, "fp8_block", "blackwell", num_tokens=tokens, expert_parallel=ranks)
+        for library, tokens, ranks in sizes
+    ]
+    assert found == ["sglang", "trtllm", "trtllm", "sglang", "trtllm"]

@@ -64,12 +64,11 @@ _LIBRARIES: Mapping[tuple[str, str], str] = {
 #: FlashInfer's kernels of TensorRT-LLM's generator in NVFP4 (vLLM: flashinfer_trtllm_moe; SGLang:
 #: --moe-runner-backend flashinfer_trtllm, by default for DeepSeek; TensorRT-LLM: moe backend TRTLLM), of
 #: which vLLM's timings alone have no older version in them: of 256 experts 24 µs against 45 to 63 at a token.
-#: TensorRT-LLM's in fp8 by blocks were timed there before they were.
-_EXPERTS: Mapping[tuple[str, str], str] = {
-    ("sglang", "nvfp4"): "vllm",
-    ("trtllm", "nvfp4"): "vllm",
-    ("trtllm", "fp8_block"): "sglang",
-}
+_EXPERTS: Mapping[tuple[str, str], str] = {("sglang", "nvfp4"): "vllm", ("trtllm", "nvfp4"): "vllm"}
+#: In fp8 by blocks the faster of two, as libraries choose by size: TensorRT-LLM's of few tokens were timed
+#: there before newer kernels (106 µs at a token of 256 experts, SGLang's 44), its grouped products are the
+#: faster for whole experts of many (8,192 tokens on 8 ranks: 0.5 ms against 1.95).
+_FEW_TOKENS = 256
 #: vLLM's experts in int4 were timed in Triton's kernel, which it runs no more where Marlin's does (compressed
 #: tensors, GPTQ, AWQ: compressed_tensors_moe.py, CompressedTensorsWNA16MarlinMoEMethod), as SGLang does too:
 #: 256 experts of 16 tokens take SGLang 107 µs on a B200, that kernel 306.
@@ -85,11 +84,24 @@ _BLOCK_PRODUCTS: Mapping[tuple[str, str], str] = {
 _BLACKWELL = "blackwell"
 
 
-def experts_library(library: str, format_name: str, architecture: str) -> str:
+def experts_library(
+    library: str,
+    format_name: str,
+    architecture: str,
+    *,
+    num_tokens: float = 1.0,
+    expert_parallel: float = 1.0,
+) -> str:
     """Whose timings stand for a library's kernel of experts: its own, but where newer ones run another's."""
     called = (library, format_name)
     library = _MARLIN.get(called, library)
-    return _EXPERTS.get(called, library) if architecture == _BLACKWELL else library
+    if architecture != _BLACKWELL:
+        return library
+    if called == ("trtllm", "fp8_block") and num_tokens < _FEW_TOKENS and expert_parallel == 1:
+        return "sglang"
+    if called == ("sglang", "fp8_block") and expert_parallel > 1:
+        return "trtllm"
+    return _EXPERTS.get(called, library)
 
 
 def products_library(library: str, format_name: str, architecture: str) -> str:

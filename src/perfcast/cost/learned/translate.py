@@ -155,7 +155,13 @@ def _experts(
     family = KernelFamily.EXPERTS
     popularity = str(attributes.get("popularity", "balanced"))
     format_name = _matrix_format(operation, family, runs)
-    library = experts_library(_framework(runs.framework, family), format_name, runs.architecture)
+    library = experts_library(
+        _framework(runs.framework, family),
+        format_name,
+        runs.architecture,
+        num_tokens=_number(attributes, "num_tokens"),
+        expert_parallel=_number(attributes, "expert_parallel"),
+    )
     return family, (*sizes, name, popularity, format_name, library), 1.0
 
 
