@@ -43,6 +43,9 @@ class LinearSteps:
             + self.prompt_pair * batches.prompt_pairs
         )
 
+    def seconds_together(self, batches: StepBatches, num_ranks: int) -> float:
+        return float(self.seconds_of(batches).max())
+
     def latency_seconds(self, batch: StepBatch) -> float:
         return self.stages * self.seconds(batch)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from perfcast.core.arrays import Floats
 from perfcast.core.serving.grid import Curve, Surface, rising
 from perfcast.core.serving.host import StepHost
-from perfcast.core.serving.step import StepBatch, StepBatches
+from perfcast.core.serving.step import StepBatch, StepBatches, batches_in_columns
 from perfcast.core.serving.tabulated import TabulatedSteps
 
 _POINTS = np.array([1.0, 10.0, 100.0])
@@ -161,3 +161,16 @@ def test_more_work_never_takes_less(batch: StepBatch, more: int, held: int, read
         batch.ended_prompts,
     )
     assert steps.seconds(larger) >= steps.seconds(batch) * (1 - 1e-12)
+
+
+def test_ranks_that_read_prompts_share_experts_at_the_mean_of_their_tokens() -> None:
+    """Of 50 tokens each or of 80 and 20, experts (2 a token) have 100; the rest is the slowest's."""
+    steps = _steps(mixed_shared=_curve(2.0), answer_shared=_curve(2.0), mixed_tokens=_curve(3.0))
+    even, uneven = ([StepBatch(0, 0.0, 1, n, n * 10.0) for n in tokens] for tokens in ((50, 50), (80, 20)))
+    alone = steps.seconds(even[0])
+    assert steps.seconds_together(batches_in_columns(even), 2) == pytest.approx(alone)
+    slowest = steps.seconds(uneven[0]) - 2.0 * 80
+    assert steps.seconds_together(batches_in_columns(uneven), 2) == pytest.approx(slowest + 2.0 * 50)
+    assert steps.seconds_together(batches_in_columns(uneven[:1]), 2) == pytest.approx(slowest + 2.0 * 40)
+    writing = batches_in_columns([StepBatch(8, 80.0), StepBatch(2, 20.0)])
+    assert steps.seconds_together(writing, 2) == pytest.approx(steps.seconds(StepBatch(8, 80.0)))

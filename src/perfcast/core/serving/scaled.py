@@ -33,6 +33,10 @@ class ScaledSteps:
         """The same of many, shape (n,)."""
         return self.factor * self.times.seconds_of(batches)
 
+    def seconds_together(self, batches: StepBatches, num_ranks: int) -> float:
+        """Of one step of ranks that share experts."""
+        return self.factor * self.times.seconds_together(batches, num_ranks)
+
     def latency_seconds(self, batch: StepBatch) -> float:
         """Through all stages."""
         return self.factor * self.times.latency_seconds(batch)

@@ -83,6 +83,11 @@ class StepTimes(Protocol):
         """The same of many, shape (n,)."""
         ...
 
+    def seconds_together(self, batches: StepBatches, num_ranks: int) -> float:
+        """Of one step of attention data-parallel ranks, a row each, the others of them having nothing to do:
+        the slowest's own part, and what they share (experts) at the mean of their tokens."""
+        ...
+
     def latency_seconds(self, batch: StepBatch) -> float:
         """Through all stages, until the tokens are there; ``seconds`` where there is one stage."""
         ...

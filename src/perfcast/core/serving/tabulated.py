@@ -44,6 +44,8 @@ class TabulatedSteps:
         prompts: Over new tokens, and the mean of the keys that each of them sees.
         rows: Over tokens of which logits are wanted.
         drafts: Over sequences; None where none are drafted.
+        answer_shared, mixed_shared: Of the first two, what attention data-parallel ranks do together:
+            experts, and tokens on their way to them and back; None where there is one rank.
         boundary: Over tokens: from one stage to the next; None where there is one stage.
         answer_launches, mixed_launches: Kernels of a step, of each different stage.
         host: Of each step.
@@ -60,6 +62,8 @@ class TabulatedSteps:
     prompts: Surface
     rows: Curve
     drafts: Curve | None = None
+    answer_shared: Curve | None = None
+    mixed_shared: Curve | None = None
     boundary: Curve | None = None
     answer_launches: tuple[float, ...] = ()
     mixed_launches: tuple[float, ...] = ()
@@ -92,6 +96,26 @@ class TabulatedSteps:
         """``seconds`` of many, shape (n,)."""
         device = np.maximum(self._device(batches).sum(axis=-1), self._issued(batches)).max(axis=0)
         return self.host.around(device, self.host.seconds(batches.sequences, batches.prompts))
+
+    def seconds_together(self, batches: StepBatches, num_ranks: int) -> float:
+        """Of one step of attention data-parallel ranks, a row each, the others having nothing to do.
+
+        A step that is replayed as a graph is padded to the busiest rank's tokens (vLLM:
+        v1/worker/dp_utils.py; SGLang: DpPaddingMode.MAX_LEN; TensorRT-LLM: cuda_graph_runner.py), so all
+        take as long as the slowest. One in which some rank reads prompts is not: experts have the tokens that
+        there are.
+        """
+        alone = self.seconds_of(batches)
+        reads = batches.prompt_tokens > 0
+        if self.answer_shared is None or self.mixed_shared is None or not reads.any():
+            return float(alone.max())
+        tokens = batches.sequences * self.tokens_per_sequence
+        mean = (tokens + batches.prompt_tokens).sum(keepdims=True) / num_ranks
+        answering = self.answer_shared.at(self._all_padded(tokens)).sum(axis=-1).max(axis=0)
+        mixed = self.mixed_shared.at(tokens + batches.prompt_tokens).sum(axis=-1).max(axis=0)
+        together = float(self.mixed_shared.at(mean).sum(axis=-1).max())
+        own: Floats = np.maximum(alone - np.where(reads, mixed, answering), 0.0)
+        return float(own.max()) + together
 
     def seconds_by_bound(self, batches: StepBatches) -> Floats:
         """The busiest stage's by what bounds them (``BOUNDS``), of sum ``seconds_of``, shape (n, 4).

@@ -26,6 +26,7 @@ from perfcast.frameworks.serving_host import load_serving_host
 from perfcast.prediction.model import NamedModel
 from perfcast.prediction.request.serving import EngineOptions
 from perfcast.prediction.step.prices import price_step
+from perfcast.workload.blocks.experts.serving import SHARED_MODULES
 from perfcast.workload.blocks.step.engine import EngineGrid, EngineWork, LayerParts, build_engine_work
 from perfcast.workload.blocks.step.stages import LayerKey
 
@@ -78,7 +79,7 @@ def build_step_times(
         model.sizes.sliding_window,
     )
     work = build_engine_work(model.sizes, plan, precision, profile, grid, drafted_tokens=drafted)
-    found = _tabulated(_price(work, device, cluster, cost_model), drafted)
+    found = _tabulated(_price(work, device, cluster, cost_model), drafted, shares=plan.data_parallel > 1)
     host, captured = _host(framework, engine, device, most_sequences * (1 + drafted))
     return replace(found, host=host, captured_tokens=captured)
 
@@ -229,7 +230,7 @@ def _price(work: EngineWork, device: Device, cluster: Cluster, cost_model: CostM
     return _Priced(work, rows, drafts, sends, operations, prices, _by_bound(operations, prices, device))
 
 
-def _tabulated(priced: _Priced, drafted: int) -> TabulatedSteps:
+def _tabulated(priced: _Priced, drafted: int, *, shares: bool) -> TabulatedSteps:
     work, grid = priced.work, priced.work.grid
     tokens, sends = grid.tokens.astype(float), priced.sends
     low, high = _interval(priced)
@@ -249,6 +250,8 @@ def _tabulated(priced: _Priced, drafted: int) -> TabulatedSteps:
         ),
         rows=Curve(tokens, rising(priced.table(4), [1])),
         drafts=_drafting(priced, tokens, drafted) if drafted else None,
+        answer_shared=Curve(tokens, rising(priced.table(5), [1])) if shares else None,
+        mixed_shared=Curve(tokens, rising(priced.table(6), [1])) if shares else None,
         boundary=Curve(tokens, rising(priced.by_bound[sends][None], [1])) if sends else None,
         answer_launches=_launches(priced, 0),
         mixed_launches=_launches(priced, 1),
@@ -268,7 +271,13 @@ def _drafting(priced: _Priced, tokens: Floats, drafted: int) -> Curve:
 
 
 def _lists(parts: LayerParts) -> tuple[tuple[Calls, ...], ...]:
-    return parts.answer_tokens, parts.mixed_tokens, parts.answers, parts.prompts, parts.rows
+    shared = (tuple(_shared(calls) for calls in part) for part in (parts.answer_tokens, parts.mixed_tokens))
+    return parts.answer_tokens, parts.mixed_tokens, parts.answers, parts.prompts, parts.rows, *shared
+
+
+def _shared(calls: Calls) -> Calls:
+    """What attention data-parallel ranks do together."""
+    return tuple(call for call in calls if call.module in SHARED_MODULES)
 
 
 def _sizes(grid: EngineGrid) -> tuple[tuple[int, ...], ...]:
@@ -278,6 +287,8 @@ def _sizes(grid: EngineGrid) -> tuple[tuple[int, ...], ...]:
         tokens,
         (len(grid.sequences), len(grid.held_tokens)),
         (len(grid.read_tokens), len(grid.seen_keys)),
+        tokens,
+        tokens,
         tokens,
     )
 

@@ -84,6 +84,10 @@ class SampledSteps:
         """Of one batch: of one row alone."""
         return float(self.seconds_of(_one(batch))[0])
 
+    def seconds_together(self, batches: StepBatches, num_ranks: int) -> float:
+        """Of ranks in lockstep as the samples have them: each as busy as the busiest."""
+        return float(self.seconds_of(batches).max())
+
     def latency_seconds(self, batch: StepBatch) -> float:
         """The same: the samples hold all stages."""
         return self.seconds(batch)

@@ -1,10 +1,11 @@
 """One replica: engines that step together, and the run of equal steps that is under way.
 
 Attention data-parallel ranks have a scheduler each and share experts, so all begin a step at the same time
-and the slowest ends it; a rank that has nothing to do takes part with a dummy batch, which makes nothing
-longer. A pipeline of S stages keeps S batches under way, each with sequences of its own: those are S engines
-here, with a share of the memory each. A round, in which each batch makes one step, takes the sum of what the
-first stage needs for all of them, but at least the slowest's way through all stages.
+and the slowest ends it, with experts that have the tokens of all; a rank that has nothing to do takes part
+with a dummy batch, which makes nothing longer. A pipeline of S stages keeps S batches under way, each with
+sequences of its own: those are S engines here, with a share of the memory each. A round, in which each batch
+makes one step, takes the sum of what the first stage needs for all of them, but at least the slowest's way
+through all stages.
 
 Steps are not played one by one. Until a request comes, an answer is complete or blocks run out, steps differ
 in the cached tokens alone, in which ``StepTimes`` is linear between its grid points: j steps from a begin
@@ -17,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from perfcast.core.serving.step import StepBatch, StepTimes, batches_in_columns
+from perfcast.core.serving.step import StepBatch, StepBatches, StepTimes, batches_in_columns
 from perfcast.simulate.serving.schedulers.base import Completed, Scheduler
 from perfcast.simulate.serving.sequence import Sequence
 
@@ -62,6 +63,10 @@ class Run:
             before = self.begin_seconds + self.seconds_of(middle) < seconds
             low, high = (middle, high) if before else (low, middle)
         return high
+
+
+def _columns(planned: Planned) -> StepBatches:
+    return batches_in_columns([batch for _, batch in planned])
 
 
 class Replica:
@@ -185,6 +190,8 @@ class Replica:
             return [times.latency_seconds(planned[0][1]) for planned in steps]
         if times.stages > 1:
             return [self._rounds(planned) for planned in steps]
+        if any(batch.prompts for _, batch in steps[0]):
+            return [times.seconds_together(_columns(planned), len(self.ranks)) for planned in steps]
         if not several:
             return [max(times.seconds(batch) for _, batch in planned) for planned in steps]
         batches = batches_in_columns([batch for planned in steps for _, batch in planned])

@@ -19,6 +19,11 @@ from perfcast.workload.blocks.serving.parts import mlp, reduce_over_tensor
 from perfcast.workload.blocks.serving.setting import Serving
 from perfcast.workload.blocks.tape import Tape
 
+#: What ranks do together that have attention, and tokens, of their own.
+SHARED_MODULES = frozenset(
+    {"experts", "experts.dispatch", "experts.gather", "experts.scatter", "experts.combine"}
+)
+
 
 def mixture(setting: Serving) -> Calls:
     """Router, experts, shared experts, and the sum over the tensor-parallel ranks."""
