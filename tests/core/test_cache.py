@@ -52,6 +52,11 @@ def test_an_indexer_keeps_a_key_in_fp8_with_its_scale_besides():
     assert held.token_bytes == 78 * ((512 + 64) * 2 + 128 + 4)
 
 
+def test_sparse_attention_keeps_scales_and_the_rotated_part_in_16_bits_beside_fp8():
+    held = cache_of_engine(read_model("glm-5").sizes, Plan(), inference_precision("fp8_block", "fp8"))
+    assert held.token_bytes == 78 * (656 + 128 + 4)
+
+
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "qwen3.5-397b-a17b", "glm-5", "kimi-k2.5"])
 @pytest.mark.parametrize("tokens", [60, 3000])
 def test_the_footprint_of_a_plan_says_the_same(name: str, tokens: int):

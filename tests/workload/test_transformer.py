@@ -177,3 +177,14 @@ def test_a_transformer_is_plain_data():
     assert isinstance(first, Transformer)
     assert first == read_transformer(LLAMA, None)
     assert hash(first) == hash(read_transformer(LLAMA, None))
+
+
+def test_of_a_model_that_also_sees_the_language_model_is_read():
+    kimi, qwen = load_models()["kimi-k2.5"], load_models()["qwen3.5-397b-a17b"]
+    for entry, outer, inner, architecture in (
+        (kimi, "kimi_k25", "kimi_k2", "KimiK25ForConditionalGeneration"),
+        (qwen, "qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForConditionalGeneration"),
+    ):
+        text = {**entry.config, "model_type": inner}
+        file = {"model_type": outer, "architectures": [architecture], "text_config": text}
+        assert read_transformer(file, None) == read_transformer(entry.config, entry.architecture)

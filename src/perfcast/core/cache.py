@@ -76,13 +76,27 @@ def cache_of_layers(
 ) -> CacheSizes:
     """What a rank keeps in some layers, of which windows have their share of the model's."""
     windowed = round(num_layers * model.num_window_layers / model.num_layers)
-    each = cached_width(model, tensor_parallel) * precision.cache.bytes_per_element + index_bytes(model)
+    each = cached_width(model, tensor_parallel) * precision.cache.bytes_per_element
+    each += beside_bytes(model, precision)
     return CacheSizes(
         token_bytes=(num_layers - num_linear - windowed) * each,
         window_token_bytes=windowed * each,
         window=model.sliding_window if windowed else 0,
         state_bytes=num_linear * linear_state_bytes(model, tensor_parallel, precision),
     )
+
+
+def beside_bytes(model: Transformer, precision: Precision) -> int:
+    """Of a token in one layer beside ``cached_width`` elements in the cache's format; 0 without an indexer.
+
+    The indexer's key; and in fp8 a scale of 32 bits for every 128 elements of the compressed vector, whose
+    rotated part stays in 16 bits: 656 bytes of 576 elements (vLLM, SGLang: fp8_ds_mla of FlashMLA).
+    """
+    latent = model.latent_attention
+    if model.sparse_attention is None or latent is None or precision.cache_format != "fp8":
+        return index_bytes(model)
+    scales = math.ceil(latent.kv_rank / _INDEX_BLOCK) * _INDEX_SCALE_BYTES
+    return index_bytes(model) + scales + latent.rope_head_size
 
 
 def index_bytes(model: Transformer) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfcast.core.arrays import Floats
 from perfcast.core.attention_weights import attention_weights, count_elements, linear_excess
-from perfcast.core.cache import index_bytes, linear_state_bytes
+from perfcast.core.cache import beside_bytes, linear_state_bytes
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.heads import cached_width, heads_of_rank
 from perfcast.core.plan import Plan
@@ -155,13 +155,20 @@ def cache_term(setting: ServingSetting, plan: Plan, ranks: Ranks) -> TermColumn:
     seen = min(length, model.sliding_window or length)
     rows = (ranks.num_layers - windowed - linear) * math.ceil(length / plan.context_parallel)
     rows = rows + windowed * math.ceil(seen / plan.context_parallel)
-    state, index = linear_state_bytes(model, plan.tensor_parallel, setting.precision), index_bytes(model)
+    state, index = (
+        linear_state_bytes(model, plan.tensor_parallel, setting.precision),
+        beside_bytes(model, setting.precision),
+    )
     beside = linear * state + rows * index
 
     def formula(row: int) -> str:
         tokens = f"{sequences} sequences · {rows[row]:,.0f} tokens of layers"
         states = f" + {sequences} · {linear[row]:,.0f} states of {state:,} bytes" if state else ""
-        keys = f" + {sequences} · {rows[row]:,.0f} keys of an indexer of {index} bytes" if index else ""
+        keys = (
+            f" + {sequences} · {rows[row]:,.0f} keys of an indexer and scales of {index} bytes"
+            if index
+            else ""
+        )
         return f"{each:.6g} bytes · {tokens} · {words} = {width}{states}{keys}"
 
     held = np.ceil(each * sequences * rows * width + sequences * beside)
