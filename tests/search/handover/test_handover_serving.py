@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 from serving_parsers import check_json_options, check_settings, parser_of, read_yaml, started
 
+from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import InputError, PlanError
 from perfcast.prediction.request.serving import EngineOptions
 from perfcast.search.handover.serving import SERVING_TARGETS, ServingJob, find_hub_name, write_serving
+from perfcast.search.handover.serving import job as job_module
 
 SET = EngineOptions(
     max_sequences=128,
@@ -349,6 +352,8 @@ def test_a_refusal_names_who_can():
 
 def test_names_on_the_hub_are_known_or_asked_for(tmp_path: Path):
     assert find_hub_name("qwen3-235b-a22b") == "Qwen/Qwen3-235B-A22B"
+    assert find_hub_name("llama-3.1-8b") == "meta-llama/Llama-3.1-8B-Instruct"
+    assert find_hub_name("deepseek-v3.1") == "deepseek-ai/DeepSeek-V3.1"
     assert find_hub_name(str(tmp_path / "config.json")) == str(tmp_path)
     with pytest.raises(InputError, match="--launch-model"):
         find_hub_name("megatron-22b")
@@ -358,3 +363,10 @@ def test_options_in_json_are_json(tmp_path: Path):
     script = write_serving(JOBS["dense, all set"])["serve.sh"]
     (line,) = (line for line in script.splitlines() if "--speculative-config" in line)
     assert json.loads(line.split("'")[1])["num_speculative_tokens"] == 3
+
+
+def test_every_name_on_the_hub_is_of_a_model_of_the_catalog():
+    text = (Path(job_module.__file__).parent / "hub_names.toml").read_text(encoding="utf-8")
+    for name, hub_name in tomllib.loads(text)["models"].items():
+        assert load_model(name).task == "causal-lm"
+        assert hub_name.count("/") == 1

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from perfcast.catalog.models import load_models
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Deployment, Pool
 from perfcast.errors import InputError, PlanError
@@ -130,9 +131,11 @@ def find_hub_name(model: str) -> str:
     >>> find_hub_name("llama3.1-70b")
     'meta-llama/Llama-3.1-70B-Instruct'
     """
-    known = _hub_names()
-    if model in known:
-        return known[model]
+    known, models = _hub_names(), load_models()
+    entries = (entry.name for entry in models.values() if model in entry.aliases)
+    for name in (model, *entries):
+        if name in known:
+            return known[name]
     path = Path(model)
     if path.name == "config.json":
         return str(path.parent)
