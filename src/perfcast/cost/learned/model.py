@@ -178,8 +178,11 @@ class LearnedCost:
         return widen_announced(found, device)
 
     def _widths_of_steps(self, device: Device) -> dict[bool, tuple[float, float]]:
-        """How far off steps were to which convolutions and streams were fitted; True: of gradients."""
-        fitted = load_family(_OF_STEPS, self.folder)
+        """How far off steps were to which convolutions and streams were fitted; True: of gradients.
+
+        As shipped, like the streams' constants, whatever ``folder`` holds.
+        """
+        fitted = load_family(_OF_STEPS)
         return {
             is_gradient: fitted.span_of(device, (name, "fp16", DEFAULT_FRAMEWORK))
             for is_gradient, name in ((False, "convolution"), (True, "convolution_backward"))
