@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 @click.option(
     "--max-rows",
     type=click.IntRange(1),
-    help="vision: of measured steps, one model of each family after the other; default: all.",
+    help="vision: of measured steps, one model of each family after the other; serving: of points; default: "
+    "all.",
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Processor threads.")
 def train(
@@ -63,7 +64,8 @@ def train(
     steps of timm's models, with errors of families and devices left out.
 
     PREDICTOR processor fits the constants of processors as devices to measured steps of image models, host
-    those of the host to operators on an idle device and to steps of one image.
+    those of the host to operators on an idle device and to steps of one image, serving those of requests and
+    the spreads of serving to measured points under load, to one half of their configurations.
 
     PREDICTOR embedding is the cost of embedding lookups on this processor, fitted to lookups that --passes
     measures. Ctrl-C loses at most one epoch, one model of learned or one measured lookup: the same command
@@ -124,8 +126,10 @@ def _check_options(
         raise InputError(f"{predictor} leaves families out by itself: no --leave-out, no --epochs")
     if predictor != "embedding" and passes is not None:
         raise InputError(f"--passes measures embedding lookups; {predictor} is trained on measured tables")
-    if predictor != "vision" and max_rows is not None:
-        raise InputError(f"--max-rows draws steps of vision; {predictor} takes all of its measurements")
+    if predictor not in ("vision", "serving") and max_rows is not None:
+        raise InputError(
+            f"--max-rows draws steps of vision, points of serving; {predictor} takes all of its measurements"
+        )
 
 
 def _train_learned(
@@ -209,11 +213,23 @@ def _train_host(folders: tuple[str, ...], output: str | None, _: int | None) -> 
         click.echo(line)
 
 
+def _train_serving(folders: tuple[str, ...], output: str | None, max_rows: int | None) -> None:
+    from perfcast.evidence.train.serving.fit import fit_serving, format_constants
+
+    if not folders or output is None:
+        raise InputError("serving is fitted to measured points under load: --data DIR --output FILE")
+    places = [Path(folder) for folder in folders]
+    fitted = fit_serving(places, lambda text: click.echo(text, err=True), max_rows=max_rows)
+    Path(output).write_text(format_constants(fitted), encoding="utf-8")
+    click.echo(format_constants(fitted))
+
+
 #: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
 _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None]] = {
     "vision": _train_vision,
     "processor": _train_processor,
     "host": _train_host,
+    "serving": _train_serving,
 }
 
 

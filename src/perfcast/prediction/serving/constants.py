@@ -35,11 +35,14 @@ class ServingConstants:
         spreads: By the words of ``SPREADS``.
         request_seconds: From a client to an engine's queue and back, by framework; 0 where none is stated.
         handover_seconds: Of a request between two pools, beside its keys and values, likewise.
+        steps_share: Of the logarithm of the steps' own interval, that which is joined with a spread: prices
+            of kernels err less together than each alone.
     """
 
     spreads: Mapping[str, Spread]
     request_seconds: Mapping[str, float]
     handover_seconds: Mapping[str, float]
+    steps_share: float = 1.0
 
 
 @cache
@@ -72,7 +75,19 @@ def parse_serving_constants(path: Path) -> ServingConstants:
         spreads=MappingProxyType(found),
         request_seconds=_by_framework(content, "request_seconds", sources, path.name),
         handover_seconds=_by_framework(content, "handover_seconds", sources, path.name),
+        steps_share=_steps_share(content, sources, path.name),
     )
+
+
+def _steps_share(content: Mapping[str, Any], sources: Mapping[str, str], where: str) -> float:
+    if "steps" not in content:
+        return 1.0
+    share = parse_figure(
+        parse_table(content, "steps", where).get("share"), sources, f"{where}: steps"
+    ).si_value
+    if not 0 <= share <= 1:
+        raise CatalogError(f"{where}: steps: a share of {share:g}: between 0 and 1")
+    return share
 
 
 def _by_framework(

@@ -17,9 +17,10 @@ from perfcast.core.serving.outcome import Played
 from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.serving.answer import forecast_of, places_of
+from perfcast.prediction.serving.constants import load_serving_constants
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import Figures, figures_of, in_proportion, stretched
-from perfcast.prediction.serving.intervals import Runs
+from perfcast.prediction.serving.intervals import Runs, steps_between
 from perfcast.prediction.serving.limits import share_of_played
 from perfcast.prediction.serving.resolve import ResolvedServing
 from perfcast.simulate.serving.play import play_requests
@@ -38,7 +39,7 @@ def by_events(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> Se
         InputError: A request that no engine could ever answer.
     """
     played = _play(setting, times)
-    factors = min(each.low for each in times), max(each.high for each in times)
+    factors = steps_between(times, load_serving_constants())
     if isinstance(setting.request.load, ClosedLoad | SaturatedLoad):
         short, long = (stretched(played, factor) for factor in factors)
         runs = Runs(*(_figures(setting, each) for each in (played, short, long)))

@@ -18,9 +18,10 @@ from perfcast.core.serving.steady import LatencyColumns, SteadyState
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.errors import PlanError
 from perfcast.prediction.serving.answer import forecast_of
+from perfcast.prediction.serving.constants import load_serving_constants
 from perfcast.prediction.serving.engines import engines_of, request_seconds_of, transfer_of
 from perfcast.prediction.serving.figures import Figures, Quantiles
-from perfcast.prediction.serving.intervals import Runs
+from perfcast.prediction.serving.intervals import Runs, steps_between
 from perfcast.prediction.serving.limits import share_of_figures
 from perfcast.prediction.serving.resolve import ResolvedServing
 from perfcast.simulate.closed_form.serving.one import steady_state
@@ -38,7 +39,7 @@ def by_formula(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) -> S
     Raises:
         PlanError: Formulas that find no balance; prompts that are never cut and longer than a step.
     """
-    low, high = min(each.low for each in times), max(each.high for each in times)
+    low, high = steps_between(times, load_serving_constants())
     usual, short, long = (_figures(setting, times, factor) for factor in (1.0, low, high))
     if not all(math.isfinite(value) for run in (usual, short, long) for value in run.named().values()):
         raise PlanError("the closed form finds no steady state of this load; take --method events")

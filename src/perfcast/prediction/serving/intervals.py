@@ -7,10 +7,11 @@ joined as the root of summed squares of logarithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from perfcast.core.forecast.serving import Between, Latency, ServingRates
+from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.serving.constants import ServingConstants, Spread
 from perfcast.prediction.serving.figures import Figures, Quantiles
 from perfcast.units import HOUR, MEGA
@@ -36,6 +37,13 @@ class Bill:
 
     dollars_per_hour: float | None
     watts: float | None
+
+
+def steps_between(times: Iterable[TabulatedSteps], constants: ServingConstants) -> tuple[float, float]:
+    """Factors of short and of long steps: of their prices' widest interval the share that counts."""
+    found = list(times)
+    share = constants.steps_share
+    return min(each.low for each in found) ** share, max(each.high for each in found) ** share
 
 
 def latency_between(runs: Runs, name: str, constants: ServingConstants) -> Latency:

@@ -8,7 +8,7 @@ played, and what comes after the burst stands for all that does.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -17,6 +17,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.forecast.serving import Latency, ServingForecast, ServingMethod
 from perfcast.core.serving.load import ClosedLoad
+from perfcast.evidence.validate.serving.setups import ServingSetup
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.serving.engines import StepTables
 from perfcast.prediction.serving.predict import predict_serving
@@ -49,20 +50,13 @@ class ServedTimes:
     bound_by: Mapping[str, float]
 
 
-def forecast_point(
-    request: ServingRequest, instead: Sequence[ServingRequest], predictor: ServingMethod, tables: StepTables
-) -> ServedTimes:
-    """Both times of a point.
-
-    Args:
-        instead: What was served as possibly; the intervals hold these too.
+def forecast_point(setup: ServingSetup, predictor: ServingMethod, tables: StepTables) -> ServedTimes:
+    """Both times of a point; the intervals hold those of all deployments that its line leaves as possible.
 
     Raises:
         InputError: A deployment that model, framework or system cannot follow.
     """
-    found = [_forecast(each, predictor, tables) for each in (request, *instead)]
-    if len(found) == 1:
-        return found[0]
+    found = [_polled(_forecast(each, predictor, tables), setup) for each in (setup.request, *setup.instead)]
     spans = {
         name: Span(
             found[0].spans[name].value,
@@ -72,6 +66,18 @@ def forecast_point(
         for name in found[0].spans
     }
     return ServedTimes(spans, found[0].bound_by)
+
+
+def _polled(times: ServedTimes, setup: ServingSetup) -> ServedTimes:
+    """Where a server looks for new requests every so many steps, they wait for half of them on average."""
+    steps = (setup.steps_between_polls - 1) / 2
+    first, further = times.spans["ttft"], times.spans["tpot"]
+    waited = Span(
+        first.value + steps * further.value,
+        first.low + steps * further.low,
+        first.high + steps * further.high,
+    )
+    return ServedTimes({**times.spans, "ttft": waited}, times.bound_by)
 
 
 def _forecast(request: ServingRequest, predictor: ServingMethod, tables: StepTables) -> ServedTimes:

@@ -66,6 +66,7 @@ _DATED = re.compile(r"measured=(\d{4}-\d{2}-\d{2})")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _NARROWED = 0.8
 _STEP_ROUNDING = 512
+_MANY_CLIENTS = 16
 #: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
 _RANK_WAIT_STEPS = 60
 #: Beyond this many devices no server of these systems is one replica.
@@ -79,12 +80,14 @@ class ServingSetup:
     Attributes:
         request: Of the most likely deployment.
         instead: Requests that the line leaves as possible.
+        steps_between_polls: Steps after which the server looks for new requests.
         configuration: What tells deployments apart, whatever the load and the lengths.
     """
 
     request: ServingRequest
     instead: tuple[ServingRequest, ...]
     configuration: tuple[str, ...]
+    steps_between_polls: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,12 @@ def read_setup(line: Line) -> ServingSetup:
         )
         for launch in launches
     )
-    return ServingSetup(request=requests[0], instead=requests[1:], configuration=_configuration(line, model))
+    return ServingSetup(
+        request=requests[0],
+        instead=requests[1:],
+        configuration=_configuration(line, model),
+        steps_between_polls=_steps_between_polls(line, model, concurrency),
+    )
 
 
 def _configuration(line: Line, model: str) -> tuple[str, ...]:
@@ -387,6 +395,14 @@ def _engine(line: Line, launch: _Launch, concurrency: int) -> EngineOptions:
         rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
     )
+
+
+def _steps_between_polls(line: Line, model: str, concurrency: int) -> int:
+    """Launch scripts of SGLang: --scheduler-recv-interval, 10 of few clients and on Hopper, else 30."""
+    if line.text("backend") != "sglang" or line.text("mode") != "agg" or not _is_narrowed(line):
+        return 1
+    is_rare = _is_blackwell(line) and (concurrency >= _MANY_CLIENTS or model.startswith("qwen3.5"))
+    return 30 if is_rare else 10
 
 
 def _waits(line: Line) -> bool:

@@ -137,7 +137,7 @@ def _times(
     if case.setup is None:
         return None, case.skipped
     try:
-        return forecast_point(case.setup.request, case.setup.instead, name, tables), None
+        return forecast_point(case.setup, name, tables), None
     except InputError:
         return None, "unsupported plan"
 
