@@ -56,7 +56,7 @@ def forecast_point(setup: ServingSetup, predictor: ServingMethod, tables: StepTa
     Raises:
         InputError: A deployment that model, framework or system cannot follow.
     """
-    found = [_polled(_forecast(each, predictor, tables), setup) for each in (setup.request, *setup.instead)]
+    found = [_forecast(each, predictor, tables) for each in (setup.request, *setup.instead)]
     spans = {
         name: Span(
             found[0].spans[name].value,
@@ -66,18 +66,6 @@ def forecast_point(setup: ServingSetup, predictor: ServingMethod, tables: StepTa
         for name in found[0].spans
     }
     return ServedTimes(spans, found[0].bound_by)
-
-
-def _polled(times: ServedTimes, setup: ServingSetup) -> ServedTimes:
-    """Where a server looks for new requests every so many steps, they wait for half of them on average."""
-    steps = (setup.steps_between_polls - 1) / 2
-    first, further = times.spans["ttft"], times.spans["tpot"]
-    waited = Span(
-        first.value + steps * further.value,
-        first.low + steps * further.low,
-        first.high + steps * further.high,
-    )
-    return ServedTimes({**times.spans, "ttft": waited}, times.bound_by)
 
 
 def _forecast(request: ServingRequest, predictor: ServingMethod, tables: StepTables) -> ServedTimes:

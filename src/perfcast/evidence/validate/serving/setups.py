@@ -80,14 +80,12 @@ class ServingSetup:
     Attributes:
         request: Of the most likely deployment.
         instead: Requests that the line leaves as possible.
-        steps_between_polls: Steps after which the server looks for new requests.
         configuration: What tells deployments apart, whatever the load and the lengths.
     """
 
     request: ServingRequest
     instead: tuple[ServingRequest, ...]
     configuration: tuple[str, ...]
-    steps_between_polls: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,6 @@ def read_setup(line: Line) -> ServingSetup:
         request=requests[0],
         instead=requests[1:],
         configuration=_configuration(line, model),
-        steps_between_polls=_steps_between_polls(line, model, concurrency),
     )
 
 
@@ -392,17 +389,18 @@ def _engine(line: Line, launch: _Launch, concurrency: int) -> EngineOptions:
         framework=framework,
         version=version_of(line),
         max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
+        polls_every_steps=_steps_between_polls(line, concurrency),
         rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
     )
 
 
-def _steps_between_polls(line: Line, model: str, concurrency: int) -> int:
+def _steps_between_polls(line: Line, concurrency: int) -> int | None:
     """Launch scripts of SGLang: --scheduler-recv-interval, 10 of few clients and on Hopper, else 30."""
     if line.text("backend") != "sglang" or line.text("mode") != "agg" or not _is_narrowed(line):
-        return 1
-    is_rare = _is_blackwell(line) and (concurrency >= _MANY_CLIENTS or model.startswith("qwen3.5"))
-    return 30 if is_rare else 10
+        return None
+    is_qwen = "Qwen3.5" in line.text("model_path")
+    return 30 if _is_blackwell(line) and (concurrency >= _MANY_CLIENTS or is_qwen) else 10
 
 
 def _waits(line: Line) -> bool:
