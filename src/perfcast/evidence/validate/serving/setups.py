@@ -18,8 +18,8 @@ has a line for each deployment and concurrency. What it does not say, or says in
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
 from perfcast.catalog.models import load_models
@@ -67,6 +67,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _NARROWED = 0.8
 _STEP_ROUNDING = 512
 _MANY_CLIENTS = 16
+_CLUSTER_SIZES = (8, 72, 128, 144, 256, 288, 1024)
 #: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
 _RANK_WAIT_STEPS = 60
 #: Beyond this many devices no server of these systems is one replica.
@@ -423,10 +424,17 @@ ACCEPTANCE: Mapping[int, float] = {1: 0.85, 2: 0.78, 3: 0.72}
 
 
 def _cluster(entry: ClusterEntry, deployment: Deployment) -> Cluster:
-    """The smallest of the system that holds a deployment: its servers may not be full."""
-    for count in range(deployment.num_devices, 2 * deployment.num_devices + 72):
+    """The smallest of the system that holds a deployment, whose servers may not be full.
+
+    Those of two pools are of few sizes, so that points share step times.
+    """
+    least = deployment.num_devices
+    sizes: Iterable[int] = range(least, 2 * least + 72)
+    if isinstance(deployment, Disaggregated):
+        sizes = (size for size in _CLUSTER_SIZES if size >= least)
+    for count in sizes:
         try:
-            return replace(entry.of_size(count))
+            return entry.of_size(count)
         except PlanError:
             continue
     raise UnreadableError("unsupported plan")

@@ -52,6 +52,8 @@ FITTED = (
     "configurations (model, system, framework, precision, mode, degrees) are cut into two halves by a hash: "
     "constants of serving were fitted on 'fitted' alone, 'reported' is what they are worth"
 )
+#: Words of a configuration that points have in common whose step times are kept: model to precision.
+_SHARED_WORDS = 4
 _CLIENTS = ((1, 8), (9, 64), (65, 512), (513, 10**9))
 
 
@@ -113,7 +115,7 @@ def _score(
     points: dict[tuple[str, str], list[RankedPoint]] = {}
     seen: dict[tuple[ServingMethod, ServingSetup | None], tuple[ServedTimes | None, str | None]]
     tracked = iter(track(ordered, "forecasting serving"))
-    for _, group in groupby(tracked, key=_configuration):
+    for _, group in groupby(tracked, key=lambda case: _configuration(case)[:_SHARED_WORDS]):
         tables, seen = StepTables(), {}
         for case in group:
             for name in names:
