@@ -31,7 +31,7 @@ from perfcast.prediction.serving.resolve import resolve_serving
 OPERATIONS = ("ttft", "tpot", "e2e")
 _LEAST_POINTS = 10
 _CANDIDATES = np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 120)])
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,11 @@ def format_constants(fitted: FittedServing) -> str:
         ("request_seconds", fitted.request_seconds),
         ("handover_seconds", fitted.handover_seconds),
     ):
-        lines += ["", f"[{name}]", *(f"{key} = {_figure(value, 's')}" for key, value in values.items())]
+        lines += [
+            "",
+            f"[{name}]",
+            *(f"{key} = {_figure(value, 's')}" for key, value in values.items() if value),
+        ]
     lines += ["", "# Of the logarithm of the steps' own interval, joined with the spread below.", "[steps]"]
     lines += [
         f"share = {_figure(fitted.steps_share, '1')}",
