@@ -92,14 +92,16 @@ def fit_serving(
     """
     cases = [case for case in read_cases(places) if case.half == "fitted" and case.setup]
     if max_rows is not None:
-        cases = sample(
-            cases, max_rows, lambda case: f"{TABLE} {case.row}", lambda case: case.columns["backend"]
-        )
+        cases = sample(cases, max_rows, lambda case: f"{TABLE} {case.row}", _stratum)
     if len(cases) < _LEAST_POINTS:
         raise InputError(f"{', '.join(map(str, places))}: {len(cases)} points to fit to")
     points = collect_points(cases, say)
     configurations = {case.setup.configuration for case in cases if case.setup}
     return fit_points(points, len(configurations))
+
+
+def _stratum(case: ServingCase) -> tuple[str, ...]:
+    return tuple(str(case.columns.get(name)) for name in ("backend", "mode"))
 
 
 def collect_points(cases: Sequence[ServingCase], say: Callable[[str], None]) -> list[FittedPoint]:
