@@ -18,7 +18,7 @@ has a line for each deployment and concurrency. What it does not say, or says in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
@@ -29,11 +29,18 @@ from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Deployment, Disaggregated, Pool
 from perfcast.core.serving.lengths import Lengths
 from perfcast.core.serving.load import ClosedLoad
-from perfcast.core.serving.scheduling import Speculation
 from perfcast.errors import PlanError
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
+from perfcast.evidence.validate.serving.launched import (
+    date_of,
+    drafted_tokens,
+    engine,
+    is_blackwell,
+    is_narrowed,
+    kv_cache_dtype,
+)
 from perfcast.evidence.validate.serving.recipes import Recipe, Stated, match_recipes
-from perfcast.prediction.request.serving import EngineOptions, ServingRequest
+from perfcast.prediction.request.serving import ServingRequest
 
 FRAMEWORKS = ("vllm", "sglang", "trtllm")
 _CLUSTERS = {
@@ -60,16 +67,8 @@ _WIDE_PARTS = {
     "kimi": "+attention=bf16+mlp=bf16",
     "qwen3.5": "+attention=bf16+mlp=bf16",
 }
-#: Dynamo's container, which the column states for some lines → the program inside.
-_RUNTIMES = {"0.5.1": "1.1.0", "0.7.0": "1.2.0", "0.8.0": "1.2.0", "0.8.1": "1.2.0"}
-_DATED = re.compile(r"measured=(\d{4}-\d{2}-\d{2})")
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _NARROWED = 0.8
-_STEP_ROUNDING = 512
-_MANY_CLIENTS = 16
 _CLUSTER_SIZES = (8, 72, 128, 144, 256, 288, 1024)
-#: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
-_RANK_WAIT_STEPS = 60
 #: Beyond this many devices no server of these systems is one replica.
 _MOST_OF_A_REPLICA = 16
 
@@ -112,7 +111,7 @@ def read_setup(line: Line) -> ServingSetup:
     concurrency = _concurrency(line, launches[0].deployment)
     entry = load_cluster_entry(_CLUSTERS[system])
     model = _model(line.text("model_path"))
-    spread = _is_narrowed(line)
+    spread = is_narrowed(line)
     requests = tuple(
         ServingRequest(
             model=model,
@@ -121,9 +120,9 @@ def read_setup(line: Line) -> ServingSetup:
             deployment=launch.deployment,
             prompts=_lengths(line.whole("isl"), spread),
             answers=_lengths(line.whole("osl"), spread),
-            engine=_engine(line, launch, concurrency),
+            engine=engine(line, launch.drafted, concurrency),
             dtype=_dtype(line, model),
-            kv_cache_dtype=_kv_cache_dtype(line, model),
+            kv_cache_dtype=kv_cache_dtype(line, model),
         )
         for launch in launches
     )
@@ -168,7 +167,7 @@ def _model(path: str) -> str:
 
 def _dtype(line: Line, model: str) -> str:
     if model.startswith("gpt-oss"):  # its checkpoint: experts in MXFP4, with narrow activations where that is
-        return "w4a8_mxfp4_mxfp8+attention=bf16+mlp=bf16" if _is_blackwell(line) else AUTO  # a format of GPUs
+        return "w4a8_mxfp4_mxfp8+attention=bf16+mlp=bf16" if is_blackwell(line) else AUTO  # a format of GPUs
     stated = line.text("precision") or line.text("gemm_quant_mode")
     if stated == "fp8":
         is_of_blocks = model.startswith(_OF_BLOCKS) or line.text("gemm_quant_mode") == "fp8_block"
@@ -181,71 +180,11 @@ def _dtype(line: Line, model: str) -> str:
     return stated or "bf16"
 
 
-def _is_blackwell(line: Line) -> bool:
-    return line.text("system").startswith(("b200", "b300", "gb"))
-
-
-def _kv_cache_dtype(line: Line, model: str) -> str | None:
-    """Where launch scripts ask for keys and values in 8 bits; None: what the program keeps by itself."""
-    framework = line.text("backend")
-    if framework == "vllm" and model.startswith("llama") and line.text("system") != "h100_sxm":
-        return "fp8"
-    if framework == "vllm" and model.startswith("minimax") and _is_blackwell(line):
-        return "fp8"
-    if framework == "sglang" and model.startswith("deepseek") and _is_blackwell(line):
-        return "fp8"
-    return None
-
-
-def _is_narrowed(line: Line) -> bool:
-    """Whether the client drew lengths below the stated ones."""
-    source = line.text("silicon_data_source")
-    return bool(re.match(r"(db-dump|source_file=(\d{4}-|.*gap-analysis))", source))
-
-
 def _lengths(tokens: int, is_narrowed: bool) -> Lengths:
     if not is_narrowed:
         return Lengths(tokens)
     mean = (1 + _NARROWED) / 2
     return Lengths(tokens * mean, "uniform", (1 - _NARROWED) / 2 / mean)
-
-
-def _date(line: Line) -> str:
-    found = _DATED.search(line.text("silicon_data_source"))
-    return found.group(1) if found else ""
-
-
-def version_of(line: Line) -> str | None:
-    """The program's version as 'X.Y.Z'; by date where the line states none, None where it states neither."""
-    framework = line.text("backend")
-    found = _VERSION.search(line.text("backend_version"))
-    if found:
-        version = found.group(0)
-        return _RUNTIMES.get(version, version) if framework == "trtllm" else version
-    date = _date(line)
-    if not date:
-        return None
-    early = {"vllm": "0.11.0", "sglang": "0.5.5", "trtllm": "1.1.0"}
-    late = {"vllm": "0.16.0", "sglang": "0.5.8", "trtllm": "1.2.0"}
-    return (early if date < "2026-01" else late)[framework]
-
-
-def drafted_tokens(line: Line, model: str) -> int:
-    """Tokens that an aggregated server drafts ahead, which no column states.
-
-    Three series of DeepSeek-R1 are measured a second time, half as long for a token: those of TensorRT-LLM's
-    release 1.2.0rc6.post3, and on H200 those of 1.1.0rc2.post2 whose columns say 'ep' 8. Their public launch
-    scripts come in two kinds, with three drafted tokens (one with attention data-parallel) and without.
-    """
-    if not model.startswith("deepseek") or line.text("backend") != "trtllm":
-        return 0
-    is_parallel = (line.number("attention_dp_size") or 1) > 1
-    if line.text("backend_version") == "1.2.0rc6.post3":
-        return 1 if is_parallel else 3
-    is_second = line.text("tp_size") in ("8.0", "8") and line.text("moe_ep_size") in ("8.0", "8")
-    if line.text("system") == "h200_sxm" and line.text("backend_version") == "1.1.0rc2.post2" and is_second:
-        return 3
-    return 0
 
 
 def _launches(line: Line) -> tuple[_Launch, ...]:
@@ -352,7 +291,7 @@ def _stated(line: Line, total: int | None) -> Stated:
         decode_devices=devices("decode_"),
         decode_attention_dp=_stated_dp(line),
         total_devices=total,
-        date=_date(line),
+        date=date_of(line),
     )
 
 
@@ -382,45 +321,6 @@ def _concurrency(line: Line, deployment: Deployment) -> int:
     if isinstance(deployment, Aggregated):
         return line.whole("batch_size")
     return line.whole("decode_batch_size") * deployment.decode.replicas
-
-
-def _engine(line: Line, launch: _Launch, concurrency: int) -> EngineOptions:
-    drafted, framework = launch.drafted, line.text("backend")
-    return EngineOptions(
-        framework=framework,
-        version=version_of(line),
-        max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
-        polls_every_steps=_steps_between_polls(line, concurrency),
-        rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
-        speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
-    )
-
-
-def _steps_between_polls(line: Line, concurrency: int) -> int | None:
-    """Launch scripts of SGLang: --scheduler-recv-interval, 10 of few clients and on Hopper, else 30."""
-    if line.text("backend") != "sglang" or line.text("mode") != "agg" or not _is_narrowed(line):
-        return None
-    is_qwen = "Qwen3.5" in line.text("model_path")
-    return 30 if _is_blackwell(line) and (concurrency >= _MANY_CLIENTS or is_qwen) else 10
-
-
-def _waits(line: Line) -> bool:
-    is_parallel = (line.number("attention_dp_size") or 1) > 1
-    return is_parallel and line.text("backend") == "trtllm" and _is_narrowed(line)
-
-
-def _step_tokens(line: Line, concurrency: int, drafted: int) -> int | None:
-    """Tokens of a step of TensorRT-LLM, which does not cut prompts: launch scripts leave room for one prompt
-    beside a token of every client ('max_num_tokens'); rounded up, so that points share step times."""
-    if not _is_narrowed(line) or line.text("mode") != "agg":
-        return None
-    wanted = line.whole("isl") + concurrency * (1 + drafted) + 64
-    return -(-wanted // _STEP_ROUNDING) * _STEP_ROUNDING
-
-
-#: Of DeepSeek's own prediction layer, for each further token given all before it (DeepSeek-V3 report, section
-#: 5.4.3: 85 to 90 % of second tokens; the layer is run again for further ones, which fit less well).
-ACCEPTANCE: Mapping[int, float] = {1: 0.85, 2: 0.78, 3: 0.72}
 
 
 def _cluster(entry: ClusterEntry, deployment: Deployment) -> Cluster:
