@@ -170,7 +170,7 @@ def test_equal_questions_have_equal_answers(play):
         assert (one == other).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(some_requests(), some_engines(alone=True), st.integers(1, 24))
 def test_one_engine_does_what_a_slow_player_does(requests, engines, clients):
     played = play_requests(requests, ClosedLoad(clients), engines)
