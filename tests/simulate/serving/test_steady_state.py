@@ -73,6 +73,56 @@ def test_formula_and_events_agree_over_a_grid_of_closed_loads(policy: SchedulerP
     assert np.quantile(first, 0.9) <= TTFT_MOST
 
 
+def apart_with(
+    policy: SchedulerPolicy, clients: int, lengths: tuple[int, int], served: Engines
+) -> tuple[float, float]:
+    """The same of answers of different lengths, and of rates."""
+    requests = drawn_requests(8 * clients, *lengths)
+    played = play_requests(requests, ClosedLoad(clients), served)
+    found = steady_state(
+        ClosedLoad(clients),
+        asked(requests.prompt_tokens, False),
+        asked(requests.answer_tokens, False),
+        served,
+        num_requests=len(requests),
+    )
+    rate = len(requests) / played.finished_seconds.max()
+    token = np.nanmean(played.time_per_output_token_seconds)
+    return (
+        float(found.requests_per_second[0] / rate - 1),
+        float(found.time_per_output_token.mean[0] / token - 1),
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_formula_and_events_agree_where_memory_is_short(policy: SchedulerPolicy) -> None:
+    errors = np.abs(
+        [
+            apart_with(policy, clients, (prompt, answer), engines(policy, kv_tokens=tokens))
+            for prompt, answer, tokens in ((1024, 1024, 40_000), (4096, 512, 60_000), (512, 2048, 20_000))
+            for clients in (16, 64, 128)
+        ]
+    )
+    rate, token = errors.T
+    assert rate.max() <= 0.12
+    assert token.max() <= 0.12
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_formula_and_events_agree_of_ranks_that_step_together(policy: SchedulerPolicy) -> None:
+    served = engines(policy)
+    served = replace(served, pool=pool(data_parallel=4))
+    errors = np.abs(
+        [
+            apart_with(policy, clients, lengths, served)
+            for lengths in ((1024, 512), (4096, 256))
+            for clients in (8, 32, 128)
+        ]
+    )
+    assert errors.mean() <= 0.08
+    assert errors.max() <= 0.25
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_one_client_waits_for_his_own_steps_alone(policy: SchedulerPolicy) -> None:
     first, token = apart(policy, 1, 1000, 200, True)

@@ -43,8 +43,10 @@ class EngineColumns:
         times: Of a step.
         engines: Schedulers that share the load: replicas times ``ranks``, shape (n,).
         ranks: Of a replica, that step together; shape (n,), or of all.
+        alone_share: Of what a step that reads takes more than one that writes, what is left where one of the
+            ranks reads alone: 1 where they share nothing; shape (n,), or of all.
         max_sequences, max_step_tokens, kv_tokens: As in ``Scheduling``, shape (n,).
-        policy, chunks_prompts, block_tokens, schedules_ahead, reserved_answers: As in ``Scheduling``.
+        policy, chunks_prompts, block_tokens, schedules_ahead, polls_every_steps: As in ``Scheduling``.
     """
 
     times: StepTimes
@@ -57,8 +59,9 @@ class EngineColumns:
     chunks_prompts: bool = True
     block_tokens: int = 16
     schedules_ahead: bool = False
-    reserved_answers: float = 0.7
+    polls_every_steps: int = 1
     speculation: Speculation | None = None
+    alone_share: Floats | float = 1.0
 
     @property
     def reads_apart(self) -> bool:

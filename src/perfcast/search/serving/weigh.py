@@ -104,7 +104,7 @@ def engine_columns(
         chunks_prompts=limits.chunks_prompts,
         block_tokens=limits.block_tokens,
         schedules_ahead=limits.schedules_ahead,
-        reserved_answers=limits.reserved_answers,
+        polls_every_steps=limits.polls_every_steps,
         speculation=request.engine.speculation,
     )
 

@@ -26,6 +26,8 @@ from perfcast.core.serving.step import StepBatches
 from perfcast.simulate.closed_form.serving.work import RequestWork
 
 _ROUNDS = 24
+#: Over the steps that read, the part of a cycle in which they lie, where ranks are not quite at one.
+_LEAST_WINDOW = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +163,8 @@ def _dealt_out(
     reads = np.maximum(reads, np.minimum(own * np.minimum(running, 1.0), length))
     writes = length - reads
     waiting = np.maximum(length - work.steps, own)  # steps until the first token, those in the queue too
-    return _joined(work, engines, running, reads, writes, own, waiting, late)
+    window = (apart + least) / length
+    return _joined(work, engines, running, reads, writes, own, waiting, late, window)
 
 
 def _joined(
@@ -173,6 +176,7 @@ def _joined(
     own: Floats,
     waiting: Floats,
     late: Floats,
+    window: Floats,
 ) -> Cycle:
     """Steps that read and write at once, priced."""
     total = running * work.steps  # sequences that write, over all steps of a cycle
@@ -183,7 +187,9 @@ def _joined(
     writing = batches_of(work, pure, np.zeros_like(pure))
     read, write = step_seconds(engines, reading), step_seconds(engines, writing)
     share = reads / (reads + writes)
-    write_seen = _beside_others(engines, share, read, write)
+    write_seen = write
+    if not work.is_even:  # ranks whose answers are equally long read at the same time
+        read, write_seen = _beside_others(engines, share, window, read, write)
     write_seen = np.where(writes > 1e-9, write_seen, write)
     seconds = reads * read + writes * write_seen
     first = np.minimum((waiting - late), reads) * read
@@ -214,10 +220,30 @@ def _between_bursts(work: RequestWork, engines: EngineColumns, first: Floats, wr
     return 2 * np.maximum(first - alone, 0.0)
 
 
-def _beside_others(engines: EngineColumns, share: Floats, read: Floats, write: Floats) -> Floats:
-    """A step that only writes, where another rank of the replica may read meanwhile."""
-    others = 1 - (1 - np.minimum(share, 1.0)) ** (engines.ranks - 1)
-    return np.asarray(write + others * np.maximum(read - write, 0.0))
+def _beside_others(
+    engines: EngineColumns, share: Floats, window: Floats, read: Floats, write: Floats
+) -> tuple[Floats, Floats]:
+    """Steps that read and that write, where other ranks of the replica do the other meanwhile.
+
+    Ranks begin steps together and the slowest ends them. Of what a step that reads takes more than one that
+    writes, a part φ is left where one of D ranks reads alone (experts are shared, and have less to do then);
+    where k read, φ + (1 - φ) (k - 1) / (D - 1), all of it where all do.
+
+    Args:
+        share: Of a rank's steps, those that read.
+        window: Of a cycle, in which they lie: where answers began together, all ranks read at about one time.
+        read, write: Of a replica whose ranks all do that.
+    """
+    alone, others = engines.alone_share, np.maximum(engines.ranks - 1, 0)
+    window = np.clip(window, np.minimum(_LEAST_WINDOW * share, 1.0), 1.0)
+    within = np.minimum(share / np.maximum(window, 1e-9), 1.0)
+    more = np.maximum(read - write, 0.0)
+    any_other = 1 - (1 - within) ** others
+    beside = any_other * alone + (1 - alone) * (within - any_other / np.maximum(others, 1))
+    beside *= window * (1 - within) / np.maximum(1 - share, 1e-9)  # of the steps that write
+    several = np.asarray(others > 0)
+    reading = read - more * np.where(several, (1 - alone) * (1 - within), 0.0)
+    return np.asarray(reading), np.asarray(write + more * np.where(several, beside, 0.0))
 
 
 def _apart(work: RequestWork, engines: EngineColumns, running: Floats, late: Floats, apart: Floats) -> Cycle:
@@ -229,8 +255,11 @@ def _apart(work: RequestWork, engines: EngineColumns, running: Floats, late: Flo
     reading = batches_of(work, np.zeros_like(running), np.maximum(tokens / work.new_tokens, 1e-9))
     writing = batches_of(work, running, np.zeros_like(running))
     read, write = step_seconds(engines, reading), step_seconds(engines, writing)
-    share = np.zeros_like(reads) if work.is_even else reads / np.maximum(reads + work.steps, 1e-9)
-    write_seen = _beside_others(engines, share, read, write)
+    write_seen = write
+    if not work.is_even:
+        whole = np.maximum(reads + work.steps, 1e-9)
+        read, write_seen = _beside_others(engines, reads / whole, (apart + reads) / whole, read, write)
+        late = late + (engines.polls_every_steps - 1) / 2 * np.minimum(np.maximum(running - 1, 0.0), 1.0)
     lateness = late * write_seen
     first = own * read
     stalls = np.maximum(reads - own, 0.0)

@@ -84,7 +84,7 @@ def columns_of(engines: Engines) -> EngineColumns:
         chunks_prompts=scheduling.chunks_prompts,
         block_tokens=scheduling.block_tokens,
         schedules_ahead=scheduling.schedules_ahead,
-        reserved_answers=scheduling.reserved_answers,
+        polls_every_steps=scheduling.polls_every_steps,
         speculation=engines.speculation,
     )
 

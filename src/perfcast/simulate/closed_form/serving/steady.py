@@ -30,7 +30,12 @@ from perfcast.simulate.closed_form.serving.figures import (
     whole_latency,
 )
 from perfcast.simulate.closed_form.serving.wait import growing_queue_seconds, queue_seconds
-from perfcast.simulate.closed_form.serving.work import RequestWork, places_of, work_of
+from perfcast.simulate.closed_form.serving.work import (
+    RequestWork,
+    places_of,
+    waits_while_answered,
+    work_of,
+)
 
 _BISECTIONS = 30
 #: After which nothing is left of a common beginning.
@@ -84,7 +89,7 @@ def steady_columns(
     if load.kind == "open":
         balance = _open(work, engines, load, places, request_seconds)
     else:
-        balance = _closed(work, engines, load, places, request_seconds)
+        balance = _closed(work, engines, load, places, by_memory, request_seconds)
     return _state(work, engines, balance, answers, load, by_memory <= places)
 
 
@@ -102,7 +107,12 @@ def of_batches(engines: EngineColumns) -> EngineColumns:
 
 
 def _closed(
-    work: RequestWork, engines: EngineColumns, load: LoadColumns, places: Floats, request_seconds: float
+    work: RequestWork,
+    engines: EngineColumns,
+    load: LoadColumns,
+    places: Floats,
+    by_memory: Floats,
+    request_seconds: float,
 ) -> _Balance:
     saturated = load.kind == "saturated"
     total = load.num_requests if saturated else load.amount
@@ -124,6 +134,10 @@ def _closed(
     steps, reading = first_wave(work, engines, running)
     with np.errstate(invalid="ignore"):
         queue = np.where(queued > 0, queued / rate, 0.0)
+    evicted = waits_while_answered(work, engines, queue, cycle.answer_seconds)
+    evicted = np.where((by_memory <= places) & np.isfinite(queue), evicted, 0.0)
+    queue = queue - evicted
+    cycle = replace(cycle, answer_seconds=cycle.answer_seconds + evicted)
     waiting = np.maximum(request_seconds - cycle.late_seconds, 0.0)
     steady = cycle.first_seconds - cycle.burst_seconds / 2 + waiting + queue
     begin, rest = request_seconds + reading / steps, reading - reading / steps
