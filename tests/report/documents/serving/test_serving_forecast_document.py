@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfcast.core.forecast.fit import fit_of
-from perfcast.core.forecast.serving import ServingForecast
+from perfcast.core.forecast.serving import Latency, ServingForecast
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.core.serving.load import OpenLoad, RecordedLoad, SaturatedLoad
@@ -129,6 +129,14 @@ def test_deployments_and_loads_in_words():
         "requests as recorded",
         "all requests at once",
     ]
+
+
+def test_answers_of_one_token_have_no_speed(forecast: ServingForecast):
+    none = Latency(between(0.0), between(0.0), between(0.0), between(0.0))
+    text = text_of(document_of(replace(forecast, time_per_output_token=none)))
+    for words in ("Speed for a user", "Time per output token", "for a user", "0.00 ns"):
+        assert words not in text
+    assert "Time to first token" in text
 
 
 def test_intervals_that_hold_nothing_are_written(forecast: ServingForecast):

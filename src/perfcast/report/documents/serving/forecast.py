@@ -71,6 +71,8 @@ def _cards(forecast: ServingForecast) -> tuple[Card, ...]:
         ),
         _card("Speed for a user", rates.output_tokens_per_second_per_user, "tokens/s"),
     ]
+    if not _has_further_tokens(forecast):
+        found = [found[0], found[2]]
     if rates.goodput_requests_per_second is not None:
         of_all = format_count(rates.requests_per_second.value)
         card = _card(
@@ -86,6 +88,11 @@ def _cards(forecast: ServingForecast) -> tuple[Card, ...]:
         found.append(_card("Energy", rates.joules_per_million_output_tokens, "J", _PER_MILLION))
     memory = Card(label="Memory", value=forecast.memory_bytes, unit="B", whole=forecast.capacity_bytes)
     return (*found, memory)
+
+
+def _has_further_tokens(forecast: ServingForecast) -> bool:
+    """Whether any answer has more than its first token; else nothing is known of further ones."""
+    return forecast.time_per_output_token.mean.value > 0
 
 
 def _kept(forecast: ServingForecast) -> str:
@@ -134,13 +141,14 @@ def _latency_rows(
     word: str, statistic: str, latencies: Sequence[Latency]
 ) -> tuple[tuple[Value | Cell, ...], ...]:
     figures = [getattr(latency, statistic) for latency in latencies]
-    values = tuple(_cell(figure.value, "s") for figure in figures)
-    ends = tuple(Cell(interval(figure, "s"), figure.low) for figure in figures)
+    values = tuple(_cell(figure.value, "s") if figure.value else Cell("–") for figure in figures)
+    ends = tuple(Cell(interval(figure, "s") if figure.value else "–", figure.low) for figure in figures)
     return ((word, *values), ("  with 90 %", *ends))
 
 
 def _rates(forecast: ServingForecast) -> Section:
     rates = forecast.rates
+    unknown = None if _has_further_tokens(forecast) else rates.output_tokens_per_second_per_user
     named: tuple[tuple[str, Between | None, Unit], ...] = (
         ("Requests", rates.requests_per_second, "requests/s"),
         ("Requests within the limits", rates.goodput_requests_per_second, "requests/s"),
@@ -155,7 +163,7 @@ def _rates(forecast: ServingForecast) -> Section:
     rows = tuple(
         (name, _cell(figure.value, unit), Cell(interval(figure, unit), figure.low))
         for name, figure, unit in named
-        if figure is not None
+        if figure is not None and figure is not unknown
     )
     columns = (Column(""), Column("Value"), Column("With 90 %"))
     return Section(title="What replicas answer", blocks=(Table(columns=columns, rows=rows),))
@@ -230,7 +238,7 @@ def _compared(forecast: ServingForecast, other: ServingForecast) -> list[tuple[s
         ("Time to first token", forecast.time_to_first_token, other.time_to_first_token),
         ("Time per output token", forecast.time_per_output_token, other.time_per_output_token),
     )
-    for name, mine, its in named:
+    for name, mine, its in named if _has_further_tokens(forecast) else named[:1]:
         for statistic, word in _WORDS.items():
             pair = [getattr(one, statistic).value for one in (mine, its)]
             found.append((f"{name}, {word}", "s", pair[0], pair[1]))
