@@ -15,7 +15,7 @@ from perfcast.errors import ModelError
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.request.serving import EngineOptions
-from perfcast.prediction.serving.steps import build_step_times
+from perfcast.prediction.serving.steps import build_step_times, step_host
 from perfcast.prediction.step.predict import predict_plan
 
 _DEVICE = resolve_device("h100-sxm")
@@ -105,6 +105,20 @@ def test_drafted_tokens_cost_a_layer_each_and_their_checks() -> None:
     batch = StepBatch(4, 4 * 1000)
     assert drafted.tokens_per_sequence == 3
     assert 1.05 < drafted.seconds(batch) / plain.seconds(batch) < 1.6
+
+
+def test_limits_of_one_sequence_and_one_token_still_make_a_table() -> None:
+    times = _times("llama3-8b", Plan(), replace(_BARE, max_sequences=1, max_step_tokens=1))
+    assert 0 < times.seconds(StepBatch(1, 1000)) < times.seconds(StepBatch(1, 10_000))
+
+
+def test_a_host_named_by_its_processor_is_faster_on_a_faster_one() -> None:
+    ampere, hopper = (
+        step_host("vllm", "0.2.0", resolve_device(name)) for name in ("a100-sxm-80gb", "h100-sxm")
+    )
+    assert ampere.fixed_seconds == pytest.approx(9.8e-3)
+    assert hopper.fixed_seconds == pytest.approx(0.72 * 9.8e-3)
+    assert step_host("vllm", "0.16.0", resolve_device("h100-sxm")).overlaps
 
 
 def test_a_model_without_prediction_layers_drafts_nothing() -> None:

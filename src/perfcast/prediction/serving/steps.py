@@ -123,7 +123,8 @@ def _grid(most_tokens: int, most_read: int, most_sequences: int, most_held: int,
 
 def _up_to(points: Iterable[int], most: int) -> Integers:
     """The points below the largest, and it; at least two."""
-    return np.array(sorted({*(point for point in points if point < most), max(most, 2)}), dtype=np.int64)
+    found = sorted({*(point for point in points if point < most), max(most, 2)})
+    return np.array(found if len(found) > 1 else [1, *found], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +315,7 @@ def _launches(priced: _Priced, place: int) -> tuple[float, ...]:
             for part in (place, attention, 4):
                 launches = priced.rows[key][part].launches
                 total += count * (launches[0] if len(launches) else 0.0)
-        found.append(total)
+        found.append(float(total))
     return tuple(found)
 
 
