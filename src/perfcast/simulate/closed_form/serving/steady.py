@@ -139,6 +139,8 @@ def _closed(
     queue = queue - evicted
     cycle = replace(cycle, answer_seconds=cycle.answer_seconds + evicted)
     waiting = np.maximum(request_seconds - cycle.late_seconds, 0.0)
+    with np.errstate(divide="ignore"):  # on its way a request is in no batch, but where others wait for one
+        rate = np.where(queued > 0, rate, 1.0 / (1.0 / rate + waiting / clients))
     steady = cycle.first_seconds - cycle.burst_seconds / 2 + waiting + queue
     begin, rest = request_seconds + reading / steps, reading - reading / steps
     first_share, has_place = 1 / waves, running / clients
