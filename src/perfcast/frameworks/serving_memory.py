@@ -16,6 +16,8 @@ from perfcast.frameworks.load import framework_names, profile_folder
 #: of the device as a 'static' part for weights and cache alone, the rest being a step's; of what is 'free'
 #: beside weights and the peak of a step.
 FractionOf = Literal["device", "static", "free"]
+_FIGURES = ("fraction", "reported", "several_ranks")
+_KEYS = ("source", "fraction_of", "reserved", "graphs", *_FIGURES)
 #: From so many tensor-parallel ranks on, larger graphs are captured.
 _FOUR = 4
 
@@ -68,12 +70,17 @@ class ServingMemory:
     Attributes:
         fraction: Where it is one number; None: by ``reserved``.
         graphs: By rising memory of the device.
+        reported: What the driver says that a device has, of what its datasheet says.
+        several_ranks: Bytes of communication outside of PyTorch, beyond what one communicator takes, that the
+            program counts where a replica has several ranks.
     """
 
     fraction_of: FractionOf
     fraction: float | None
     reserved: ReservedMemory | None
     graphs: tuple[GraphSequences, ...]
+    reported: float
+    several_ranks: float
     source: str
 
     def fraction_on(
@@ -137,19 +144,23 @@ def parse_serving_memory(table: Mapping[str, Any], sources: Mapping[str, str], w
     Raises:
         CatalogError: A key is missing or unknown, or a figure without unit or source.
     """
-    unknown = sorted(table.keys() - {"source", "fraction_of", "fraction", "reserved", "graphs"})
+    unknown = sorted(table.keys() - set(_KEYS))
     if unknown or table.get("source") not in sources:
         raise CatalogError(f"{where}: {f'unknown key {unknown[0]}' if unknown else 'source missing'}")
     if table.get("fraction_of") not in get_args(FractionOf):
         raise CatalogError(f"{where}: fraction_of is one of {', '.join(get_args(FractionOf))}")
     if ("fraction" in table) == ("reserved" in table):
         raise CatalogError(f"{where}: either a fraction, or what is reserved")
-    fraction = parse_figure(table["fraction"], sources, where).si_value if "fraction" in table else None
+    figures = {
+        key: parse_figure(table[key], sources, f"{where} {key}").si_value for key in _FIGURES if key in table
+    }
     return ServingMemory(
         fraction_of=table["fraction_of"],
-        fraction=fraction,
+        fraction=figures.get("fraction"),
         reserved=_reserved(table["reserved"], sources, where) if "reserved" in table else None,
         graphs=tuple(_graphs(row, sources, where) for row in table.get("graphs", [])),
+        reported=figures.get("reported", 1.0),
+        several_ranks=figures.get("several_ranks", 0.0),
         source=sources[table["source"]],
     )
 

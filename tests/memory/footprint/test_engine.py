@@ -16,8 +16,9 @@ from perfcast.core.precision import inference_precision
 from perfcast.core.weights import count_parameters
 from perfcast.frameworks.serving_memory import load_serving_memory
 from perfcast.memory.allocator.context import bytes_beside_allocator
-from perfcast.memory.footprint.engine import EngineMemory, engine_memory
+from perfcast.memory.footprint.engine import EngineMemory, engine_memory, expert_rows_width
 from perfcast.memory.footprint.setting import workspace_bytes
+from perfcast.units import GIB
 from small_transformers import llama, mixture
 
 H100 = load_device("h100-sxm")
@@ -50,13 +51,13 @@ def test_vllm_deals_out_what_its_part_of_the_device_leaves():
     weights = 2 * count_parameters(BIG)
     width = 2 * 4096 + max(3 * 14336, (32 + 8 + 8) * 128 + 32 * 128 - 32 * 128)
     step = 8192 * 2 * width + 256 * 2 * 128256
-    left = 0.9 * H100.memory_bytes - beside - weights - step
+    left = 0.9 * 0.9903 * H100.memory_bytes - beside - weights - step
     assert tokens("vllm", memory) == pytest.approx(left / memory.token_bytes[0], rel=1e-3)
 
 
 def test_programs_differ_in_what_their_fraction_is_of():
     memory = held()
-    whole = H100.memory_bytes - memory.beside_bytes
+    whole = 0.9903 * H100.memory_bytes - memory.beside_bytes
     weights, step = memory.weight_bytes[0], memory.step_bytes(np.array([8192]), np.array([256]))[0, 0]
     each = memory.token_bytes[0]
     assert tokens("trtllm", memory) == int(0.9 * (whole - weights - step) / each)
@@ -104,3 +105,22 @@ def test_many_engines_at_once_are_each_alone():
         tokens("vllm", memory, step=512, sequences=16),
         tokens("vllm", memory, fraction=0.8),
     ]
+
+
+def test_experts_keep_a_row_for_each_expert_of_a_token():
+    # two experts of 96 for a token of 64: outputs of gate and up are wider than the residual
+    model = mixture()
+    assert expert_rows_width(model, Plan()) == 2 * 64 + 2 * (192 + 96)
+    spread = Plan(data_parallel=4, expert_parallel=4)
+    assert expert_rows_width(model, spread) == expert_rows_width(model, Plan())
+    assert expert_rows_width(model, Plan(tensor_parallel=4, expert_parallel=4)) == 2 * 64 + 0.5 * (192 + 96)
+    assert expert_rows_width(BIG, Plan()) == 0
+    narrow = replace(model, experts=replace(model.experts, ffn_hidden_size=8))
+    assert held(model=narrow).step_bytes_per_token[0] >= 2 * (2 * 64 + 2 * (64 + 8))
+
+
+def test_vllm_counts_communication_of_several_ranks():
+    one, two = (replace(held(), num_ranks=count) for count in (1, 2))
+    fewer = tokens("vllm", one) - tokens("vllm", two)
+    assert fewer == pytest.approx(1.79 * GIB / one.token_bytes[0], abs=1)
+    assert tokens("sglang", one) == tokens("sglang", two)

@@ -43,6 +43,7 @@ class EngineMemory:
         logit_bytes: Of the logits of one sequence.
         beside_bytes: Of the driver, communicators and workspaces of libraries.
         capacity_bytes: Of the device.
+        num_ranks: Of the replica.
     """
 
     weight_bytes: Floats
@@ -51,6 +52,7 @@ class EngineMemory:
     logit_bytes: Floats
     beside_bytes: float
     capacity_bytes: int
+    num_ranks: int
 
     def step_bytes(self, max_step_tokens: Integers, max_sequences: Integers) -> Floats:
         """The largest step's activations and logits, shape (n, stages)."""
@@ -75,12 +77,13 @@ class EngineMemory:
         """
         step = self.step_bytes(max_step_tokens, max_sequences)
         part = np.asarray(fraction, dtype=np.float64)[:, None]
-        whole = float(self.capacity_bytes)
+        whole = memory.reported * self.capacity_bytes
         if memory.fraction_of == "free":
             return np.asarray(part * (whole - self.beside_bytes - self.weight_bytes - step))
         if memory.fraction_of == "static":
             return np.asarray(part * (whole - self.beside_bytes) - self.weight_bytes)
-        return np.asarray(part * whole - self.beside_bytes - self.weight_bytes - step)
+        beside = self.beside_bytes + (memory.several_ranks if self.num_ranks > 1 else 0.0)
+        return np.asarray(part * whole - beside - self.weight_bytes - step)
 
     def kv_tokens(
         self,
@@ -128,13 +131,31 @@ def engine_memory(
     one = np.ones(len(stages))
     beside = bytes_beside_allocator(device, table.num_axes)[0] + workspace_bytes(device)
     cached = cache_term(setting, alone, ranks).num_bytes / sequence_length
+    step = np.asarray(layer_term(setting, alone, one).num_bytes, dtype=np.float64)
     return EngineMemory(
         weight_bytes=np.asarray(weight_term(setting, alone, ranks).num_bytes, dtype=np.float64),
         token_bytes=np.asarray(cached, dtype=np.float64),
-        step_bytes_per_token=np.asarray(layer_term(setting, alone, one).num_bytes, dtype=np.float64),
+        step_bytes_per_token=np.maximum(step, setting.outer_bytes * expert_rows_width(model, plan)),
         logit_bytes=np.asarray(
             logit_term(setting, alone, np.where(ranks.has_head, 1.0, 0.0)).num_bytes, dtype=np.float64
         ),
         beside_bytes=float(beside),
         capacity_bytes=device.memory_bytes,
+        num_ranks=plan.world_size,
     )
+
+
+def expert_rows_width(model: Transformer, plan: Plan) -> float:
+    """Elements that a rank keeps of a token while experts run: a row for each expert that it goes to.
+
+    Of each such row its output, as wide as the residual (or gate and up, where these are wider), and what
+    goes into the second product (vLLM: fused_moe.py, intermediate_cache13 and intermediate_cache2; SGLang has
+    the same kernel), beside the residual and the normalised input. 0 of a model without experts.
+    """
+    experts = model.experts
+    if experts is None:
+        return 0.0
+    rows = experts.experts_per_token * plan.data_parallel / plan.expert_parallel
+    inner = experts.ffn_hidden_size / plan.tensor_parallel_of_experts
+    gates = 2 if model.is_gated else 1
+    return 2 * model.hidden_size + rows * (max(model.hidden_size, gates * inner) + inner)
