@@ -25,9 +25,6 @@ from perfcast.simulate.serving.sequence import Sequence
 _GROWTH = 8
 #: Ranks of which each is asked for by itself.
 _FEW = 3
-#: Of a step of ranks that share experts, what experts and the way to them take; stated, not fitted (of a read
-#: of 8,192 tokens of DeepSeek-V3 on eight H200 they are about half).
-_SHARED = 0.5
 Planned: TypeAlias = list[tuple[Scheduler, StepBatch]]
 
 
@@ -187,21 +184,7 @@ class Replica:
         return 1 + int(batch.cached_tokens / (_GROWTH * batch.sequences * gain))
 
     def _seconds(self, steps: list[Planned]) -> list[float]:
-        """Of each of some steps: until the slowest rank is done with its own and its share of all.
-
-        Step times are of ranks that all have the same batch. Of unequal ones each attends for itself, but
-        experts, which the ranks share, have the mean: the slowest's and the mean's step count by half.
-        """
-        slowest = self._slowest_seconds(steps)
-        if len(self.engines) == 1 or self.times.stages > 1:
-            return slowest
-        means = [_mean_batch([batch for _, batch in planned], len(self.engines)) for planned in steps]
-        return [
-            (1.0 - _SHARED) * most + _SHARED * min(most, self.times.seconds(mean))
-            for most, mean in zip(slowest, means, strict=True)
-        ]
-
-    def _slowest_seconds(self, steps: list[Planned]) -> list[float]:
+        """Of each of some steps: until the slowest rank is done."""
         times, several = self.times, len(steps[0]) > _FEW
         if len(self.engines) == 1:
             return [times.latency_seconds(planned[0][1]) for planned in steps]
@@ -244,15 +227,3 @@ class Replica:
     def kept_tokens(self) -> int:
         """Tokens whose keys and values its engines hold."""
         return sum(engine.kept_tokens for engine in self.engines)
-
-
-def _mean_batch(batches: list[StepBatch], ranks: int) -> StepBatch:
-    """Of all ranks, those with nothing to do included; whole numbers rounded up."""
-    return StepBatch(
-        sequences=-(-sum(batch.sequences for batch in batches) // ranks),
-        cached_tokens=sum(batch.cached_tokens for batch in batches) / ranks,
-        prompts=-(-sum(batch.prompts for batch in batches) // ranks),
-        prompt_tokens=-(-sum(batch.prompt_tokens for batch in batches) // ranks),
-        prompt_pairs=sum(batch.prompt_pairs for batch in batches) / ranks,
-        ended_prompts=-(-sum(batch.ended_prompts for batch in batches) // ranks),
-    )
