@@ -82,8 +82,7 @@ class EngineMemory:
             return np.asarray(part * (whole - self.beside_bytes - self.weight_bytes - step))
         if memory.fraction_of == "static":
             return np.asarray(part * (whole - self.beside_bytes) - self.weight_bytes)
-        beside = self.beside_bytes + (memory.several_ranks if self.num_ranks > 1 else 0.0)
-        return np.asarray(part * whole - beside - self.weight_bytes - step)
+        return np.asarray(part * whole - self._beside(memory) - self.weight_bytes - step)
 
     def kv_tokens(
         self,
@@ -98,9 +97,13 @@ class EngineMemory:
         tokens = np.floor(np.maximum(left, 0.0) / each).min(axis=1)
         return np.asarray(tokens, dtype=np.int64)
 
-    def taken_bytes(self, cache_bytes: Floats, step_bytes: Floats) -> Integers:
+    def _beside(self, memory: ServingMemory) -> float:
+        """Outside of what weights, steps and cache take, as the program counts it."""
+        return self.beside_bytes + (memory.several_ranks if self.num_ranks > 1 else 0.0)
+
+    def taken_bytes(self, memory: ServingMemory, cache_bytes: Floats, step_bytes: Floats) -> Integers:
         """What the fullest device holds with such a cache, shape (n,)."""
-        held = self.weight_bytes + self.beside_bytes + np.maximum(cache_bytes, 0.0) + step_bytes
+        held = self.weight_bytes + self._beside(memory) + np.maximum(cache_bytes, 0.0) + step_bytes
         return np.asarray(held.max(axis=1), dtype=np.int64)
 
 

@@ -204,7 +204,7 @@ class _Engines:
         profile = load_serving_memory(self.framework)
         sizes = (np.array([limits.max_step_tokens]), np.array([limits.max_sequences]))
         cache = memory.cache_bytes(profile, np.array([fraction]), *sizes)
-        held = memory.taken_bytes(cache, memory.step_bytes(*sizes))
+        held = memory.taken_bytes(profile, cache, memory.step_bytes(*sizes))
         copies = 1 if self.model.sizes.latent_attention else plan.tensor_parallel
         return EngineSetting(
             pool=pool,
