@@ -302,7 +302,8 @@ class InferenceProfile:
             otherwise; beside all others in the type of the activations.
         attends_in_cache_format: Whether prompts attend in fp8 where products and cache are narrow.
         fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
-        fuses_rotation: Whether rotating queries and keys and writing the cache are one kernel.
+        attention_rotates: Whether its call of attention also rotates queries and keys and writes the cache,
+            and was timed with that.
         reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
         gathers_tokens: Whether all tokens go to all ranks among which experts are spread, and partial sums
             back by reduce-scatter, unless asked for something else; else copies go to experts or places.
@@ -320,7 +321,7 @@ class InferenceProfile:
     narrow_caches: tuple[str, ...] = ()
     attends_in_cache_format: bool = False
     fuses_quantisation: bool = False
-    fuses_rotation: bool = False
+    attention_rotates: bool = False
     reads_peers: bool = False
     gathers_tokens: bool = False
     sends_beyond_choices: bool = False

@@ -374,12 +374,9 @@ def test_an_all_reduce_that_takes_the_norm_along_leaves_none_while_decoding():
     assert "rms_norm" in names(Plan(), decode)
 
 
-def test_one_kernel_rotates_and_writes_the_cache_where_the_framework_has_it():
+def test_a_call_of_attention_that_rotates_and_writes_the_cache_has_no_kernels_beside_it():
     calls = layer(decode(llama(), cache="fp8", profile=TENSORRT), "layer").forward
-    assert "reshape_and_cache" not in {call.operation.name for call in calls}
-    queries, cached = 8 * 8, 2 * 4 * 8
-    read, written = 2 * (queries + cached), 2 * queries + cached
-    assert at(calls, "attention.rope").memory_traffic_bytes == read + written
+    assert not {"reshape_and_cache", "rope"} & {call.operation.name for call in calls}
 
 
 def test_head_and_router_are_not_quantised():

@@ -21,7 +21,6 @@ from perfcast.workload.blocks.serving.kernels import (
     fused_norm,
     mean_visible,
     rotation,
-    rotation_into_cache,
 )
 from perfcast.workload.blocks.serving.parts import linear
 from perfcast.workload.blocks.serving.setting import Serving
@@ -122,10 +121,9 @@ def latent_attention(setting: Serving, window: int) -> Calls:
 
 
 def _rotate(tape: Tape, setting: Serving, queries: int, keys: int, cached: int) -> None:
-    """Queries and keys turned, new keys and values put into the cache: one kernel, or one for each."""
+    """Queries and keys turned, new keys and values put into the cache: a kernel for each, or by attention."""
     tokens, precision = setting.tokens, setting.precision
-    if setting.profile.fuses_rotation:
-        tape.run(rotation_into_cache(tokens, queries, cached, precision), "attention.rope")
+    if setting.profile.attention_rotates:
         return
     tape.run(rotation(tokens, queries + keys, precision.element), "attention.rope")
     tape.run(cache_write(tokens, cached, precision), "attention.cache")

@@ -82,21 +82,6 @@ def cache_write(rows: int, size: int, precision: Precision) -> Operation:
     )  # fmt: skip
 
 
-def rotation_into_cache(rows: int, queries: int, cached: int, precision: Precision) -> Operation:
-    """Queries turned in place, turned keys and the values written to the cache, in one pass.
-
-    Args:
-        queries: Elements of a token's queries that are turned.
-        cached: Elements of a token's keys and values.
-    """
-    read, turned = (tensor(precision.element, rows, width) for width in (queries + cached, queries))
-    written = turned.num_bytes + precision.cache.bytes_of(rows * cached)
-    return rows_kernel(
-        Kind.ELEMENTWISE, "rope", (read,), (turned,), flops_per_element=3,
-        traffic_bytes=read.num_bytes + written,
-    )  # fmt: skip
-
-
 @lru_cache(maxsize=16384)
 def cached_attention(
     batch: int,
