@@ -53,7 +53,7 @@ def explain_no_replica(
     """No plan of any cluster holds one request."""
     tokens = round(request.prompts.mean_tokens + request.answers.mean_tokens)
     if not short:
-        return "; ".join(failed) or "no plan of a replica follows --fix on these devices"
+        return "; ".join(failed) or "no plan of a replica is left on these devices: --fix excludes all"
     best = max(short, key=lambda each: each.kv_tokens)
     return (
         f"none of {len(short)} plans of a replica holds the keys and values of one request of {tokens:,} "

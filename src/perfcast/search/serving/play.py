@@ -29,8 +29,8 @@ from perfcast.search.serving.weigh import Weighed
 
 #: How often a kind is tried anew where events break a limit that the formula keeps.
 _TRIES = 3
-#: Plays for each kind that is wanted, at most.
-_PLAYS_OF_A_KIND = 2
+#: Plays for each kind that is wanted, at most, and of all where few are wanted.
+_PLAYS_OF_A_KIND, _LEAST_PLAYS = 2, 8
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ def serving_request(
         framework=target.program.framework,
         max_sequences=int(writer.max_sequences[at]),
         max_step_tokens=int(reading.max_step_tokens[read_at]),
+        rank_wait_steps=request.engine.rank_wait_steps if writer.plan.data_parallel > 1 else None,
     )
     return ServingRequest(
         model=request.model,
@@ -96,6 +97,10 @@ class Player:
     Args:
         request: Of the search.
         replicas, rows, weighed: What was weighed.
+
+    Attributes:
+        num_played: So far.
+        refused: Why the last that could not be played could not.
     """
 
     def __init__(
@@ -108,13 +113,15 @@ class Player:
         self._request, self._replicas, self._rows, self._weighed = request, replicas, rows, weighed
         self._tables = StepTables()
         self.num_played = 0
+        self.refused = ""
 
     def play(self, row: int) -> PlayedDeployment | None:
         """One row; None where the deployment cannot be forecast."""
         asked = serving_request(self._request, self._replicas, self._rows, row)
         try:
             forecast = predict_serving(asked, self._tables)
-        except PlanError:
+        except PlanError as error:
+            self.refused = str(error)
             return None
         self.num_played += 1
         rates, devices = forecast.rates, forecast.num_devices
@@ -206,7 +213,8 @@ def play_best(
     open_rows = np.ones(len(rows), dtype=bool)
     tries: dict[int, int] = {}
     kept = 0
-    while kept < request.num_played and len(found) < _PLAYS_OF_A_KIND * request.num_played:
+    most = max(_PLAYS_OF_A_KIND * request.num_played, _LEAST_PLAYS)
+    while kept < request.num_played and sum(tries.values()) < most:
         on_progress("played by events", kept, request.num_played)
         row = _next_row(request, weighed, open_rows, learned.factors(kinds))
         if row is None:

@@ -96,23 +96,31 @@ def list_plans(target: Target, fixed: dict[str, int]) -> Iterator[Plan]:
 def build_replicas(
     request: DeploymentSearchRequest, target: Target, on_progress: Progress
 ) -> tuple[list[Replica], list[Shortage]]:
-    """Each plan in each precision, with its step times; and those whose memory holds no request."""
+    """Each plan in each precision, with its step times; and those whose memory holds no request.
+
+    Raises:
+        PlanError: No plan can be followed; says why the last cannot.
+    """
     fixed = {key: int(value) for key, value in request.fixed.items() if isinstance(value, int)}
     cases = [(plan, precise) for plan in list_plans(target, fixed) for precise in target.precisions]
     said = f"{target.asked}: steps of replicas"
     found: list[Replica] = []
     short: list[Shortage] = []
+    refused = ""
     for done, (plan, precise) in enumerate(cases):
         on_progress(said, done, len(cases))
         try:
             built = _build(request, target, plan, precise)
-        except PlanError:
-            continue  # a plan that cannot cut the model, or that the framework's kernels cannot follow
+        except PlanError as error:  # a plan that cannot cut the model, or that no kernels can follow
+            refused = str(error)
+            continue
         if isinstance(built, Replica):
             found.append(built)
         else:
             short.append(built)
     on_progress(said, len(cases), len(cases))
+    if not found and not short and refused:
+        raise PlanError(f"{target.asked}: none of {len(cases)} plans of a replica: {refused}")
     return found, short
 
 

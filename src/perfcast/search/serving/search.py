@@ -98,7 +98,7 @@ def search_deployments(
         played = play_best(request, player, field_.rows, field_.weighed, field_.kinds, on_progress)
     ranked = _ranked(field_, best, played)
     if not ranked:
-        raise PlanError(_explain_broken(request, field_, played))
+        raise PlanError(_explain_broken(request, field_, played, player.refused))
     return DeploymentSearchResult(
         request=request,
         model=targets[0].model.name,
@@ -253,11 +253,11 @@ def _describe(field_: _Field, row: int) -> str:
 
 
 def _explain_broken(
-    request: DeploymentSearchRequest, field_: _Field, played: Sequence[PlayedDeployment]
+    request: DeploymentSearchRequest, field_: _Field, played: Sequence[PlayedDeployment], refused: str
 ) -> str:
     """The formula finds some, events find that they break a limit."""
     if not played:
-        return "no deployment that keeps the limits by formula can be played"
+        return f"no deployment that keeps the limits by formula can be played: {refused}"
     nearest = min(played, key=lambda each: each.worst)
     return (
         f"the {len(played)} best deployments by formula break a limit when they are played; the nearest, "
