@@ -29,8 +29,7 @@ from perfcast.search.serving.result import DeploymentSearchResult, FoundDeployme
 from perfcast.search.serving.sampled import Samples, sample_steps
 from perfcast.search.serving.space import Deployments, list_deployments
 from perfcast.search.serving.targets import Target, resolve_targets
-from perfcast.search.serving.weigh import Weighed, weigh
-from perfcast.simulate.closed_form.serving.work import work_of
+from perfcast.search.serving.weigh import Weighed, mean_work, weigh
 
 _MOST_ON_FRONT = 40
 _ASSUMPTIONS = (
@@ -120,14 +119,7 @@ def search_deployments(
 def _weigh(
     request: DeploymentSearchRequest, targets: Sequence[Target], replicas: Sequence[Replica]
 ) -> _Field:
-    speculation = request.engine.speculation
-    work = work_of(
-        request.prompts,
-        request.answers,
-        prefix_hit_share=request.prefix_hit_share,
-        tokens_per_step=1.0 if speculation is None else speculation.tokens_per_step,
-    )
-    samples: Samples = sample_steps(work, [replica.times for replica in replicas])
+    samples: Samples = sample_steps(mean_work(request), [replica.times for replica in replicas])
     rows = list_deployments(request, replicas, samples)
     if not len(rows):
         raise PlanError("no deployment: two pools need the devices of two replicas")

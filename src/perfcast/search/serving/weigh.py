@@ -17,6 +17,8 @@ from perfcast.search.serving.request import DeploymentSearchRequest, Statistic
 from perfcast.search.serving.sampled import SampledSteps, Samples
 from perfcast.search.serving.space import Deployments
 from perfcast.simulate.closed_form.serving import steady_columns, tandem_columns
+from perfcast.simulate.closed_form.serving.ranks import alone_share
+from perfcast.simulate.closed_form.serving.work import RequestWork, work_of
 from perfcast.units import HOUR
 
 
@@ -106,6 +108,31 @@ def engine_columns(
         schedules_ahead=limits.schedules_ahead,
         polls_every_steps=limits.polls_every_steps,
         speculation=request.engine.speculation,
+        alone_share=_alone_shares(request, replicas)[replica],
+    )
+
+
+def _alone_shares(request: DeploymentSearchRequest, replicas: Sequence[Replica]) -> Floats:
+    """Of each replica."""
+    work = mean_work(request)
+    return np.array(
+        [
+            alone_share(
+                work, each.times, each.plan.data_parallel, float(each.max_step_tokens.max() / work.new_tokens)
+            )
+            for each in replicas
+        ]
+    )
+
+
+def mean_work(request: DeploymentSearchRequest) -> RequestWork:
+    """What requests ask for on average."""
+    speculation = request.engine.speculation
+    return work_of(
+        request.prompts,
+        request.answers,
+        prefix_hit_share=request.prefix_hit_share,
+        tokens_per_step=1.0 if speculation is None else speculation.tokens_per_step,
     )
 
 

@@ -1,8 +1,9 @@
 """The steady state of serving by formula, of n deployments at once: what ``simulate.serving`` plays.
 
-``work`` is what requests ask for, ``cycle`` one engine with a steady number of them, ``wait`` what a stream
-of requests waits beyond that, ``figures`` the distributions; ``steady`` closes the loop between clients and
-engines of one pool, ``tandem`` of two; ``one`` is the door for a single deployment.
+``work`` is what requests ask for, ``cycle`` one engine with a steady number of them, ``ranks`` those that
+step together, ``wait`` what a stream of requests waits beyond that, ``figures`` the distributions; ``steady``
+closes the loop between clients and engines of one pool, ``tandem`` of two; ``one`` is the door for a single
+deployment.
 """
 
 from perfcast.simulate.closed_form.serving.one import columns_of, steady_state

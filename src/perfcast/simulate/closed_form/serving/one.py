@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from perfcast.core.serving.lengths import Lengths
 from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, SaturatedLoad
 from perfcast.core.serving.steady import EngineColumns, LoadColumns, SteadyState
 from perfcast.errors import InputError
+from perfcast.simulate.closed_form.serving.ranks import alone_share
 from perfcast.simulate.closed_form.serving.steady import steady_columns
 from perfcast.simulate.closed_form.serving.tandem import tandem_columns
+from perfcast.simulate.closed_form.serving.work import RequestWork, work_of
 from perfcast.simulate.serving.play import Engines, KVTransfer
 
 
@@ -40,6 +43,13 @@ def steady_state(
             longer than a step; a transfer with one pool.
     """
     columns = _load_of(load, num_requests)
+    one = engines[-1] if isinstance(engines, tuple) else engines
+    work = work_of(
+        prompts,
+        answers,
+        prefix_hit_share=prefix_hit_share,
+        tokens_per_step=1.0 if one.speculation is None else one.speculation.tokens_per_step,
+    )
     if isinstance(engines, tuple):
         seconds = (transfer or KVTransfer()).seconds(round(prompts.mean_tokens))
         return tandem_columns(
@@ -52,10 +62,16 @@ def steady_state(
         columns,
         prompts,
         answers,
-        columns_of(engines),
+        _shared(work, columns_of(engines)),
         request_seconds=request_seconds,
         prefix_hit_share=prefix_hit_share,
     )
+
+
+def _shared(work: RequestWork, columns: EngineColumns) -> EngineColumns:
+    """With what is left of a longer step where one rank reads alone."""
+    most = float(columns.max_step_tokens[0] / work.new_tokens)
+    return replace(columns, alone_share=alone_share(work, columns.times, int(columns.ranks), most))
 
 
 def _load_of(load: Load, num_requests: float) -> LoadColumns:

@@ -103,7 +103,9 @@ class _Pools:
         read_step = self.read_step(prompts)
         service = longest / most
         busy = rate * service / self.prefill.engines
-        wait = np.zeros_like(busy) if work.is_even else queue_seconds(service, busy, 1.0, self.variation)
+        # who goes to the engine with the fewest requests waits as before many; in turn, as before one
+        servers = 1.0 if self.prefill.policy == "sglang" else self.prefill.engines
+        wait = np.zeros_like(busy) if work.is_even else queue_seconds(service, busy, servers, self.variation)
         lone = policy == "sglang"
         seen = -np.expm1(-writers)  # whether a step is under way when keys and values are offered, and come
         waits = 0.5 if lone else np.where(np.asarray(self.transfer_seconds) > 0, 1.0, 1.5)
