@@ -302,3 +302,8 @@ def test_the_densest_part_of_a_recording_begins_where_most_come():
     found = densest(Requests(times, lengths, lengths, np.zeros(6, dtype=np.int64)), 3)
     assert found.arrival_seconds.tolist() == [0.0, 0.5, 1.0]
     assert found.prompt_tokens.tolist() == [3, 4, 5]
+
+
+def test_what_requests_take_beside_steps_is_said():
+    vllm = predict_serving(asked()).assumptions
+    assert any("between client and engine" in note for note in vllm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from perfcast.catalog.runs import load_run_figures
 from perfcast.core.forecast.serving import ServingForecast, ServingMethod
@@ -15,6 +15,7 @@ from perfcast.prediction.serving.figures import LATENCIES, Places
 from perfcast.prediction.serving.intervals import Bill, Runs, latency_between, rates_between
 from perfcast.prediction.serving.limits import ShareWithin, within_of
 from perfcast.prediction.serving.resolve import ResolvedServing
+from perfcast.units import format_seconds
 
 
 def places_of(setting: ResolvedServing) -> Places:
@@ -118,6 +119,7 @@ def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) ->
         "a request's tokens are known to the forecast, not to the scheduler",
         *dict.fromkeys(note for table in times for note in table.assumptions),
     ]
+    found += _on_the_way(setting)
     longest, most = int((requests.prompt_tokens + requests.answer_tokens).max()), setting.model.most_tokens
     if most is not None and longest > most:
         found.append(
@@ -130,3 +132,14 @@ def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) ->
     spreads = load_serving_constants().spreads
     found += dict.fromkeys(f"intervals: {each.source}" for each in spreads.values())
     return tuple(found)
+
+
+def _on_the_way(setting: ResolvedServing) -> Iterator[str]:
+    """What requests take beside their steps."""
+    constants, name = load_serving_constants(), setting.program.framework
+    if constants.request_seconds[name]:
+        seconds = format_seconds(constants.request_seconds[name])
+        yield f"{seconds} of a request lie between client and engine, fitted to deployments of {name}"
+    if len(setting.engines) > 1 and constants.handover_seconds[name]:
+        seconds = format_seconds(constants.handover_seconds[name])
+        yield f"{seconds} of a request lie between the pools, beside its keys and values, fitted likewise"
