@@ -16,9 +16,13 @@ from typing import Any
 
 from perfcast.cli.main import run
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.training import check_trainable
+from perfcast.errors import ModelError
 from perfcast.prediction.model import NamedModel, read_model
 
 DEVICE, CLUSTER, NUM_DEVICES = "h100-sxm", "dgx-h100", 8
+#: Of checkpoints in formats that the first does not multiply in.
+NEWER_DEVICE, NEWER_CLUSTER = "b200", "hgx-b200"
 #: Tokens of a sequence: few, since length is no part of what is asked here.
 LENGTH = 64
 ROOF = "--cost-model roofline"
@@ -62,7 +66,7 @@ def list_questions(name: str, *, captured: bool = True) -> Iterator[Question]:
     """
     model = read_model(name)
     for mode in MODES:
-        if mode == "decode" and not _decodes(model):
+        if (mode == "decode" and not _decodes(model)) or (mode == "train" and not _trains(model)):
             continue
         if captured:
             yield from _of_one_device(name, model, mode)
@@ -73,6 +77,25 @@ def list_questions(name: str, *, captured: bool = True) -> Iterator[Question]:
             framework = "--framework megatron" if mode == "train" else ""
             yield _of_a_plan(name, mode, _plan_of(model, mode), framework)
             yield _of_nothing_said(name, model, mode)
+
+
+def _device_of(name: str) -> str:
+    return NEWER_DEVICE if name.endswith("-nvfp4") else DEVICE
+
+
+def _cluster_of(name: str) -> str:
+    return NEWER_CLUSTER if name.endswith("-nvfp4") else CLUSTER
+
+
+def _trains(model: NamedModel) -> bool:
+    """Whether a training of it is described."""
+    if not model.has_sizes:
+        return True
+    try:
+        check_trainable(model.sizes)
+    except ModelError:
+        return False
+    return True
 
 
 def _decodes(model: NamedModel) -> bool:
@@ -88,9 +111,9 @@ def _of_one_device(name: str, model: NamedModel, mode: Mode) -> Iterator[Questio
     for how in ("", "--framework pytorch"):
         rest = f"{name} --mode {mode} --batch-size 1 {_length(model)} {how}"
         commands = {
-            "predict --device": f"predict {rest} --device {DEVICE} {ROOF}",
-            "predict --cluster :1": f"predict {rest} --cluster {CLUSTER}:1 {ROOF}",
-            "memory": f"memory {rest} --device {DEVICE}",
+            "predict --device": f"predict {rest} --device {_device_of(name)} {ROOF}",
+            "predict --cluster :1": f"predict {rest} --cluster {_cluster_of(name)}:1 {ROOF}",
+            "memory": f"memory {rest} --device {_device_of(name)}",
         }
         if model.has_sizes:
             commands |= _scaled(name, mode, 1, "dp=1", how)
@@ -104,9 +127,9 @@ def _of_one_framework(name: str, model: NamedModel, mode: Mode) -> Question:
     return Question(
         f"{name}, {mode}, one device {framework.removeprefix('--framework ')}",
         {
-            "predict --device": f"predict {rest} --device {DEVICE} {ROOF}",
-            "predict --cluster :1": f"predict {rest} --cluster {CLUSTER}:1 {ROOF}",
-            "memory": f"memory {rest} --device {DEVICE}",
+            "predict --device": f"predict {rest} --device {_device_of(name)} {ROOF}",
+            "predict --cluster :1": f"predict {rest} --cluster {_cluster_of(name)}:1 {ROOF}",
+            "memory": f"memory {rest} --device {_device_of(name)}",
             **_scaled(name, mode, 1, "dp=1", framework),
         },
     )
@@ -116,11 +139,11 @@ def _of_a_plan(name: str, mode: Mode, plan: str, framework: str) -> Question:
     """Several devices under one plan: as a cluster, as devices, without times, in a sweep."""
     length = f"--sequence-length {LENGTH}"
     rest = f"{name} --mode {mode} --batch-size {NUM_DEVICES} {length} --plan {plan} {framework}"
-    devices = f"--device {DEVICE} --devices {NUM_DEVICES}"
+    devices = f"--device {_device_of(name)} --devices {NUM_DEVICES}"
     return Question(
         f"{name}, {mode}, {plan} on {NUM_DEVICES}",
         {
-            "predict --cluster": f"predict {rest} --cluster {CLUSTER}:{NUM_DEVICES} {ROOF}",
+            "predict --cluster": f"predict {rest} --cluster {_cluster_of(name)}:{NUM_DEVICES} {ROOF}",
             "predict --devices": f"predict {rest} {devices} {ROOF}",
             "memory --devices": f"memory {rest} {devices}",
             **_scaled(name, mode, NUM_DEVICES, plan, framework),
@@ -132,15 +155,15 @@ def _of_nothing_said(name: str, model: NamedModel, mode: Mode) -> Question:
     """Precision and sequence where nothing is asked for; kernels of a framework, which nothing captures."""
     plan, framework = _plan_of(model, mode), "--framework megatron" if mode == "train" else ""
     rest = f"{name} --mode {mode} --batch-size {NUM_DEVICES} --plan {plan} {framework}"
-    shared = f"{name} --cluster {CLUSTER} --devices {NUM_DEVICES} --plan {plan} {framework} {ROOF}"
+    shared = f"{name} --cluster {_cluster_of(name)} --devices {NUM_DEVICES} --plan {plan} {framework} {ROOF}"
     sweep = f"--batch-size {NUM_DEVICES} --simulate"
     if mode != "train":
         sweep = f"--mode {mode} --batch-sizes {NUM_DEVICES}"
     return Question(
         f"{name}, {mode}, {plan} on {NUM_DEVICES}, the rest unsaid",
         {
-            "predict": f"predict {rest} --cluster {CLUSTER}:{NUM_DEVICES} {ROOF}",
-            "memory": f"memory {rest} --device {DEVICE} --devices {NUM_DEVICES}",
+            "predict": f"predict {rest} --cluster {_cluster_of(name)}:{NUM_DEVICES} {ROOF}",
+            "memory": f"memory {rest} --device {_device_of(name)} --devices {NUM_DEVICES}",
             "scale": f"scale {shared} {sweep}",
         },
     )
@@ -156,7 +179,9 @@ def _plan_of(model: NamedModel, mode: Mode) -> str:
 
 def _scaled(name: str, mode: Mode, devices: int, plan: str, framework: str) -> dict[str, str]:
     """The same as one point of a sweep."""
-    shared = f"scale {name} --cluster {CLUSTER} --devices {devices} --plan {plan} {framework} {ROOF}"
+    shared = (
+        f"scale {name} --cluster {_cluster_of(name)} --devices {devices} --plan {plan} {framework} {ROOF}"
+    )
     if mode == "train":
         return {"scale": f"{shared} --batch-size {devices} --sequence-length {LENGTH} --simulate"}
     return {"scale": f"{shared} --mode {mode} --batch-sizes {devices} --contexts {LENGTH}"}

@@ -160,6 +160,12 @@ def test_a_slower_rank_computes_longer_and_exchanges_as_long():
     assert slow.seconds_by_cause == {"compute": 2.0, "expert": 1.0, "straggler": 1.0}
 
 
+def test_a_rank_that_computes_in_no_time_takes_no_less_than_none():
+    tenths = time_calls((Call(K), Call(K), Call(K)), [0.1, 0.2, 0.3])
+    part = CallsTime(tenths.seconds, {"compute": 0.1 + 0.2, "recompute": 0.3 + 1e-16})
+    assert slower(part, 0.0).seconds == 0.0
+
+
 def test_a_backward_taken_apart_keeps_its_order():
     calls = (Call(K), Call(X, Stream.TENSOR, (0,)), Call(K, after=(1,)), Call(X, Stream.TENSOR, (2,)))
     kept = apart([True, False, True, True], calls)

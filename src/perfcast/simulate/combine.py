@@ -73,7 +73,7 @@ def slower(part: CallsTime, factor: float) -> CallsTime:
         return part
     causes = {**part.seconds_by_cause, "straggler": part.seconds_by_cause.get("straggler", 0.0) + extra}
     return CallsTime(
-        part.seconds + extra,
+        max(part.seconds + extra, 0.0),  # with a factor of 0, rounding may leave less than nothing
         causes,
         part.hidden_seconds,
         part.host_seconds,
