@@ -43,7 +43,7 @@ _MODULES = ("recompute_modules", "always_recomputes")
 _TEXTS = ("title", "like")
 #: Flags of inference; off where they are not said.
 _SERVING_FLAGS = (
-    "attends_in_cache_format", "fuses_quantisation", "attention_rotates", "reads_peers",
+    "attends_in_cache_format", "fuses_quantisation", "attention_rotates", "experts_route", "reads_peers",
     "gathers_tokens", "sends_beyond_choices", "gathers_narrow",
 )  # fmt: skip
 #: Fields that count or number what a program offers; they have the source of their table.

@@ -304,6 +304,8 @@ class InferenceProfile:
         fuses_quantisation: Whether norms and activations quantise what the product behind them reads.
         attention_rotates: Whether its call of attention also rotates queries and keys and writes the cache,
             and was timed with that.
+        experts_route: Whether its call of experts takes what the router gives, and was timed with the
+            choice of experts.
         reads_peers: Whether it has all-reduces of its own, which read the other ranks' memory.
         gathers_tokens: Whether all tokens go to all ranks among which experts are spread, and partial sums
             back by reduce-scatter, unless asked for something else; else copies go to experts or places.
@@ -322,6 +324,7 @@ class InferenceProfile:
     attends_in_cache_format: bool = False
     fuses_quantisation: bool = False
     attention_rotates: bool = False
+    experts_route: bool = False
     reads_peers: bool = False
     gathers_tokens: bool = False
     sends_beyond_choices: bool = False

@@ -18,6 +18,7 @@ from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import ModelError, PlanError
 from perfcast.frameworks.load import load_inference_profiles
+from perfcast.frameworks.profile import InferenceProfile
 from perfcast.workload.blocks.step.serving import build_serving_work, serving_flops
 from small_transformers import gpt, llama, mixture
 
@@ -26,7 +27,7 @@ LATENT = llama(
     latent_attention=LatentAttention(32, 16, 8, 4, 8),
 )
 S = 64
-TENSORRT = load_inference_profiles()["trtllm"]
+TENSORRT, VLLM = (load_inference_profiles()[name] for name in ("trtllm", "vllm"))
 
 
 def prefill(model: Transformer, plan: Plan | None = None, dtype: str = "bf16", **asked: object) -> StepWork:
@@ -377,6 +378,15 @@ def test_an_all_reduce_that_takes_the_norm_along_leaves_none_while_decoding():
 def test_a_call_of_attention_that_rotates_and_writes_the_cache_has_no_kernels_beside_it():
     calls = layer(decode(llama(), cache="fp8", profile=TENSORRT), "layer").forward
     assert not {"reshape_and_cache", "rope"} & {call.operation.name for call in calls}
+
+
+def test_experts_that_choose_themselves_have_a_product_before_them_and_nothing_else():
+    def routed(profile: InferenceProfile) -> list[str]:
+        calls = layer(decode(mixture(), profile=profile), "expert layer").forward
+        return [call.operation.name for call in calls if call.module == "experts.router"]
+
+    assert routed(TENSORRT) == ["mm"]
+    assert routed(VLLM) == ["mm", "_softmax", "topk"]
 
 
 def test_head_and_router_are_not_quantised():

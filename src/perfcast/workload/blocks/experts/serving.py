@@ -111,12 +111,14 @@ def expert_shape(setting: Serving) -> ExpertShape:
 
 
 def _route(tape: Tape, setting: Serving, rows: int) -> None:
-    """One product, and one kernel for probabilities and the k largest."""
+    """One product; a kernel each for probabilities and the k largest, where experts do not begin there."""
     experts, precision = experts_of(setting.model), setting.precision
     tape.run(
         formatted_product(rows, experts.num_experts, setting.model.hidden_size, precision.outside),
         "experts.router",
     )
+    if setting.profile.experts_route:
+        return
     tape.run(softmax(rows, experts.num_experts, precision.element, DType.FP32), "experts.router")
     scores = tensor(DType.FP32, rows, experts.num_experts)
     picked = tensor(DType.FP32, rows, experts.experts_per_token)
