@@ -247,7 +247,9 @@ class _Engines:
         profile, limits = load_serving_memory(self.framework), self._scheduler(plan)
         fraction = engine.memory_fraction
         if fraction is None:
-            whole = self._scheduler(replace(plan, data_parallel=1, expert_parallel=1))
+            whole = self._scheduler(
+                replace(plan, data_parallel=1, expert_parallel=1, expert_tensor_parallel=None)
+            )
             fraction = profile.fraction_on(
                 self.device.memory_bytes,
                 plan,

@@ -17,6 +17,7 @@ _STEP_ROUNDING = 512
 _MANY_CLIENTS = 16
 #: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
 _RANK_WAIT_STEPS = 60
+_FULL_FRACTION = 0.92
 #: Of DeepSeek's own prediction layer, for each further token given all before it (DeepSeek-V3 report, section
 #: 5.4.3: 85 to 90 % of second tokens; the layer is run again for further ones, which fit less well).
 ACCEPTANCE: Mapping[int, float] = {1: 0.85, 2: 0.78, 3: 0.72}
@@ -91,6 +92,7 @@ def engine(line: Line, drafted: int, concurrency: int) -> EngineOptions:
         framework=framework,
         version=version_of(line),
         max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
+        memory_fraction=_FULL_FRACTION if _fills_memory(line) else None,
         polls_every_steps=_steps_between_polls(line, concurrency),
         rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
@@ -103,6 +105,14 @@ def _steps_between_polls(line: Line, concurrency: int) -> int | None:
         return None
     is_qwen = "Qwen3.5" in line.text("model_path")
     return 30 if is_blackwell(line) and (concurrency >= _MANY_CLIENTS or is_qwen) else 10
+
+
+def _fills_memory(line: Line) -> bool:
+    """SGLang's pools whose weights leave little: recipes set --mem-fraction-static 0.92 to 0.95."""
+    is_large = line.text("system") == "h100_sxm" or (
+        line.text("system") == "gb200" and line.text("precision") == "fp8"
+    )
+    return is_large and line.text("backend") == "sglang" and line.text("mode") == "disagg"
 
 
 def _waits(line: Line) -> bool:

@@ -68,6 +68,8 @@ _WIDE_PARTS = {
     "qwen3.5": "+attention=bf16+mlp=bf16",
 }
 _NARROWED = 0.8
+#: Ranks that do not divide 256 experts, which recipes spread with copies → the nearest that do.
+_EVEN_RANKS = {24: 32, 48: 64}
 _CLUSTER_SIZES = (8, 72, 128, 144, 256, 288, 1024)
 #: Beyond this many devices no server of these systems is one replica.
 _MOST_OF_A_REPLICA = 16
@@ -305,6 +307,9 @@ def _stated_dp(line: Line) -> int | None:
 def _launch_of(recipe: Recipe) -> _Launch:
     prefill = Degrees(recipe.prefill_devices, recipe.prefill_attention_dp, recipe.prefill_ep)
     decode = Degrees(recipe.decode_devices, recipe.decode_attention_dp, recipe.decode_ep)
+    if recipe.decode_ep in _EVEN_RANKS:  # with copies of experts, so that each rank has as many
+        ranks = _EVEN_RANKS[recipe.decode_ep]
+        decode = Degrees(ranks, ranks, ranks)
     return _Launch(
         Disaggregated(
             Pool(_plan(prefill), recipe.prefill_workers), Pool(_plan(decode), recipe.decode_workers)
