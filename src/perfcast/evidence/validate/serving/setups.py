@@ -246,9 +246,10 @@ def _plan(degrees: Degrees) -> Plan:
 
 
 def _in_two_pools(line: Line, total: int | None) -> tuple[_Launch, ...]:
-    """By the recipes that fit best, one for each number of drafts, the most first; else by the columns.
+    """By the recipes that fit best, one for each number of drafts, none first; else by the columns.
 
-    Of the recipes that fit a line equally well those with drafts were measured more often.
+    Of lines that recipes with and without drafts fit equally well most were measured without (half of the
+    configurations on which constants are fitted).
     """
     if total is None:
         prefill, decode = worker_degrees(line, "prefill_"), worker_degrees(line, "decode_")
@@ -257,7 +258,7 @@ def _in_two_pools(line: Line, total: int | None) -> tuple[_Launch, ...]:
     stated = _stated(line, total)
     recipes = {recipe.drafted: recipe for recipe in match_recipes(stated)}
     if recipes:
-        return tuple(_launch_of(recipes[drafted]) for drafted in sorted(recipes, reverse=True))
+        return tuple(_launch_of(recipes[drafted]) for drafted in sorted(recipes))
     if total is not None:
         raise UnreadableError("incomplete: prefill_num_workers")
     pools = (
