@@ -120,7 +120,7 @@ def _closed(
     clients = total / active
     running = np.minimum(clients, places)
     queued = np.maximum(clients - places, 0.0)
-    late = float(engines.schedules_ahead) + float(request_seconds > 0)
+    late = _late_steps(work, engines, running, request_seconds)
     waves = np.ones_like(running) if saturated else np.maximum(load.num_requests / load.amount, 1.0)
     cycle = cycle_of(
         work,
@@ -138,9 +138,11 @@ def _closed(
     evicted = np.where((by_memory <= places) & np.isfinite(queue), evicted, 0.0)
     queue = queue - evicted
     cycle = replace(cycle, answer_seconds=cycle.answer_seconds + evicted)
-    waiting = np.maximum(request_seconds - cycle.late_seconds, 0.0)
+    waiting = np.full_like(rate, request_seconds)
     with np.errstate(divide="ignore"):  # on its way a request is in no batch, but where others wait for one
         rate = np.where(queued > 0, rate, 1.0 / (1.0 / rate + waiting / clients))
+    with np.errstate(invalid="ignore"):  # who waits for a place has come already
+        queue = np.where(np.isfinite(queue), np.maximum(queue - waiting, 0.0), queue)
     steady = cycle.first_seconds - cycle.burst_seconds / 2 + waiting + queue
     begin, rest = request_seconds + reading / steps, reading - reading / steps
     first_share, has_place = 1 / waves, running / clients
@@ -155,6 +157,18 @@ def _closed(
         np.minimum(reading, cycle.answer_seconds) * (not engines.reads_apart) * (1.0 if work.is_even else 0.5)
         + stretch,
     )  # fmt: skip
+
+
+def _late_steps(work: RequestWork, engines: EngineColumns, running: Floats, request_seconds: float) -> Floats:
+    """Steps that go by before a request that has come is looked at: the rest of the one under way, half of it
+    where requests come at any time and none where they come with its end, and the next one where that is
+    scheduled ahead; none of an engine that all its requests left at once."""
+    late = float(engines.schedules_ahead) + 0.5 * float(request_seconds > 0)
+    others = np.clip(running - 1, 0.0, 1.0)
+    if work.is_even:
+        at_once = running * work.new_tokens <= engines.max_step_tokens
+        others = np.where(at_once | engines.reads_apart, 0.0, others)
+    return np.asarray(late * others)
 
 
 def _apart_steps(work: RequestWork, waves: Floats) -> Floats:
