@@ -124,6 +124,20 @@ def test_formula_and_events_agree_of_ranks_that_step_together(policy: SchedulerP
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+def test_equal_answers_come_back_together_where_requests_are_long_on_their_way(
+    policy: SchedulerPolicy,
+) -> None:
+    """While they are, nothing is read and steps are short: all of a wave end before the first comes again."""
+    requests, served, load = equal_requests(320, 1024, 512), engines(policy), ClosedLoad(32)
+    played = play_requests(requests, load, served, request_seconds=0.2)
+    found = steady_state(
+        load, Lengths(1024), Lengths(512), served, request_seconds=0.2, num_requests=len(requests)
+    )
+    first = played.time_to_first_token_seconds.mean()
+    assert found.time_to_first_token.mean[0] == pytest.approx(first, rel=0.1)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_one_client_waits_for_his_own_steps_alone(policy: SchedulerPolicy) -> None:
     first, token = apart(policy, 1, 1000, 200, True)
     assert first == pytest.approx(0, abs=1e-6)

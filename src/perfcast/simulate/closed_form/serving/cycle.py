@@ -75,6 +75,7 @@ def cycle_of(
     *,
     late_steps: Floats | float,
     apart_steps: Floats | float = np.inf,
+    way_seconds: float = 0.0,
 ) -> Cycle:
     """The cycle of so many requests.
 
@@ -82,12 +83,15 @@ def cycle_of(
         running: At least a part of one, shape (n,).
         late_steps: That go by before a request that has come is looked at.
         apart_steps: Over which answers end that began together: 0 where all are equally long.
+        way_seconds: Of a request on its way to the queue. While nothing is read, steps are short and many
+            answers end; what follows them comes all at once later.
     """
     late = np.asarray(late_steps, dtype=float) + np.zeros_like(running)
     apart = np.asarray(apart_steps, dtype=float) + np.zeros_like(running)
     if engines.reads_apart:
         return _apart(work, engines, running, late, apart)
-    return _dealt_out(work, engines, running, late, apart)
+    pure = step_seconds(engines, batches_of(work, running, np.zeros_like(running)))
+    return _dealt_out(work, engines, running, late, apart, way_seconds / pure)
 
 
 def first_wave(work: RequestWork, engines: EngineColumns, running: Floats) -> tuple[Floats, Floats]:
@@ -141,7 +145,12 @@ def _steps_to_read(work: RequestWork, burst: Floats, per_step: Floats) -> tuple[
 
 
 def _dealt_out(
-    work: RequestWork, engines: EngineColumns, running: Floats, late: Floats, apart: Floats
+    work: RequestWork,
+    engines: EngineColumns,
+    running: Floats,
+    late: Floats,
+    apart: Floats,
+    way_steps: Floats,
 ) -> Cycle:
     most = engines.max_step_tokens
     length = np.full_like(running, work.steps + 1.0)
@@ -149,12 +158,14 @@ def _dealt_out(
         writers = running * np.minimum(work.steps / length, 1.0)
         per_step = _readable(work, engines, most - writers * engines.new_tokens)
         if work.is_even:  # the first wave was read in full steps, and its answers end in the same order
-            burst = np.clip(per_step / work.new_tokens, 1.0, np.maximum(running, 1.0))
+            group = per_step / work.new_tokens
+            burst = np.clip(group * (1 + way_steps), 1.0, np.maximum(running, 1.0))
             steps = np.maximum(burst * work.new_tokens / per_step, 1.0)
-            own = np.maximum(np.ceil(work.new_tokens / per_step - 1e-9), 1.0)
+            own = np.maximum(np.ceil(work.new_tokens / per_step - 1e-9), (steps + 1) / 2)
         else:
             staggered = apart + running * work.new_tokens / per_step
             burst = _burst(running, length, staggered)
+            burst = np.minimum(np.maximum(burst, running / length * way_steps), np.maximum(running, 1.0))
             steps, own = _steps_to_read(work, burst, per_step)
         reads = running / burst * steps
         least = running * work.new_tokens / per_step

@@ -128,6 +128,7 @@ def _closed(
         running,
         late_steps=np.where(queued > 0, 0.0, late),
         apart_steps=_apart_steps(work, waves),
+        way_seconds=request_seconds,
     )
     rate = cycle.requests_per_second
     none = np.zeros_like(rate)
