@@ -8,6 +8,8 @@ token by token is served by vLLM, and whatever else infers is run by PyTorch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcast.core.hardware import Device
 from perfcast.core.mode import Mode
 from perfcast.core.plan import Plan
@@ -17,6 +19,8 @@ from perfcast.core.words import known_word
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.choice import default_framework
 from perfcast.frameworks.load import load_framework, load_inference_profiles, load_training_profile
+from perfcast.frameworks.serving import load_serving_profiles
+from perfcast.frameworks.serving_memory import load_serving_memory
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.request.memory import PlanMemoryRequest
 from perfcast.prediction.request.one_device import Request
@@ -69,6 +73,19 @@ def choose_program(
         what=_what(name, is_captured, compiles),
         instead=_instead(model, mode, is_captured, compiles, is_local),
     )
+
+
+def choose_serving_program(model: NamedModel, framework: str | None) -> StepProgram:
+    """Whose engines answer requests as they come.
+
+    Raises:
+        UnknownNameError: The framework has none, or there is none of that name.
+        PlanError: It cannot run the model.
+    """
+    program = choose_program(model, "decode", framework=framework)
+    load_serving_memory(program.framework)  # refused where it does not serve requests as they come
+    others = [name for name in load_serving_profiles() if name != program.framework]
+    return replace(program, instead=f"--framework {', '.join(others)}: another's engines")
 
 
 def _other(mode: Mode) -> tuple[str, ...]:

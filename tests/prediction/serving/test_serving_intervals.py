@@ -72,8 +72,13 @@ def test_a_stream_is_answered_as_it_comes_where_engines_have_time_left():
     assert spread_of_stream(wide, figures(0.1, 2.0), 9.0).high == 1.5
 
 
+#: Of deployments in one pool, and in two.
+TABLES = ("spread", "spread_of_two_pools")
+
+
 def test_shipped_spreads_are_stated_for_all_figures():
-    assert set(load_serving_constants().spreads) == set(SPREADS)
+    constants = load_serving_constants()
+    assert set(constants.spreads_of(1)) == set(constants.spreads_of(2)) == set(SPREADS)
 
 
 def test_a_file_of_constants_is_whole_and_its_spreads_hold_one(tmp_path: Path):
@@ -82,8 +87,9 @@ def test_a_file_of_constants_is_whole_and_its_spreads_hold_one(tmp_path: Path):
     with pytest.raises(CatalogError, match=r"\[spread\] has time_to_first_token"):
         parse_serving_constants(path)
     rows = "".join(
-        f'[spread.{name}]\nlow = {{ value = 1.2, unit = "1", source = "s" }}\n'
+        f'[{table}.{name}]\nlow = {{ value = 1.2, unit = "1", source = "s" }}\n'
         f'high = {{ value = 1.4, unit = "1", source = "s" }}\n'
+        for table in TABLES
         for name in SPREADS
     )
     path.write_text(f'[sources]\ns = "x"\n{rows}', encoding="utf-8")
@@ -94,8 +100,9 @@ def test_a_file_of_constants_is_whole_and_its_spreads_hold_one(tmp_path: Path):
 def test_seconds_of_requests_are_stated_by_framework(tmp_path: Path):
     path = tmp_path / "constants.toml"
     rows = "".join(
-        f'[spread.{name}]\nlow = {{ value = 0.5, unit = "1", source = "s" }}\n'
+        f'[{table}.{name}]\nlow = {{ value = 0.5, unit = "1", source = "s" }}\n'
         f'high = {{ value = 2, unit = "1", source = "s" }}\n'
+        for table in TABLES
         for name in SPREADS
     )
     ends = '[request_seconds]\nvllm = { value = 0.02, unit = "s", source = "s" }\n'

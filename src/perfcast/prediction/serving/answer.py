@@ -47,8 +47,8 @@ def forecast_of(
         played: The usual run; None of the closed form.
         share: Of its requests that keep the limits.
     """
-    constants = load_serving_constants()
-    latencies = tuple(latency_between(runs, name, constants) for name in LATENCIES)
+    spreads = load_serving_constants().spreads_of(len(setting.engines))
+    latencies = tuple(latency_between(runs, name, spreads[name]) for name in LATENCIES)
     first, per_token, whole = latencies
     within = within_of(share, setting.request.limits, latencies)
     fullest = max(setting.engines, key=lambda each: each.memory_bytes)
@@ -73,7 +73,7 @@ def forecast_of(
             per_token,
             devices,
             _bill(setting, runs.usual.bound_by),
-            constants,
+            spreads["rates"],
             requests_per_second=_stream(setting),
             within=within,
         ),
@@ -129,7 +129,7 @@ def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) ->
         found.append("keys and values go from pool to pool over the outermost link, beside the steps")
     if setting.request.prefix_hit_share:
         found.append("cached parts of prompts are there from the beginning and take no room")
-    spreads = load_serving_constants().spreads
+    spreads = load_serving_constants().spreads_of(len(setting.engines))
     found += dict.fromkeys(f"intervals: {each.source}" for each in spreads.values())
     return tuple(found)
 

@@ -32,7 +32,8 @@ class ServingConstants:
     """Constants of serving.
 
     Attributes:
-        spreads: By the words of ``SPREADS``.
+        spreads: By the words of ``SPREADS``, where one pool serves.
+        spreads_of_two_pools: Where two do.
         request_seconds: From a client to an engine's queue and back, by framework; 0 where none is stated.
         handover_seconds: Of a request between two pools, beside its keys and values, likewise.
         steps_share: Of the logarithm of the steps' own interval, that which is joined with a spread: prices
@@ -40,9 +41,14 @@ class ServingConstants:
     """
 
     spreads: Mapping[str, Spread]
+    spreads_of_two_pools: Mapping[str, Spread]
     request_seconds: Mapping[str, float]
     handover_seconds: Mapping[str, float]
     steps_share: float = 1.0
+
+    def spreads_of(self, num_pools: int) -> Mapping[str, Spread]:
+        """Of deployments in one pool, or in two."""
+        return self.spreads if num_pools == 1 else self.spreads_of_two_pools
 
 
 @cache
@@ -60,23 +66,31 @@ def parse_serving_constants(path: Path) -> ServingConstants:
         CatalogError: One is missing, or has no unit or source, or a spread does not hold 1.
     """
     content = parse_toml(path)
-    sources, table = parse_table(content, "sources", path.name), parse_table(content, "spread", path.name)
-    if set(table) != set(SPREADS):
-        raise CatalogError(f"{path.name}: [spread] has {', '.join(SPREADS)}")
-    found = {}
-    for name in SPREADS:
-        row = parse_table(table, name, path.name)
-        ends = {key: parse_figure(row.get(key), sources, f"{path.name}: {name}") for key in ("low", "high")}
-        low, high = ends["low"].si_value, ends["high"].si_value
-        if not low <= 1 <= high:
-            raise CatalogError(f"{path.name}: {name}: a spread from {low:g} to {high:g} does not hold 1")
-        found[name] = Spread(low, high, ends["high"].source)
+    sources = parse_table(content, "sources", path.name)
     return ServingConstants(
-        spreads=MappingProxyType(found),
+        spreads=_spreads(content, "spread", sources, path.name),
+        spreads_of_two_pools=_spreads(content, "spread_of_two_pools", sources, path.name),
         request_seconds=_by_framework(content, "request_seconds", sources, path.name),
         handover_seconds=_by_framework(content, "handover_seconds", sources, path.name),
         steps_share=_steps_share(content, sources, path.name),
     )
+
+
+def _spreads(
+    content: Mapping[str, Any], key: str, sources: Mapping[str, str], where: str
+) -> Mapping[str, Spread]:
+    table = parse_table(content, key, where)
+    if set(table) != set(SPREADS):
+        raise CatalogError(f"{where}: [{key}] has {', '.join(SPREADS)}")
+    found = {}
+    for name in SPREADS:
+        row = parse_table(table, name, where)
+        ends = {end: parse_figure(row.get(end), sources, f"{where}: {name}") for end in ("low", "high")}
+        low, high = ends["low"].si_value, ends["high"].si_value
+        if not low <= 1 <= high:
+            raise CatalogError(f"{where}: {name}: a spread from {low:g} to {high:g} does not hold 1")
+        found[name] = Spread(low, high, ends["high"].source)
+    return MappingProxyType(found)
 
 
 def _steps_share(content: Mapping[str, Any], sources: Mapping[str, str], where: str) -> float:

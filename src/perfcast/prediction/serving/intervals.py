@@ -46,9 +46,8 @@ def steps_between(times: Iterable[TabulatedSteps], constants: ServingConstants) 
     return min(each.low for each in found) ** share, max(each.high for each in found) ** share
 
 
-def latency_between(runs: Runs, name: str, constants: ServingConstants) -> Latency:
+def latency_between(runs: Runs, name: str, spread: Spread) -> Latency:
     """One of ``figures.LATENCIES``."""
-    spread = constants.spreads[name]
     usual, short, long = (getattr(run, name) for run in (runs.usual, runs.short, runs.long))
 
     def between(read: Callable[[Quantiles], float]) -> Between:
@@ -67,7 +66,7 @@ def rates_between(
     per_token: Latency,
     num_devices: int,
     bill: Bill,
-    constants: ServingConstants,
+    spread: Spread,
     *,
     requests_per_second: float | None = None,
     within: Between | None = None,
@@ -78,7 +77,6 @@ def rates_between(
         requests_per_second: That come, whatever becomes of them; None where the load follows the deployment.
         within: Share of requests that keep the limits; None without limits.
     """
-    spread = constants.spreads["rates"]
     if requests_per_second is not None:
         spread = spread_of_stream(spread, runs.usual, requests_per_second)
 

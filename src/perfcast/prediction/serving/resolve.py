@@ -25,7 +25,7 @@ from perfcast.memory.footprint.engine import EngineMemory, engine_memory
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.program import choose_program
+from perfcast.prediction.program import choose_serving_program
 from perfcast.prediction.request.serving import ServingRequest
 from perfcast.prediction.serving.deployment import check_deployment, choose_deployment, pools_of
 from perfcast.prediction.serving.requests import requests_of
@@ -93,9 +93,8 @@ def resolve_serving(request: ServingRequest) -> ResolvedServing:
     if request.engine.speculation is not None:
         model = model.drafting()
     chosen = choose_defaults(model, "decode", device, dtype=request.dtype, sequence_length=1)
-    program = choose_program(model, "decode", framework=request.engine.framework)
+    program = choose_serving_program(model, request.engine.framework)
     framework = program.framework
-    load_serving_memory(framework)  # refused where it does not serve requests as they come
     precision = on_device(serving_precision(chosen.dtype, framework, request.kv_cache_dtype), device)
     check_device(device, precision.name)
     requests = requests_of(request)

@@ -12,11 +12,10 @@ from perfcast.core.program import StepProgram
 from perfcast.cost.model import CostModel
 from perfcast.errors import InputError, PlanError
 from perfcast.frameworks.precision import serving_precision
-from perfcast.frameworks.serving_memory import load_serving_memory
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
-from perfcast.prediction.program import choose_program
+from perfcast.prediction.program import choose_serving_program
 from perfcast.search.serving.request import DeploymentSearchRequest
 
 
@@ -84,8 +83,7 @@ def _resolve(
     device = resolve_device(cluster.device)
     if device.is_cpu:
         raise PlanError(f"{device.name}: serving is forecast on accelerators")
-    program = choose_program(model, "decode", framework=request.engine.framework)
-    load_serving_memory(program.framework)  # refused where it does not serve requests as they come
+    program = choose_serving_program(model, request.engine.framework)
     asked = request.cost_models.get(cluster.device)
     precisions: dict[Precision, Precise] = {}
     notes: dict[str, None] = {}

@@ -60,6 +60,15 @@ def test_spreads_hold_nine_of_ten_beside_the_steps_interval() -> None:
     assert alone.high > beside.high
 
 
+def test_two_pools_have_a_spread_of_their_own() -> None:
+    pools = [
+        point(1.0, added=0.0, tpot=math.exp(0.4 * place / 20), is_split=True) for place in range(-20, 21)
+    ]
+    found = fit_points([*SERVERS, *pools], 2)
+    assert found.spreads_of_two_pools["tpot"].high > 1.2
+    assert found.spreads["tpot"].high == pytest.approx(1.0, abs=0.01)
+
+
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     fitted = fit_points(SERVERS, 1)
     (tmp_path / "constants.toml").write_text(format_constants(fitted), encoding="utf-8")

@@ -70,7 +70,7 @@ class FittedServing:
     Attributes:
         request_seconds, handover_seconds: By framework.
         steps_share: Of the logarithm of the steps' interval.
-        spreads: By operation.
+        spreads, spreads_of_two_pools: By operation.
         num_points, num_configurations: That it rests on.
     """
 
@@ -78,6 +78,7 @@ class FittedServing:
     handover_seconds: Mapping[str, float]
     steps_share: float
     spreads: Mapping[str, FittedSpread]
+    spreads_of_two_pools: Mapping[str, FittedSpread]
     num_points: int
     num_configurations: int
 
@@ -166,10 +167,22 @@ def fit_points(points: Sequence[FittedPoint], num_configurations: int) -> Fitted
         request_seconds=requests,
         handover_seconds=handovers,
         steps_share=share,
-        spreads={name: fit_spread(sure, added, name, share) for name in OPERATIONS},
+        spreads=_spreads_where(sure, added, share, is_split=False),
+        spreads_of_two_pools=_spreads_where(sure, added, share, is_split=True),
         num_points=len(points),
         num_configurations=num_configurations,
     )
+
+
+def _spreads_where(
+    points: Sequence[FittedPoint], added: Sequence[float], share: float, *, is_split: bool
+) -> dict[str, FittedSpread]:
+    """By operation, of deployments in one pool or in two; of all where few points are of either."""
+    chosen = [place for place, point in enumerate(points) if point.is_split == is_split]
+    if len(chosen) < _LEAST_POINTS:
+        chosen = list(range(len(points)))
+    some, more = [points[place] for place in chosen], [added[place] for place in chosen]
+    return {name: fit_spread(some, more, name, share) for name in OPERATIONS}
 
 
 def added_seconds(points: Sequence[FittedPoint], already: float) -> float:
@@ -229,10 +242,6 @@ def format_constants(fitted: FittedServing) -> str:
         "of inference_ttft_tpot_aiconfigurator (ai-dynamo/aiconfigurator, Apache-2.0), one half by a hash "
         "of the configuration; the other half is what they are worth (docs/accuracy.md)"
     )
-    words = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", "e2e": "end_to_end"}
-    spreads = {words[name]: fitted.spreads[name] for name in OPERATIONS}
-    whole = spreads["end_to_end"]
-    spreads["rates"] = FittedSpread(1.0 / whole.high, 1.0 / whole.low)
     lines = [
         "# What no step's time holds: requests on their way, and how far measured figures are from forecast.",
         "[sources]",
@@ -253,14 +262,25 @@ def format_constants(fitted: FittedServing) -> str:
         "",
         "# Measured over forecast: 5th and 95th percentile.",
     ]
+    lines += _spread_lines("spread", fitted.spreads)
+    lines += ["# The same where one pool reads and another writes."]
+    lines += _spread_lines("spread_of_two_pools", fitted.spreads_of_two_pools)
+    return "\n".join(lines)
+
+
+def _spread_lines(table: str, fitted: Mapping[str, FittedSpread]) -> list[str]:
+    words = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", "e2e": "end_to_end"}
+    spreads = {words[name]: fitted[name] for name in OPERATIONS}
+    spreads["rates"] = FittedSpread(1.0 / fitted["e2e"].high, 1.0 / fitted["e2e"].low)
+    lines = []
     for name, spread in spreads.items():
         lines += [
-            f"[spread.{name}]",
+            f"[{table}.{name}]",
             f"low = {_figure(spread.low, '1')}",
             f"high = {_figure(spread.high, '1')}",
             "",
         ]
-    return "\n".join(lines)
+    return lines
 
 
 def _figure(value: float, unit: str) -> str:
