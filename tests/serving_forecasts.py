@@ -63,6 +63,7 @@ def serving_forecast(
         goodput_requests_per_second=between(0.8 * len(played.sent_seconds) / seconds),
         dollars_per_million_input_tokens=between(1e6 * 4 / 3600 / read),
         dollars_per_million_output_tokens=between(1e6 * 4 / 3600 / written),
+        joules_per_million_input_tokens=between(1e6 * 1400 / read),
         joules_per_million_output_tokens=between(1e6 * 1400 / written),
     )
     total = sum(played.seconds_by_bound.values())

@@ -73,6 +73,12 @@ def test_the_bill_is_that_of_all_devices_over_the_tokens():
     bill = found.dollars_per_million_output_tokens
     assert bill is not None
     assert bill.value == pytest.approx(4 * 3.6 / 3600 / found.output_tokens_per_second.value * 1e6)
+    read, written = found.joules_per_million_input_tokens, found.joules_per_million_output_tokens
+    assert read is not None
+    assert written is not None
+    assert read.value * found.input_tokens_per_second.value == pytest.approx(
+        written.value * found.output_tokens_per_second.value
+    )
     assert found.output_tokens_per_second_per_device.value * 4 == pytest.approx(
         found.output_tokens_per_second.value
     )

@@ -50,7 +50,8 @@ class ServingRates:
         goodput_requests_per_second: Of requests that keep all limits; None without limits.
         dollars_per_million_input_tokens, dollars_per_million_output_tokens: The whole bill over either; None
             without a price.
-        joules_per_million_output_tokens: None where the device states no power.
+        joules_per_million_input_tokens, joules_per_million_output_tokens: All energy over either; None where
+            the device states no power.
     """
 
     requests_per_second: Between
@@ -61,6 +62,7 @@ class ServingRates:
     goodput_requests_per_second: Between | None = None
     dollars_per_million_input_tokens: Between | None = None
     dollars_per_million_output_tokens: Between | None = None
+    joules_per_million_input_tokens: Between | None = None
     joules_per_million_output_tokens: Between | None = None
 
 

@@ -95,7 +95,8 @@ def rates_between(
         goodput_requests_per_second=None if within is None else _product(requests, within),
         dollars_per_million_input_tokens=_per_million(bill.dollars_per_hour, inputs),
         dollars_per_million_output_tokens=_per_million(bill.dollars_per_hour, output),
-        joules_per_million_output_tokens=None if bill.watts is None else inverse(output, bill.watts * MEGA),
+        joules_per_million_input_tokens=_energy(bill.watts, inputs),
+        joules_per_million_output_tokens=_energy(bill.watts, output),
     )
 
 
@@ -135,6 +136,11 @@ def inverse(found: Between, amount: float) -> Between:
     if found.low <= 0:
         return Between(0.0, 0.0, 0.0)
     return Between(amount / found.value, amount / found.high, amount / found.low)
+
+
+def _energy(watts: float | None, rate: Between) -> Between | None:
+    """Joules of a million tokens."""
+    return None if watts is None else inverse(rate, watts * MEGA)
 
 
 def _per_million(dollars_per_hour: float | None, rate: Between) -> Between | None:

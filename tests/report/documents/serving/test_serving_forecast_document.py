@@ -105,6 +105,7 @@ def test_figures_that_nobody_asked_for_are_left_out(forecast: ServingForecast):
         goodput_requests_per_second=None,
         dollars_per_million_input_tokens=None,
         dollars_per_million_output_tokens=None,
+        joules_per_million_input_tokens=None,
         joules_per_million_output_tokens=None,
     )
     text = text_of(document_of(replace(forecast, rates=rates)))

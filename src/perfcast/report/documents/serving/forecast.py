@@ -158,6 +158,7 @@ def _rates(forecast: ServingForecast) -> Section:
         ("Tokens written for a user", rates.output_tokens_per_second_per_user, "tokens/s"),
         ("Of a million tokens read, the whole bill", rates.dollars_per_million_input_tokens, "$"),
         ("Of a million tokens written, the whole bill", rates.dollars_per_million_output_tokens, "$"),
+        ("Of a million tokens read, all energy", rates.joules_per_million_input_tokens, "J"),
         ("Of a million tokens written, all energy", rates.joules_per_million_output_tokens, "J"),
     )
     rows = tuple(
