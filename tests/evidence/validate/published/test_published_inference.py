@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,61 +139,6 @@ def test_measured_columns_do_not_move_a_forecast(tmp_path: Path) -> None:
     after = forecast(write(tmp_path / "other", [moved], [PRINTED | {"value": "1.0"}]))
     assert [row.predicted_seconds for row in before] == [row.predicted_seconds for row in after]
     assert not {"prompt_time", "value", "notes"} & set(before[0].columns)
-
-
-SERVED = {
-    "id": "a", "model_path": "Qwen/Qwen3-32B", "system": "h100_sxm", "backend": "trtllm", "mode": "agg",
-    "precision": "fp8", "isl": 512, "osl": 1024, "tp_size": 2.0, "pp_size": 1.0, "attention_dp_size": 1.0,
-    "concurrency": 9.0, "silicon_ttft_ms": 90.0, "silicon_tpot_ms": 12.0,
-}  # fmt: skip
-
-
-def served(folder: Path, **changes: Any) -> InferenceCase:
-    pl.DataFrame([SERVED | changes]).write_csv(folder / "inference_ttft_tpot_aiconfigurator.csv")
-    (case,) = read_inference_cases([folder])
-    return case
-
-
-def test_a_token_under_load_is_a_step_of_all_answers_and_a_share_of_the_others_prompts(
-    tmp_path: Path,
-) -> None:
-    case = served(tmp_path)
-    assert (case.kind, case.framework, case.dtype) == ("token under load", "trtllm", "fp8")
-    assert case.measured_seconds == pytest.approx(0.012)
-    assert case.plan is not None
-    assert (case.plan.tensor_parallel, case.plan.micro_batch_size) == (2, 9)
-    case = served(tmp_path, tp_size=1.0, backend="sglang")  # which fuses nothing that others do not
-    assert case.plan is not None
-    (under_load,) = forecast(tmp_path, "closed_form")
-    alone = replace(case, plan=replace(case.plan, micro_batch_size=1), kind="prefill")
-    others = [replace(case, kind="decode"), alone]
-    rows, _ = inference_rows(others, ("closed_form",), roofline)
-    token, prompt = (row.predicted_seconds for row in rows)
-    assert token is not None
-    assert prompt is not None
-    assert under_load.predicted_seconds == pytest.approx(token + 8 / 1024 * prompt)
-
-
-def test_precisions_of_checkpoints_are_formats(tmp_path: Path) -> None:
-    assert served(tmp_path, precision=None).dtype == "bf16"
-    assert served(tmp_path, precision="fp4").dtype == "nvfp4"
-    assert served(tmp_path, model_path="Qwen/Qwen3-235B-A22B-FP8").dtype == "fp8_block"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"isl": 8192}, "unsupported operation"),
-        ({"mode": "disagg"}, "unsupported operation"),
-        ({"attention_dp_size": 8.0}, "unsupported plan"),
-        ({"model_path": "deepseek-ai/DeepSeek-R1"}, "incomplete: model"),
-        ({"system": "somewhere"}, "unknown device"),
-    ],
-)
-def test_what_a_server_under_load_does_otherwise_is_a_reason(
-    tmp_path: Path, changes: dict[str, Any], reason: str
-) -> None:
-    assert served(tmp_path, **changes).skipped == reason
 
 
 def test_the_protocol_says_what_was_left_out() -> None:

@@ -1,6 +1,6 @@
 """Lines of published inference measurements → cases: what was run, and how long prompts and tokens took.
 
-Three tables are read, one of them by ``served``. ``inference_splitwise_perf_model``: vLLM on one server, a
+Two tables are read. ``inference_splitwise_perf_model``: vLLM on one server, a
 line for each repeat with the time of all prompts and the mean time of a token; ``inference``: what its column
 'metric' says, of FasterTransformer (and Megatron beside it) a whole request, prompt and all tokens, of
 Splitwise the medians of the repeats; throughput under load states no batch.
@@ -23,13 +23,11 @@ from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import find_tables, read_frame
-from perfcast.evidence.validate.published.inference.served import KIND as UNDER_LOAD
-from perfcast.evidence.validate.published.inference.served import SERVED, served_setup
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError, read_or_reason, spelled
 from perfcast.units import MILLI
 
 SPLITWISE, PRINTED = "inference_splitwise_perf_model", "inference"
-TABLES = (SPLITWISE, PRINTED, SERVED)
+TABLES = (SPLITWISE, PRINTED)
 #: Columns that are measured, or say where a line stands; the rest is configuration.
 _MEASURED = (
     "prompt_time",
@@ -39,8 +37,6 @@ _MEASURED = (
     "average_power",
     "value",
     "notes",
-    "silicon_ttft_ms",
-    "silicon_tpot_ms",
 )
 #: Servers by the architecture of their devices: all of these sources ran on NVIDIA's own.
 _SERVERS = {"a100": "dgx-a100", "h100": "dgx-h100"}
@@ -55,8 +51,7 @@ class InferenceCase:
     Attributes:
         row: 0-based line; of a table with several times in a line, prefixed.
         source: Who measured.
-        kind: 'prefill' (all prompts of a batch), 'decode' (one token of each), 'request', or a token of a
-            server under load.
+        kind: 'prefill' (all prompts of a batch), 'decode' (one token of each) or 'request'.
         framework: That ran.
         issues_kernels: Whether its host issues every kernel of a token; else a CUDA graph is replayed, or
             the host is ahead.
@@ -118,7 +113,7 @@ class _Setup:
 def read_inference_cases(places: Sequence[Path]) -> list[InferenceCase]:
     """All cases of both tables in folders, or of single files; none where neither is there."""
     cases: list[InferenceCase] = []
-    readers = ((SPLITWISE, _read_splitwise), (PRINTED, _read_printed), (SERVED, _read_served))
+    readers = ((SPLITWISE, _read_splitwise), (PRINTED, _read_printed))
     for table, read in readers:
         for path in find_tables(places, (table,)):
             for row, cells in enumerate(read_frame(path).to_dicts()):
@@ -153,22 +148,6 @@ def _read_printed(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]
     source = line.text("source").partition("@")[0]
     source = "splitwise" if source.startswith("Splitwise") else source
     yield _case(PRINTED, row, source, line.text("gpu"), metric, setup, skipped, milliseconds, cells)
-
-
-def _read_served(row: int, cells: Mapping[str, Any]) -> Iterator[InferenceCase]:
-    """A further token of an answer, beside those of the other clients."""
-    line = Line(cells)
-    found, skipped = read_or_reason(lambda: served_setup(line))
-    metric = _Metric(UNDER_LOAD, line.text("backend"), False)
-    setup = None
-    if found is not None:
-        setup = _Setup(
-            found.device, found.model, found.cluster, found.plan, found.dtype, found.prompt_length,
-            found.output_length,
-        )  # fmt: skip
-    milliseconds = line.positive("silicon_tpot_ms")
-    device = line.text("system")
-    yield _case(SERVED, row, "aiconfigurator", device, metric, setup, skipped, milliseconds, cells)
 
 
 def _case(

@@ -22,8 +22,6 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import InputError
 from perfcast.evidence.validate.published.forecast import Track, main_provenance
 from perfcast.evidence.validate.published.inference.cases import InferenceCase
-from perfcast.evidence.validate.published.inference.served import KIND as UNDER_LOAD
-from perfcast.evidence.validate.published.inference.served import alone
 from perfcast.evidence.validate.row import Row
 from perfcast.evidence.validate.summary import Scores, score_rows
 from perfcast.frameworks.precision import PLAIN
@@ -111,11 +109,7 @@ def protocol() -> dict[str, str]:
         "A100 rows of Splitwise, the H100 rows left out); FasterTransformer is ahead of its device. "
         f"'{WITHOUT_HOST}', asked for by name: the closed form with no host",
         "inference_kernels": "Splitwise's vLLM (2023), FasterTransformer and Megatron reduce by NCCL and "
-        "fuse neither quantisation nor norms with it; servers under load run what their profiles say",
-        "inference_under_load": "inference_ttft_tpot_aiconfigurator: a closed loop of clients; a token is a "
-        "decode step of all their answers and its share of the others' prompts; answers at least as long as "
-        "their prompts, dense models and Qwen3-235B, servers of one part without attention's data "
-        "parallelism; times to the first token hold the wait for a place and are not forecast",
+        "fuse neither quantisation nor norms with it",
         "inference_left_out": "h100-80gb-pcap (capped power, another device); throughput under load, whose "
         "batch is not stated; lines of memory. Splitwise's lines of 'inference' are medians of the repeats "
         "in 'inference_splitwise_perf_model': where both tables are there, read them apart",
@@ -176,9 +170,8 @@ class _Pricer:
         )
         timer = Timer(asked.method, request.mode, launch_seconds=host.launch_seconds, fixed_seconds=fixed)
         step = replace(step, timer=timer)
-        if case.kind != UNDER_LOAD:  # programs of 2023 and before, with none of today's fused kernels
-            step = replace(step, program=replace(step.program, framework=PLAIN))
-        planned = plan_step(step)
+        # programs of 2023 and before have none of today's fused kernels
+        planned = plan_step(replace(step, program=replace(step.program, framework=PLAIN)))
         if asked.issues_kernels:
             planned = replace(planned, work=_with_launches(planned.work))
         return forecast_step(price_planned(planned), request)
@@ -217,22 +210,9 @@ def forecast_case(case: InferenceCase, predictor: str, pricer: _Pricer) -> _Pass
         return pricer.forecast(prompt)
     if case.kind == "decode":
         return pricer.forecast(token)
-    if case.kind == UNDER_LOAD:
-        return _under_load(prompt, pricer.forecast(token), pricer)
     first, each = pricer.forecast(prompt), pricer.forecast(token)
     middle, low, high = (a + (case.output_length - 1) * b for a, b in zip(first.span, each.span, strict=True))
     return _Pass((middle, low, high), each.provenance)
-
-
-def _under_load(prompt: _Asked, token: _Pass, pricer: _Pricer) -> _Pass:
-    """A decode step of all answers, and its share of the prompts of the others."""
-    case = prompt.case
-    assert case.plan is not None
-    one = replace(prompt, case=replace(case, plan=alone(case.plan)))
-    share = (case.plan.micro_batch_size - 1) / case.output_length
-    read = pricer.forecast(one).span
-    middle, low, high = (each + share * other for each, other in zip(token.span, read, strict=True))
-    return _Pass((middle, low, high), token.provenance)
 
 
 def _row(case: InferenceCase, predictor: str, pricer: _Pricer) -> Row:
