@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from made_up_serving import LinearSteps, drawn_requests, equal_requests, pool, scheduling
 from perfcast.core.serving.lengths import Lengths
 from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, RecordedLoad, SaturatedLoad
+from perfcast.core.serving.requests import Requests
 from perfcast.core.serving.scheduling import SchedulerPolicy
 from perfcast.core.serving.steady import LoadColumns, SteadyState
 from perfcast.errors import InputError
@@ -39,7 +40,13 @@ def apart(
     """Of mean times to the first token, and of mean times of a token: formula over events, less 1."""
     make = equal_requests if is_even else drawn_requests
     requests = make(10 * clients, prompt, answer)
-    served = engines(policy)
+    return apart_on(requests, clients, engines(policy), is_even)
+
+
+def apart_on(
+    requests: Requests, clients: int, served: Engines | tuple[Engines, Engines], is_even: bool
+) -> tuple[float, float]:
+    """The same of given requests and engines."""
     played = play_requests(requests, ClosedLoad(clients), served)
     found = steady_state(
         ClosedLoad(clients),
@@ -219,22 +226,7 @@ def test_two_pools_agree_with_events() -> None:
         for readers, writers, clients in ((1, 1, 16), (2, 1, 64), (1, 3, 64), (1, 2, 200)):
             requests = drawn_requests(10 * clients, 1024, 512)
             pools = engines(policy, replicas=readers), engines(policy, replicas=writers)
-            played = play_requests(requests, ClosedLoad(clients), pools)
-            found = steady_state(
-                ClosedLoad(clients),
-                asked(requests.prompt_tokens, False),
-                asked(requests.answer_tokens, False),
-                pools,
-                num_requests=len(requests),
-            )
-            first = played.time_to_first_token_seconds.mean()
-            token = np.nanmean(played.time_per_output_token_seconds)
-            errors.append(
-                (
-                    found.time_to_first_token.mean[0] / first - 1,
-                    found.time_per_output_token.mean[0] / token - 1,
-                )
-            )
+            errors.append(apart_on(requests, clients, pools, False))
     first, token = np.abs(np.array(errors)).T
     assert token.max() <= 0.05
     assert np.quantile(first, 0.9) <= 0.20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from perfcast.core.serving.step import StepTimes
 
 #: As the classes of ``core.serving.load``; a recording has no steady state of its own.
 LoadKind = Literal["closed", "open", "saturated"]
-LOAD_KINDS: tuple[LoadKind, ...] = get_args(LoadKind)
 
 
 @dataclass(frozen=True, eq=False)

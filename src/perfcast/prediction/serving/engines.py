@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfcast.core.cluster import Cluster
+from perfcast.core.plan import Plan
 from perfcast.core.serving.scaled import ScaledSteps
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.prediction.serving.constants import load_serving_constants
@@ -73,19 +75,27 @@ def engines_of(
 
 
 def transfer_of(setting: ResolvedServing) -> KVTransfer | None:
-    """Keys and values from one pool to the other: each device of the smaller side sends or receives a share.
+    """Keys and values from one pool to the other; None where there is one pool."""
+    if len(setting.engines) == 1:
+        return None
+    prefill, decode = setting.engines
+    return transfer_between(
+        setting.cluster, setting.program.framework, (prefill.pool.plan, decode.pool.plan), prefill.token_bytes
+    )
+
+
+def transfer_between(
+    cluster: Cluster, framework: str, plans: tuple[Plan, Plan], token_bytes: float
+) -> KVTransfer:
+    """Keys and values between replicas of two plans: each device of the smaller side has a share of them.
 
     They go over the outermost link of the cluster, beside the steps (DistServe: Zhong et al., OSDI 2024,
     section 4.2; NIXL, Mooncake's transfer engine).
     """
-    if len(setting.engines) == 1:
-        return None
-    prefill, decode = setting.engines
-    plans = (prefill.pool.plan, decode.pool.plan)
     lanes = min(plan.tensor_parallel * plan.pipeline_parallel for plan in plans)
-    link = setting.cluster.levels[-1].link
-    handover = load_serving_constants().handover_seconds[setting.program.framework]
-    return KVTransfer(link.latency_seconds + handover, prefill.token_bytes / (lanes * link.bytes_per_second))
+    link = cluster.levels[-1].link
+    handover = load_serving_constants().handover_seconds[framework]
+    return KVTransfer(link.latency_seconds + handover, token_bytes / (lanes * link.bytes_per_second))
 
 
 def request_seconds_of(setting: ResolvedServing) -> float:

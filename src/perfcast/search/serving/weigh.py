@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from perfcast.core.arrays import Flags, Floats, Integers
-from perfcast.core.cluster import Cluster
 from perfcast.core.serving.load import OpenLoad
 from perfcast.core.serving.steady import EngineColumns, LatencyColumns, LoadColumns, SteadyState
 from perfcast.prediction.serving.constants import load_serving_constants
+from perfcast.prediction.serving.engines import transfer_between
 from perfcast.search.serving.replicas import Replica
 from perfcast.search.serving.request import DeploymentSearchRequest, Statistic
 from perfcast.search.serving.sampled import SampledSteps, Samples
@@ -180,12 +180,12 @@ def _request_seconds(replicas: Sequence[Replica], rows: Deployments) -> float:
 
 
 def _transfer_seconds(reads: Replica, writes: Replica, tokens: float) -> float:
-    """Keys and values of a prompt, as ``prediction.serving.engines.transfer_of`` sends them."""
-    cluster: Cluster = reads.target.cluster
-    lanes = min(each.plan.tensor_parallel * each.plan.pipeline_parallel for each in (reads, writes))
-    link = cluster.levels[-1].link
-    handover = load_serving_constants().handover_seconds[reads.target.program.framework]
-    return link.latency_seconds + handover + tokens * reads.token_bytes / (lanes * link.bytes_per_second)
+    """Of the keys and values of a prompt."""
+    target = reads.target
+    found = transfer_between(
+        target.cluster, target.program.framework, (reads.plan, writes.plan), reads.token_bytes
+    )
+    return found.latency_seconds + tokens * found.seconds_per_token
 
 
 def _joined(

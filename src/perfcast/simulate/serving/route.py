@@ -8,13 +8,12 @@ parallelism (py_executor.py: ranks with the fewest active requests) do.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from perfcast.simulate.serving.replica import Replica
 from perfcast.simulate.serving.schedulers.base import Scheduler
 
 RoutePolicy = Literal["least_requests", "round_robin"]
-ROUTE_POLICIES: tuple[RoutePolicy, ...] = get_args(RoutePolicy)
 
 
 class Router:
