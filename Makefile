@@ -17,7 +17,7 @@ test: $(VENV)/.installed
 # (with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu a build without CUDA's libraries is taken).
 VERSION ?= 2.15.0
 TORCH_VENV := .venv-torch-$(VERSION)
-TORCH_TESTS := tests/torch_internals tests/workload tests/memory tests/traces tests/replay tests/test_examples.py
+TORCH_TESTS := tests/torch_internals tests/workload tests/memory_use tests/traces tests/replays tests/test_examples.py
 
 test-torch: $(TORCH_VENV)/.installed
 	$(TORCH_VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile $(TORCH_TESTS)

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from perfcast.memory.allocator import (
+from perfcast.memory_use.allocator import (
     Allocate,
     AllocatorEvent,
     Free,

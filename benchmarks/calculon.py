@@ -40,9 +40,9 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.predict import predict_plan
-from perfcast.search.evaluation.evaluate import evaluate_plans
-from perfcast.search.space.definition import Space
-from perfcast.search.space.fitting import enumerate_fitting
+from perfcast.searches.evaluation.evaluate import evaluate_plans
+from perfcast.searches.space.definition import Space
+from perfcast.searches.space.fitting import enumerate_fitting
 from perfcast.workload.models.transformer import read_transformer
 
 LEAST_RATIO = 100.0

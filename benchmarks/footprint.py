@@ -16,7 +16,7 @@ from perfcast.catalog.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.weights import kinds_of_layer, stage_weights
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.workload.models.transformer import read_transformer
 
 MOST_MILLISECONDS = 5.0

@@ -29,8 +29,8 @@ from perfcast.evidence.validate.published.choice import GRID, SAME_JOB
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.prices import price_step
 from perfcast.prediction.step.timer import Timer
-from perfcast.search.ranking.separate import difference_interval
-from perfcast.search.ranking.simulator import Simulated
+from perfcast.searches.ranking.separate import difference_interval
+from perfcast.searches.ranking.simulator import Simulated
 from perfcast.workload.blocks import build_step_work
 
 MOST_PLANS = 12

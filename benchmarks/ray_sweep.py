@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.search.sweep.cells import Cell, Row, SearchCell, SweepJob, expand_grid, list_versions
-from perfcast.search.sweep.plans import PLAN_COLUMNS, PlanSearch, open_plan_search, plan_sweep
-from perfcast.search.sweep.ray_pool import ray_backend
-from perfcast.search.sweep.run import SweepProgress, SweepResult, run_sweep
-from perfcast.search.sweep.store import write_table
-from perfcast.search.sweep.workers import OpenPool, open_local_pool
+from perfcast.searches.sweep.cells import Cell, Row, SearchCell, SweepJob, expand_grid, list_versions
+from perfcast.searches.sweep.plans import PLAN_COLUMNS, PlanSearch, open_plan_search, plan_sweep
+from perfcast.searches.sweep.ray_pool import ray_backend
+from perfcast.searches.sweep.run import SweepProgress, SweepResult, run_sweep
+from perfcast.searches.sweep.store import write_table
+from perfcast.searches.sweep.workers import OpenPool, open_local_pool
 from perfcast.units import format_duration
 
 MODELS = ("gpt2-large", "gpt2-xl", "llama3-8b", "llama3-70b", "mixtral-8x7b")
@@ -75,10 +75,10 @@ def open_memory_search() -> SearchCell:
     from perfcast.catalog.clusters import load_cluster
     from perfcast.catalog.devices import load_device
     from perfcast.core.training import Training
-    from perfcast.memory.footprint import footprint_columns
+    from perfcast.memory_use.footprint import footprint_columns
     from perfcast.prediction.model import read_model
-    from perfcast.search.space.definition import Space
-    from perfcast.search.space.enumeration import enumerate_plans
+    from perfcast.searches.space.definition import Space
+    from perfcast.searches.space.enumeration import enumerate_plans
 
     @cache
     def sizes_of(model: str) -> Any:

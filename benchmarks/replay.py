@@ -101,10 +101,10 @@ def record_model(name: str, folder: Path) -> None:
 
 def prepare_model(recording: Path, programs: Path, generated: Path) -> None:
     """Programs with their gaps, and the stand-alone benchmark that has the same ones."""
-    from perfcast.replay.generate.generate import generate
-    from perfcast.replay.prepare import prepare
-    from perfcast.replay.replay import replay, with_gaps
-    from perfcast.replay.request import PlayOptions, ReplayRequest
+    from perfcast.replays.generate.generate import generate
+    from perfcast.replays.prepare import prepare
+    from perfcast.replays.replay import replay, with_gaps
+    from perfcast.replays.request import PlayOptions, ReplayRequest
 
     play = PlayOptions(repeats=5, threads=1)
     request = ReplayRequest(traces=(str(recording),), play=play, host_gaps="scaled")

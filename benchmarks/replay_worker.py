@@ -41,9 +41,9 @@ def original(name: str, rank: int, init_method: str) -> Play:
 def replayed(programs: Path, rank: int, init_method: str, *, has_gaps: bool) -> Play:
     """The replay of its recording."""
     from perfcast.measure.collectives.environment import Place
-    from perfcast.replay.communication.play import CollectiveRunner
-    from perfcast.replay.play.player import Player
-    from perfcast.replay.ranks.context import join
+    from perfcast.replays.communication.play import CollectiveRunner
+    from perfcast.replays.play.player import Player
+    from perfcast.replays.ranks.context import join
 
     with programs.open("rb") as file:
         program, gaps = pickle.load(file)[rank]  # written by the process that started this one

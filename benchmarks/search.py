@@ -28,10 +28,10 @@ from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.constants import load_step_constants
 from perfcast.prediction.step.timer import make_timer
-from perfcast.search.evaluation.evaluate import Evaluation, evaluate_plans
-from perfcast.search.ranking.simulator import Simulator
-from perfcast.search.space.definition import Space
-from perfcast.search.space.fitting import enumerate_fitting
+from perfcast.searches.evaluation.evaluate import Evaluation, evaluate_plans
+from perfcast.searches.ranking.simulator import Simulator
+from perfcast.searches.space.definition import Space
+from perfcast.searches.space.fitting import enumerate_fitting
 from perfcast.units import GIGA, KIB
 
 #: A hundred times what a published calculator of such plans evaluates on one core of this machine.

@@ -13,7 +13,7 @@ fastest of them stands the winner of ``search_plans`` over the same space with i
     error                largest error of the closed form among the twenty plans that it ranks first
 
 Below, for each schedule: plans, and by how much of the formula events were faster at most, over all plans
-(``search/ranking/shortlist.SHORTFALL`` must cover it).
+(``searches/ranking/shortlist.SHORTFALL`` must cover it).
 
 Exit code 1 where the winner is slower by more than 1e-9 in more than 5 % of the cases, slower by more than
 2 % in any, or the search ranks a plan that does not fit.
@@ -40,16 +40,16 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel, Estimates
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.step.predict import predict_plan
-from perfcast.search.evaluation.evaluate import Evaluation
-from perfcast.search.ranking.shortlist import SHORTFALL
-from perfcast.search.request import SearchRequest
-from perfcast.search.search import search_plans
-from perfcast.search.space.definition import Space
-from perfcast.search.space.enumeration import enumerate_plans
+from perfcast.searches.evaluation.evaluate import Evaluation
+from perfcast.searches.ranking.shortlist import SHORTFALL
+from perfcast.searches.request import SearchRequest
+from perfcast.searches.search import search_plans
+from perfcast.searches.space.definition import Space
+from perfcast.searches.space.enumeration import enumerate_plans
 
 MOST_PLANS = 300
 LEAST_SAME, MOST_SLOWER, SAME = 0.95, 0.02, 1e-9

@@ -7,7 +7,7 @@ Cases are tables drawn by a seed on 8-GPU nodes of H100. Both planners have the 
 of a device, and the same batch. TorchRec's ``EmbeddingShardingPlanner`` runs with its defaults, pooling
 factors given, and the ways of sharding that both know: table-, column- and row-wise, row-wise within a node,
 data-parallel. Each planner runs in a process of its own that is stopped at the limit. Both plans are judged
-by ``search/sharding/choose.judge_placements``: the slowest rank's lookups forward and backward, the uneven
+by ``searches/sharding/choose.judge_placements``: the slowest rank's lookups forward and backward, the uneven
 all-to-alls, the all-reduce of replicated tables. That is what this package lowers; TorchRec has an estimator
 of its own, by which its plan may look better.
 """
@@ -32,10 +32,10 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.catalog.devices import load_device
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.cost.embedding.select import embedding_pricer
-from perfcast.search.sharding.choose import choose_sharding, judge_placements
-from perfcast.search.sharding.communication import cluster_communication
-from perfcast.search.sharding.problem import ShardingProblem
-from perfcast.search.sharding.request import MEMORY_SHARE
+from perfcast.searches.sharding.choose import choose_sharding, judge_placements
+from perfcast.searches.sharding.communication import cluster_communication
+from perfcast.searches.sharding.problem import ShardingProblem
+from perfcast.searches.sharding.request import MEMORY_SHARE
 
 CLUSTER = "dgx-h100"
 RANKS_PER_NODE = 8

@@ -6,7 +6,7 @@ Prints for each task and each placement (six published rules and the search's ch
 measured step, then in how many tasks the predicted best is the measured best. Placements of several rules
 that are the same, up to the names of the two ranks, are one.
 
-A task is drawn as published (``search/sharding/inputs/tasks``), for two ranks, from a made-up pool whose
+A task is drawn as published (``searches/sharding/inputs/tasks``), for two ranks, from a made-up pool whose
 tables are small enough for such a machine; half of the tasks are heavy. Indices are drawn uniform, Zipf, or
 with a published reuse histogram; the histograms that the prediction knows are counted in one batch, the
 batches that are run are others.
@@ -54,10 +54,10 @@ from perfcast.cost.embedding.learned import EmbeddingNet, EmbeddingWeights, Lear
 from perfcast.cost.embedding.model import PHASES, price_lookups
 from perfcast.evidence.train.embedding.fit import fit_nets, gather_cases
 from perfcast.measure.embedding.cases import DISTRIBUTIONS
-from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.communication import CommunicationCurves, Curve
-from perfcast.search.sharding.inputs.tasks import ShardingTask, draw_tasks, with_drawn_widths
-from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.searches.sharding.choose import choose_sharding
+from perfcast.searches.sharding.communication import CommunicationCurves, Curve
+from perfcast.searches.sharding.inputs.tasks import ShardingTask, draw_tasks, with_drawn_widths
+from perfcast.searches.sharding.problem import ShardingProblem
 from perfcast.units import GIB
 
 #: Seconds that the turns of a calibration task take.

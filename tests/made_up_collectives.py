@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from perfcast.replay.program.program import (
+from perfcast.replays.program.program import (
     Buffer,
     CallKind,
     Fill,

@@ -7,8 +7,8 @@ from typing import Any
 
 from made_up_collectives import ProgramWriter
 from perfcast.errors import TraceError
-from perfcast.replay.communication.play import CollectiveRunner
-from perfcast.replay.ranks.context import RankContext
+from perfcast.replays.communication.play import CollectiveRunner
+from perfcast.replays.ranks.context import RankContext
 from perfcast.traces.events import ProcessGroup
 
 

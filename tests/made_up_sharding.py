@@ -10,7 +10,7 @@ import numpy as np
 from perfcast.core.arrays import Floats
 from perfcast.core.embedding.columns import EmbeddingColumns
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
-from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.searches.sharding.problem import ShardingProblem
 
 
 @dataclass(frozen=True)

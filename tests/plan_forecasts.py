@@ -12,7 +12,7 @@ from perfcast.core.forecast.plan import PlanForecast, RankTime, Span, StepTime, 
 from perfcast.core.forecast.recommendation import BoundRecommendation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.units import GIB, MILLI
 from small_transformers import gpt
 

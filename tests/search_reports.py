@@ -12,13 +12,13 @@ from perfcast.core.forecast.plan import CAUSES, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training
-from perfcast.search.evaluation.evaluate import Evaluation
-from perfcast.search.ranking.objectives import OBJECTIVES
-from perfcast.search.report.clusters import ClusterComparison, ClusterOutcome
-from perfcast.search.report.compose import SearchReport
-from perfcast.search.report.explain import explain_difference, explain_plan
-from perfcast.search.request import SearchRequest
-from perfcast.search.result import RankedPlan, SearchResult, Separation
+from perfcast.searches.evaluation.evaluate import Evaluation
+from perfcast.searches.ranking.objectives import OBJECTIVES
+from perfcast.searches.report.clusters import ClusterComparison, ClusterOutcome
+from perfcast.searches.report.compose import SearchReport
+from perfcast.searches.report.explain import explain_difference, explain_plan
+from perfcast.searches.request import SearchRequest
+from perfcast.searches.result import RankedPlan, SearchResult, Separation
 from perfcast.units import GIB, MILLI
 from plan_forecasts import plan_forecast
 

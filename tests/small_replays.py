@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.replay.program.program import (
+from perfcast.replays.program.program import (
     Argument,
     Buffer,
     CallKind,

@@ -17,12 +17,12 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.profile import MemoryProfile, TrainingProfile
-from perfcast.memory.footprint.layer_figures import LayerFigures, layer_figures
-from perfcast.memory.footprint.ranks import Holding, Ranks, ranks_of_stages
-from perfcast.memory.footprint.setting import Setting
-from perfcast.memory.footprint.stage_layers import deal_out_layers
-from perfcast.memory.footprint.terms import TermColumn
-from perfcast.memory.footprint.weight_figures import (
+from perfcast.memory_use.footprint.layer_figures import LayerFigures, layer_figures
+from perfcast.memory_use.footprint.ranks import Holding, Ranks, ranks_of_stages
+from perfcast.memory_use.footprint.setting import Setting
+from perfcast.memory_use.footprint.stage_layers import deal_out_layers
+from perfcast.memory_use.footprint.terms import TermColumn
+from perfcast.memory_use.footprint.weight_figures import (
     KindFigures,
     PartFigures,
     WeightFigures,

@@ -8,7 +8,7 @@ from perfcast.core.cache import cache_of_engine
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
 from perfcast.core.transformer import LinearAttention
-from perfcast.memory.footprint.serving import ServingSetting, serving_stages
+from perfcast.memory_use.footprint.serving import ServingSetting, serving_stages
 from perfcast.prediction.model import read_model
 from small_transformers import llama
 

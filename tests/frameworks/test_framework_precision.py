@@ -13,7 +13,7 @@ from perfcast.core.work import Call
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.frameworks.load import load_inference_profiles
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
-from perfcast.memory.footprint.serving import ServingSetting, serving_stages
+from perfcast.memory_use.footprint.serving import ServingSetting, serving_stages
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.predict import predict_step
 from perfcast.workload.blocks.step.serving import build_serving_work

@@ -8,7 +8,7 @@ import torch
 
 from perfcast.errors import InputError
 from perfcast.measure.allocator import replay_allocator
-from perfcast.memory.allocator import (
+from perfcast.memory_use.allocator import (
     Allocate,
     AllocatorSettings,
     EmptyCache,
@@ -17,8 +17,8 @@ from perfcast.memory.allocator import (
     Synchronize,
     simulate_allocator,
 )
-from perfcast.memory.allocator.blocks import Block
-from perfcast.memory.allocator.caching import CachingAllocator
+from perfcast.memory_use.allocator.blocks import Block
+from perfcast.memory_use.allocator.caching import CachingAllocator
 from perfcast.units import MIB
 
 EVENTS = [

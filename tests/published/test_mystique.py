@@ -12,7 +12,7 @@ from torch.profiler import ExecutionTraceObserver
 
 from made_up_replays import two_layers
 from perfcast.published.mystique import judge_replay, make_benchmark, operator_coverage
-from perfcast.replay.program.program import Skipped
+from perfcast.replays.program.program import Skipped
 
 
 @pytest.fixture(scope="module")

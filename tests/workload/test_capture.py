@@ -20,7 +20,7 @@ from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import OperationKind
 from perfcast.core.tensor import Category
 from perfcast.errors import CaptureError, InputError, UnknownNameError
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import OptimizerChoice, Program
 

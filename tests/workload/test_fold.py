@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from perfcast.core.graph import Graph, Phase
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.capture.fold import LayerRun, find_layer_runs
 from perfcast.workload.models.huggingface import build_program

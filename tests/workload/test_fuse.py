@@ -17,7 +17,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import MATRIX_KINDS, Operation, OperationKind
 from perfcast.core.tensor import Category, Storage, Tensor, TensorType
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.fuse import fuse
 from perfcast.workload.fuse.accesses import read_accesses

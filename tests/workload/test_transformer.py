@@ -9,7 +9,7 @@ from perfcast.catalog.models import ModelEntry, load_models
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.errors import ModelError
-from perfcast.memory.footprint.pytorch.step import count_eager_parameters
+from perfcast.memory_use.footprint.pytorch.step import count_eager_parameters
 from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.models.transformer import read_transformer
 from perfcast.workload.shape import StepShape

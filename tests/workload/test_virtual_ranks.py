@@ -27,7 +27,7 @@ from perfcast.core.graph import Graph, Phase
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import Category
 from perfcast.errors import CaptureError, InputError
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.models.user_file import build_user_program, load_function
 from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank, virtual_rank

@@ -23,7 +23,7 @@ from perfcast.core.plans.choice import choose_plan
 if TYPE_CHECKING:
     from perfcast.core.forecast.device import Forecast
     from perfcast.core.forecast.largest import Largest
-    from perfcast.memory.compare import Comparison
+    from perfcast.memory_use.compare import Comparison
     from perfcast.prediction.one_device.largest import Quantity
     from perfcast.prediction.request.memory import MemoryRequest, PlanMemoryRequest
 

@@ -9,7 +9,7 @@ import click
 from perfcast.cli.output import Outputs, output_options, write_answer
 
 if TYPE_CHECKING:
-    from perfcast.search.sharding.on_cluster import ShardingReport
+    from perfcast.searches.sharding.on_cluster import ShardingReport
 
 
 @click.command()
@@ -59,10 +59,10 @@ def shard(
     NAME.indices and NAME.offsets, a .parquet columns table, bag and index.
     """
     from perfcast.catalog.clusters import load_cluster
-    from perfcast.search.sharding.inputs.index_samples import apply_samples, load_samples
-    from perfcast.search.sharding.inputs.tables import load_tables
-    from perfcast.search.sharding.on_cluster import find_sharding, parse_kinds
-    from perfcast.search.sharding.request import ShardingRequest
+    from perfcast.searches.sharding.inputs.index_samples import apply_samples, load_samples
+    from perfcast.searches.sharding.inputs.tables import load_tables
+    from perfcast.searches.sharding.on_cluster import find_sharding, parse_kinds
+    from perfcast.searches.sharding.request import ShardingRequest
 
     loaded = load_tables(tables)
     if indices is not None:

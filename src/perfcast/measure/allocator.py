@@ -13,7 +13,14 @@ import numpy as np
 
 from perfcast.core.arrays import Integers
 from perfcast.errors import InputError
-from perfcast.memory.allocator import Allocate, AllocatorEvent, EmptyCache, Free, RecordStream, Synchronize
+from perfcast.memory_use.allocator import (
+    Allocate,
+    AllocatorEvent,
+    EmptyCache,
+    Free,
+    RecordStream,
+    Synchronize,
+)
 
 
 @dataclass(frozen=True)

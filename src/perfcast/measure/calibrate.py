@@ -30,7 +30,7 @@ from perfcast.measure.host import HostCase, fit_host, host_cases
 from perfcast.measure.kernels import KernelCase, operation_of_case, prepare
 from perfcast.measure.machine import processor_name
 from perfcast.measure.timer import Timer, time_on_cpu, time_on_cuda
-from perfcast.memory.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
+from perfcast.memory_use.first_touch import MOST_HEAP_BLOCK_BYTES, first_touch_operation
 from perfcast.prediction import local_memory_bytes
 from perfcast.units import MIB
 

@@ -3,7 +3,7 @@
 "Cost Model" (documentation page of the project; no figures are printed there, so none are reproduced).
 
     operator   max(compute, memory), each latency + work / rate, fitted per family     cost/linear
-    memory     persistent state and what is live; the largest sum                      memory/liveness
+    memory     persistent state and what is live; the largest sum                      memory_use/liveness
     mesh       all-reduce along axis i takes latency_i + bytes / bandwidth_i, by linear regression over a
                profile of the axis (predefined mesh), or of the axes that discovery finds
                (cost/collective_fit, measure/mesh_discovery)
@@ -27,7 +27,7 @@ from perfcast.cost.collective_fit.affine import fit_affine
 from perfcast.cost.linear import LinearCost
 from perfcast.errors import PlanError
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
-from perfcast.memory.liveness import peak_bytes
+from perfcast.memory_use.liveness import peak_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
     embedding lookups        from tables, batch and reuse                       cost/embedding
     uneven all-to-all        max over ranks of max(sent, received)              cost/embedding/all_to_all
     ranks                    collectives start with their last member             traces/timeline/play
-    sharding                 the published rule with the least forecast         search/sharding
+    sharding                 the published rule with the least forecast         searches/sharding
 
 Its figures (geometric-mean error of a step 5.21 % for recommendation models, 3.00 % for transformers; the
 fastest of its sharding rules named in 17 of 20 tasks) rest on recordings that are not public. On the public
@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfcast.errors import InputError
-from perfcast.search.sharding.baselines import BASELINES, place_baseline
-from perfcast.search.sharding.options import list_options
-from perfcast.search.sharding.placement import time_placements
-from perfcast.search.sharding.problem import ShardingProblem
+from perfcast.searches.sharding.baselines import BASELINES, place_baseline
+from perfcast.searches.sharding.options import list_options
+from perfcast.searches.sharding.placement import time_placements
+from perfcast.searches.sharding.problem import ShardingProblem
 from perfcast.traces.overheads.profile import apply_overheads
 from perfcast.traces.overheads.trimmed import LAUNCH_SECONDS, fit_trimmed_overheads
 from perfcast.traces.timeline.play import RankTimeline, play_ranks

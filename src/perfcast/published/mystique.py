@@ -1,14 +1,14 @@
 """Liang et al., "Mystique: Enabling Accurate and Scalable Generation of Production AI Benchmarks" (ISCA
 2023): a benchmark made from an execution trace, which behaves like the program that was traced.
 
-    selection      the first operator on each path from the root that has a schema  replay/build/select, build
-    functions      from the schema, by the registered operators                     replay/play/bind
-    tensors        those that no replayed operator makes are made up in advance;    replay/fill
+    selection      the first operator on each path from the root that has a schema replays/build/select
+    functions      from the schema, by the registered operators                   replays/play/bind
+    tensors        those that no replayed operator makes are made up in advance;  replays/fill
                    integers by what they mean, lookups by a reuse histogram
-    communication  collectives by their records, on the groups that were recorded   replay/communication
-    lookups        operators of recommendation models with indices drawn alike      replay/fill
-    what cannot    is left out, and counted                                         replay/program.Skipped
-    generation     a program of its own                                             replay/generate
+    communication  collectives by their records, on the groups that were recorded replays/communication
+    lookups        operators of recommendation models with indices drawn alike    replays/fill
+    what cannot    is left out, and counted                                       replays/program.Skipped
+    generation     a program of its own                                           replays/generate
     fidelity       iteration time, and the share of operators that are replayed     here
 
 The paper's figures rest on traces and machines that are not public, and its full text was not at hand, so
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfcast.replay.build.build import build_program, hash_of
-from perfcast.replay.build.select import Selection
-from perfcast.replay.generate.generate import Generated, generate
-from perfcast.replay.play.player import Player
-from perfcast.replay.program.program import CallKind, ReplayProgram
+from perfcast.replays.build.build import build_program, hash_of
+from perfcast.replays.build.select import Selection
+from perfcast.replays.generate.generate import Generated, generate
+from perfcast.replays.play.player import Player
+from perfcast.replays.program.program import CallKind, ReplayProgram
 from perfcast.traces.execution_trace.reader import read_execution_trace
 
 if TYPE_CHECKING:

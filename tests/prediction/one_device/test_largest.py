@@ -10,8 +10,8 @@ import pytest
 from builders import made_up_device
 from perfcast.core.forecast.largest import Largest
 from perfcast.errors import PlanError
-from perfcast.memory.liveness import peak_bytes
-from perfcast.memory.reserved import reserve_memory
+from perfcast.memory_use.liveness import peak_bytes
+from perfcast.memory_use.reserved import reserve_memory
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.largest import BATCH_SIZE, SEQUENCE_LENGTH, LargestSearch, with_size
 from perfcast.prediction.request.memory import MemoryRequest

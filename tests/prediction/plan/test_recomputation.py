@@ -10,7 +10,7 @@ from builders import made_up_device
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingFramework
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.plan.recomputation import least_recomputation
 from small_transformers import llama
 

@@ -8,7 +8,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.plan.smallest import choose_smallest_plan
 from perfcast.units import GIB
 from small_transformers import llama, mixture

@@ -17,8 +17,8 @@ from perfcast.prediction.plan.smallest_serving import (
 )
 from perfcast.prediction.request.batches import BatchesRequest
 from perfcast.prediction.sweep.batches import on_fewest_devices, sweep_batches
-from perfcast.search.serving.batches import search_serving
-from perfcast.search.serving.batches_request import ServingSearchRequest
+from perfcast.searches.serving.batches import search_serving
+from perfcast.searches.serving.batches_request import ServingSearchRequest
 from small_transformers import llama, mixture
 
 

@@ -12,7 +12,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.cost.roofline import Roofline
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.model import read_model
 from perfcast.prediction.recommendations.others import find_other_recommendations
 from perfcast.units import MIB

@@ -15,7 +15,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.prediction.step.predict import predict_plan
 from perfcast.units import MIB

@@ -17,7 +17,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.roofline import Roofline
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.report.data.plan_memory import data_of
 from perfcast.report.documents.plan_memory import describe_plan, document_of, sorted_terms, stages_figure

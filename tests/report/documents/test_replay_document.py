@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.small_replays import small_program
 
-from perfcast.replay.build.call_times import CallTimes
-from perfcast.replay.judge.fidelity import Fidelity, judge
-from perfcast.replay.play.player import PlayedSteps, Preparation, Rehearsal
-from perfcast.replay.play.session import Played
-from perfcast.replay.program.program import Skipped
+from perfcast.replays.build.call_times import CallTimes
+from perfcast.replays.judge.fidelity import Fidelity, judge
+from perfcast.replays.play.player import PlayedSteps, Preparation, Rehearsal
+from perfcast.replays.play.session import Played
+from perfcast.replays.program.program import Skipped
 from perfcast.report.data.replay import data_of
 from perfcast.report.documents.replay import document_of
 from perfcast.report.page import render_page

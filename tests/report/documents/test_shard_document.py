@@ -10,8 +10,8 @@ from perfcast.report.documents.embedding import MAX_TABLES
 from perfcast.report.documents.shard import document_of, rules_figure
 from perfcast.report.figure import Bars
 from perfcast.report.page import render_page
-from perfcast.search.sharding.choose import choose_sharding
-from perfcast.search.sharding.on_cluster import ShardingReport
+from perfcast.searches.sharding.choose import choose_sharding
+from perfcast.searches.sharding.on_cluster import ShardingReport
 from rendered import json_of, text_of
 
 HOSTILE = "[red]table[/red]"

@@ -11,7 +11,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.work import StepWork
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.workload.blocks import build_step_work
 
 GPT = Transformer(

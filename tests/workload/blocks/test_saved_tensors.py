@@ -8,7 +8,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint.activations import lay_out, layer_activations
+from perfcast.memory_use.footprint.activations import lay_out, layer_activations
 from perfcast.workload.blocks.local import Local
 from perfcast.workload.blocks.step.offload import kept_elements
 from small_transformers import gpt, llama

@@ -14,9 +14,9 @@ from perfcast.cli.replay.options import ReplayOptions, replay_options
 from perfcast.cli.replay.request import build_request
 
 if TYPE_CHECKING:
-    from perfcast.replay.judge.fidelity import Fidelity
-    from perfcast.replay.prepare import Prepared
-    from perfcast.replay.request import ReplayRequest
+    from perfcast.replays.judge.fidelity import Fidelity
+    from perfcast.replays.prepare import Prepared
+    from perfcast.replays.request import ReplayRequest
 
 #: PyTorch's profiler writes a line to the error output at each start and end; from this level on, none.
 _KINETO_SILENT = "6"
@@ -51,7 +51,7 @@ def replay(options: ReplayOptions, outputs: Outputs) -> None:
         return
     if options.generate_folder:
         raise click.UsageError(f"--generate: needs no ranks; run it without {place.launcher}")
-    from perfcast.replay.replay import replay_as_rank
+    from perfcast.replays.replay import replay_as_rank
 
     found = replay_as_rank(request, place)
     if found is not None:
@@ -60,8 +60,8 @@ def replay(options: ReplayOptions, outputs: Outputs) -> None:
 
 def _replay_here(request: ReplayRequest, options: ReplayOptions, outputs: Outputs) -> None:
     """Play in processes that are started here."""
-    from perfcast.replay.prepare import prepare
-    from perfcast.replay.replay import replay as replay_prepared
+    from perfcast.replays.prepare import prepare
+    from perfcast.replays.replay import replay as replay_prepared
 
     prepared = prepare(request)
     found: tuple[Fidelity, ...] = ()
@@ -93,8 +93,8 @@ def _progress(total: int, *, is_shown: bool) -> Iterator[Callable[[int], None]]:
 def _generate(
     prepared: Sequence[Prepared], found: tuple[Fidelity, ...], folder: str, *, is_anonymised: bool
 ) -> None:
-    from perfcast.replay.generate.generate import generate
-    from perfcast.replay.replay import with_gaps
+    from perfcast.replays.generate.generate import generate
+    from perfcast.replays.replay import with_gaps
     from perfcast.report.answers import to_plain
     from perfcast.report.data.replay import rank_data
 

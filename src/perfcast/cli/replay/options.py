@@ -17,7 +17,7 @@ from perfcast.core.embedding.lookup import NUM_REUSE_BINS
 
 if TYPE_CHECKING:
     from perfcast.measure.collectives.plan import Backend
-    from perfcast.replay.judge.host_gaps import HostGaps
+    from perfcast.replays.judge.host_gaps import HostGaps
 
 
 def _batches(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:

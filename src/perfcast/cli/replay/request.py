@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from perfcast.cli.replay.options import ReplayOptions
-    from perfcast.replay.request import PlayOptions, RankOptions, ReplayRequest
+    from perfcast.replays.request import PlayOptions, RankOptions, ReplayRequest
 
 #: Measured repetitions where none are asked for, and when no other is begun.
 _REPEATS, _MAX_SECONDS = 30, 60.0
@@ -25,10 +25,10 @@ def build_request(options: ReplayOptions) -> ReplayRequest:
         BadParameter: Emulated ranks that are not said as they have to be.
         UnknownNameError: No such cluster.
     """
-    from perfcast.replay.build.select import Selection
-    from perfcast.replay.fill.fill import FillOptions
-    from perfcast.replay.play.limits import DEFAULT_LIMITS
-    from perfcast.replay.request import ReplayRequest
+    from perfcast.replays.build.select import Selection
+    from perfcast.replays.fill.fill import FillOptions
+    from perfcast.replays.play.limits import DEFAULT_LIMITS
+    from perfcast.replays.request import ReplayRequest
 
     return ReplayRequest(
         traces=options.traces,
@@ -56,8 +56,8 @@ def build_request(options: ReplayOptions) -> ReplayRequest:
 
 
 def _play_options(options: ReplayOptions) -> PlayOptions:
-    from perfcast.replay.play.player import Preparation
-    from perfcast.replay.request import PlayOptions
+    from perfcast.replays.play.player import Preparation
+    from perfcast.replays.request import PlayOptions
 
     return PlayOptions(
         repeats=_REPEATS if options.repeat is None else options.repeat,
@@ -71,7 +71,7 @@ def _play_options(options: ReplayOptions) -> PlayOptions:
 
 def _rank_options(options: ReplayOptions) -> RankOptions:
     from perfcast.prediction.plan.cluster import cluster_by_name
-    from perfcast.replay.request import RankOptions
+    from perfcast.replays.request import RankOptions
 
     cluster, world_size = None, options.world_size
     if options.emulate:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perfcast.core.cluster import Cluster
     from perfcast.core.training import Training
     from perfcast.core.transformer import Transformer
-    from perfcast.search.report.baseline import Baseline, Scored
+    from perfcast.searches.report.baseline import Baseline, Scored
 
 SEARCHER_3D = "searcher-3d"
 
@@ -19,7 +19,7 @@ def find_baseline(cost_model: str | None) -> Baseline | None:
     """The searcher of a name; None where it names something that prices operations."""
     if cost_model is None or cost_model.replace("_", "-") != SEARCHER_3D:
         return None
-    from perfcast.search.report.baseline import Baseline
+    from perfcast.searches.report.baseline import Baseline
 
     return Baseline(SEARCHER_3D, order_of_searcher_3d)
 

@@ -20,9 +20,9 @@ from perfcast.errors import InputError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
-    from perfcast.search.report.compose import SearchReport
-    from perfcast.search.resolve import Progress
-    from perfcast.search.serving.batches import ServingReport
+    from perfcast.searches.report.compose import SearchReport
+    from perfcast.searches.resolve import Progress
+    from perfcast.searches.serving.batches import ServingReport
 
 #: By the names of the parameters: what only some searches have a use for.
 _OF_TRAINING = {
@@ -123,7 +123,7 @@ def show_progress() -> Iterator[Progress]:
 
 
 def _search_training(own: SearchOptions, outputs: Outputs) -> None:
-    from perfcast.search.report.compose import compose_report
+    from perfcast.searches.report.compose import compose_report
 
     _check_hand_over(own.target, own.output)
     request = build_request(own)
@@ -139,7 +139,7 @@ def _check_hand_over(target: str | None, output: str | None) -> None:
         raise click.UsageError("--hand-over NAME and --output DIR go together")
     if target is None or output is None:
         return
-    from perfcast.search.handover import TARGETS
+    from perfcast.searches.handover import TARGETS
 
     if target not in TARGETS:
         raise UnknownNameError("target", target, TARGETS, f"Known: {', '.join(TARGETS)}.")
@@ -182,8 +182,8 @@ def _first_files(found: SearchReport, target: str) -> tuple[Plan, Mapping[str, s
 
     The ranked plans are asked first, then the fastest others by formula.
     """
-    from perfcast.search.handover import hand_over
-    from perfcast.search.report.compose import best_cluster
+    from perfcast.searches.handover import hand_over
+    from perfcast.searches.report.compose import best_cluster
 
     result, cluster, obstacle = found.best, best_cluster(found.comparison), ""
     for plan in result.best_plans(_MOST_ASKED):
@@ -210,7 +210,7 @@ def _write_training(found: SearchReport, said: Sequence[str], outputs: Outputs) 
 
 def _search_serving(own: SearchOptions, outputs: Outputs) -> None:
     """Inference on each cluster, the best first."""
-    from perfcast.search.serving.batches import report_serving
+    from perfcast.searches.serving.batches import report_serving
 
     request = build_serving_request(own)
     with show_progress() as watch:

@@ -29,9 +29,9 @@ from perfcast.core.serving.scheduling import Speculation
 from perfcast.core.words import known_word
 
 if TYPE_CHECKING:
-    from perfcast.search.resolve import Progress
-    from perfcast.search.serving.request import DeploymentSearchRequest
-    from perfcast.search.serving.result import DeploymentSearchResult
+    from perfcast.searches.resolve import Progress
+    from perfcast.searches.serving.request import DeploymentSearchRequest
+    from perfcast.searches.serving.result import DeploymentSearchResult
 
 _STATISTIC = "p90"
 
@@ -151,7 +151,7 @@ def search_fleet(
 ) -> None:
     """Search, and write what was found."""
     from perfcast.cli.serving.launch import check_launch
-    from perfcast.search.serving.search import search_deployments
+    from perfcast.searches.serving.search import search_deployments
 
     request = build_fleet_request(own, served)
     if served.launch_model is not None and served.launch is None:
@@ -197,7 +197,7 @@ def build_fleet_request(own: SearchOptions, served: FleetOptions) -> DeploymentS
     """
     from perfcast.cli.search.request import choose_cost_models, read_price_list
     from perfcast.prediction.request.serving import EngineOptions, Limits
-    from perfcast.search.serving.request import (
+    from perfcast.searches.serving.request import (
         DEPLOYMENT_OBJECTIVES,
         POOL_KINDS,
         STATISTICS,

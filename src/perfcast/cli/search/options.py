@@ -77,7 +77,7 @@ class SearchOptions(TuningOptions):
 
 
 def _fixed(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> Mapping[str, PlanValue]:
-    from perfcast.search.space.fixed import read_fixed
+    from perfcast.searches.space.fixed import read_fixed
 
     return read_fixed(*texts)
 

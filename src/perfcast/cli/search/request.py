@@ -22,10 +22,10 @@ from perfcast.errors import UnknownNameError
 if TYPE_CHECKING:
     from perfcast.core.plan import Plan
     from perfcast.cost.model import CostModel
-    from perfcast.search.prices_file import PriceList
-    from perfcast.search.request import MakePlan, SearchRequest
-    from perfcast.search.serving.batches_request import ServingSearchRequest
-    from perfcast.search.sweep.plans import PlanSearch
+    from perfcast.searches.prices_file import PriceList
+    from perfcast.searches.request import MakePlan, SearchRequest
+    from perfcast.searches.serving.batches_request import ServingSearchRequest
+    from perfcast.searches.sweep.plans import PlanSearch
 
 
 def build_request(own: SearchOptions) -> SearchRequest:
@@ -35,8 +35,8 @@ def build_request(own: SearchOptions) -> SearchRequest:
         InputError: A value that an option cannot have; the message names it.
         UsageError: Options that contradict.
     """
-    from perfcast.search.request import NUM_SIMULATED, SearchRequest
-    from perfcast.search.space.definition import Space
+    from perfcast.searches.request import NUM_SIMULATED, SearchRequest
+    from perfcast.searches.space.definition import Space
 
     if not own.batch_sizes:
         raise click.UsageError("--global-batch-size N: how many sequences has a step?")
@@ -94,7 +94,7 @@ def build_serving_request(own: SearchOptions) -> ServingSearchRequest:
         InputError: A value that an option cannot have; the message names it.
         UsageError: An objective that inference does not have, or without what it needs.
     """
-    from perfcast.search.serving.batches_request import SERVING_OBJECTIVES, ServingSearchRequest
+    from perfcast.searches.serving.batches_request import SERVING_OBJECTIVES, ServingSearchRequest
 
     mode: Mode = "prefill" if own.mode == "prefill" else "decode"
     own.tuning(mode)
@@ -133,7 +133,7 @@ def build_sweep(own: SearchOptions) -> PlanSearch:
         UsageError: Options that contradict.
     """
     from perfcast.catalog.clusters import load_cluster
-    from perfcast.search.sweep.plans import PlanSearch
+    from perfcast.searches.sweep.plans import PlanSearch
 
     objective = choose_objective(own)
     if objective == "devices":
@@ -171,7 +171,7 @@ def choose_framework(own: SearchOptions) -> TrainingFramework:
     """
     if own.target is None:
         return known_word("framework", own.framework or DEFAULT_FRAMEWORK, FRAMEWORKS)
-    from perfcast.search.handover import TARGETS
+    from perfcast.searches.handover import TARGETS
 
     wanted = known_word("framework", TARGETS[own.target].framework, FRAMEWORKS)
     if own.framework not in (None, wanted):
@@ -189,7 +189,7 @@ def choose_objective(own: SearchOptions) -> str:
         UnknownNameError: Lists close names.
         UsageError: Says which option is missing.
     """
-    from perfcast.search.ranking.objectives import OBJECTIVES
+    from perfcast.searches.ranking.objectives import OBJECTIVES
 
     objective = own.objective or next(iter(OBJECTIVES))
     if objective not in OBJECTIVES:
@@ -216,7 +216,7 @@ def choose_cost_models(name: str | None, clusters: Sequence[str]) -> Mapping[str
 
 def read_price_list(own: SearchOptions) -> PriceList | None:
     """The file of ``--prices``; None where none is given."""
-    from perfcast.search.prices_file import read_prices
+    from perfcast.searches.prices_file import read_prices
 
     return read_prices(own.prices) if own.prices else None
 

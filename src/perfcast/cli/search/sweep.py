@@ -12,8 +12,8 @@ from perfcast.cli.search.options import SearchOptions
 from perfcast.cli.search.request import build_sweep
 
 if TYPE_CHECKING:
-    from perfcast.search.sweep.cells import Cell
-    from perfcast.search.sweep.workers import OpenPool
+    from perfcast.searches.sweep.cells import Cell
+    from perfcast.searches.sweep.workers import OpenPool
 
 
 def run_search_sweep(own: SearchOptions, outputs: Outputs) -> None:
@@ -28,8 +28,8 @@ def run_search_sweep(own: SearchOptions, outputs: Outputs) -> None:
     from perfcast.cost.profile import data_folder
     from perfcast.report.data.search.sweep import data_of
     from perfcast.report.documents.search.sweep import document_of
-    from perfcast.search.sweep.plans import plan_sweep
-    from perfcast.search.sweep.run import run_sweep, show_progress
+    from perfcast.searches.sweep.plans import plan_sweep
+    from perfcast.searches.sweep.run import run_sweep, show_progress
 
     cells, search = _cells(own), build_sweep(own)
     open_pool = _open_pool(own)
@@ -42,7 +42,7 @@ def run_search_sweep(own: SearchOptions, outputs: Outputs) -> None:
 
 
 def _cells(own: SearchOptions) -> tuple[Cell, ...]:
-    from perfcast.search.sweep.cells import expand_grid
+    from perfcast.searches.sweep.cells import expand_grid
 
     if not own.batch_sizes:
         raise click.UsageError("--global-batch-size N: how many sequences has a step?")
@@ -68,7 +68,7 @@ def _own_length(model: str) -> int:
 
 def _open_pool(own: SearchOptions) -> OpenPool:
     if own.backend == "ray":
-        from perfcast.search.sweep.ray_pool import ray_backend
+        from perfcast.searches.sweep.ray_pool import ray_backend
 
         if own.address and own.processes is not None:
             raise click.UsageError("--processes is of a Ray that is started here, not of one at --address")
@@ -77,6 +77,6 @@ def _open_pool(own: SearchOptions) -> OpenPool:
         raise click.UsageError("--address is of --backend ray")
     if own.processes is not None:
         raise click.UsageError("--processes of a sweep goes with --backend ray")
-    from perfcast.search.sweep.workers import open_local_pool
+    from perfcast.searches.sweep.workers import open_local_pool
 
     return open_local_pool

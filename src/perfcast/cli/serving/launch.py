@@ -22,7 +22,7 @@ def check_launch(request_model: str, folder: str, model: str | None) -> None:
     Raises:
         InputError: A folder that is none, a model whose name on Hugging Face is not known.
     """
-    from perfcast.search.handover.serving import find_hub_name
+    from perfcast.searches.handover.serving import find_hub_name
 
     if Path(folder).exists() and not Path(folder).is_dir():
         raise InputError(f"--launch {folder}: not a folder")
@@ -37,7 +37,7 @@ def launch_files(request: ServingRequest, folder: str, model: str | None) -> Map
         InputError: A name that is not known, no folder, or a deployment that the framework cannot run.
     """
     from perfcast.prediction.serving.resolve import resolve_serving
-    from perfcast.search.handover.serving import job_of, write_serving
+    from perfcast.searches.handover.serving import job_of, write_serving
 
     setting = resolve_serving(request)
     check_launch(setting.model.name, folder, model)

@@ -10,9 +10,9 @@ from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
-from perfcast.memory.compare import Comparison, compare_with_liveness
-from perfcast.memory.footprint import estimate_serving_footprint
-from perfcast.memory.footprint.pytorch.step import estimate_eager
+from perfcast.memory_use.compare import Comparison, compare_with_liveness
+from perfcast.memory_use.footprint import estimate_serving_footprint
+from perfcast.memory_use.footprint.pytorch.step import estimate_eager
 from perfcast.prediction.model import read_model
 from perfcast.prediction.request.one_device import Request
 

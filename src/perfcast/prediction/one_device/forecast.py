@@ -17,7 +17,7 @@ from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.cost.interval import COMPILED_STEP_ERROR, STEP_ERROR, join_intervals
 from perfcast.cost.model import CostModel, Estimates, KnowsNearest
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.one_device.assumptions import list_assumptions
 from perfcast.prediction.one_device.host import host_share

@@ -16,8 +16,8 @@ from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.largest import Largest, Probe
 from perfcast.core.graph import Graph
 from perfcast.errors import PlanError
-from perfcast.memory.liveness import peak_bytes
-from perfcast.memory.reserved import context_of, reserve_memory
+from perfcast.memory_use.liveness import peak_bytes
+from perfcast.memory_use.reserved import context_of, reserve_memory
 from perfcast.prediction.names import memory_device
 from perfcast.prediction.one_device.bisection import Bisection
 from perfcast.prediction.one_device.graph import build_graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.forecast.device import Forecast, ReservedMemory
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
-from perfcast.memory.reserved import reserve_memory
+from perfcast.memory_use.reserved import reserve_memory
 from perfcast.prediction.names import memory_device
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import build_graph

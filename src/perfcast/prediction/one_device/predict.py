@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcast.core.forecast.device import Forecast
-from perfcast.memory.first_touch import with_first_touch
-from perfcast.memory.reserved import reserve_memory
+from perfcast.memory_use.first_touch import with_first_touch
+from perfcast.memory_use.reserved import reserve_memory
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.forecast import forecast_from

@@ -24,7 +24,7 @@ from perfcast.core.work import Stream
 from perfcast.cost.host.issue import host_of
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices, price_operations
-from perfcast.memory.liveness import estimate_memory
+from perfcast.memory_use.liveness import estimate_memory
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.one_device.assumptions import about_prices

@@ -22,8 +22,8 @@ from perfcast.core.tuning.trained import FULL
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles
-from perfcast.memory.allocator.context import bytes_beside_allocator
-from perfcast.memory.footprint.spread import load_spread
+from perfcast.memory_use.allocator.context import bytes_beside_allocator
+from perfcast.memory_use.footprint.spread import load_spread
 from perfcast.prediction.one_device.memory import forecast_memory
 from perfcast.prediction.program import PYTORCH
 from perfcast.prediction.request.memory import MemoryRequest

@@ -18,7 +18,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import check_training_format, refuse_cache_of_training, serving_precision
-from perfcast.memory.footprint import estimate_footprint, estimate_serving_footprint
+from perfcast.memory_use.footprint import estimate_footprint, estimate_serving_footprint
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device

@@ -18,7 +18,7 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import layers_of_parts
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.units import format_bytes
 
 _KEYS = ("recompute", "recompute_layers")

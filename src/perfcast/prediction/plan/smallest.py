@@ -10,7 +10,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 
 #: How the plan is chosen, for the reader.
 RULE = (

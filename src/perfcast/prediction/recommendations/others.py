@@ -22,7 +22,7 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import framework_instead
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.plan.cluster import cluster_of_device
 from perfcast.prediction.plan.smallest import choose_smallest_plan
 from perfcast.prediction.recommendations.plan_times import PlanTime, time_plans

@@ -18,7 +18,7 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import framework_instead
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 from perfcast.prediction.recommendations.plan_times import PlanTime, time_plans
 
 _LARGEST_TENSOR_PARALLEL = 8

@@ -11,7 +11,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
-from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.memory_use.footprint import estimate_serving_footprint
 from perfcast.prediction.recommendations.others import find_other_recommendations
 from perfcast.prediction.recommendations.plans import find_plan_recommendations
 from perfcast.units import format_bytes

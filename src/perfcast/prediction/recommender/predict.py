@@ -41,8 +41,8 @@ from perfcast.cost.interval import join_intervals
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import price_communication
 from perfcast.errors import ModelError
-from perfcast.memory.liveness import estimate_memory
-from perfcast.memory.recommender import RecommenderMemory, estimate_recommender_memory
+from perfcast.memory_use.liveness import estimate_memory
+from perfcast.memory_use.recommender import RecommenderMemory, estimate_recommender_memory
 from perfcast.prediction.names import resolve_cost_model, resolve_device
 from perfcast.prediction.recommender.program import PlayedStep, StepSeconds, play_step
 from perfcast.prediction.request.recommender import RecommenderRequest

@@ -15,8 +15,8 @@ from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint import estimate_footprint
-from perfcast.memory.footprint.states import FROZEN
+from perfcast.memory_use.footprint import estimate_footprint
+from perfcast.memory_use.footprint.states import FROZEN
 from perfcast.prediction.model import Model, read_model
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.energy import busy_share, device_watts

@@ -21,7 +21,7 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
 from perfcast.frameworks.serving_memory import load_serving_memory
-from perfcast.memory.footprint.engine import EngineMemory, engine_memory
+from perfcast.memory_use.footprint.engine import EngineMemory, engine_memory
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device

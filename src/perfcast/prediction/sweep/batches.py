@@ -22,7 +22,7 @@ from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.precision import serving_precision
-from perfcast.memory.footprint import estimate_serving_footprint
+from perfcast.memory_use.footprint import estimate_serving_footprint
 from perfcast.prediction.defaults import choose_defaults
 from perfcast.prediction.model import NamedModel, read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device

@@ -9,7 +9,7 @@ from perfcast.core.forecast.device import Forecast, ReservedMemory, TensorInterv
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
 from perfcast.core.program import StepProgram
-from perfcast.memory.compare import Comparison
+from perfcast.memory_use.compare import Comparison
 from perfcast.report.answers import Answer, downsample_indices, view
 from perfcast.report.data.step import MemoryPeak, peak_of
 

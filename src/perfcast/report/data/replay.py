@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcast.replay.judge.fidelity import Fidelity, Pair, Quartiles
-from perfcast.replay.judge.utilisation import Utilisation
+from perfcast.replays.judge.fidelity import Fidelity, Pair, Quartiles
+from perfcast.replays.judge.utilisation import Utilisation
 from perfcast.report.answers import Answer, finite_or_none, view
 
 

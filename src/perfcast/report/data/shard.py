@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.report.answers import Answer, view
-from perfcast.search.sharding.on_cluster import ShardingReport
-from perfcast.search.sharding.result import BaselineTime, RankTime
+from perfcast.searches.sharding.on_cluster import ShardingReport
+from perfcast.searches.sharding.result import BaselineTime, RankTime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.core.forecast.device import Forecast, MemoryForecast, ReservedMemory
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
-from perfcast.memory.compare import Comparison
+from perfcast.memory_use.compare import Comparison
 from perfcast.report.document import (
     Block,
     Card,

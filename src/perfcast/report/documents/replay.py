@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfcast.replay.judge.fidelity import Fidelity, Pair
-from perfcast.replay.program.program import ReplayProgram
+from perfcast.replays.judge.fidelity import Fidelity, Pair
+from perfcast.replays.program.program import ReplayProgram
 from perfcast.report.document import Block, Card, Cell, Column, Document, Fact, Items, Section, Table, words
 from perfcast.report.values import Unit, Value, format_value, percent
 from perfcast.units import format_seconds

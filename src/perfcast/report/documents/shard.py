@@ -12,8 +12,8 @@ from perfcast.report.documents.embedding import LOOKUP_BACKWARD, describe_kinds,
 from perfcast.report.documents.pipeline import spread_evenly
 from perfcast.report.figure import Curve, Figure
 from perfcast.report.values import Value, percent
-from perfcast.search.sharding.on_cluster import ShardingReport
-from perfcast.search.sharding.result import BaselineTime, ShardingChoice, ShardingTime
+from perfcast.searches.sharding.on_cluster import ShardingReport
+from perfcast.searches.sharding.result import BaselineTime, ShardingChoice, ShardingTime
 from perfcast.units import format_bytes, format_seconds
 
 #: Rows that a terminal shows; JSON has all.

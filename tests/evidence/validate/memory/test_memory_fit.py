@@ -18,7 +18,7 @@ from perfcast.evidence.validate.memory.fit import MemoryFit, fit_memory, is_fitt
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
 from perfcast.frameworks.load import load_training_profile, parse_framework
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 
 PLANTED = 150e6
 #: Reserved over allocated, as the one line with both says.

@@ -17,10 +17,10 @@ from perfcast.report.documents.search.figures import format_objective, pareto_fi
 from perfcast.report.documents.search.training import document_of
 from perfcast.report.figure import Curve
 from perfcast.report.page import render_page
-from perfcast.search.report.baseline import BaselinePlan, BaselineRanking
-from perfcast.search.report.compose import SearchReport
-from perfcast.search.report.sensitivity import Condition, Sensitivity, SensitivityPoint
-from perfcast.search.result import SearchResult
+from perfcast.searches.report.baseline import BaselinePlan, BaselineRanking
+from perfcast.searches.report.compose import SearchReport
+from perfcast.searches.report.sensitivity import Condition, Sensitivity, SensitivityPoint
+from perfcast.searches.result import SearchResult
 from perfcast.units import GIB, MILLI
 from rendered import json_of, text_of
 from search_reports import MILLISECONDS, PLANS, compared_findings, findings, ranked_plan, search_result

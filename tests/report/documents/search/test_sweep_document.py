@@ -9,8 +9,8 @@ import pytest
 
 from perfcast.core.plan import Plan
 from perfcast.report.documents.search.sweep import document_of
-from perfcast.search.space.fixed import KEYS
-from perfcast.search.sweep.run import SweepProgress, SweepResult
+from perfcast.searches.space.fixed import KEYS
+from perfcast.searches.sweep.run import SweepProgress, SweepResult
 from rendered import text_of
 
 PLAN = Plan(data_parallel=32, tensor_parallel=2, sequence_parallel=True, pipeline_parallel=2,

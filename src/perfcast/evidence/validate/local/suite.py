@@ -26,7 +26,7 @@ from perfcast.evidence.validate.row import Row, weakest_provenance
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
 from perfcast.files import write_text_atomically
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
-from perfcast.memory.first_touch import with_first_touch
+from perfcast.memory_use.first_touch import with_first_touch
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.step import Program
 

@@ -23,7 +23,7 @@ from perfcast.evidence.validate.memory.rows import read_memory_cases
 from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.files import write_text_atomically
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint
 
 #: Figures that are fitted, in bytes or as a plain count; where the search starts, and its first step.
 _FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
@@ -48,7 +48,7 @@ class MemoryFit:
 
     Attributes:
         figures: Of ``MemoryProfile``, by framework.
-        spread: What ``memory/data/footprint_spread.json`` holds, by framework.
+        spread: What ``memory_use/data/footprint_spread.json`` holds, by framework.
     """
 
     figures: dict[str, dict[str, float]]

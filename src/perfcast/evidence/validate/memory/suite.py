@@ -58,7 +58,7 @@ def load_predictors(names: Sequence[str] = ()) -> dict[str, Predictor]:
     Raises:
         InputError: Unknown name.
     """
-    from perfcast.memory.footprint import estimate_footprint
+    from perfcast.memory_use.footprint import estimate_footprint
 
     known: dict[str, Predictor] = {"footprint": estimate_footprint}
     for name in names:

@@ -35,7 +35,7 @@ from perfcast.evidence.validate.steps.plans import (
     simulate_plan,
 )
 from perfcast.evidence.validate.steps.study_models import HOST_READS, capture_study_step
-from perfcast.memory.allocator import driver_requests
+from perfcast.memory_use.allocator import driver_requests
 from perfcast.published.neusight.distributed import forecast_distributed
 from perfcast.published.registry import find_entry, load_cost_model
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcast.core.program import StepProgram
 from perfcast.report.answers import Answer, view
 from perfcast.report.data.serving.forecast import FormData, LoadData, PoolData, form_of, load_of, pools_of
-from perfcast.search.serving.result import DeploymentSearchResult, FoundDeployment
+from perfcast.searches.serving.result import DeploymentSearchResult, FoundDeployment
 
 
 @dataclass(frozen=True, kw_only=True)

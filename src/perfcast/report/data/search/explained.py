@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from perfcast.core.plans.text import format_plan
 from perfcast.report.answers import view
 from perfcast.report.data.search.plans import PlanData, by_cause, plan_data
-from perfcast.search.report.baseline import BaselineRanking
-from perfcast.search.report.explain import Change, Difference, Explanation
-from perfcast.search.report.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.searches.report.baseline import BaselineRanking
+from perfcast.searches.report.explain import Change, Difference, Explanation
+from perfcast.searches.report.sensitivity import Sensitivity, SensitivityPoint
 
 
 @dataclass(frozen=True, kw_only=True)

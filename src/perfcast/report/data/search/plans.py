@@ -10,7 +10,7 @@ from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
 from perfcast.report.answers import view
-from perfcast.search.result import RankedPlan
+from perfcast.searches.result import RankedPlan
 
 
 @dataclass(frozen=True, kw_only=True)

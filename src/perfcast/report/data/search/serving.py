@@ -9,7 +9,7 @@ from perfcast.core.plans.text import format_plan
 from perfcast.core.program import StepProgram
 from perfcast.prediction.sweep.batches import Phase
 from perfcast.report.answers import Answer, view
-from perfcast.search.serving.batches import ServingChoice, ServingReport, ServingResult
+from perfcast.searches.serving.batches import ServingChoice, ServingReport, ServingResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.report.answers import Answer
 
 if TYPE_CHECKING:
-    from perfcast.search.sweep.run import SweepResult
+    from perfcast.searches.sweep.run import SweepResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,10 @@ from perfcast.report.data.search.explained import (
     sensitivity_data,
 )
 from perfcast.report.data.search.plans import PlanData, plan_data, plan_figures
-from perfcast.search.report.clusters import ClusterOutcome
-from perfcast.search.report.compose import SearchReport
-from perfcast.search.report.variants import differing_items
-from perfcast.search.result import SearchResult
+from perfcast.searches.report.clusters import ClusterOutcome
+from perfcast.searches.report.compose import SearchReport
+from perfcast.searches.report.variants import differing_items
+from perfcast.searches.result import SearchResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from perfcast.core.plans.table import FLAGS, WORDS, PlanTable
 from perfcast.report import palette
 from perfcast.report.documents.search.figures import sample_plans
 from perfcast.report.figure import Axis, Curve, Figure, Label, Segment
-from perfcast.search.result import SearchResult
-from perfcast.search.space.fixed import KEYS
+from perfcast.searches.result import SearchResult
+from perfcast.searches.space.fixed import KEYS
 from perfcast.units import GIB
 
 #: Plans that are drawn.

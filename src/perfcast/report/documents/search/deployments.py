@@ -11,7 +11,7 @@ from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.serving.describe import BOUNDS, describe_deployment, describe_load
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.report.values import Value
-from perfcast.search.serving.result import DeploymentSearchResult, FoundDeployment
+from perfcast.searches.serving.result import DeploymentSearchResult, FoundDeployment
 from perfcast.units import MEGA, format_count, format_seconds
 
 _STATISTICS = {"mean": "on average", "median": "of half the requests", "p90": "of 90 % of the requests",

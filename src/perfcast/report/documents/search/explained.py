@@ -6,9 +6,9 @@ from perfcast.report.document import Cell, Column, Items, Note, Section, Table, 
 from perfcast.report.documents.plan_step import CAUSE_WORDS, visible
 from perfcast.report.documents.search.figures import categories_figure, sensitivity_figure
 from perfcast.report.values import Value, format_value
-from perfcast.search.report.compose import SearchReport
-from perfcast.search.report.explain import Change, Difference, Explanation
-from perfcast.search.report.sensitivity import Sensitivity, SensitivityPoint
+from perfcast.searches.report.compose import SearchReport
+from perfcast.searches.report.explain import Change, Difference, Explanation
+from perfcast.searches.report.sensitivity import Sensitivity, SensitivityPoint
 from perfcast.units import MICRO, format_bytes
 
 

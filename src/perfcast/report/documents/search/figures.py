@@ -15,11 +15,11 @@ from perfcast.report.blocks import stacked_bars
 from perfcast.report.document import words
 from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.figure import Axis, Bars, Curve, Figure, Rule
-from perfcast.search.ranking.objectives import OBJECTIVES
-from perfcast.search.report.clusters import ClusterComparison
-from perfcast.search.report.explain import RESERVE, Explanation
-from perfcast.search.report.sensitivity import Sensitivity
-from perfcast.search.result import RankedPlan, SearchResult
+from perfcast.searches.ranking.objectives import OBJECTIVES
+from perfcast.searches.report.clusters import ClusterComparison
+from perfcast.searches.report.explain import RESERVE, Explanation
+from perfcast.searches.report.sensitivity import Sensitivity
+from perfcast.searches.result import RankedPlan, SearchResult
 from perfcast.units import MEGA, format_bytes, format_count, format_duration, format_seconds
 
 #: Plans of a cloud of points; of more, the fastest half of these and others spread evenly over the rest.

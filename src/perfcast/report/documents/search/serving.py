@@ -10,7 +10,7 @@ from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.search.figures import log_seconds_axis
 from perfcast.report.figure import Axis, Curve, Figure, Rule
 from perfcast.report.values import Value
-from perfcast.search.serving.batches import ServingChoice, ServingReport, ServingResult
+from perfcast.searches.serving.batches import ServingChoice, ServingReport, ServingResult
 from perfcast.units import MEGA, format_bytes, format_count, format_seconds
 
 _COLOURS = (

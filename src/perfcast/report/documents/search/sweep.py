@@ -10,10 +10,10 @@ from perfcast.core.plans.text import format_plan
 from perfcast.report.document import Block, Column, Document, Fact, Items, Section, Table, share_of
 from perfcast.report.documents.search.figures import format_objective
 from perfcast.report.values import Value, format_value
-from perfcast.search.space.fixed import KEYS
+from perfcast.searches.space.fixed import KEYS
 
 if TYPE_CHECKING:
-    from perfcast.search.sweep.run import SweepResult
+    from perfcast.searches.sweep.run import SweepResult
 
 _CELL = ("model", "cluster", "global_batch_size", "sequence_length")
 #: Objectives whose figure no column shows.

@@ -35,12 +35,12 @@ from perfcast.report.documents.search.figures import (
     pareto_figure,
 )
 from perfcast.report.values import Value
-from perfcast.search.ranking.objectives import OBJECTIVES
-from perfcast.search.report.baseline import BaselineRanking
-from perfcast.search.report.clusters import ClusterComparison
-from perfcast.search.report.compose import SearchReport
-from perfcast.search.report.variants import differing_items
-from perfcast.search.result import RankedPlan, SearchResult, Separation
+from perfcast.searches.ranking.objectives import OBJECTIVES
+from perfcast.searches.report.baseline import BaselineRanking
+from perfcast.searches.report.clusters import ClusterComparison
+from perfcast.searches.report.compose import SearchReport
+from perfcast.searches.report.variants import differing_items
+from perfcast.searches.result import RankedPlan, SearchResult, Separation
 from perfcast.units import HOUR, MEGA, format_count, format_duration, format_seconds
 
 #: Settings of folded plans that are named; there may be more.

@@ -20,7 +20,7 @@ from perfcast.report.documents.serving.describe import (
 )
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.report.values import Value
-from perfcast.search.ranking.pareto import pareto_front
+from perfcast.searches.ranking.pareto import pareto_front
 from perfcast.units import format_count, format_seconds
 
 #: Lines of the figure; further deployments stand in the table alone.

@@ -1,0 +1,40 @@
+"""What is asked of a placement of embedding tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcast.core.cluster import Cluster
+from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind
+from perfcast.errors import InputError
+from perfcast.searches.sharding.problem import ALL_KINDS
+
+#: Part of a device's memory that tables may fill; the same as in published tasks.
+MEMORY_SHARE = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardingRequest:
+    """Tables placed on all devices of a cluster.
+
+    Attributes:
+        global_batch_size: Samples of a step, over all devices.
+        optimizer: 'sgd', 'adagrad' or 'rowwise_adagrad'.
+        memory_share: Part of a device's memory that tables may fill.
+        kinds: Ways of sharding that are allowed.
+        cost_model: Of lookups, ``cost.embedding.select``; None: the one that suits the device.
+        seed: Of the random baseline and of intervals.
+    """
+
+    tables: tuple[EmbeddingTable, ...]
+    cluster: Cluster
+    global_batch_size: int
+    optimizer: str = "rowwise_adagrad"
+    memory_share: float = MEMORY_SHARE
+    kinds: tuple[ShardingKind, ...] = ALL_KINDS
+    cost_model: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.memory_share <= 1:
+            raise InputError(f"a memory share of {self.memory_share:g}; it lies above 0 and is at most 1")

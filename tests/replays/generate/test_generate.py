@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from made_up_replays import Script, two_layers
+from perfcast.errors import InputError, TraceError
+from perfcast.replays.generate.generate import generate
+from perfcast.replays.program.combine import concatenate
+from perfcast.replays.program.program import Buffer, Fill, Filling, ReplayProgram, Skipped, SlotUse
+
+
+def play(folder: Path, *arguments: str) -> dict[str, object]:
+    """Runs a generated program where perfcast cannot be imported."""
+    command = [
+        sys.executable,
+        "-I",
+        str(folder / "benchmark.py"),
+        "--repeat",
+        "2",
+        "--warm-up",
+        "1",
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def code_of(folder: Path) -> str:
+    return "\n".join(path.read_text() for path in sorted(folder.rglob("*.py")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("generated") / "benchmark"
+    generate([two_layers(8, 3)], place)
+    return place
+
+
+def test_a_generated_program_runs_with_pytorch_alone(folder):
+    result = play(folder)
+    assert result["num_steps"] == 3
+    assert result["median_step_seconds"] > 0
+    assert [len(row) for row in result["step_seconds"]] == [3, 3]
+
+
+def test_given_tensors_can_be_made_when_first_needed(folder):
+    assert play(folder, "--lean")["num_steps"] == 3
+
+
+def test_nothing_of_it_imports_perfcast(folder):
+    assert "import perfcast" not in code_of(folder)
+    assert "from perfcast" not in code_of(folder)
+
+
+def test_equal_steps_are_written_once_and_played_in_a_row(folder):
+    program = (folder / "replayed/program.py").read_text()
+    assert "ORDER = (0, 0, 0)" in program
+    assert code_of(folder).count("aten_embedding(") == 1
+
+
+def test_a_name_is_dropped_after_its_last_use(folder):
+    lines = (folder / "replayed/steps_0.py").read_text().splitlines()
+    made = next(i for i, line in enumerate(lines) if "mm_5 = " in line)
+    used = next(i for i, line in enumerate(lines) if "(mm_5" in line)
+    dropped = next(i for i, line in enumerate(lines) if line.strip() == "del mm_5")
+    assert made < used < dropped == used + 1
+
+
+def test_steps_that_differ_are_all_written(tmp_path):
+    generate([concatenate([two_layers(8), two_layers(4)])], tmp_path / "two")
+    assert "ORDER = (0, 1)" in (tmp_path / "two/replayed/program.py").read_text()
+    play(tmp_path / "two")
+
+
+def test_pauses_of_the_host_are_written_and_played_only_when_asked_for(tmp_path):
+    program = two_layers()
+    calls = tuple(replace(call, gap_seconds=0.01) for call in program.calls)
+    generate([replace(program, calls=calls)], tmp_path / "paused")
+    assert play(tmp_path / "paused")["median_step_seconds"] < 0.05
+    assert play(tmp_path / "paused", "--host-gaps")["median_step_seconds"] >= 0.07
+
+
+def test_operators_with_several_results_and_lists_are_taken_apart(tmp_path):
+    script = Script()
+    rows = script.given(6, 4)
+    values, _ = script.calls_many(
+        "aten::max", SlotUse(rows), 1, False, makes=((6,), (6,)), dtypes=("float32", "int64")
+    )
+    halves = script.calls_many("aten::split", SlotUse(values), 3, 0, makes=((3,), (3,)))
+    script.call("aten::cat", tuple(SlotUse(half) for half in halves), 0, makes=(6,))
+    generate([script.program()], tmp_path / "parts")
+    assert "[split_3, split_4]" in code_of(tmp_path / "parts")
+    play(tmp_path / "parts")
+
+
+def test_tensors_that_share_memory_are_windows_onto_it(tmp_path):
+    script = Script()
+    whole = script.given(4, 4)
+    upper = replace(script.slots[whole], shape=(2, 4), offset_elements=8, filling=None)
+    script.slots.append(upper)
+    script.write("aten::add_", SlotUse(1), SlotUse(1), 1)
+    script.call("aten::relu", SlotUse(whole), makes=(4, 4))
+    generate([script.program()], tmp_path / "shared")
+    assert "window(t.memory_0, torch.float32, (2, 4), (4, 1), 8)" in code_of(tmp_path / "shared")
+    play(tmp_path / "shared")
+
+
+def test_every_way_of_filling_runs(tmp_path):
+    script = Script()
+    for filling in (
+        Filling(Fill.UNIFORM, 3, 9),
+        Filling(Fill.OFFSETS, 0, 40),
+        Filling(Fill.PERMUTATION),
+        Filling(Fill.MASK, 0, 3),
+        Filling(Fill.LOOKUPS, 0, 99, reuse_fractions=(0.5, 0.25, 0.25)),
+        Filling(Fill.ZEROS),
+    ):
+        rows = script.given(12, dtype="int64", filling=filling)
+        script.call("aten::relu", SlotUse(rows), makes=(12,), dtypes=("int64",))
+    fraction = script.given(12, filling=Filling(Fill.POSITIVE, 0.5, 1))
+    script.call("aten::relu", SlotUse(fraction), makes=(12,))
+    generate([script.program()], tmp_path / "fills")
+    play(tmp_path / "fills")
+
+
+def test_recorded_values_leave_only_what_tells_how_they_are_used(tmp_path):
+    import numpy as np
+
+    np.array([41, 7, 41, 99], dtype=np.int64).tofile(tmp_path / "rows.dat")
+    script = Script()
+    filling = Filling(Fill.RECORDED, path=str(tmp_path / "rows.dat"))
+    table, rows = script.given(100, 4), script.given(4, dtype="int64", filling=filling)
+    script.call("aten::embedding", SlotUse(table), SlotUse(rows), -1, False, False, makes=(4, 4))
+    generate([script.program()], tmp_path / "bare")
+    code = code_of(tmp_path / "bare") + (tmp_path / "bare/manifest.json").read_text()
+    assert "t.lookups(" in code
+    assert "rows.dat" not in code
+    play(tmp_path / "bare")
+
+
+def test_the_manifest_says_where_it_comes_from_and_what_is_missing(tmp_path):
+    program = replace(
+        two_layers(), skipped=(Skipped(5, "aten::odd", "no such operator here"),), selection={"mode": "all"}
+    )
+    found = generate([program], tmp_path / "told", fidelity={"relative_error": 0.01})
+    manifest = json.loads((tmp_path / "told/manifest.json").read_text())
+    assert manifest == found.manifest
+    assert manifest["sources"][0]["sha256"] == "0" * 64
+    assert manifest["skipped"][0]["reason"] == "no such operator here"
+    assert manifest["fidelity"] == {"relative_error": 0.01}
+    assert manifest["selection"] == {"mode": "all"}
+
+
+def test_anonymised_programs_hold_no_label_and_no_name_of_the_source(tmp_path):
+    program = replace(two_layers(), source="secret-project.json")
+    calls = tuple(replace(call, module="SecretNet.layers.0") for call in program.calls)
+    generate([replace(program, calls=calls)], tmp_path / "plain")
+    generate([replace(program, calls=calls)], tmp_path / "hashed", is_anonymised=True, salt="s")
+    assert "SecretNet.layers.0" in code_of(tmp_path / "plain")
+    everything = code_of(tmp_path / "hashed") + (tmp_path / "hashed/manifest.json").read_text()
+    assert "ecret" not in everything
+
+
+def test_an_anonymised_manifest_names_neither_source_nor_own_operators(tmp_path):
+    lost = (Skipped(5, "secret::kernel", "the trace only names secret::kernel"),)
+    fidelity = {"source": "/home/secret/step.json", "notes": ["secret"], "selection": {"module": "secret"},
+                "left_out": [{"operator": "secret::kernel"}], "operation_coverage": 0.5}  # fmt: skip
+    made = generate(
+        [replace(two_layers(), skipped=lost)], tmp_path / "hashed", is_anonymised=True, fidelity=fidelity
+    )
+    assert "secret" not in json.dumps(made.manifest)
+    assert made.manifest["fidelity"] == {"operation_coverage": 0.5}
+    assert made.manifest["skipped"][0]["count"] == 1
+
+
+def test_calls_of_another_stream_are_played_there_and_the_main_one_follows(tmp_path):
+    program = two_layers()
+    calls = (replace(program.calls[0], stream=24), *program.calls[1:])
+    generate([replace(program, calls=calls)], tmp_path / "streams")
+    lines = [line.strip() for line in code_of(tmp_path / "streams").splitlines() if "t.use_stream(" in line]
+    assert lines == ["t.use_stream(24)", "t.use_stream()"]
+    play(tmp_path / "streams")
+
+
+def hostile(**changes: object) -> ReplayProgram:
+    program = two_layers()
+    call = replace(program.calls[0], **changes)  # type: ignore[arg-type]
+    return replace(program, calls=(call, *program.calls[1:]))
+
+
+EVIL = "__import__('os').system('touch /tmp/pwned')"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"operator": f"aten::{EVIL}"},
+        {"operator": "aten::relu;import os"},
+        {"operator": "aten::relu\nimport os"},
+        {"operator": 'aten::"+x+"'},
+        {"operator": "aten::__class__"},
+        {"operator": "aten::import"},
+        {"operator": "nowhere"},
+        {"overload": "default()\nimport os"},
+        {"overload": "__call__"},
+        {"arguments": (SlotUse(0), SlotUse(3), EVIL, False, False)},
+        {"arguments": (SlotUse(0), SlotUse(3), "quote\"'\nimport os", False, False)},
+        {"arguments": (SlotUse(0), SlotUse(3), 2**70, False, False)},
+    ],
+)
+def test_hostile_names_and_arguments_are_refused(tmp_path, changes):
+    with pytest.raises((TraceError, InputError)):
+        generate([hostile(**changes)], tmp_path / "bad")
+    assert not (tmp_path / "bad/benchmark.py").exists()
+
+
+@pytest.mark.parametrize(
+    "label", [f"x\n{EVIL}\n", '"""\nimport os', "\\\n\u2028import os\r\nexit()", "a" * 9999]
+)
+def test_hostile_labels_stay_within_their_comment(tmp_path, label):
+    generate([hostile(module=label)], tmp_path / "labelled")
+    for path in (tmp_path / "labelled").rglob("steps_*.py"):
+        tree = ast.parse(path.read_text())
+        names = {
+            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert names == {"torch"}
+        assert all(len(line) < 200 for line in path.read_text().splitlines())
+    play(tmp_path / "labelled")
+
+
+@pytest.mark.parametrize("field", ["dtype", "device"])
+def test_hostile_element_types_and_devices_are_refused(tmp_path, field):
+    program = two_layers()
+    slots = (replace(program.slots[0], **{field: "float32)\nimport os"}), *program.slots[1:])
+    buffers = tuple(
+        replace(buffer, device="cuda\nimport os") if field == "device" else buffer
+        for buffer in program.buffers[:1]
+    )
+    other = replace(
+        program, slots=slots, buffers=(*buffers, *program.buffers[1:], Buffer(4, "cuda", -1, 0, 0))
+    )
+    with pytest.raises(TraceError):
+        generate([other], tmp_path / "bad")
+
+
+def test_operators_that_pytorch_alone_does_not_have_are_refused(tmp_path):
+    with pytest.raises(InputError, match="not PyTorch's own"):
+        generate([hostile(operator="company::secret")], tmp_path / "bad")
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("important")
+    with pytest.raises(InputError, match="holds other files"):
+        generate([two_layers()], tmp_path)
+
+
+def test_no_program_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no program"):
+        generate([], tmp_path / "none")
