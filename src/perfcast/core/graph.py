@@ -63,10 +63,10 @@ class Graph:
         notes: Assumptions made while building, for the reader of the result.
     """
 
-    nodes: tuple[Node, ...]
-    operations: tuple[Operation, ...]
-    tensors: tuple[Tensor, ...]
-    storages: tuple[Storage, ...]
+    nodes: tuple[Node, ...] = field(repr=False)
+    operations: tuple[Operation, ...] = field(repr=False)
+    tensors: tuple[Tensor, ...] = field(repr=False)
+    storages: tuple[Storage, ...] = field(repr=False)
     parameter_count: int = 0
     notes: tuple[str, ...] = field(default=())
 

@@ -125,9 +125,9 @@ class ReservedMemory:
     """
 
     settings: str
-    allocated_bytes: tuple[int, ...]
-    reserved_bytes: tuple[int, ...]
-    step_starts: tuple[int, ...]
+    allocated_bytes: tuple[int, ...] = field(repr=False)
+    reserved_bytes: tuple[int, ...] = field(repr=False)
+    step_starts: tuple[int, ...] = field(repr=False)
     peak_bytes: int
     fragmentation: float
     context_bytes: int
@@ -168,13 +168,13 @@ class MemoryForecast:
     peak_module: str
     peak_phase: str
     bytes_by_category: dict[str, int]
-    timeline_bytes: tuple[int, ...]
-    timeline_bytes_by_category: dict[str, tuple[int, ...]]
-    intervals: tuple[TensorInterval, ...]
+    timeline_bytes: tuple[int, ...] = field(repr=False)
+    timeline_bytes_by_category: dict[str, tuple[int, ...]] = field(repr=False)
+    intervals: tuple[TensorInterval, ...] = field(repr=False)
     capacity_bytes: int
-    timeline_bytes_by_module: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    phase_starts: tuple[tuple[str, int], ...] = ()
-    alive_at_peak: tuple[AliveTensors, ...] = ()
+    timeline_bytes_by_module: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    phase_starts: tuple[tuple[str, int], ...] = field(default=(), repr=False)
+    alive_at_peak: tuple[AliveTensors, ...] = field(default=(), repr=False)
     reserved: ReservedMemory | None = None
 
     @property
@@ -255,19 +255,19 @@ class Forecast:
     exposed_host_seconds: float
     seconds_by_phase: dict[str, float]
     seconds_by_provenance: dict[str, float]
-    by_kind: tuple[KindTime, ...]
-    by_module: tuple[KindTime, ...]
-    operations: tuple[OperationTime, ...]
-    node_seconds: tuple[float, ...]
+    by_kind: tuple[KindTime, ...] = field(repr=False)
+    by_module: tuple[KindTime, ...] = field(repr=False)
+    operations: tuple[OperationTime, ...] = field(repr=False)
+    node_seconds: tuple[float, ...] = field(repr=False)
     memory: MemoryForecast
     flops: int
     recompute_flops: int
     peak_flops_per_second: float
     memory_bytes_per_second: float
     parameter_count: int
-    program: StepProgram
-    assumptions: tuple[str, ...]
-    graph: Graph
+    program: StepProgram = field(repr=False)
+    assumptions: tuple[str, ...] = field(repr=False)
+    graph: Graph = field(repr=False)
     defaults: tuple[str, ...] = ()
     host: HostShare | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.recommendation import PlanRecommendation
@@ -36,7 +36,7 @@ class PeakCandidate:
     """An instant of a step that can be the peak, and what is held then."""
 
     name: str
-    terms: tuple[Term, ...]
+    terms: tuple[Term, ...] = field(repr=False)
 
     @property
     def num_bytes(self) -> int:
@@ -70,15 +70,15 @@ class Footprint:
         assumptions: Sentences without a full stop.
     """
 
-    stages: tuple[StageFootprint, ...]
+    stages: tuple[StageFootprint, ...] = field(repr=False)
     peak_bytes_low: int
     peak_bytes_high: int
     reserved_bytes: int
     reserved_bytes_low: int
     reserved_bytes_high: int
     context_bytes: int
-    layer_terms: tuple[Term, ...] = ()
-    assumptions: tuple[str, ...] = ()
+    layer_terms: tuple[Term, ...] = field(default=(), repr=False)
+    assumptions: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def peak_stage(self) -> StageFootprint:
@@ -117,16 +117,16 @@ class PlanMemory:
     device_title: str
     mode: Mode
     plan: Plan
-    training: Training | None
+    training: Training | None = field(repr=False)
     dtype: str
     sequence_length: int
     parameter_count: int
     capacity_bytes: int
     footprint: Footprint
-    program: StepProgram
+    program: StepProgram = field(repr=False)
     step_seconds: float | None = None
     timed_on: str = ""
-    recommendations: tuple[PlanRecommendation, ...] = ()
+    recommendations: tuple[PlanRecommendation, ...] = field(default=(), repr=False)
     way_out: str = ""
     precision: Precision | None = None
     defaults: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +31,5 @@ class Largest:
     value: int | None
     is_complete: bool
     limit: str
-    probes: tuple[Probe, ...]
+    probes: tuple[Probe, ...] = field(repr=False)
     capacity_bytes: int

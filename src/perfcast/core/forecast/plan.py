@@ -89,9 +89,9 @@ class StepTime:
     """
 
     step_seconds: float
-    ranks: tuple[RankTime, ...]
-    spans: tuple[Span, ...] = ()
-    critical_path: tuple[tuple[str, float], ...] = ()
+    ranks: tuple[RankTime, ...] = field(repr=False)
+    spans: tuple[Span, ...] = field(default=(), repr=False)
+    critical_path: tuple[tuple[str, float], ...] = field(default=(), repr=False)
     num_events: int = 0
 
     @property
@@ -144,12 +144,12 @@ class PlanForecast:
     recompute_flops: int
     peak_flops_per_second: float
     parameter_count: int
-    program: StepProgram
+    program: StepProgram = field(repr=False)
     memory: PlanMemory | None = None
     stragglers: StragglerEffect | None = None
-    recommendations: tuple[BoundRecommendation, ...] = ()
+    recommendations: tuple[BoundRecommendation, ...] = field(default=(), repr=False)
     seconds_by_provenance: Mapping[str, float] = field(default_factory=dict)
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = field(default=(), repr=False)
     defaults: tuple[str, ...] = ()
 
     @property

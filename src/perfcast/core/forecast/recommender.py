@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.core.embedding.lookup import TablePlacement
 from perfcast.core.embedding.model import Recommender
@@ -53,7 +53,7 @@ class RecommenderForecast:
         communication_bytes: What the busiest rank sends or receives, by all-to-all.
     """
 
-    model: Recommender
+    model: Recommender = field(repr=False)
     cluster: str
     device: str
     num_devices: int
@@ -61,16 +61,16 @@ class RecommenderForecast:
     dtype: str
     optimizer: str
     cost_model: str
-    placements: tuple[TablePlacement, ...]
+    placements: tuple[TablePlacement, ...] = field(repr=False)
     step_seconds: float
     step_seconds_low: float
     step_seconds_high: float
-    ranks: tuple[RecommenderRank, ...]
+    ranks: tuple[RecommenderRank, ...] = field(repr=False)
     segment_seconds: Mapping[str, float]
     communication_bytes: Mapping[str, float]
     capacity_bytes: float
-    spans: tuple[RecommenderSpan, ...] = ()
-    assumptions: tuple[str, ...] = ()
+    spans: tuple[RecommenderSpan, ...] = field(default=(), repr=False)
+    assumptions: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def samples_per_second(self) -> float:

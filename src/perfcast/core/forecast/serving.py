@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perfcast.core.forecast.fit import Fit
@@ -89,7 +89,7 @@ class ServingForecast:
     num_devices: int
     deployment: Deployment
     load: Load
-    program: StepProgram
+    program: StepProgram = field(repr=False)
     dtype: str
     kv_cache_dtype: str
     cost_model: str
@@ -104,9 +104,9 @@ class ServingForecast:
     capacity_bytes: int
     bound_by: Mapping[str, float]
     fits: tuple[Fit, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...] = field(repr=False)
     defaults: tuple[str, ...] = ()
     within_limits: Between | None = None
     keeps_limits: bool | None = None
-    other: ServingForecast | None = None
-    played: Played | None = None
+    other: ServingForecast | None = field(default=None, repr=False)
+    played: Played | None = field(default=None, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.serving import ServingForecast
@@ -19,7 +19,7 @@ class SweptPoint:
     """
 
     values: Mapping[str, str]
-    forecast: ServingForecast | None
+    forecast: ServingForecast | None = field(repr=False)
     skipped: str = ""
 
 
