@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,7 +12,7 @@ from perfcast.core.forecast.device import Forecast, KindTime
 from perfcast.report.documents import memory_curves, step
 from perfcast.report.figure import Curve, Figure
 from perfcast.report.page import render_page
-from perfcast.report.plots import draw
+from perfcast.report.plots import draw, plotly_dict
 
 
 def modules(*labels: str) -> tuple[KindTime, ...]:
@@ -112,3 +115,25 @@ def test_text_of_a_figure_is_never_markup() -> None:
     assert trace.name == "&lt;b&gt;x&lt;/b&gt;"
     assert trace.y == ("&lt;i&gt;",)
     assert trace.customdata == ("<b>one</b><br>&lt;u&gt;two",)
+
+
+def test_a_figure_as_plain_data_is_json_and_what_plotly_draws(forecast: Forecast) -> None:
+    for figure in (
+        step.roofline_figure(forecast),
+        step.modules_figure(forecast),
+        step.kinds_figure(forecast),
+    ):
+        plain = json.loads(json.dumps(plotly_dict(figure), allow_nan=False))
+        drawn = json.loads(draw(figure).to_json())
+        assert [trace["type"] for trace in plain["data"]] == [trace["type"] for trace in drawn["data"]]
+        said = {key: value for key, value in plain["layout"].items() if value != []}
+        assert said == {key: value for key, value in drawn["layout"].items() if key != "template"}
+
+
+def test_plain_data_of_a_figure_needs_no_plotly() -> None:
+    check = (
+        "import sys; from perfcast.report.figure import *; from perfcast.report.plots import plotly_dict\n"
+        "plotly_dict(Figure(name='f', height=9, series=(Curve(x=(1.0,), y=(2.0,), colour='red'),)))\n"
+        "sys.exit('plotly' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

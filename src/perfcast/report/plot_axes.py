@@ -39,7 +39,7 @@ def axis_layout(figure: Figure, which: str, scale: float) -> dict[str, Any]:
             "ticktext": [text_lines(text) for _, text in axis.ticks],
         }
     elif axis.scale == "log":
-        found |= {"dtick": _log_step(_numbers(figure, which)), "nticks": None}
+        found |= {"dtick": _log_step(_numbers(figure, which))}
     return found | _range(axis, scale)
 
 

@@ -1,7 +1,8 @@
-"""Figures for plotly: the one place that knows it.
+"""Figures for plotly, which lets them be zoomed: the one place that knows it.
 
-Text of figures is escaped here, since plotly reads a subset of HTML in labels. The look is that of a page on
-white or dark grounds.
+``plotly_dict`` is plain data, for whatever holds plotly.js; ``draw`` is an object of the Python library. Text
+of figures is escaped here, since plotly reads a subset of HTML in labels. The look is that of a page on white
+or dark grounds.
 """
 
 from __future__ import annotations
@@ -36,52 +37,59 @@ _BELOW_LEGEND = 90
 _LARGEST_MARKER = 60
 
 
+def plotly_dict(figure: Figure) -> dict[str, Any]:
+    """A figure as plotly.js takes it: 'data' (traces) and 'layout', in plain lists, dicts and numbers."""
+    scales = (axis_scale(figure, "x"), axis_scale(figure, "y"))
+    shapes: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
+    for rule in figure.rules:
+        shapes += _rule_lines(rule, scales)
+        notes += _rule_note(figure, rule, scales)
+    layout = {
+        **_look(figure),
+        "xaxis": axis_layout(figure, "x", scales[0]),
+        "yaxis": axis_layout(figure, "y", scales[1]),
+        "shapes": shapes + [_segment_line(segment) for segment in figure.segments],
+        "annotations": notes + [_annotation(label, scales) for label in figure.labels],
+    }
+    return {"data": [_trace(figure, series, scales) for series in figure.series], "layout": layout}
+
+
 def draw(figure: Figure) -> PlotlyFigure:
-    """A figure as plotly's."""
+    """A figure as an object of plotly's Python library."""
     from plotly import graph_objects as go
 
-    scales = (axis_scale(figure, "x"), axis_scale(figure, "y"))
-    drawn = go.Figure()
-    drawn.add_traces([_trace(figure, series, scales) for series in figure.series])
-    _set_look(drawn, figure)
-    drawn.update_xaxes(**axis_layout(figure, "x", scales[0]))
-    drawn.update_yaxes(**axis_layout(figure, "y", scales[1]))
-    for rule in figure.rules:
-        _add_rule(drawn, figure, rule, scales)
-    for segment in figure.segments:
-        _add_segment(drawn, segment)
-    for label in figure.labels:
-        drawn.add_annotation(_annotation(label, scales))
+    drawn = go.Figure(plotly_dict(figure))
+    drawn.update_layout(template="none")
     return drawn
 
 
-def _set_look(drawn: PlotlyFigure, figure: Figure) -> None:
+def _look(figure: Figure) -> dict[str, Any]:
     below = figure.legend == "below"
     place = (
         {"y": -_BELOW_LEGEND / figure.height, "yanchor": "top"} if below else {"y": 1.02, "yanchor": "bottom"}
     )
     has_names = any(label.y is None for label in figure.labels)
-    drawn.update_layout(
-        template="none",
-        height=figure.height,
-        autosize=True,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13, "color": INK},
-        margin={"l": 8, "r": figure.right_margin, "b": 8, "t": _top(figure, has_names)},
-        showlegend=bool(figure.legend),
-        legend={"orientation": "h", "x": 0, "itemsizing": "constant", "traceorder": "normal", **place},
-        barcornerradius=0 if figure.is_stacked else 3,
-        barmode="stack" if figure.is_stacked else "group" if figure.is_grouped else "overlay",
-    )
+    found: dict[str, Any] = {
+        "height": figure.height,
+        "autosize": True,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "margin": {"l": 8, "r": figure.right_margin, "b": 8, "t": _top(figure, has_names)},
+        "showlegend": bool(figure.legend),
+        "legend": {"orientation": "h", "x": 0, "itemsizing": "constant", "traceorder": "normal", **place},
+        "barcornerradius": 0 if figure.is_stacked else 3,
+        "barmode": "stack" if figure.is_stacked else "group" if figure.is_grouped else "overlay",
+    }
     if figure.is_stacked or figure.is_grouped:
-        drawn.update_layout(bargap=0.25)
+        found["bargap"] = 0.25
     if figure.hovers_by_x:
-        drawn.update_layout(hovermode="x unified")
+        found["hovermode"] = "x unified"
     if any(isinstance(series, Treemap) for series in figure.series):
-        drawn.update_layout(
-            margin={"l": 4, "r": 4, "t": 30, "b": 4}, uniformtext={"minsize": 10, "mode": "hide"}
-        )
+        found["margin"] = {"l": 4, "r": 4, "t": 30, "b": 4}
+        found["uniformtext"] = {"minsize": 10, "mode": "hide"}
+    return found
 
 
 def _top(figure: Figure, has_names: bool) -> int:
@@ -90,7 +98,7 @@ def _top(figure: Figure, has_names: bool) -> int:
     return 26 if has_names else 12
 
 
-def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> Any:
+def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> dict[str, Any]:
     match series:
         case Bars():
             return _bars(figure, series, scales)
@@ -102,9 +110,7 @@ def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> Any:
             return _treemap(series)
 
 
-def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> Any:
-    from plotly import graph_objects as go
-
+def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> dict[str, Any]:
     scale = scales[0] if figure.is_horizontal else scales[1]
     labels = [text_lines(label) if isinstance(label, str) else label for label in bars.labels]
     values = [None if value is None else value / scale for value in bars.values]
@@ -123,14 +129,16 @@ def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> Any:
         }
     if bars.base:
         found["base"] = [start / scale for start in bars.base]
-    return go.Bar(
-        **found, name=text_lines(bars.name), marker={"color": _colours(bars.colours)}, **_hover(bars.hovers)
+    return dict(
+        type="bar",
+        **found,
+        name=text_lines(bars.name),
+        marker={"color": _colours(bars.colours)},
+        **_hover(bars.hovers),
     )
 
 
-def _curve(curve: Curve, scales: tuple[float, float]) -> Any:
-    from plotly import graph_objects as go
-
+def _curve(curve: Curve, scales: tuple[float, float]) -> dict[str, Any]:
     found: dict[str, Any] = {"x": _scaled(curve.x, scales[0]), "y": _scaled(curve.y, scales[1])}
     line: dict[str, Any] = {"width": curve.width, "dash": curve.dash}
     if isinstance(curve.colour, str):
@@ -152,7 +160,8 @@ def _curve(curve: Curve, scales: tuple[float, float]) -> Any:
             "arrayminus": [float(x or 0) - low for (low, _), x in zip(curve.errors, curve.x, strict=True)],
         }
     hover = {} if curve.hovers_values else _hover(curve.hovers)
-    return go.Scatter(
+    return dict(
+        type="scatter",
         **found,
         **_fill(curve),
         **hover,
@@ -189,9 +198,7 @@ def _fill(curve: Curve) -> dict[str, Any]:
     return {"fill": "tonexty", **colour}
 
 
-def _heatmap(heat: Heatmap) -> Any:
-    from plotly import graph_objects as go
-
+def _heatmap(heat: Heatmap) -> dict[str, Any]:
     found: dict[str, Any] = {"z": [list(row) for row in heat.values]}
     if heat.columns:
         found |= {
@@ -211,7 +218,8 @@ def _heatmap(heat: Heatmap) -> Any:
         found["hovertemplate"] = "%{customdata}<extra></extra>"
     else:
         found["hoverinfo"] = "skip"
-    return go.Heatmap(
+    return dict(
+        type="heatmap",
         **found,
         zmin=heat.low,
         zmax=heat.high,
@@ -221,10 +229,9 @@ def _heatmap(heat: Heatmap) -> Any:
     )
 
 
-def _treemap(tree: Treemap) -> Any:
-    from plotly import graph_objects as go
-
-    return go.Treemap(
+def _treemap(tree: Treemap) -> dict[str, Any]:
+    return dict(
+        type="treemap",
         ids=[f"m.{name}" for name in tree.ids],
         parents=[
             "" if not name else f"m.{parent}" for name, parent in zip(tree.ids, tree.parents, strict=True)
@@ -243,39 +250,39 @@ def _treemap(tree: Treemap) -> Any:
     )
 
 
-def _add_rule(drawn: PlotlyFigure, figure: Figure, rule: Rule, scales: tuple[float, float]) -> None:
+def _rule_lines(rule: Rule, scales: tuple[float, float]) -> list[dict[str, Any]]:
+    where: dict[str, Any]
+    if rule.x is not None:
+        at = rule.x / scales[0]
+        where = {"x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "y domain"}
+    else:
+        at = (rule.y or 0.0) / scales[1]
+        where = {"x0": 0, "x1": 1, "xref": "x domain", "y0": at, "y1": at}
+    looks: list[dict[str, Any]] = [{"color": LINE, "width": 1.5}]
+    if rule.is_alarm:
+        looks = [{"color": "rgba(255,255,255,0.85)", "width": 5}] if rule.x is None else []
+        looks.append({"dash": "dash", "color": RED, "width": 2})
+    return [{"type": "line", "line": look, **where} for look in looks]
+
+
+def _rule_note(figure: Figure, rule: Rule, scales: tuple[float, float]) -> list[dict[str, Any]]:
+    if not rule.label:
+        return []
     is_upright = rule.x is not None
     at = (rule.x or 0.0) / scales[0] if is_upright else (rule.y or 0.0) / scales[1]
-    where = {"x": at} if is_upright else {"y": at}
-    add = drawn.add_vline if is_upright else drawn.add_hline
-    if not rule.is_alarm:
-        add(**where, line={"color": LINE, "width": 1.5})
-    else:
-        if not is_upright:
-            add(**where, line={"color": "rgba(255,255,255,0.85)", "width": 5})
-        add(**where, line={"dash": "dash", "color": RED, "width": 2})
-    if not rule.label:
-        return
     note: dict[str, Any] = {"text": text_lines(rule.label), "showarrow": False, "font": {"size": 12}}
     axis = figure.x if is_upright else figure.y
     at = math.log10(at) if axis.scale == "log" else at
     if rule.place == "beside":
-        drawn.add_annotation(x=1.01, xref="paper", xanchor="left", y=at, align="left", **note)
-    elif is_upright:
-        drawn.add_annotation(x=at, y=0, yref="paper", yanchor="bottom", xanchor="left", **note)
-    else:
-        drawn.add_annotation(x=1, xref="paper", xanchor="right", y=at, yanchor="bottom", **note)
+        return [note | {"x": 1.01, "xref": "paper", "xanchor": "left", "y": at, "align": "left"}]
+    if is_upright:
+        return [note | {"x": at, "y": 0, "yref": "paper", "yanchor": "bottom", "xanchor": "left"}]
+    return [note | {"x": 1, "xref": "paper", "xanchor": "right", "y": at, "yanchor": "bottom"}]
 
 
-def _add_segment(drawn: PlotlyFigure, segment: Segment) -> None:
-    drawn.add_shape(
-        type="line",
-        x0=segment.x[0],
-        x1=segment.x[1],
-        y0=segment.y[0],
-        y1=segment.y[1],
-        line={"color": INK, "width": 1},
-    )
+def _segment_line(segment: Segment) -> dict[str, Any]:
+    (x0, x1), (y0, y1) = segment.x, segment.y
+    return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": {"color": INK, "width": 1}}
 
 
 def _annotation(label: Label, scales: tuple[float, float]) -> dict[str, Any]:
