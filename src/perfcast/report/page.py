@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -55,7 +55,7 @@ def render_page(document: Document) -> str:
 <body>
 <main>
 <h1>{title}</h1>
-{_body(document)}
+{render_body(document, _figure)}
 {_footer(document)}
 </main>
 <script>{_resource("page.js")}</script>
@@ -69,10 +69,14 @@ def _resource(name: str) -> str:
     return resources.files("perfcast.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _body(document: Document) -> str:
+def render_body(document: Document, render_figure: Callable[[Figure], str]) -> str:
+    """Everything that a document says below its title, as markup; what a figure becomes is the caller's."""
     head = _headline(document.lead, document.cards, document.facts)
     verdict = f'<p class="verdict alarm">{escape(document.verdict)}</p>' if document.verdict else ""
-    parts = [f"<section>{verdict}{head}</section>", *(_block(block, 2) for block in document.blocks)]
+    parts = [
+        f"<section>{verdict}{head}</section>",
+        *(_block(block, 2, render_figure) for block in document.blocks),
+    ]
     if document.assumptions:
         listed = "".join(f"<li>{escape(text)}</li>" for text in document.assumptions)
         parts.append(f"<section><h2>Assumptions</h2><ul>{listed}</ul></section>")
@@ -116,7 +120,7 @@ def _card(card: Card) -> str:
     )
 
 
-def _block(block: Block, level: int) -> str:
+def _block(block: Block, level: int, render_figure: Callable[[Figure], str]) -> str:
     if not isinstance(block, Figure) and not _is_shown(block.only):
         return ""
     match block:
@@ -130,17 +134,17 @@ def _block(block: Block, level: int) -> str:
         case Table():
             return _table(block, level)
         case Figure():
-            return _figure(block)
+            return render_figure(block)
         case Section():
-            return _section(block, level)
+            return _section(block, level, render_figure)
 
 
 def _item(mark: str, text: str) -> str:
     return text if mark == "·" else f"{mark} {text}"
 
 
-def _section(section: Section, level: int) -> str:
-    inside = "".join(_block(block, level + 1) for block in section.blocks)
+def _section(section: Section, level: int, render_figure: Callable[[Figure], str]) -> str:
+    inside = "".join(_block(block, level + 1, render_figure) for block in section.blocks)
     body = _headline(section.lead, section.cards, section.facts) + inside
     if not body:
         return ""
