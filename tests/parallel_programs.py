@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -193,6 +194,19 @@ REDUCE_SCATTER = next(
 )
 
 
+def settle(tensor: Tensor, *, unchanged_seconds: float = 0.05) -> None:
+    """Until Gloo's worker has let go of a tensor: it does so some time after the collective is done.
+
+    Nobody says when; the worker needs a few microseconds, and gets a processor while this sleeps.
+    """
+    count, since = -1, time.monotonic()
+    while time.monotonic() - since < unchanged_seconds:
+        now = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+        if now != count:
+            count, since = now, time.monotonic()
+        time.sleep(0.001)
+
+
 class TrackerOutsideOfCollectives(MemTracker):
     """PyTorch's tracker, blind to what a collective does inside and to fake tensors.
 
@@ -206,7 +220,10 @@ class TrackerOutsideOfCollectives(MemTracker):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if (self.is_inside and func.namespace == "aten") or active_fake_mode() is not None:
             return func(*args, **(kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if func.name() == "_c10d_functional::wait_tensor":
+            settle(out)
+        return out
 
     @contextmanager
     def outside(self) -> Iterator[None]:
