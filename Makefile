@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check bench clean
+.PHONY: demo test test-torch check docs bench clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -30,9 +30,13 @@ $(TORCH_VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 check: $(VENV)/.installed
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs/tools
+	$(BIN)/ruff check src tests benchmarks docs/tools
 	$(BIN)/mypy
+
+# The documentation, into out/docs/index.html; a dead link or a page that nothing leads to is an error.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/capture.py

@@ -1,0 +1,107 @@
+"""What mkdocs asks while it builds: pages that are generated and cannot drift, formulas without scripts.
+
+* ``<!-- options: predict -->`` becomes the help and the options of that command, read off the command.
+* ``<!-- names: perfcast -->`` becomes the public names of that package, with their docstrings.
+* ``<!-- catalog: devices -->`` (models, clusters, processors) becomes the catalog's table.
+* A ```math block and $`x`$ in a line, as GitHub writes them, become MathML: no script, no font, no network.
+* ``notebooks/NAME.ipynb`` becomes a page of its cells and of what they answered when they were run.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+_MARKER = re.compile(r"<!-- (options|catalog|names): ([\w -]+) -->")
+#: What material loads from elsewhere where pages are opened as files; ours is beside the pages.
+_FOREIGN_SHIM = re.compile(r'"?https://unpkg\.com/iframe-worker/shim"?')
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The files beside this one can be imported (mkdocs forgets a hook's folder once it is read)."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    return config
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Markers become what they name."""
+    from catalog_tables import catalog_table
+    from commands import describe_command
+
+    writers = {"options": describe_command, "catalog": catalog_table, "names": describe_names}
+    return _MARKER.sub(lambda match: writers[match[1]](match[2]), markdown)
+
+
+def describe_names(package: str) -> str:
+    """Every public name of a package, with its docstring."""
+    names = [name for name in import_module(package).__all__ if not name.startswith("_")]
+    return "\n\n".join(f"::: {package}.{name}" for name in names)
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Nothing is loaded from elsewhere."""
+    depth = page.url.count("/")
+    return _FOREIGN_SHIM.sub(f'"{"../" * depth}assets/iframe_worker.js"', output)
+
+
+def on_page_content(content: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Formulas become MathML."""
+    content = re.sub(r'<div class="formula">(.*?)</div>', _block, content, flags=re.DOTALL)
+    return re.sub(r"\$<code>(.*?)</code>\$", lambda match: _mathml(match[1], "inline"), content)
+
+
+def _block(match: re.Match[str]) -> str:
+    lines = [line for line in match[1].strip().split("\n\n") if line.strip()]
+    return "".join(f'<div class="formula">{_mathml(line, "block")}</div>' for line in lines)
+
+
+def _mathml(escaped: str, display: str) -> str:
+    from latex2mathml.converter import convert
+
+    return convert(html.unescape(escaped), display=display)
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Notebooks become pages."""
+    from mkdocs.structure.files import File
+
+    for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        files.remove(notebook)
+        text = notebook_page(json.loads(Path(str(notebook.abs_src_path)).read_text(encoding="utf-8")))
+        files.append(File.generated(config, notebook.src_uri.replace(".ipynb", ".md"), content=text))
+    return files
+
+
+def notebook_page(notebook: dict[str, list[dict[str, object]]]) -> str:
+    """The cells of an executed notebook, and what they answered."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])  # type: ignore[arg-type]
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+        elif cell["cell_type"] == "code" and source.strip():
+            parts.append(f"```python\n{source}\n```")
+            parts += [_shown(output) for output in cell["outputs"]]  # type: ignore[attr-defined]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _shown(output: dict[str, object]) -> str:
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    assert isinstance(data, dict)
+    if "text/html" in data:
+        lines = "".join(data["text/html"]).splitlines()
+        return '<div class="answer">' + "".join(line.strip() + " " for line in lines) + "</div>"
+    if "image/svg+xml" in data:
+        return "".join(data["image/svg+xml"])
+    text = "".join(data.get("text/plain", ""))
+    return f"```text\n{text.rstrip()}\n```" if text.strip() else ""
