@@ -30,6 +30,7 @@ _HOMES = {
     "data": "perfcast.cli.data",
     "validate": "perfcast.cli.validate",
     "catalog": "perfcast.cli.catalog",
+    "web": "perfcast.cli.web",
 }
 
 

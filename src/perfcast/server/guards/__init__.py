@@ -1,0 +1,1 @@
+"""What stands before every request, the page and its websocket included: one ASGI middleware a concern."""

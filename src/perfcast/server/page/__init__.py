@@ -1,0 +1,1 @@
+"""The page: one view a verb, on the same questions as the API."""
