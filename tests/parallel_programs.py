@@ -194,17 +194,12 @@ REDUCE_SCATTER = next(
 )
 
 
-def settle(tensor: Tensor, *, unchanged_seconds: float = 0.05) -> None:
-    """Until Gloo's worker has let go of a tensor: it does so some time after the collective is done.
+def settle() -> None:
+    """Let Gloo's workers let go of a collective's buffers: they do so some time after it is done.
 
-    Nobody says when; the worker needs a few microseconds, and gets a processor while this sleeps.
+    Nobody says when; a worker needs a few microseconds, and gets a processor while this sleeps.
     """
-    count, since = -1, time.monotonic()
-    while time.monotonic() - since < unchanged_seconds:
-        now = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
-        if now != count:
-            count, since = now, time.monotonic()
-        time.sleep(0.001)
+    time.sleep(0.03)
 
 
 class TrackerOutsideOfCollectives(MemTracker):
@@ -222,7 +217,7 @@ class TrackerOutsideOfCollectives(MemTracker):
             return func(*args, **(kwargs or {}))
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if func.name() == "_c10d_functional::wait_tensor":
-            settle(out)
+            settle()
         return out
 
     @contextmanager
@@ -236,11 +231,20 @@ class TrackerOutsideOfCollectives(MemTracker):
             finally:
                 self.is_inside = False
 
+        wait = torch.distributed.Work.wait
+
+        def settled(work: Any, *args: Any, **kwargs: Any) -> Any:
+            done = wait(work, *args, **kwargs)
+            settle()
+            return done
+
         setattr(torch.distributed, REDUCE_SCATTER, unseen)
+        torch.distributed.Work.wait = settled  # type: ignore[method-assign]
         try:
             yield
         finally:
             setattr(torch.distributed, REDUCE_SCATTER, reduce_scatter)
+            torch.distributed.Work.wait = wait  # type: ignore[method-assign]
 
 
 def observe(name: str) -> dict[str, Any]:
