@@ -12,6 +12,7 @@ from perfcast.catalog.models import load_model
 from perfcast.core.mode import MOST_TOKENS
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, PlanError
+from perfcast.workload.models.config import read_config
 
 #: Whose tables are spread over devices, as ``core.recommender`` describes it.
 RECOMMENDER = "DLRM"
@@ -149,7 +150,8 @@ def read_model(model: Model) -> NamedModel:
     ``FILE.py:FUNCTION``.
 
     Raises:
-        InputError: Unknown or unreadable.
+        InputError: Unknown or unreadable. Whether timm has a name is known once it is built: asking takes
+            seconds, and what was captured before needs no answer.
     """
     if isinstance(model, NamedModel):
         return model
@@ -158,14 +160,9 @@ def read_model(model: Model) -> NamedModel:
     if ".py:" in model:
         return NamedModel(model)
     if model.startswith(TIMM_PREFIX):
-        from perfcast.workload.models.timm import check_timm_name
-
-        check_timm_name(model)
         return NamedModel(model)
     path = Path(model)
     if path.suffix == ".json" or path.is_dir():
-        from perfcast.workload.models.huggingface import read_config
-
         config = read_config(path)
         return NamedModel(model, config, own_sequence_length=_trained_positions(config))
     entry = load_model(model)

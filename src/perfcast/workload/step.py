@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from perfcast.core.captured import StepSizes
 from perfcast.core.graph import Phase
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.torch_internals.eager import tree_leaves
@@ -45,6 +46,11 @@ class Program:
     notes: tuple[str, ...] = ()
     symbolic_context: Callable[[], AbstractContextManager[None]] = nullcontext
     run: Callable[[], Any] | None = None
+
+    @property
+    def sizes(self) -> StepSizes:
+        """On what one forward runs."""
+        return StepSizes(self.batch_size, self.sequence_length)
 
 
 def _ignore_phase(phase: Phase) -> None:

@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
+from perfcast.core.captured import StepSizes
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.device import NO_HOST, Forecast, KindTime, OperationTime
 from perfcast.core.graph import Graph, Phase
@@ -24,20 +24,18 @@ from perfcast.prediction.one_device.host import host_share
 from perfcast.prediction.program import modules_of
 from perfcast.prediction.request.one_device import Request
 
-if TYPE_CHECKING:
-    from perfcast.workload.step import Program
-
 #: Operations for which the nearest measurement is looked up.
 _MOST_NEAREST = 40
 
 
 def forecast_from(
-    graph: Graph, request: Request, device: Device, cost_model: CostModel | None, program: Program
+    graph: Graph, request: Request, device: Device, cost_model: CostModel | None, sizes: StepSizes
 ) -> Forecast:
     """Price each different operation once and sum; without a cost model all times are NaN.
 
     Args:
         request: Its defaults are chosen here where they are open.
+        sizes: Of the captured step.
     """
     request, defaults = complete_request(request, device)
     estimates = _estimates(graph, device, cost_model)
@@ -62,8 +60,8 @@ def forecast_from(
         device_title=device.title,
         mode=request.mode,
         dtype=request.dtype,
-        batch_size=program.batch_size * request.num_micro_batches,
-        sequence_length=program.sequence_length,
+        batch_size=sizes.batch_size * request.num_micro_batches,
+        sequence_length=sizes.sequence_length,
         cost_model=cost_model.name if cost_model else "none",
         step_seconds=step_seconds,
         step_seconds_low=step_low,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from perfcast.core.captured import CapturedStep, StepSizes
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.tensor import Category, MemoryFormat
@@ -14,33 +17,65 @@ from perfcast.errors import ModelError, PlanError
 from perfcast.prediction.defaults import complete_request
 from perfcast.prediction.model import read_model
 from perfcast.prediction.request.one_device import Request
+from perfcast.workload.kept.store import captures_folder, captures_in
+from perfcast.workload.kept.surroundings import surroundings
 
 if TYPE_CHECKING:
     from perfcast.workload.capture.capture import CaptureOptions
     from perfcast.workload.shape import StepShape
     from perfcast.workload.step import Program
 
+#: What a step is lowered by; it is captured alike.
+_OF_LOWERING: Mapping[str, Any] = {"compile": False, "cuda_graphs": False, "host": None}
 
-def build_graph(request: Request, device: Device) -> tuple[Graph, Program]:
-    """Capture what is asked for and lower it to the device; the same question is captured once."""
+
+def build_graph(request: Request, device: Device) -> tuple[Graph, StepSizes]:
+    """What is asked for, captured once (``captured_step``) and lowered to the device."""
     request, _ = complete_request(request, device)
-    model = read_model(request.model)
-    if model.is_in_catalog or model.is_timm:
-        return _captured_once(request, device)
-    return _captured(request, device)
+    if _can_be_kept(request):
+        return _built_once(request, device, captures_folder())
+    return _built(request, device)
 
 
-@lru_cache(maxsize=4)
-def _captured_once(request: Request, device: Device) -> tuple[Graph, Program]:
-    return _captured(request, device)
+@lru_cache(maxsize=16)
+def _built_once(request: Request, device: Device, folder: Path | None) -> tuple[Graph, StepSizes]:
+    return _built(request, device)
 
 
-def _captured(request: Request, device: Device) -> tuple[Graph, Program]:
-    graph, program = capture_graph(request, device)
-    layout = format_as_run(graph, request, device)
+def _built(request: Request, device: Device) -> tuple[Graph, StepSizes]:
+    step = captured_step(request, device)
+    layout = format_as_run(step.graph, request, device)
     if layout != request.memory_format:
-        graph, program = capture_graph(replace(request, memory_format=layout), device)
-    return run_on(graph, request, device), program
+        step = captured_step(replace(request, memory_format=layout), device)
+    return run_on(step.graph, request, device), step.sizes
+
+
+def captured_step(request: Request, device: Device) -> CapturedStep:
+    """The step of a request with nothing left open, as one kind of device runs it, not lowered yet.
+
+    A model of the catalog, of a configuration or of timm is captured once: its step is kept in memory and, by
+    all that decides it, as a file (``workload.kept``). A program of one's own may change between two calls,
+    and is captured at each.
+    """
+    if not _can_be_kept(request):
+        return capture_step(request, device)
+    around = surroundings()
+    key = f"{_key(request, device)}\n{around}"
+    captures = captures_in(captures_folder())
+    return captures.step(key, lambda: capture_step(request, device), on_disk=around is not None)
+
+
+def _can_be_kept(request: Request) -> bool:
+    return request.world_size is None and not read_model(request.model).is_program
+
+
+def _key(request: Request, device: Device) -> str:
+    """All that a capture is asked for; not what is decided when a captured step is lowered."""
+    model = read_model(request.model)
+    asked = asdict(replace(request, model=model.name if model.is_timm else "", **_OF_LOWERING))
+    about: dict[str, Any] = {"request": asked, "config": model.config, "architecture": model.architecture}
+    about |= {"length": model.usual_sequence_length, "on_processor": device.is_cpu}
+    return json.dumps(about, sort_keys=True, default=dict)
 
 
 def format_as_run(graph: Graph, request: Request, device: Device) -> MemoryFormat:
@@ -57,16 +92,20 @@ def _has_images(graph: Graph) -> bool:
     return any(tensor.storage in given and len(tensor.type.shape) in (4, 5) for tensor in graph.tensors)
 
 
-def capture_graph(request: Request, device: Device) -> tuple[Graph, Program]:
+def capture_step(request: Request, device: Device) -> CapturedStep:
     """What is asked for, with nothing left open, as one kind of device runs it: a processor, or any other."""
     from perfcast.workload.capture.capture import capture
 
     build, options = program_and_options(request, device)
     if request.world_size is None:
-        return capture(build, options)
-    from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
+        graph, program = capture(build, options)
+    else:
+        from perfcast.workload.parallel_program.virtual_ranks import capture_on_virtual_rank
 
-    return capture_on_virtual_rank(build, options, rank=request.rank, world_size=request.world_size)
+        graph, program = capture_on_virtual_rank(
+            build, options, rank=request.rank, world_size=request.world_size
+        )
+    return CapturedStep(graph, program.sizes)
 
 
 def run_on(graph: Graph, request: Request, device: Device) -> Graph:

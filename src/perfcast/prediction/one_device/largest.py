@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from perfcast.core.captured import StepSizes
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.largest import Largest, Probe
 from perfcast.core.graph import Graph
@@ -24,9 +25,6 @@ from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.one_device.memory import memory_from
 from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
-
-if TYPE_CHECKING:
-    from perfcast.workload.step import Program
 
 Quantity = Literal["batch_size", "sequence_length"]
 BATCH_SIZE: Quantity = "batch_size"
@@ -55,7 +53,7 @@ class LargestSearch:
         self._request, self._device, self._quantity = request, device, quantity
         self._allocator = asked.allocator
         #: The graph of the largest size that fits (of the first size, if none does).
-        self._kept: dict[int, tuple[Graph, Program]] = {}
+        self._kept: dict[int, tuple[Graph, StepSizes]] = {}
         self._first = 2 if quantity == SEQUENCE_LENGTH and request.mode == "decode" else 1
         self._search = Bisection(self._measure, device.memory_bytes, self._first, _BOUNDS[quantity])
 
@@ -88,16 +86,16 @@ class LargestSearch:
         """Memory at the answer, or at the smallest size where nothing fits."""
         size = self._search.largest or self._first
         request = with_size(self._request, self._quantity, size)
-        graph, program = self._kept.get(size) or build_graph(request, self._device)
-        forecast = memory_from(graph, program, request, self._device, self._allocator)
+        graph, sizes = self._kept.get(size) or build_graph(request, self._device)
+        forecast = memory_from(graph, sizes, request, self._device, self._allocator)
         note = f"what fits at one {self._quantity.replace('_', ' ')} is taken to fit at every smaller one"
         return replace(forecast, assumptions=(*forecast.assumptions, note))
 
     def _measure(self, size: int) -> Probe:
-        graph, program = build_graph(with_size(self._request, self._quantity, size), self._device)
+        graph, sizes = build_graph(with_size(self._request, self._quantity, size), self._device)
         probe = self._judge(size, graph)
         if probe.fits or not self._kept:
-            self._kept = {size: (graph, program)}
+            self._kept = {size: (graph, sizes)}
         return probe
 
     def _judge(self, size: int, graph: Graph) -> Probe:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from perfcast.core.captured import StepSizes
 from perfcast.core.forecast.device import Forecast, ReservedMemory
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
@@ -16,9 +16,6 @@ from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
 from perfcast.units import format_bytes
 
-if TYPE_CHECKING:
-    from perfcast.workload.step import Program
-
 
 def forecast_memory(request: MemoryRequest) -> Forecast:
     """Memory alone; times are NaN.
@@ -28,15 +25,15 @@ def forecast_memory(request: MemoryRequest) -> Forecast:
             PyTorch refuses.
     """
     device = memory_device(request.device) if isinstance(request.device, str) else request.device
-    graph, program = build_graph(request.workload, device)
-    return memory_from(graph, program, request.workload, device, request.allocator)
+    graph, sizes = build_graph(request.workload, device)
+    return memory_from(graph, sizes, request.workload, device, request.allocator)
 
 
 def memory_from(
-    graph: Graph, program: Program, request: Request, device: Device, allocator: str = ""
+    graph: Graph, sizes: StepSizes, request: Request, device: Device, allocator: str = ""
 ) -> Forecast:
     """Like ``forecast_memory``, from the graph of the workload (``build_graph``)."""
-    forecast = forecast_from(graph, request, device, None, program)
+    forecast = forecast_from(graph, request, device, None, sizes)
     reserved = reserve_memory(graph, device, allocator)
     if reserved is None:
         return forecast

@@ -28,9 +28,9 @@ def predict_one_device(request: OneDeviceRequest) -> Forecast:
     kernels = None if workload.mode == "train" else PYTORCH
     cost_model = resolve_cost_model(request.cost_model, device, kernels, request.weights)
     check_host(workload, device, cost_model)
-    graph, program = build_graph(workload, device)
+    graph, sizes = build_graph(workload, device)
     if device.is_local:
         graph = with_first_touch(graph)
-    forecast = forecast_from(graph, workload, device, cost_model, program)
+    forecast = forecast_from(graph, workload, device, cost_model, sizes)
     memory = replace(forecast.memory, reserved=reserve_memory(graph, device))
     return replace(forecast, memory=memory, defaults=defaults)

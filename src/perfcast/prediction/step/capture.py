@@ -53,10 +53,10 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
 
     plan, training = step.plan, step.training
     request = replace(replica_of(step), batch_size=plan.micro_batch_size)
-    graph, program = build_graph(request, step.device)
+    graph, sizes = build_graph(request, step.device)
     framework = "pytorch" if training is None else training.framework
     wrapper = load_training_profile(framework).kernels.wrapper
     work = shard_graph(graph, plan, reduction=REDUCTIONS[wrapper])
     host = host_of(step.device, host_mode(request), request.host)
-    sequence_length = program.sequence_length or 1
+    sequence_length = sizes.sequence_length or 1
     return CapturedWork(work, sequence_length, graph.parameter_count, host.pace_seconds(graph))

@@ -1,26 +1,24 @@
 """Captured steps, kept on disc: hundreds of models in hundreds of sizes take an hour to capture.
 
-What is kept is named by what was asked and by all that it depends on: this package's code, PyTorch and timm.
+They are kept as those of forecasts are (``workload.kept``), in a folder of their own that may grow larger.
 """
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import zlib
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from hashlib import blake2b
 from pathlib import Path
 
-import platformdirs
-
+from perfcast.core.captured import CapturedStep, StepSizes
 from perfcast.core.graph import Graph
-from perfcast.errors import InputError
-from perfcast.files import write_bytes_atomically
+from perfcast.units import GIB
+from perfcast.workload.kept.store import Captures, captures_folder
+from perfcast.workload.kept.surroundings import surroundings
 
-#: Rooms whose code decides what a graph is.
-_ROOMS = ("core", "torch_internals", "workload", "evidence/validate/vision/examples/programs")
+#: Whose code decides what a graph is, beside what captures it.
+_PROGRAMS = Path(__file__).parent / "examples" / "programs"
+_MOST_FOLDER_BYTES = 8 * GIB
 
 
 def kept_graph(asked: str, capture: Callable[[], Graph]) -> Graph:
@@ -32,35 +30,20 @@ def kept_graph(asked: str, capture: Callable[[], Graph]) -> Graph:
     Raises:
         InputError: It cannot be captured.
     """
-    place = _folder() / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.graph"
-    try:
-        kept = pickle.loads(zlib.decompress(place.read_bytes()))
-        if isinstance(kept, Graph):
-            return kept
-    except (OSError, zlib.error, pickle.UnpicklingError, EOFError, AttributeError):
-        pass
-    graph = capture()
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomically(place, zlib.compress(pickle.dumps(graph, protocol=5), 1))
-    except (OSError, InputError):
-        pass  # nothing is kept where nothing can be written
-    return graph
+    around = surroundings()
+    key = "\n".join((asked, _digest_of_programs(), str(around)))
+    captures = _captures_in(captures_folder())
+    return captures.step(key, lambda: CapturedStep(capture(), StepSizes()), on_disk=around is not None).graph
 
 
 @cache
-def _folder() -> Path:
-    root = Path(__file__).parents[3]  # the package
-    code = hashlib.sha256()
-    for path in sorted(path for room in _ROOMS for path in (root / room).rglob("*.py")):
+def _captures_in(folder: Path | None) -> Captures:
+    return Captures(None if folder is None else folder / "evidence", _MOST_FOLDER_BYTES)
+
+
+@cache
+def _digest_of_programs() -> str:
+    code = blake2b(digest_size=20)
+    for path in sorted(_PROGRAMS.rglob("*.py")):
         code.update(path.read_bytes())
-    for package in ("torch", "timm", "transformers"):
-        code.update(_version(package).encode())
-    return Path(platformdirs.user_cache_dir("perfcast")) / "captured" / code.hexdigest()[:16]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
+    return code.hexdigest()

@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Literal
 
 import torch
-from torch import nn
 
 from perfcast.catalog.clusters import load_cluster_entry
 from perfcast.catalog.devices import load_device
+from perfcast.core.captured import StepSizes
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.graph import Graph, Phase
@@ -158,8 +158,8 @@ def _on_device(case: ExampleCase, captured: Graph, predictor: str) -> ExampleFor
         host=_HOSTS.get(case.line.box),
     )
     graph = lower(captured, device, case.precision)
-    program = Program(nn.Module(), batch_size=case.micro_batch)
-    forecast = forecast_from(graph, request, device, cost_model, program)
+    sizes = StepSizes(batch_size=case.micro_batch)
+    forecast = forecast_from(graph, request, device, cost_model, sizes)
     return _over_micro_batches(case, forecast)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.evidence.validate.vision import kept
-from perfcast.prediction.one_device.graph import capture_graph
+from perfcast.prediction.one_device.graph import capture_step
 from perfcast.prediction.request.one_device import Request
 
 
@@ -16,4 +16,4 @@ def kept_graph(request: Request, device: Device) -> Graph:
         InputError: It cannot be captured.
     """
     kind = "cpu" if device.is_cpu else "accelerator"
-    return kept.kept_graph(f"{request} {kind}", lambda: capture_graph(request, device)[0])
+    return kept.kept_graph(f"{request} {kind}", lambda: capture_step(request, device).graph)

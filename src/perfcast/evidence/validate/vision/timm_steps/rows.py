@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from torch import nn
-
 from perfcast.catalog.devices import load_device
+from perfcast.core.captured import StepSizes
 from perfcast.core.graph import Graph
 from perfcast.errors import InputError
 from perfcast.evidence.validate.row import Row, weakest_provenance
@@ -18,7 +17,6 @@ from perfcast.prediction.names import resolve_cost_model
 from perfcast.prediction.one_device.forecast import forecast_from
 from perfcast.prediction.one_device.graph import format_as_run, run_on
 from perfcast.prediction.program import PYTORCH
-from perfcast.workload.step import Program
 
 PROTOCOL = (
     "timm: steps of the benchmark of huggingface/pytorch-image-models, forecast as 'perfcast predict "
@@ -87,8 +85,8 @@ def _forecast(case: TimmCase, graph: Graph | None, predictor: str, say: Callable
         if layout != request.memory_format:
             graph = kept_graph(replace(case.request, memory_format=layout), device)
         lowered = run_on(graph, request, device)
-        program = Program(nn.Identity(), batch_size=request.batch_size)
-        found = forecast_from(lowered, request, device, cost_model, program)
+        sizes = StepSizes(batch_size=request.batch_size)
+        found = forecast_from(lowered, request, device, cost_model, sizes)
     except InputError as error:
         say(f"{request.model}: {error}")
         return _row(case, predictor, skipped=UNSUPPORTED)
