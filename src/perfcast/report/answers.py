@@ -69,6 +69,8 @@ class Answer:
 
     #: No other keys.
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    #: The path to the rows of its table (see ``frames``); '' where its figures are one row.
+    table: ClassVar[str] = ""
 
     schema_version: Literal["1"] = SCHEMA_VERSION
     perfcast_version: str = field(default_factory=perfcast_version)

@@ -9,6 +9,8 @@ from perfcast.report.figure import Axis, Bars, Figure
 from perfcast.report.palette import BLUE
 from perfcast.report.values import Unit, format_value
 
+#: Parts that a line names of what something goes to.
+_MOST_NAMED, _LEAST_NAMED = 3, 0.05
 SHARE = Column("Share", "share", has_bar=True)
 
 #: Letters of a bar's label.
@@ -112,6 +114,17 @@ def stacked_bars(
         x=Axis(unit=_axis_unit(unit), from_zero=True, title=title),
         y=Axis(scale="category", is_reversed=True, has_grid=False),
     )
+
+
+def name_shares(begin: str, amounts: Mapping[str, float]) -> str:
+    """The largest parts of a whole: ``'Limited by compute 71.0 %, memory 20.0 %'``; '' of nothing."""
+    total = sum(amounts.values())
+    if not total:
+        return ""
+    largest = sorted(amounts.items(), key=lambda item: -item[1])[:_MOST_NAMED]
+    shares = [(name, share_of(amount, total)) for name, amount in largest]
+    named = [pair for at, pair in enumerate(shares) if pair[1] >= (_LEAST_NAMED if at else 0)]
+    return f"{begin} " + ", ".join(f"{name} {format_value(share, 'share')}" for name, share in named)
 
 
 def share_table(

@@ -188,6 +188,7 @@ class Document:
         title: What it is of, in one line.
         verdict: What comes before every figure: that it does not fit, or may not; '' where there is nothing.
         lead: How that is set, in one line.
+        limits: What limits the headline, or what it consists of, most first, in one line; '' for nothing.
         cards, facts: The headline.
         blocks: Everything else, in the order in which it is read.
         assumptions: What was taken for granted.
@@ -196,6 +197,7 @@ class Document:
     title: str
     verdict: str = ""
     lead: str = ""
+    limits: str = ""
     cards: tuple[Card, ...] = ()
     facts: tuple[Fact, ...] = ()
     blocks: tuple[Block, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
@@ -92,6 +93,8 @@ class BatchesData(Answer):
         largest_batches: What the memory holds of each context.
         assumptions: What was taken for granted.
     """
+
+    table: ClassVar[str] = "points"
 
     fits: bool | None
     verdict: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.mesh import DeviceMesh
@@ -146,6 +147,8 @@ class CollectiveSweepData(Answer):
         simulated: Flow by flow; empty where that was not asked for.
         measured: Points beside the forecast.
     """
+
+    table: ClassVar[str] = "sizes"
 
     cluster: ClusterData
     mesh: Mapping[str, int]

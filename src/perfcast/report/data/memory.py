@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.device import Forecast, ReservedMemory, TensorInterval
 from perfcast.core.forecast.fit import first_said
@@ -162,6 +163,8 @@ class MemoryData(Answer):
         reserved: What PyTorch's caching allocator reserves in the first steps, and the driver's
             context; null on devices without that allocator.
     """
+
+    table: ClassVar[str] = "alive_at_peak"
 
     fits: bool
     verdict: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.footprint import PlanMemory, StageFootprint, Term
@@ -84,6 +85,8 @@ class PlanMemoryData(Answer):
         recommendations: What would make it fit, or lower it; the cheapest first.
         assumptions: What was taken for granted.
     """
+
+    table: ClassVar[str] = "stages[stage].moments[name].terms"
 
     fits: bool
     verdict: str

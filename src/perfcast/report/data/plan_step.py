@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
@@ -103,6 +104,8 @@ class PlanStepData(Answer):
         assumptions: What was taken for granted.
         run: The whole run; null where none was asked for.
     """
+
+    table: ClassVar[str] = "ranks"
 
     fits: bool | None
     verdict: str

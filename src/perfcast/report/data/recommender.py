@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.core.forecast.fit import first_said
@@ -54,6 +55,8 @@ class RecommenderData(Answer):
         ranks: Each rank.
         assumptions: What was taken for granted.
     """
+
+    table: ClassVar[str] = "ranks"
 
     fits: bool
     verdict: str

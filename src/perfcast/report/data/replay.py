@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfcast.replays.judge.fidelity import Fidelity, Pair, Quartiles
 from perfcast.replays.judge.utilisation import Utilisation
@@ -183,6 +183,8 @@ class ReplayData(Answer):
     Attributes:
         ranks: One entry a rank.
     """
+
+    table: ClassVar[str] = "ranks[rank].kinds"
 
     ranks: tuple[RankData, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.mode import Method
@@ -94,6 +94,8 @@ class ScaleData(Answer):
         curves: One for each cluster.
         assumptions: What was taken for granted.
     """
+
+    table: ClassVar[str] = "curves[cluster,device].points"
 
     fits: bool | None
     verdict: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.report.answers import Answer, view
@@ -120,6 +121,8 @@ class ShardData(Answer):
         num_changes: Changes that the search made.
         assumptions: What is taken for granted.
     """
+
+    table: ClassVar[str] = "tables"
 
     cluster: str
     device: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.device import Forecast, HostShare, MemoryForecast, OperationTime, TensorInterval
 from perfcast.core.forecast.fit import first_said
@@ -129,6 +130,8 @@ class StepData(Answer):
             largest.
         memory_intervals: The 100 largest blocks of memory, largest first.
     """
+
+    table: ClassVar[str] = "operations"
 
     fits: bool
     verdict: str

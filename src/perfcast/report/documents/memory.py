@@ -6,6 +6,7 @@ from perfcast.core.forecast.device import Forecast, MemoryForecast, ReservedMemo
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.largest import Largest
 from perfcast.memory_use.compare import Comparison
+from perfcast.report.blocks import name_shares
 from perfcast.report.document import (
     Block,
     Card,
@@ -63,6 +64,9 @@ def document_of(
         title=f"Memory of {describe_title(forecast)}",
         verdict=first_said((forecast.fit,)),
         lead=describe_workload(forecast),
+        limits=name_shares(
+            "Held at the peak:", {words(name): held for name, held in memory.bytes_by_category.items()}
+        ),
         cards=(*_largest_card(largest), *_cards(forecast)),
         facts=(*program_facts(forecast.program, forecast.defaults), *_facts(memory)),
         blocks=tuple(blocks),

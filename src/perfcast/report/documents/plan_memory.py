@@ -11,7 +11,7 @@ from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import describe_tuning
 from perfcast.report import palette
-from perfcast.report.blocks import share_table, stacked_bars
+from perfcast.report.blocks import name_shares, share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Note, Section, Table, share_of, words
 from perfcast.report.documents.program import program_facts
 from perfcast.report.figure import Figure, Rule
@@ -31,6 +31,10 @@ def document_of(result: PlanMemory) -> Document:
         title=f"Memory of {result.model} on {result.plan.world_size} × {result.device_title}",
         verdict=first_said((result.fit,)),
         lead=_describe(result),
+        limits=name_shares(
+            "Held at the peak:",
+            {term.name: term.num_bytes for term in result.footprint.peak_stage.peak.terms},
+        ),
         cards=_cards(result),
         facts=program_facts(result.program, result.defaults),
         blocks=tuple(blocks),

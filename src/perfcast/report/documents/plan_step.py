@@ -7,7 +7,7 @@ from perfcast.core.forecast.footprint import PlanMemory
 from perfcast.core.forecast.plan import CAUSES, PlanForecast, RankTime, StragglerEffect
 from perfcast.prediction.run.predict import RunForecast
 from perfcast.report import palette
-from perfcast.report.blocks import amount_bars, share_table, stacked_bars
+from perfcast.report.blocks import amount_bars, name_shares, share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.pipeline import pipeline_figure, spread_evenly
 from perfcast.report.documents.plan_memory import describe_plan, describe_training, need_card, stages_figure
@@ -61,6 +61,10 @@ def document_of(forecast: PlanForecast, run: RunForecast | None = None) -> Docum
         title=f"{forecast.model} on {forecast.num_devices} × {forecast.device} ({forecast.cluster})",
         verdict=first_said((forecast.fit,)),
         lead=describe_step(forecast),
+        limits=name_shares(
+            "Goes to",
+            {CAUSE_WORDS[cause]: seconds for cause, seconds in forecast.time.seconds_by_cause.items()},
+        ),
         cards=_cards(forecast),
         facts=_facts(forecast),
         blocks=tuple(blocks),

@@ -10,7 +10,7 @@ from perfcast.core.forecast.recommender import (
     RecommenderSpan,
 )
 from perfcast.report import palette
-from perfcast.report.blocks import share_table, stacked_bars
+from perfcast.report.blocks import name_shares, share_table, stacked_bars
 from perfcast.report.document import Block, Card, Column, Document, Note, Section, Table, words
 from perfcast.report.documents.embedding import LOOKUP_BACKWARD, describe_kinds, placement_table
 from perfcast.report.documents.pipeline import spread_evenly
@@ -59,6 +59,7 @@ def document_of(forecast: RecommenderForecast) -> Document:
             f"training step · {forecast.global_batch_size:,} samples over all devices · {forecast.dtype} · "
             f"tables updated by {words(forecast.optimizer)}"
         ),
+        limits=name_shares("Goes to", _mean_seconds(forecast)),
         cards=_cards(forecast),
         blocks=tuple(blocks),
         assumptions=forecast.assumptions,
@@ -105,12 +106,16 @@ def _cards(forecast: RecommenderForecast) -> tuple[Card, ...]:
     )
 
 
-def _causes(forecast: RecommenderForecast) -> Section:
+def _mean_seconds(forecast: RecommenderForecast) -> dict[str, float]:
     count = len(forecast.ranks)
-    means = {
+    return {
         cause: sum(rank.seconds_by_cause.get(cause, 0.0) for rank in forecast.ranks) / count
         for cause in RECOMMENDER_CAUSES
     }
+
+
+def _causes(forecast: RecommenderForecast) -> Section:
+    means = _mean_seconds(forecast)
     found = [(cause, mean) for cause, mean in sorted(means.items(), key=lambda item: -item[1]) if mean > 0]
     note = "All-to-alls and all-reduces as far as no computing hides them; waiting is for a slower rank."
     return Section(

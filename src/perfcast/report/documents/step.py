@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from perfcast.core.forecast.device import Forecast, KindTime, MemoryForecast, OperationTime
 from perfcast.core.forecast.fit import first_said
 from perfcast.report import palette
-from perfcast.report.blocks import SHARE, amount_bars, share_table
+from perfcast.report.blocks import SHARE, amount_bars, name_shares, share_table
 from perfcast.report.document import (
     Card,
     Column,
@@ -39,6 +39,7 @@ def document_of(forecast: Forecast) -> Document:
         title=describe_title(forecast),
         verdict=first_said((forecast.fit,)),
         lead=describe_workload(forecast),
+        limits=name_shares("Limited by", _limits(forecast)),
         cards=_cards(forecast),
         facts=_facts(forecast),
         blocks=(
@@ -193,6 +194,15 @@ def kinds_figure(forecast: Forecast) -> Figure:
         colours=[palette.FAMILIES.get(group.label, palette.OTHER_FAMILY)[1] for group in groups],
         notes=[f"{group.count} issues\n{format_count(group.flops, 'FLOP')}" for group in groups],
     )
+
+
+def _limits(forecast: Forecast) -> dict[str, float]:
+    """Seconds of the step by what limits them; what the device waits for is the host's."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for operation in forecast.operations:
+        seconds[operation.bound_by] += operation.seconds
+    seconds["host"] += forecast.exposed_host_seconds
+    return dict(seconds)
 
 
 def bound_by_kind(operations: Sequence[OperationTime]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.program import StepProgram
 from perfcast.report.answers import Answer, view
@@ -91,6 +92,8 @@ class DeploymentSearchData(Answer):
         assumptions: What was taken for granted.
         seconds_by_part: What the search took, in seconds, by its part.
     """
+
+    table: ClassVar[str] = "ranked"
 
     fits: bool
     verdict: str

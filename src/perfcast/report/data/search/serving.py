@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
@@ -119,6 +120,8 @@ class ServingSearchData(Answer):
         clusters: The best first.
         failed: Clusters without a plan.
     """
+
+    table: ClassVar[str] = "clusters[cluster].ranked"
 
     fits: bool
     verdict: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from perfcast.report.answers import Answer
 
@@ -119,6 +119,8 @@ class SweepData(Answer):
         store: Folder of the finished cells.
         rows: A row for each cell and place, in the order of the cells.
     """
+
+    table: ClassVar[str] = "rows"
 
     objective: str
     num_cells: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.plan import Plan
@@ -215,6 +216,8 @@ class SearchData(Answer):
         sensitivity: How the winner changes.
         baseline: Another searcher's order of plans on the best cluster.
     """
+
+    table: ClassVar[str] = "clusters[asked].result.ranked"
 
     fits: bool | None
     verdict: str

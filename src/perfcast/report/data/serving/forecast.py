@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.forecast.serving import Between, Latency, ServingForecast, ServingMethod, ServingRates
@@ -94,6 +94,25 @@ class RunData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureRow:
+    """One figure with its 90 % interval.
+
+    Attributes:
+        figure: Its name, with its unit, and the statistic of a latency.
+        value, low, high: In that unit.
+    """
+
+    figure: str
+    value: float
+    low: float
+    high: float
+
+
+def _figure(name: str, given: Between) -> FigureRow:
+    return view(FigureRow, given, figure=name)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FormData:
     """The same question by one of the two forms.
 
@@ -121,6 +140,19 @@ class FormData:
     within_limits: Between | None
     keeps_limits: bool | None
     run: RunData | None
+
+    @property
+    def figures(self) -> tuple[FigureRow, ...]:
+        """Latencies and rates, one after the other."""
+        found: list[FigureRow] = []
+        for name in ("time_to_first_token", "time_per_output_token", "end_to_end"):
+            latency = getattr(self, name)
+            found += (
+                _figure(f"{name}_seconds.{one.name}", getattr(latency, one.name)) for one in fields(latency)
+            )
+        given = ((one.name, getattr(self.rates, one.name)) for one in fields(self.rates))
+        found += (_figure(name, value) for name, value in given if value is not None)
+        return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +182,8 @@ class ServingData(Answer):
         assumptions: What was taken for granted.
     """
 
+    table: ClassVar[str] = "forms[method].figures"
+
     fits: bool | None
     verdict: str
     model: str
@@ -169,6 +203,11 @@ class ServingData(Answer):
     other: FormData | None
     defaults: tuple[str, ...]
     assumptions: tuple[str, ...]
+
+    @property
+    def forms(self) -> tuple[FormData, ...]:
+        """Both, the one that was asked for first."""
+        return (self.answer,) if self.other is None else (self.answer, self.other)
 
 
 def data_of(found: ServingForecast) -> ServingData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.core.forecast.fit import all_fit, first_said
 from perfcast.core.forecast.serving_sweep import ServingSweep, SweptPoint
@@ -37,10 +38,28 @@ class ServingSweepData(Answer):
         points: Every combination.
     """
 
+    table: ClassVar[str] = "rows"
+
     fits: bool | None
     verdict: str
     axes: tuple[str, ...]
     points: tuple[SweptPointData, ...]
+
+    @property
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        """What is varied, and latencies and rates with the ends of their intervals."""
+        return tuple(_row(point) for point in self.points)
+
+
+def _row(point: SweptPointData) -> Mapping[str, object]:
+    found: dict[str, object] = {**point.values, "skipped": point.skipped}
+    for figure in () if point.forecast is None else point.forecast.answer.figures:
+        found |= {
+            figure.figure: figure.value,
+            f"{figure.figure}_low": figure.low,
+            f"{figure.figure}_high": figure.high,
+        }
+    return found
 
 
 def sweep_data_of(found: ServingSweep) -> ServingSweepData:

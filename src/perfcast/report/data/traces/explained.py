@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfcast.report.answers import Answer, view
 from perfcast.traces.critical_path.path import CriticalPath, PathStretch
@@ -308,6 +309,8 @@ class ExplanationData(Answer):
         comparison: Changes since another recording; null without one.
         notes: What the recordings do not say.
     """
+
+    table: ClassVar[str] = "ranks[rank].kernels.rows"
 
     step_seconds: float
     ranks: tuple[RankData, ...]

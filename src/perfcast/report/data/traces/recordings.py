@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from perfcast.report.answers import Answer, view
 from perfcast.traces.link.report import LinkReport
@@ -57,6 +58,8 @@ class RecordingData(Answer):
         ranks: Each of them.
     """
 
+    table: ClassVar[str] = "ranks"
+
     exit_code: int
     is_interrupted: bool
     ranks: tuple[RecordedRankData, ...]
@@ -70,6 +73,8 @@ class TraceFilesData(Answer):
         files: Each of them.
     """
 
+    table: ClassVar[str] = "files"
+
     files: tuple[TraceSummary, ...]
 
 
@@ -80,6 +85,8 @@ class TraceLinksData(Answer):
     Attributes:
         ranks: Each pair of files.
     """
+
+    table: ClassVar[str] = "ranks"
 
     ranks: tuple[LinkReport, ...]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_plan
-from perfcast.report.blocks import share_table
+from perfcast.report.blocks import name_shares, share_table
 from perfcast.report.document import (
     Block,
     Card,
@@ -25,6 +25,7 @@ from perfcast.report.document import (
     words,
 )
 from perfcast.report.documents.plan_memory import describe_training
+from perfcast.report.documents.plan_step import CAUSE_WORDS
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.search.coordinates import coordinates_figure
 from perfcast.report.documents.search.explained import explained_sections, sensitivity_section
@@ -67,11 +68,16 @@ def document_of(found: SearchReport) -> Document:
         title=f"{result.model} on {result.num_devices:,} × {result.device} ({result.cluster})",
         verdict=first_said(found.fits),
         lead=_describe_job(result),
+        limits=name_shares("Goes to", _causes_of(result.winner)),
         cards=_cards(result),
         facts=_facts(found),
         blocks=tuple(blocks),
         assumptions=result.assumptions,
     )
+
+
+def _causes_of(plan: RankedPlan) -> dict[str, float]:
+    return {CAUSE_WORDS[cause]: seconds for cause, seconds in plan.seconds_by_cause.items()}
 
 
 def _describe_job(result: SearchResult) -> str:

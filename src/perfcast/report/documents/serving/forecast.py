@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfcast.core.forecast.fit import first_said
 from perfcast.core.forecast.serving import Between, Latency, ServingForecast
+from perfcast.report.blocks import name_shares
 from perfcast.report.document import Block, Card, Cell, Column, Document, Fact, Note, Section, Table
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.serving.describe import (
@@ -39,6 +40,9 @@ def document_of(forecast: ServingForecast) -> Document:
         title=f"{forecast.model} served by {forecast.num_devices:,} × {forecast.device} ({forecast.cluster})",
         verdict=first_said(forecast.fits),
         lead=describe_setting(forecast),
+        limits=name_shares(
+            "Limited by", {BOUNDS[name][0]: share for name, share in forecast.bound_by.items()}
+        ),
         cards=_cards(forecast),
         facts=_facts(forecast),
         blocks=tuple(blocks),
