@@ -30,6 +30,7 @@ FLOORS: dict[str, float] = {
     "published": 5,
     "evidence": 6,
     "report": 7,
+    "verbs": 7.3,
     "": 7.5,  # the package's own name, through which the front door is reached
     "server": 7.8,
     "cli": 8,

@@ -4,6 +4,7 @@
 
     PerfcastError
     ├── InputError                 the user can mend it: the command line exits with 2
+    │   ├── QuestionError          options that contradict, are missing, or have no use for what is asked
     │   ├── UnknownNameError       a device, model, operator … that is not known; lists close names
     │   ├── CatalogError           a data file with a missing, unsourced or impossible figure
     │   ├── ModelError             a config or module that cannot be read or built
@@ -30,6 +31,10 @@ class PerfcastError(Exception):
 
 class InputError(PerfcastError):
     """Bad input; the message says what, where, and what to do."""
+
+
+class QuestionError(InputError):
+    """Options that contradict, that are missing, or that what is asked for has no use for."""
 
 
 class UnknownNameError(InputError):

@@ -18,6 +18,7 @@ from perfcast.errors import DoesNotFitError
 if TYPE_CHECKING:
     from perfcast.core.forecast.fit import Fit
     from perfcast.report.document import Document
+    from perfcast.verbs.result import Shown
 
 STANDARD_OUTPUT = "-"
 
@@ -130,6 +131,25 @@ def write_answer(
         print_answer(shown, (*said, *(f"wrote {path}" for path in (*outputs.paths, *written))))
     if outputs.require_fit:
         _require_fit(tuple(fits))
+
+
+def write_result(
+    outputs: Outputs, result: Shown, *, written: Sequence[str] = (), said: Sequence[str] = ()
+) -> None:
+    """Write a result where ``write_answer`` writes.
+
+    Raises:
+        InputError, DoesNotFitError, ValueError: As of ``write_answer``.
+    """
+    write_answer(
+        outputs,
+        result.document,
+        result.data,
+        lambda: result.timeline() or {},
+        written=written,
+        said=said,
+        fits=result.fit_verdicts,
+    )
 
 
 def _require_fit(fits: Sequence[Fit | None]) -> None:

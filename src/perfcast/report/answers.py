@@ -145,9 +145,9 @@ def answer_schema(kind: type) -> dict[str, Any]:
     """The JSON schema of a type of answers, its keys described by the 'Attributes:' of its docstring."""
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= _adapter(kind).json_schema(mode="serialization")
-    inherited = _attributes(Answer.__doc__ or "")[1]
+    inherited = read_attributes(Answer.__doc__ or "")[1]
     for part in (schema, *schema.get("$defs", {}).values()):
-        text, described = _attributes(part.get("description", ""))
+        text, described = read_attributes(part.get("description", ""))
         if text:
             part["description"] = text
         if "properties" in part:
@@ -161,7 +161,7 @@ def answer_schema(kind: type) -> dict[str, Any]:
     return schema
 
 
-def _attributes(docstring: str) -> tuple[str, dict[str, str]]:
+def read_attributes(docstring: str) -> tuple[str, dict[str, str]]:
     """A docstring without its 'Attributes:', and what these say of each name."""
     text, _, listed = cleandoc(docstring).partition("Attributes:\n")
     found: dict[str, str] = {}

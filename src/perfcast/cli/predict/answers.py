@@ -1,4 +1,4 @@
-"""What ``perfcast predict`` answers each request with: the terminal, and the files that were asked for."""
+"""What ``perfcast predict`` writes: the terminal, and the files that were asked for."""
 
 from __future__ import annotations
 
@@ -6,85 +6,40 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.output import Outputs, write_result
+from perfcast.errors import QuestionError
+from perfcast.prediction.request.parallel_program import ParallelProgramRequest
+from perfcast.prediction.request.plan import PlanRequest
+from perfcast.prediction.request.recommender import RecommenderRequest
+from perfcast.verbs.predict.answer import answer_plan, answer_request
+from perfcast.verbs.predict.question import PredictQuestion
+from perfcast.verbs.predict.request import request_of
+from perfcast.verbs.predict.result import StepResult
 
 if TYPE_CHECKING:
-    from perfcast.core.forecast.plan import PlanForecast
-    from perfcast.prediction.request.one_device import OneDeviceRequest
-    from perfcast.prediction.request.parallel_program import ParallelProgramRequest
-    from perfcast.prediction.request.plan import PlanRequest
-    from perfcast.prediction.request.recommender import RecommenderRequest
-    from perfcast.prediction.request.run import RunRequest
-    from perfcast.prediction.run.predict import RunForecast
     from perfcast.prediction.step.priced import PricedStep
 
 
-def answer_one_device(request: OneDeviceRequest, outputs: Outputs, chakra: str | None) -> None:
-    """The step, and its Chakra trace in a folder, if one is named."""
-    from perfcast.prediction import predict_one_device
-    from perfcast.report.data.step import data_of
-    from perfcast.report.documents.step import document_of
-    from perfcast.report.timelines.step import about, events_of
-    from perfcast.report.trace_events import trace_events
-
-    forecast = predict_one_device(request)
-    if chakra:
+def answer(asked: PredictQuestion, outputs: Outputs, chakra: str | None) -> None:
+    """The step, and its Chakra traces in a folder, if one is named."""
+    request = request_of(asked, with_timeline=bool(outputs.html or outputs.timeline))
+    if chakra and isinstance(request, ParallelProgramRequest):
+        raise QuestionError("--chakra: of a plan, not of --world-size")
+    if chakra and isinstance(request, RecommenderRequest):
+        raise QuestionError("--chakra: of a plan")
+    if isinstance(request, PlanRequest):
+        result, priced = answer_plan(asked, request)
+        if chakra is not None:
+            _write_chakra(priced, chakra)
+        write_result(outputs, result)
+        return
+    found = answer_request(asked, request)
+    if chakra and isinstance(found, StepResult):
         from perfcast.traces.chakra.astra_sim import write_folder
         from perfcast.traces.chakra.from_graph import chakra_from_forecast
 
-        write_folder(chakra_from_forecast(forecast), chakra)
-    write_answer(
-        outputs,
-        lambda: document_of(forecast),
-        lambda: data_of(forecast),
-        lambda: trace_events(events_of(forecast), about(forecast)),
-        fits=(forecast.fit,),
-        written=[chakra] if chakra else [],
-    )
-
-
-def answer_plan(
-    request: PlanRequest, run_request: RunRequest | None, outputs: Outputs, chakra: str | None
-) -> None:
-    """The step, the whole run if one is asked for, and Chakra traces in a folder, if one is named."""
-    from perfcast.prediction.step.predict import forecast_step
-    from perfcast.prediction.step.priced import price_request
-
-    priced = price_request(request)
-    forecast = forecast_step(priced, request)
-    if chakra is not None:
-        _write_chakra(priced, chakra)
-    run = None
-    if run_request is not None:
-        from perfcast.prediction.run.predict import predict_run
-
-        run = predict_run(forecast, run_request, request.model, priced.planned.step.device)
-    _write_step(forecast, run, outputs)
-
-
-def answer_parallel_program(request: ParallelProgramRequest, outputs: Outputs) -> None:
-    """The step of a program that is parallel itself."""
-    from perfcast.prediction.parallel_program.predict import forecast_parallel_program
-
-    _write_step(forecast_parallel_program(request), None, outputs)
-
-
-def answer_recommender(request: RecommenderRequest, outputs: Outputs) -> None:
-    """The step of a recommendation model whose tables are spread over devices."""
-    from perfcast.prediction.recommender.predict import forecast_recommender
-    from perfcast.report.data.recommender import data_of
-    from perfcast.report.documents.recommender import document_of
-    from perfcast.report.timelines.recommender import about, events_of
-    from perfcast.report.trace_events import trace_events
-
-    forecast = forecast_recommender(request)
-    write_answer(
-        outputs,
-        lambda: document_of(forecast),
-        lambda: data_of(forecast),
-        lambda: trace_events(events_of(forecast), about(forecast)),
-        fits=(forecast.fit,),
-    )
+        write_folder(chakra_from_forecast(found), chakra)
+    write_result(outputs, found, written=[chakra] if chakra else [])
 
 
 def _write_chakra(priced: PricedStep, folder: str) -> None:
@@ -100,18 +55,3 @@ def _write_chakra(priced: PricedStep, folder: str) -> None:
     for note in workload.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"wrote {folder}", err=True)
-
-
-def _write_step(forecast: PlanForecast, run: RunForecast | None, outputs: Outputs) -> None:
-    from perfcast.report.data.plan_step import data_of
-    from perfcast.report.documents.plan_step import document_of
-    from perfcast.report.timelines.plan_step import about, events_of
-    from perfcast.report.trace_events import trace_events
-
-    write_answer(
-        outputs,
-        lambda: document_of(forecast, run),
-        lambda: data_of(forecast, run),
-        lambda: trace_events(events_of(forecast), about(forecast)),
-        fits=(forecast.fit,),
-    )

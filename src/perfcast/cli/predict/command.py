@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.options.run import RunOptions, build_run_request, run_options
-from perfcast.cli.options.shared import StepOptions, step_options
 from perfcast.cli.output import Outputs, output_options
-from perfcast.cli.predict.options import PredictOptions, predict_options
+from perfcast.cli.predict.options import predict_options
+from perfcast.verbs.predict.question import PredictQuestion
 
 
 @click.command()
-@step_options(requires_device=False)
 @predict_options
-@run_options
 @output_options(html=True, timeline=True, fit=True)
-def predict(
-    step: StepOptions,
-    own: PredictOptions,
-    run: RunOptions,
-    outputs: Outputs,
-) -> None:
+def predict(asked: PredictQuestion, chakra: str | None, outputs: Outputs) -> None:
     """Forecast time and memory of one step of MODEL, on one device or under a plan over many.
 
     MODEL is a catalog name, a Hugging Face config.json or its folder, timm:NAME (an image model of the
@@ -30,26 +22,8 @@ def predict(
     training under a plan is followed to its end. A recommendation model (DLRM) on several devices is trained
     with its embedding tables sharded over them.
     """
-    if own.closed_form and outputs.timeline:
+    from perfcast.cli.predict.answers import answer
+
+    if asked.closed_form and outputs.timeline:
         raise click.UsageError("--timeline: formulas have none; leave --closed-form out")
-    _answer(step, own, run, outputs)
-
-
-def _answer(step: StepOptions, own: PredictOptions, run: RunOptions, outputs: Outputs) -> None:
-    from perfcast.cli.predict import answers
-    from perfcast.cli.predict.request import build_request
-    from perfcast.prediction.request.one_device import OneDeviceRequest
-    from perfcast.prediction.request.parallel_program import ParallelProgramRequest
-    from perfcast.prediction.request.plan import PlanRequest
-
-    request = build_request(step, own, run, with_timeline=bool(outputs.html or outputs.timeline))
-    if isinstance(request, OneDeviceRequest):
-        answers.answer_one_device(request, outputs, own.chakra)
-    elif isinstance(request, ParallelProgramRequest):
-        build_run_request(request.cluster.device, run)
-        answers.answer_parallel_program(request, outputs)
-    elif isinstance(request, PlanRequest):
-        assert not isinstance(request.cluster, str)
-        answers.answer_plan(request, build_run_request(request.cluster.device, run), outputs, own.chakra)
-    else:
-        answers.answer_recommender(request, outputs)
+    answer(asked, outputs, chakra)

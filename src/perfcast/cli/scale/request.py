@@ -145,7 +145,7 @@ def _usual_context(model: NamedModel) -> int:
 
 def _cost_model(own: ScaleOptions) -> str | CostModel | None:
     from perfcast.catalog.clusters import load_cluster_entry
-    from perfcast.cli.options.cost_model import find_cost_model
+    from perfcast.verbs.shared.cost_model import find_cost_model
 
     stem = own.clusters[0].partition(":")[0]
     return find_cost_model(own.cost_model, load_cluster_entry(stem).device)

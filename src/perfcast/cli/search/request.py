@@ -206,7 +206,7 @@ def choose_objective(own: SearchOptions) -> str:
 def choose_cost_models(name: str | None, clusters: Sequence[str]) -> Mapping[str, str | CostModel | None]:
     """The cost model of each cluster's device, as ``--cost-model`` names it."""
     from perfcast.catalog.clusters import load_cluster
-    from perfcast.cli.options.cost_model import find_cost_model
+    from perfcast.verbs.shared.cost_model import find_cost_model
 
     if name is None or find_baseline(name) is not None:
         return {}

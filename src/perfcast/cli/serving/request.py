@@ -61,10 +61,10 @@ def build_request(own: ServingOptions, requests: Requests | None = None) -> Serv
         InputError: Unknown names, values that no request has.
         UsageError: Options that exclude each other, or of which one is missing.
     """
-    from perfcast.cli.options.cost_model import find_cost_model
-    from perfcast.cli.options.run import read_price
     from perfcast.prediction.request.serving import ServingRequest
     from perfcast.prediction.serving.request_files import read_requests
+    from perfcast.verbs.shared.cost_model import find_cost_model
+    from perfcast.verbs.shared.run import read_price
 
     load = _load(own)
     if own.requests is not None and (own.input_length or own.output_length):

@@ -126,10 +126,10 @@ def _sides(
     has_batch: bool,
 ) -> tuple[Side | None, Side | None]:
     """What prices the recorded and the wanted device; nothing where neither device nor batch changes."""
-    from perfcast.cli.options.cost_model import choose_cost_model
     from perfcast.errors import PlanError
     from perfcast.prediction import resolve_device
     from perfcast.traces.forecast.ratios import Side
+    from perfcast.verbs.shared.cost_model import choose_cost_model
 
     if device is None and not has_batch:
         return None, None

@@ -1,4 +1,4 @@
-"""Cost models as ``--cost-model`` names them."""
+"""Cost models as ``--cost-model`` names them, published ones among them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from perfcast.cost.model import CostModel
 
 
-def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
-    """A published predictor by its name; the cost models of the package stay names.
+def find_cost_model(name: str | CostModel | None, device: str) -> str | CostModel | None:
+    """A published predictor by its name; the cost models of the package stay names, objects what they are.
 
     Raises:
         UnknownNameError: Neither.
@@ -18,7 +18,7 @@ def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
     from perfcast.errors import UnknownNameError
     from perfcast.prediction import COST_MODELS, resolve_device
 
-    if name is None or name in COST_MODELS:
+    if name is None or not isinstance(name, str) or name in COST_MODELS:
         return name
     from perfcast.published.nets.store import predictor_folder
     from perfcast.published.registry import PREDICTORS, load_cost_model
@@ -31,7 +31,9 @@ def find_cost_model(name: str | None, device: str) -> str | CostModel | None:
     return load_cost_model(name, predictor_folder(name, seed=0, vendor=vendor))
 
 
-def choose_cost_model(name: str | None, device: str, framework: str | None, weights: str | None) -> CostModel:
+def choose_cost_model(
+    name: str | CostModel | None, device: str, framework: str | None, weights: str | None
+) -> CostModel:
     """A cost model as the command line names it.
 
     Raises:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from perfcast.cli.options.run import RunOptions, build_run_request, read_price
 from perfcast.errors import InputError
 from perfcast.prediction.request.run import RunRequest
+from perfcast.verbs.shared.run import RunQuestion, read_price, run_request_of
 
 
 def build(**options: Any) -> RunRequest | None:
-    return build_run_request("h100-sxm", RunOptions(**options))
+    return run_request_of("h100-sxm", RunQuestion(**options))
 
 
 def test_without_tokens_there_is_no_run() -> None:

@@ -1,0 +1,280 @@
+"""What is asked, in a user's words: a frozen dataclass for each verb, whose fields are its options.
+
+The same question comes from the command line, from keywords in Python, from JSON and from a page's address,
+and is printed as each of them. None (False, an empty tuple) says nothing; what is then usual stands in the
+field's metadata. Texts such as plans, times and lengths are read where the verb's request is built.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, get_args, get_origin
+
+from perfcast.errors import QuestionError, UnknownNameError
+
+#: What a field may hold where nothing but plain data is at hand.
+Plain = str | int | float | bool | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
+
+#: Verb → its room in ``verbs`` and its question.
+_HOMES = {
+    "predict": ("predict", "PredictQuestion"),
+}
+VERBS = tuple(_HOMES)
+
+_FILE, _USUAL, _IN_PYTHON = "is_file", "usual", "is_in_python"
+#: Endings of files that options take.
+_ENDINGS = (".json", ".toml", ".py", ".yaml", ".yml", ".csv", ".gz")
+
+
+def usually(value: Plain, *, is_file: bool = False) -> Mapping[str, object]:
+    """Metadata of a field: what is taken where nothing is said."""
+    return MappingProxyType({_USUAL: value, _FILE: is_file})
+
+
+#: Metadata of a field that names, or may name, a file of the machine.
+FILE: Mapping[str, object] = MappingProxyType({_FILE: True})
+#: Metadata of a field that Python alone can fill.
+IN_PYTHON: Mapping[str, object] = MappingProxyType({_IN_PYTHON: True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What one verb is asked.
+
+    Attributes:
+        verb: Of the command line, such as 'mesh cost'.
+        arguments: Fields that are written without their names, in order.
+    """
+
+    verb: ClassVar[str]
+    arguments: ClassVar[tuple[str, ...]] = ()
+
+    def text(self, name: str) -> str:
+        """A field of words: what is said, else what is usual."""
+        value = self._taken(name)
+        assert isinstance(value, str)
+        return value
+
+    def count(self, name: str) -> int:
+        """A field of whole numbers: what is said, else what is usual."""
+        value = self._taken(name)
+        assert isinstance(value, int)
+        return value
+
+    def number(self, name: str) -> float:
+        """A field of numbers: what is said, else what is usual."""
+        value = self._taken(name)
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def _taken(self, name: str) -> object:
+        value = getattr(self, name)
+        return usual_values(type(self))[name] if value is None else value
+
+    def says(self, name: str) -> bool:
+        """Whether anything is said of a field."""
+        return is_said(getattr(self, name))
+
+    def said(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Options of those fields of which something is said, as ``--micro-batch-size``."""
+        return tuple(option_of(name) for name in names if self.says(name))
+
+
+def option_of(name: str) -> str:
+    """A field as an option of the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def is_said(value: object) -> bool:
+    """Whether a field's value says anything."""
+    return value is not None and value is not False and value != ()
+
+
+def usual_values(kind: type[Question]) -> Mapping[str, Plain]:
+    """Field → what is taken where nothing is said, of those that have such."""
+    return {one.name: one.metadata[_USUAL] for one in fields(kind) if _USUAL in one.metadata}
+
+
+def plain_fields(kind: type[Question]) -> tuple[Field[Any], ...]:
+    """Fields that plain data can fill."""
+    return tuple(one for one in fields(kind) if not one.metadata.get(_IN_PYTHON))
+
+
+def question_class(verb: str) -> type[Question]:
+    """The question of a verb.
+
+    Raises:
+        UnknownNameError: There is no such verb, or it is not asked by a question.
+    """
+    if verb not in _HOMES:
+        raise UnknownNameError("verb", verb, VERBS, f"Known: {', '.join(VERBS)}.")
+    room, name = _HOMES[verb]
+    found: type[Question] = getattr(import_module(f"perfcast.verbs.{room}.question"), name)
+    return found
+
+
+def question_of(verb: str, plain: Mapping[str, object]) -> Question:
+    """The question that plain data asks; null says nothing.
+
+    Raises:
+        UnknownNameError: A verb or key that is not known; the message lists close ones.
+        QuestionError: A value of another type, or a key that is missing; the message names it.
+    """
+    kind = question_class(verb)
+    known = {one.name: one for one in plain_fields(kind)}
+    for key in plain:
+        if key not in known:
+            raise UnknownNameError(f"option of {verb}", key, known)
+    return kind(**_checked(kind, {key: value for key, value in plain.items() if value is not None}))
+
+
+def check_question(question: Question) -> Question:
+    """The same question, its values of the right types.
+
+    Raises:
+        QuestionError: A value of another type; the message names its field.
+    """
+    kind = type(question)
+    given = {one.name: getattr(question, one.name) for one in plain_fields(kind)}
+    held = {name: value for name, value in given.items() if is_plain(value) and is_said(value)}
+    for name, value in _checked(kind, held).items():
+        if value is not held[name]:
+            object.__setattr__(question, name, value)
+    return question
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value can be written as JSON."""
+    return value is None or isinstance(value, str | int | float | bool | tuple | list)
+
+
+def plain_of(question: Question) -> dict[str, object]:
+    """What is said, in types that JSON has; ``question_of`` reads it.
+
+    Raises:
+        QuestionError: Something is said that has no name, such as a module.
+    """
+    found: dict[str, object] = {}
+    for one in fields(question):
+        value = getattr(question, one.name)
+        if is_said(value):
+            named = _named(one.name, value)
+            found[one.name] = list(named) if isinstance(named, tuple) else named
+    return found
+
+
+def files_of(question: Question) -> dict[str, str]:
+    """Field → what is said there, where that names a file or folder of this machine, or might."""
+    return {
+        f"{one.name}": text
+        for one in fields(question)
+        if one.metadata.get(_FILE)
+        for value in [getattr(question, one.name)]
+        for text in (value if isinstance(value, tuple) else (value,))
+        if isinstance(text, str) and _may_be_file(text)
+    }
+
+
+def _may_be_file(text: str) -> bool:
+    path = text.partition(":")[0] if text.startswith("timm:") else text
+    has_sign = any(sign in path for sign in ("/", "\\", "~", ".py:")) or path.startswith(".")
+    return has_sign or path.lower().endswith(_ENDINGS) or (bool(path) and Path(path).exists())
+
+
+def _named(name: str, value: object) -> object:
+    """A value, or the name that it goes by."""
+    if is_plain(value):
+        return tuple(_named(name, item) for item in value) if isinstance(value, tuple) else value
+    named = getattr(value, "name", None)
+    if not isinstance(named, str):
+        raise QuestionError(f"{name}: {type(value).__name__} has no name by which it could be written")
+    return named
+
+
+# ---- types of fields ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldKind:
+    """What plain data a field takes.
+
+    Attributes:
+        scalar: Of it, or of each of its items.
+        is_list: Whether it takes several.
+        words: The closed set that it is one of; None: any.
+    """
+
+    scalar: type
+    is_list: bool = False
+    words: tuple[str, ...] | None = None
+
+
+_SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
+_IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def field_kinds(kind: type[Question]) -> Mapping[str, FieldKind]:
+    """Field → what it takes, of those that plain data can fill."""
+    return {one.name: _kind_of(kind, one) for one in plain_fields(kind)}
+
+
+def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
+    """Read off the annotation: the first of its alternatives that is plain."""
+    owner = next(base for base in kind.__mro__ if one.name in vars(base).get("__annotations__", {}))
+    names = vars(sys.modules[owner.__module__])
+    for part in str(one.type).split(" | "):
+        inner = part.removeprefix("tuple[").removesuffix(", ...]")
+        if inner in _SCALARS:
+            return FieldKind(scalar=_SCALARS[inner], is_list=part != inner)
+        words = names.get(inner)
+        if get_origin(words) is Literal:
+            return FieldKind(scalar=str, is_list=part != inner, words=get_args(words))
+    raise TypeError(f"{kind.__name__}.{one.name}: {one.type} holds no plain data")
+
+
+def _checked(kind: type[Question], plain: Mapping[str, object]) -> dict[str, Any]:
+    """Values in the types of their fields.
+
+    Raises:
+        QuestionError: One of another type; one that is needed and missing.
+    """
+    kinds = field_kinds(kind)
+    for one in plain_fields(kind):
+        is_needed = one.default is MISSING and one.default_factory is MISSING
+        if is_needed and one.name not in plain:
+            raise QuestionError(f"{one.name}: '{kind.verb}' needs it")
+    return {name: _value(name, kinds[name], value) for name, value in plain.items()}
+
+
+def _value(name: str, kind: FieldKind, value: object) -> object:
+    if not kind.is_list:
+        return _scalar(name, kind, value)
+    if isinstance(value, list | tuple):
+        return tuple(_scalar(name, kind, item) for item in value)
+    return (_scalar(name, kind, value),)
+
+
+def _scalar(name: str, kind: FieldKind, value: object) -> object:
+    scalar = kind.scalar
+    if isinstance(value, bool) == (scalar is bool):
+        if isinstance(value, scalar):
+            return value
+        if scalar is float and isinstance(value, int):
+            return value
+        if scalar is int and not isinstance(value, str | float):
+            try:
+                return operator.index(value)  # type: ignore[arg-type]
+            except TypeError:
+                pass
+        if scalar is float and not isinstance(value, str):
+            try:
+                return float(value)  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                pass
+    raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[scalar]}")

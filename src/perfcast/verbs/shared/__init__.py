@@ -1,0 +1,1 @@
+"""What several questions have in common: fields, and how their texts are read."""

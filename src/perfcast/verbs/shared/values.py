@@ -1,0 +1,82 @@
+"""Texts of options as values: lists of names and of counts, times, amounts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfcast.errors import PlanError, QuestionError
+from perfcast.units import DAY, HOUR, MICRO, MILLI, MINUTE
+
+
+def split_names(option: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """``('a:8,b:8', 'c')`` → three names, each once.
+
+    Raises:
+        QuestionError: An empty one.
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    if not all(names):
+        raise QuestionError(f"{option} {','.join(texts)}: a name is empty")
+    return tuple(dict.fromkeys(names))
+
+
+def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
+    """``'8,64'`` → numbers; nothing gives none.
+
+    Raises:
+        PlanError: Something else than whole numbers above 0.
+    """
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+        raise PlanError(f"{option} {text}: whole numbers above 0, such as 256 or 256,512")
+    return tuple(int(part) for part in parts)
+
+
+def parse_time(option: str, text: str | None) -> float | None:
+    """``'30d'``, ``'12h'``, ``'500ms'`` or seconds → seconds.
+
+    Raises:
+        PlanError: Not a finite time above 0.
+    """
+    if text is None:
+        return None
+    units = {"ms": MILLI, "us": MICRO, "µs": MICRO, "min": MINUTE, "d": DAY, "h": HOUR, "s": 1.0, "": 1.0}
+    unit = next(name for name in units if text.endswith(name))
+    try:
+        seconds = float(text.removesuffix(unit)) * units[unit]
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise PlanError(f"{option} {text}: a time above 0, such as 30d, 12h, 45min, 2s or 50ms")
+    return seconds
+
+
+def parse_amount(option: str, text: str | None) -> float | None:
+    """``'1e12'`` → a number.
+
+    Raises:
+        PlanError: Not a finite number above 0.
+    """
+    if text is None:
+        return None
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not 0 < amount < math.inf:
+        raise PlanError(f"{option} {text}: a number above 0, such as 1e12")
+    return amount
+
+
+def check_fraction(option: str, value: float | None) -> float | None:
+    """A part of a whole; nothing stays nothing.
+
+    Raises:
+        PlanError: Names the option.
+    """
+    if value is not None and not 0 < value <= 1:
+        raise PlanError(f"{option} {value:g}: must be above 0 and at most 1")
+    return value
