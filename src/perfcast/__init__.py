@@ -1,7 +1,7 @@
 """Forecast how fast deep-learning training and inference run, and how much memory they need.
 
->>> import perfcast
->>> forecast = perfcast.predict("gpt2-large", "h100-sxm", mode="train", batch_size=4)
+>>> import perfcast as pc
+>>> forecast = pc.predict("gpt2-large", "h100-sxm", mode="train", batch_size=4)
 >>> forecast.step_seconds, forecast.memory.peak_bytes  # doctest: +SKIP
 """
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from perfcast.core.forecast.serving import ServingForecast
     from perfcast.core.plan import Plan
     from perfcast.errors import InputError, PerfcastError
-    from perfcast.prediction import Request, predict, predict_memory
+    from perfcast.prediction import Request, predict_memory
     from perfcast.prediction.request.plan import PlanRequest
     from perfcast.prediction.request.serving import ServingRequest
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
+    from perfcast.verbs.predict.answer import predict
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ _HOME = {
     "Request": "perfcast.prediction",
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
-    "predict": "perfcast.prediction",
+    "predict": "perfcast.verbs.predict.answer",
     "predict_memory": "perfcast.prediction",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
@@ -69,3 +70,8 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'perfcast' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """What is public."""
+    return sorted(__all__)

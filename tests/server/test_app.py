@@ -51,7 +51,9 @@ def test_every_answer_has_the_hardened_headers(client, path):
     assert "server" not in headers
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "localhost@evil", "", "a b", "[::1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "localhost@evil", "", "a b", "[::1"]
+)
 def test_a_stranger_s_name_is_refused(client, host):
     response = client.get("/api/v1/health", headers={"host": host})
     assert response.status_code == 421

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from perfcast.cli.main import cli
+from made_up_questions import command_of
 from perfcast.verbs.question import VERBS, field_kinds, plain_fields, question_class, usual_values
 from perfcast.verbs.schema import described, question_schema
 
@@ -14,16 +14,6 @@ OUTPUTS = {
     *("json", "html", "timeline", "require_fit", "brief", "help"),
     *("chakra",),
 }
-
-
-def command_of(verb: str) -> click.Command:
-    found: click.Command = cli
-    for word in verb.split():
-        assert isinstance(found, click.Group)
-        command = found.get_command(click.Context(found), word)
-        assert command is not None
-        found = command
-    return found
 
 
 def options_of(verb: str) -> dict[str, click.Parameter]:

@@ -28,6 +28,11 @@ def described(kind: type[Question]) -> Mapping[str, str]:
     return found
 
 
+def summary(kind: type[Question]) -> str:
+    """What a question asks, as its docstring begins."""
+    return read_attributes(kind.__doc__ or "")[0]
+
+
 def question_schema(verb: str) -> dict[str, Any]:
     """The JSON schema of what ``question_of`` takes.
 
@@ -47,7 +52,7 @@ def question_schema(verb: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": kind.__name__,
-        "description": " ".join(read_attributes(kind.__doc__ or "")[0].split()),
+        "description": summary(kind),
         "type": "object",
         "properties": properties,
         "required": [

@@ -32,7 +32,7 @@ def asking(kind: type[Question], *options: Callable[[Command], Command]) -> Call
             values = {name: given.pop(name) for name in names}
             said = {name: value for name, value in values.items() if _is_written(context, name)}
             try:
-                return function(**given, asked=kind(**said))
+                return function(**given, asked=make_question(kind, **said))
             except QuestionError as error:
                 raise click.UsageError(str(error), context) from error
 
@@ -43,6 +43,11 @@ def asking(kind: type[Question], *options: Callable[[Command], Command]) -> Call
         return decorated
 
     return decorate
+
+
+def make_question(kind: type[Question], **said: Any) -> Question:
+    """The question that options say."""
+    return kind(**said)
 
 
 def _is_written(context: click.Context, name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfcast.prediction.request.one_device import OneDeviceRequest
 from perfcast.prediction.request.parallel_program import ParallelProgramRequest
 from perfcast.prediction.request.plan import PlanRequest
+from perfcast.verbs.door import asks
 from perfcast.verbs.predict.question import PredictQuestion
 from perfcast.verbs.predict.request import request_of
 from perfcast.verbs.predict.result import PlanResult, RecommenderResult, StepResult
@@ -74,3 +75,11 @@ def answer_plan(asked: PredictQuestion, request: PlanRequest) -> tuple[PlanResul
     if run_request is not None:
         run = predict_run(forecast, run_request, request.model, priced.planned.step.device)
     return shown(PlanResult, forecast, asked, run=run), priced
+
+
+predict = asks(
+    PredictQuestion,
+    answer,
+    returns="A step of the model's own modules on one device, of a plan, or of a recommendation model: "
+    "``step_seconds`` with its interval, ``memory``, ``assumptions``.",
+)
