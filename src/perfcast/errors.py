@@ -51,7 +51,16 @@ class UnknownNameError(InputError):
 
 
 class CatalogError(InputError):
-    """A catalog file that fails its checks."""
+    """A catalog file that fails its checks.
+
+    Attributes:
+        problems: Where the message lists several, each of them.
+    """
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
+        head = f"{len(problems)} problems:\n  " if len(problems) > 1 else ""
+        super().__init__(head + message.replace("\n", "\n  ") if head else message)
+        self.problems = problems
 
 
 class ModelError(InputError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,30 @@ class Figure:
     def si_value(self) -> float:
         """The value in the unit used inside the package."""
         return self.value * UNIT_FACTORS[self.unit]
+
+
+class Problems:
+    """What is wrong with a file, gathered so that one message says all of it."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def note(self, problem: str) -> None:
+        """One more."""
+        self._found.append(problem)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """What is refused inside is noted, and what follows goes on."""
+        try:
+            yield
+        except CatalogError as error:
+            self._found += error.problems or [str(error)]
+
+    def check(self) -> None:
+        """Raises CatalogError with everything that was noted, if anything was."""
+        if self._found:
+            raise CatalogError("\n".join(self._found), problems=tuple(self._found))
 
 
 def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:

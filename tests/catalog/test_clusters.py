@@ -250,6 +250,27 @@ def test_a_broken_file_is_refused_by_what_is_wrong(tmp_path: Path, old: str, new
         load_cluster(str(lab(tmp_path, GOOD.replace(old, new, 1))))
 
 
+def test_all_that_is_wrong_with_a_cluster_is_said_at_once(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[sources]\n[clusters.a]\ntitle = "A"\ndevice = "h1000"\nmost_devices = 0\n'
+        '[[clusters.a.levels]]\nname = "node"\nsize = -1\nlatency = 3\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(CatalogError) as raised:
+        load_cluster(str(path))
+    wanted = (
+        "unknown device 'h1000'",
+        "most_devices",
+        "kind missing",
+        "bandwidth missing",
+        "size: -1",
+        "latency: expected",
+    )
+    assert all(one in str(raised.value) for one in wanted)
+    assert str(raised.value).startswith("6 problems:")
+
+
 def test_a_file_with_two_clusters_does_not_name_one(tmp_path: Path):
     second = GOOD.split("[clusters.lab]")[1].replace("clusters.lab", "clusters.other")
     with pytest.raises(CatalogError, match="expected one"):

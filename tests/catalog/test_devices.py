@@ -295,7 +295,6 @@ def test_a_device_of_ones_own_is_taken_from_a_file(tmp_path: Path):
         ("value = 500", "value = 500000", "bytes per second of memory bandwidth"),
         ("value = 9.6", "value = 9.6e7", "check multiprocessors, clock and peak"),
         ("[devices.x1]", "[devices.x1", "not valid TOML"),
-        ("[devices.x1.vector]", "[devices.x1.other]", "x1: vector missing"),
     ],
 )
 def test_a_broken_file_is_one_error_that_names_the_place(tmp_path: Path, before: str, after: str, named: str):
@@ -304,6 +303,16 @@ def test_a_broken_file_is_one_error_that_names_the_place(tmp_path: Path, before:
         load_device(str(write(tmp_path, GOOD.replace(before, after, 1))))
     assert named in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_all_that_is_wrong_with_a_file_is_said_at_once(tmp_path: Path):
+    broken = GOOD.replace("[devices.x1.vector]", "[devices.x1.other]").replace("value = 16", "value = -16")
+    with pytest.raises(CatalogError) as raised:
+        load_device(str(write(tmp_path, broken.replace('die = "X1"\n', ""))))
+    said = str(raised.value).splitlines()
+    assert said[0] == "4 problems:"
+    wanted = ("x1: die missing", "x1: vector missing", "unknown key 'other'", "x1.memory: -16")
+    assert all(any(one in line for line in said) for one in wanted)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from perfcast.catalog.devices import find_device_name
 from perfcast.catalog.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
-from perfcast.figures import Figure, parse_figure
+from perfcast.figures import Figure, Problems, parse_figure
 
 #: What no link of today comes near: 100 TB/s of one device, a second of latency.
 _MOST_BYTES_PER_SECOND = 1e14
@@ -224,24 +224,31 @@ def parse_cluster_file(path: Path) -> dict[str, ClusterEntry]:
 def _parse_cluster(
     name: str, table: Mapping[str, Any], sources: Mapping[str, str], where: str
 ) -> ClusterEntry:
-    _check_keys(table, _CLUSTER_KEYS, ("title", "device", "levels"), where)
-    device = find_device_name(str(table["device"]))
+    problems = Problems()
+    with problems.gathered():
+        _check_keys(table, _CLUSTER_KEYS, ("title", "device", "levels"), where)
+    device = find_device_name(str(table["device"])) if "device" in table else ""
     if device is None:
-        raise CatalogError(f"{where}: unknown device {table['device']!r}; see 'perfcast catalog devices'")
-    rows = table["levels"]
+        problems.note(f"{where}: unknown device {table['device']!r}; see 'perfcast catalog devices'")
+    most_devices = _MOST_DEVICES
+    with problems.gathered():
+        most_devices = _parse_most(table, where)
+    rows = table.get("levels", [{}])
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise CatalogError(f"{where}: levels must be a list of tables, from the devices outwards")
-    levels, trays, figures = [], [], dict[str, Figure]()
-    for index, row in enumerate(rows):
-        level, mine = _parse_level(row, sources, f"{where}.levels[{index}]")
-        is_open = level.size == 0
-        if is_open and index < len(rows) - 1 and not table.get("even"):
-            raise CatalogError(f"{where}.levels[{index}]: only the outermost level may be without size")
-        levels.append(level)
-        trays.append(row.get("tray", 0))
-        figures |= {f"{level.name}.{key}": figure for key, figure in mine.items()}
+        problems.note(f"{where}: levels must be a list of tables, from the devices outwards")
+        rows = []
+    levels, figures = [], dict[str, Figure]()
+    for index, row in enumerate(rows if "levels" in table else []):
+        with problems.gathered():
+            level, mine = _parse_level(row, sources, f"{where}.levels[{index}]")
+            if level.size == 0 and index < len(rows) - 1 and not table.get("even"):
+                raise CatalogError(f"{where}.levels[{index}]: only the outermost level may be without size")
+            levels.append(level)
+            figures |= {f"{level.name}.{key}": figure for key, figure in mine.items()}
     if len({level.name for level in levels}) < len(levels):
-        raise CatalogError(f"{where}: two levels have one name")
+        problems.note(f"{where}: two levels have one name")
+    problems.check()
+    assert device is not None
     return ClusterEntry(
         name=name,
         title=str(table["title"]),
@@ -251,8 +258,8 @@ def _parse_cluster(
         aliases=tuple(table.get("aliases", ())),
         figures=MappingProxyType(figures),
         note=str(table.get("note", "")),
-        trays=tuple(trays),
-        most_devices=_parse_most(table, where),
+        trays=tuple(row.get("tray", 0) for row in rows),
+        most_devices=most_devices,
     )
 
 
@@ -266,21 +273,21 @@ def _parse_most(table: Mapping[str, Any], where: str) -> int:
 def _parse_level(
     row: Mapping[str, Any], sources: Mapping[str, str], where: str
 ) -> tuple[Level, dict[str, Figure]]:
-    _check_keys(row, _LEVEL_KEYS, ("name", "kind", "latency", "bandwidth"), where)
+    problems = Problems()
+    with problems.gathered():
+        _check_keys(row, _LEVEL_KEYS, ("name", "kind", "latency", "bandwidth"), where)
     for flag in _FLAGS:
         if not isinstance(row.get(flag, True), bool):
-            raise CatalogError(f"{where}.{flag}: {row[flag]!r} is neither true nor false")
-    size = row.get("size", 0)
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0 or ("size" in row and size < 1):
-        raise CatalogError(f"{where}.size: {size!r} is not a positive number of children")
-    tray = row.get("tray", 1)
-    if isinstance(tray, bool) or not isinstance(tray, int) or tray < 1 or (size and size % tray):
-        raise CatalogError(f"{where}.tray: {tray!r} is no whole part of {size} children")
-    figures = {
-        key: parse_figure(row[key], sources, f"{where}.{key}")
-        for key in ("latency", "bandwidth", "port_bandwidth", "oversubscription")
-        if key in row
-    }
+            problems.note(f"{where}.{flag}: {row[flag]!r} is neither true nor false")
+    figures = dict[str, Figure]()
+    for key in ("latency", "bandwidth", "port_bandwidth", "oversubscription"):
+        with problems.gathered():
+            if key in row:
+                figures[key] = parse_figure(row[key], sources, f"{where}.{key}")
+    size = 0
+    with problems.gathered():
+        size = _parse_size(row, where)
+    problems.check()
     rings = _parse_rings(row.get("ring_bandwidth", []), size, sources, f"{where}.ring_bandwidth")
     figures |= {f"ring_bandwidth.{count}": figure for count, figure in enumerate(rings, start=2)}
     link = Link(
@@ -298,6 +305,17 @@ def _parse_level(
     return Level(str(row["name"]), size, link), figures
 
 
+def _parse_size(row: Mapping[str, Any], where: str) -> int:
+    """Children of the level, 0 where the number of devices says it."""
+    size = row.get("size", 0)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0 or ("size" in row and size < 1):
+        raise CatalogError(f"{where}.size: {size!r} is not a positive number of children")
+    tray = row.get("tray", 1)
+    if isinstance(tray, bool) or not isinstance(tray, int) or tray < 1 or (size and size % tray):
+        raise CatalogError(f"{where}.tray: {tray!r} is no whole part of {size} children")
+    return size
+
+
 def _parse_rings(rows: Any, size: int, sources: Mapping[str, str], where: str) -> list[Figure]:
     if not isinstance(rows, list) or (rows and len(rows) != size - 1):
         raise CatalogError(f"{where}: expected one figure for each group of 2 … {size} members")
@@ -305,12 +323,14 @@ def _parse_rings(rows: Any, size: int, sources: Mapping[str, str], where: str) -
 
 
 def _check_keys(table: Mapping[str, Any], known: Sequence[str], required: Sequence[str], where: str) -> None:
+    problems = Problems()
     for key in required:
         if key not in table:
-            raise CatalogError(f"{where}: {key} missing")
+            problems.note(f"{where}: {key} missing")
     for key in table:
         if key not in known:
-            raise CatalogError(f"{where}: unknown key {key!r}; known: {', '.join(known)}")
+            problems.note(f"{where}: unknown key {key!r}; known: {', '.join(known)}")
+    problems.check()
 
 
 def _check_plausible(link: Link, where: str) -> None:

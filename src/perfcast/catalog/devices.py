@@ -13,13 +13,26 @@ from perfcast.catalog.figures import collect_aliases, data_files, load_entries, 
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.hardware import STATUSES, Device
 from perfcast.errors import CatalogError, UnknownNameError
-from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
+from perfcast.figures import Figure, Problems, parse_figure, parse_table, parse_toml
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
 _OPTIONAL = ("power", "last_level", "base_clock", "max_clock")
 #: A tenth of what the most efficient shipped unit (fp4) takes.
 _LEAST_JOULES_PER_OPERATION = 1e-14
 _TEXTS = ("title", "vendor", "architecture", "die")
+_KEYS = (
+    *_TEXTS,
+    *_REQUIRED,
+    *_OPTIONAL,
+    "vector",
+    "matrix",
+    "process",
+    "compute_capability",
+    "aliases",
+    "note",
+    "status",
+    "neusight",
+)
 _ANNOUNCED = "announced, not measured: its figures are what the vendor has said before it ships. "
 
 
@@ -91,30 +104,43 @@ def parse_device_file(path: Path) -> dict[str, DeviceEntry]:
 
 
 def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> DeviceEntry:
+    problems = Problems()
     for key in (*_TEXTS, *_REQUIRED, "vector"):
         if key not in table:
-            raise CatalogError(f"{where}: {key} missing")
+            problems.note(f"{where}: {key} missing")
+    for key in table:
+        if key not in _KEYS:
+            problems.note(f"{where}: unknown key {key!r}; known: {', '.join(_KEYS)}")
     if table.get("status", "shipping") not in STATUSES:
-        raise CatalogError(f"{where}.status: {table['status']!r}; known: {', '.join(STATUSES)}")
-    figures = {
-        key: parse_figure(table[key], sources, f"{where}.{key}")
-        for key in (*_REQUIRED, *_OPTIONAL)
-        if key in table
-    }
+        problems.note(f"{where}.status: {table['status']!r}; known: {', '.join(STATUSES)}")
+    stated = {key: table[key] for key in (*_REQUIRED, *_OPTIONAL) if key in table}
     for group in ("vector", "matrix"):
-        for dtype, entry in parse_table(table, group, where).items():
-            if dtype not in DTYPES_BY_LABEL:
-                raise CatalogError(f"{where}.{group}: unknown element type {dtype!r}")
-            figures[f"{group}.{dtype}"] = parse_figure(entry, sources, f"{where}.{group}.{dtype}")
-    study = {
-        key: parse_figure(entry, sources, f"{where}.neusight.{key}")
-        for key, entry in parse_table(table, "neusight", where).items()
-    }
+        with problems.gathered():
+            for dtype, entry in parse_table(table, group, where).items():
+                if dtype not in DTYPES_BY_LABEL:
+                    problems.note(f"{where}.{group}: unknown element type {dtype!r}")
+                stated[f"{group}.{dtype}"] = entry
+    study = dict[str, Figure]()
+    with problems.gathered():
+        study = _parse_figures(parse_table(table, "neusight", where), sources, f"{where}.neusight", problems)
+    figures = _parse_figures(stated, sources, where, problems)
+    problems.check()
     device = _device_from(name, table, figures)
     _check_plausible(device, where)
     return DeviceEntry(
         device, tuple(table.get("aliases", ())), MappingProxyType(figures), MappingProxyType(study)
     )
+
+
+def _parse_figures(
+    stated: Mapping[str, Any], sources: Mapping[str, str], where: str, problems: Problems
+) -> dict[str, Figure]:
+    """Every figure that can be read; what is wrong with the others is noted."""
+    found = {}
+    for key, entry in stated.items():
+        with problems.gathered():
+            found[key] = parse_figure(entry, sources, f"{where}.{key}")
+    return found
 
 
 def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figure]) -> Device:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from perfcast.errors import CatalogError, UnknownNameError
-from perfcast.figures import parse_table, parse_toml
+from perfcast.figures import Problems, parse_table, parse_toml
 
 Entry = TypeVar("Entry")
 
@@ -44,15 +44,17 @@ def parse_entries(
         parse: A name, its table, the file's sources, and where that stands → an entry.
 
     Raises:
-        CatalogError: Not TOML, or no such tables; and what ``parse`` refuses.
+        CatalogError: Not TOML, or no such tables; and everything that ``parse`` refuses, at once.
     """
     content = parse_toml(path)
     sources = parse_table(content, "sources", path.name)
     tables = parse_table(content, section, path.name)
-    return {
-        name: parse(name, parse_table(tables, name, path.name), sources, f"{path.name}: {name}")
-        for name in tables
-    }
+    found, problems = dict[str, Entry](), Problems()
+    for name in tables:
+        with problems.gathered():
+            found[name] = parse(name, parse_table(tables, name, path.name), sources, f"{path.name}: {name}")
+    problems.check()
+    return found
 
 
 def normalize(name: str) -> str:
