@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from perfcast.errors import InputError, QuestionError
+from perfcast.verbs.showing import Showing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from perfcast.core.forecast.fit import Fit
+    from perfcast.report.answers import Answer
+    from perfcast.report.compare import AnswerComparison
     from perfcast.report.document import Document
     from perfcast.verbs.question import Question
 
 
-class Shown(ABC):
+class Shown(Showing):
     """An answer that shows itself.
 
     Attributes:
@@ -27,7 +33,7 @@ class Shown(ABC):
         """The answer as text and page say it."""
 
     @abstractmethod
-    def data(self) -> object:
+    def data(self) -> Answer:
         """The answer as JSON holds it: a typed answer of ``report.data``."""
 
     def timeline(self) -> dict[str, Any] | None:
@@ -38,6 +44,66 @@ class Shown(ABC):
     def fit_verdicts(self) -> Iterable[Fit | None]:
         """What has to fit the devices' memory."""
         return ()
+
+    @property
+    def _command(self) -> str:
+        from perfcast.verbs.spelled import command_line
+
+        try:
+            return command_line(self.question)
+        except QuestionError:  # it holds objects, which no command line has
+            return ""
+
+    def to_perfetto(self, path: str | Path) -> None:
+        """Trace events, as ``--timeline`` writes them; https://ui.perfetto.dev opens the file.
+
+        Raises:
+            InputError: The answer has no timeline, or the file cannot be written.
+        """
+        from perfcast.files import write_text_atomically
+        from perfcast.report.answers import write_plain
+
+        events = self.timeline()
+        if events is None:
+            raise InputError(f"{type(self).__name__} has no timeline: nothing in it says what happens when")
+        write_text_atomically(path, write_plain(events, indent=None, is_exact=True))
+
+    def compare(self, other: Shown) -> Comparison:
+        """This answer and another of the same kind side by side.
+
+        Raises:
+            InputError: The other is of another kind.
+        """
+        if type(other) is not type(self):
+            raise InputError(
+                f"{type(self).__name__} and {type(other).__name__} answer different questions, with other "
+                "figures; compare answers of one kind"
+            )
+        return Comparison(self, other)
+
+
+class Comparison(Showing):
+    """Two answers of one kind side by side: their headlines, what these consist of, and whether intervals
+    tell them apart.
+
+    Attributes:
+        first, second: The answers.
+    """
+
+    def __init__(self, first: Shown, second: Shown) -> None:
+        self.first, self.second = first, second
+
+    def data(self) -> AnswerComparison:
+        """As JSON holds it."""
+        from perfcast.report.compare import compare_documents
+
+        return compare_documents(self.first.document(), self.second.document())
+
+    def document(self) -> Document:
+        """As text and page say it."""
+        from perfcast.report.documents.compared import document_of
+
+        return document_of(self.data())
 
 
 Result = TypeVar("Result", bound=Shown)
