@@ -1,30 +1,78 @@
-"""Where the page is mounted on the server's application."""
+"""Puts the page beside the API."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import resources
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
+from fastapi import FastAPI
+from nicegui import app as pages
+from nicegui import ui
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from perfcast.report.palette import BLUE
+from perfcast.server.page.shell import draw_view
+from perfcast.server.page.view import View
+from perfcast.server.page.views import VIEWS
+
+_FRESH = {"Cache-Control": "no-cache"}
 
 
 def mount_page(app: FastAPI, *, token_is_asked: bool = False) -> None:
-    """Mount the page at the server's root, beside its API.
+    """Answer everything that the API does not with the page. Once in a process: NiceGUI has one application.
 
     Args:
-        token_is_asked: Whether a login stands before it.
+        token_is_asked: Whether clients log in; the guards see to that.
     """
-    from nicegui import ui
-
-    @ui.page("/")
-    def home() -> None:
-        ui.label("perfcast")
-
+    pages.add_route("/page/page.css", _css)
+    pages.add_route("/page/page.js", _script)
+    pages.add_route("/", _first)
+    for view in VIEWS:
+        _add(view)
     ui.run_with(
         app,
         title="perfcast",
+        favicon=_FAVICON,
         dark=None,
-        gzip_middleware_factory=None,  # the server compresses all answers alike
-        show_welcome_message=False,
+        language="en-US",
         tailwind=False,
+        gzip_middleware_factory=None,
+        show_welcome_message=False,
+        reconnect_timeout=10.0,
     )
+
+
+def _add(view: View) -> None:
+    @ui.page(f"/{view.name}")
+    def page(request: Request) -> None:
+        draw_view(view, VIEWS, str(request.url.query))
+
+
+async def _first(_: Request) -> Response:
+    return RedirectResponse(f"/{VIEWS[0].name}")
+
+
+async def _css(_: Request) -> Response:
+    return Response(stylesheet(), media_type="text/css", headers=_FRESH)
+
+
+async def _script(_: Request) -> Response:
+    return Response(_asset("page.js"), media_type="text/javascript", headers=_FRESH)
+
+
+@cache
+def stylesheet() -> str:
+    """The page's own styles, and those of the reports within an answer."""
+    report = resources.files("perfcast.report").joinpath("page.css").read_text(encoding="utf-8")
+    return f":root {{ --accent: {BLUE} }}\n{_asset('page.css')}\n.answer {{\n{report}\n}}\n"
+
+
+def _asset(name: str) -> str:
+    return resources.files("perfcast.server.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+_FAVICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" '
+    f'fill="{BLUE}"/><path d="M7 22V16h4v6zm7 0V9h4v13zm7 0v-9h4v9z" fill="#fff"/></svg>'
+)
