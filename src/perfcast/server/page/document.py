@@ -14,7 +14,7 @@ from nicegui.element import Element
 from perfcast.report.document import Document, list_figures
 from perfcast.report.figure import Figure
 from perfcast.report.page import render_body
-from perfcast.report.plots import draw
+from perfcast.report.plots import plotly_dict
 from perfcast.report.values import format_value
 
 
@@ -34,9 +34,9 @@ class Rendered:
 
 
 def render_document(document: Document) -> Rendered:
-    """The same words, tables and figures as the report of that document. Takes a moment: not on the event loop."""
+    """The words, tables and figures of that document's report. Takes a moment: not for the event loop."""
     title = f'<h2 class="title">{escape(document.title)}</h2>'
-    figures = {figure.name: draw(figure).to_plotly_json() for figure in list_figures(document)}
+    figures = {figure.name: plotly_dict(figure) for figure in list_figures(document)}
     return Rendered(title + render_body(document, _place), _headline(document), figures)
 
 

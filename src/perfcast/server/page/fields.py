@@ -13,7 +13,14 @@ from perfcast.verbs.schema import described
 #: What is entered: words, a number, yes or no, or one of a few words.
 Entry = Literal["text", "number", "flag", "choice"]
 
-_WHOLE_WORDS = {"ttft": "TTFT", "tpot": "TPOT", "kv": "KV", "dtype": "precision", "cuda": "CUDA", "mfu": "MFU"}
+_WHOLE_WORDS = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "kv": "KV",
+    "dtype": "precision",
+    "cuda": "CUDA",
+    "mfu": "MFU",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

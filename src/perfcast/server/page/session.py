@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from nicegui import background_tasks, ui
 
 from perfcast.errors import PerfcastError
-from perfcast.server.page.asking import ask
-from perfcast.server.page.document import DocumentElement, Rendered
+from perfcast.server.page.asking import Answered, ask
+from perfcast.server.page.document import DocumentElement
 from perfcast.server.page.form import Form
 from perfcast.server.page.reproduce import Reproduce
 from perfcast.server.page.view import Plain, View
-from perfcast.verbs.question import Question, question_of
+from perfcast.verbs.question import Question, plain_of
 from perfcast.verbs.spelled import address_of, question_of_address
 
 #: How long controls must stand still before they are asked about.
@@ -48,7 +48,7 @@ class Session:
         plain: Plain = self.view.start
         try:
             if query.strip("?"):
-                plain = _plain_of(question_of_address(self.view.verb, query.removeprefix("?")))
+                plain = plain_of(question_of_address(self.view.verb, query.removeprefix("?")))
         except PerfcastError as error:
             self.form.show(plain)
             self.form.show_error(str(error))
@@ -82,16 +82,16 @@ class Session:
     async def _ask(self, plain: Plain, *, pushes: bool) -> None:
         self._set_busy(True)
         try:
-            question = question_of(self.view.verb, plain)
-            rendered = await ask(question)
+            answered = await ask(self.view.verb, plain)
         except PerfcastError as error:
             if self._wanted is None:
                 self.form.show_error(str(error))
                 self._set_busy(False, is_stale=self.question is not None)
             return
-        self._show(question, rendered, pushes=pushes)
+        self._show(answered, pushes=pushes)
 
-    def _show(self, question: Question, rendered: Rendered, *, pushes: bool) -> None:
+    def _show(self, answered: Answered, *, pushes: bool) -> None:
+        question, rendered = answered.question, answered.rendered
         self.form.show_error("")
         self._headline.set_text(rendered.headline)
         self.document.show(rendered)
@@ -112,9 +112,3 @@ class Session:
     def _picked(self, cells: Mapping[str, str]) -> None:
         if self.view.on_pick is not None:
             self.view.on_pick(self, cells)
-
-
-def _plain_of(question: Question) -> Plain:
-    from perfcast.verbs.question import plain_of
-
-    return plain_of(question)

@@ -7,7 +7,11 @@ from perfcast.server.page.view import Control, Group, Plain, View
 #: What sliders offer.
 BATCHES = tuple(2**power for power in range(14))
 LENGTHS = tuple(2**power for power in range(7, 18))
-MODES = (("", "Training step"), ("prefill", "Reading prompts (prefill)"), ("decode", "Writing tokens (decode)"))
+MODES = (
+    ("", "Training step"),
+    ("prefill", "Reading prompts (prefill)"),
+    ("decode", "Writing tokens (decode)"),
+)
 PRECISIONS = (
     ("", "as usual for the model"),
     *((name, name) for name in ("bf16", "fp16", "fp32", "tf32", "fp8", "fp8_block", "mxfp8", "nvfp4")),
@@ -25,7 +29,14 @@ FORECAST = View(
     icon="speed",
     lead="How long one step takes and what memory it needs, on one device or spread over many.",
     verb="predict",
-    start={"model": "gpt2-large", "device": "h100-sxm", "batch_size": 8, "sequence_length": 1024},
+    start={
+        "model": "llama3-8b",
+        "device": "h100-sxm",
+        "devices": 8,
+        "plan": "zero=3,mbs=2",
+        "batch_size": 64,
+        "sequence_length": 4096,
+    },
     groups=(
         Group(
             title="Model",

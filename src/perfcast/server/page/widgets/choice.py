@@ -24,10 +24,12 @@ class ChoiceControl(FormControl):
                 add_hint(control.hint or field.hint)
 
     def read(self) -> dict[str, object]:
+        """The choice, where it says something."""
         value = read_entry(self._field, self._entered.value)
         return {} if value is None else {self._field.name: value}
 
     def show(self, plain: Plain) -> None:
+        """Choose what a question says."""
         said = plain.get(self._field.name)
         value = ", ".join(map(str, said)) if isinstance(said, (list, tuple)) else str(said or "")
         if value not in self._choices:

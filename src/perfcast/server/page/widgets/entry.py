@@ -21,10 +21,12 @@ class EntryControl(FormControl):
                 add_hint(hint or field.hint)
 
     def read(self) -> dict[str, object]:
+        """What is entered, where it says something."""
         value = read_entry(self._field, self._entered.value)
         return {} if value is None else {self._field.name: value}
 
     def show(self, plain: Plain) -> None:
+        """Enter what a question says."""
         value = plain.get(self._field.name)
         if self._field.entry == "flag":
             self._entered.set(bool(value))

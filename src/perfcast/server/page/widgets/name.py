@@ -35,7 +35,7 @@ class NameSelect:
     def __init__(self, names: Names, label: str, changed: Changed, hint: str = "") -> None:
         self._names = list(names_of(names))
         self._select = ui.select(self._names, label=label, with_input=True, new_value_mode="add-unique")
-        self._select.props('outlined dense options-dense input-debounce=0 autocomplete=off spellcheck=false')
+        self._select.props("outlined dense options-dense input-debounce=0 autocomplete=off spellcheck=false")
         self._entered = Entered(self._select, changed)
         with self._select:
             add_hint(hint)
@@ -69,6 +69,7 @@ class NameControl(FormControl):
             self._name = NameSelect(control.names, control.label or field.label, changed, control.hint)
 
     def read(self) -> dict[str, object]:
+        """The name, or the names between commas."""
         text = self._name.value
         if not text:
             return {}
@@ -77,5 +78,6 @@ class NameControl(FormControl):
         return {self._field.name: text}
 
     def show(self, plain: Plain) -> None:
+        """Choose what a question names."""
         said = plain.get(self._field.name)
         self._name.set(", ".join(map(str, said)) if isinstance(said, (list, tuple)) else str(said or ""))

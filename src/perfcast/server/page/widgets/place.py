@@ -17,7 +17,7 @@ _DEVICE, _CLUSTER = "device", "cluster"
 
 
 class PlaceControl(FormControl):
-    """``device`` with ``devices``, or ``cluster`` with its devices after a colon; by the question's fields."""
+    """``device`` with ``devices``, or ``cluster`` with its number after a colon, as the question has them."""
 
     def __init__(self, control: Control, changed: Changed) -> None:
         self.fields = control.fields
@@ -34,6 +34,7 @@ class PlaceControl(FormControl):
             self._count = StepsInput(COUNTS, "Devices", changed, usual="1")
 
     def read(self) -> dict[str, object]:
+        """Device and number, or cluster with its number."""
         name, count = self._name.value, number_of(self._count.text)
         if self._kind.value == _CLUSTER:
             found: dict[str, object] = {_CLUSTER: f"{name}:{count}" if name and count else name}
@@ -44,6 +45,7 @@ class PlaceControl(FormControl):
         return self._kept | {key: value for key, value in found.items() if value}
 
     def show(self, plain: Plain) -> None:
+        """Enter the place that a question names."""
         self._kept = {}
         cluster, count = plain.get(_CLUSTER), plain.get("devices")
         if cluster:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nicegui import ui
 
 from perfcast.core.plans.text import PLAN_KEYS, PlanValue, format_values, parse_plan
@@ -17,7 +19,7 @@ _CHOICES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("pp", "Pipeline", _DEGREES),
     ("cp", "Context", _DEGREES),
     ("ep", "Experts", _DEGREES),
-    ("zero", "ZeRO stage", ("", "0", "1", "2", "3")),
+    ("zero", "ZeRO", ("", "0", "1", "2", "3")),
     ("recompute", "Recompute", ("", "none", "selective", "full")),
 )
 
@@ -29,7 +31,7 @@ class PlanControl(FormControl):
         self.fields = (field.name,)
         self._field = field
         self._changed = changed
-        self._choices: dict[str, Entered] = {}
+        self._choices: dict[str, tuple[ui.select, Entered]] = {}
         with ui.element("div").classes("control wide") as self.box:
             with ui.element("div").classes("degrees"):
                 for key, label, choices in _CHOICES:
@@ -43,13 +45,15 @@ class PlanControl(FormControl):
     def _add_choice(self, key: str, label: str, choices: tuple[str, ...]) -> None:
         shown = {choice: choice or "auto" for choice in choices}
         select = ui.select(shown, label=label, value="").props("outlined dense options-dense stack-label")
-        self._choices[key] = Entered(select, lambda key=key: self._chosen(key))
+        self._choices[key] = select, Entered(select, partial(self._chosen, key))
 
     def read(self) -> dict[str, object]:
+        """The plan's text."""
         text = str(self._text.value or "").strip()
         return {self._field.name: text} if text else {}
 
     def show(self, plain: Plain) -> None:
+        """Enter a plan's text; the choices follow."""
         self._text.set(str(plain.get(self._field.name) or ""))
         self._follow()
 
@@ -59,7 +63,7 @@ class PlanControl(FormControl):
 
     def _chosen(self, key: str) -> None:
         values = dict(self._values() or {})
-        text = str(self._choices[key].value or "")
+        text = str(self._choices[key][0].value or "")
         field = PLAN_KEYS[key].field
         values.pop(field, None)
         if text:
@@ -72,12 +76,12 @@ class PlanControl(FormControl):
         values = self._values()
         if values is None:
             return
-        for key, entered in self._choices.items():
+        for key, (select, entered) in self._choices.items():
             stated = values.get(PLAN_KEYS[key].field)
             text = "" if stated is None else PLAN_KEYS[key].write(stated)
-            options = entered.element.options
-            if text not in options:
-                entered.element.set_options(options | {text: text})
+            if text not in select.options:
+                assert isinstance(select.options, dict)
+                select.set_options(select.options | {text: text})
             entered.set(text)
 
     def _values(self) -> dict[str, PlanValue] | None:

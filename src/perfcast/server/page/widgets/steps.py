@@ -69,8 +69,10 @@ class StepsControl(FormControl):
             )
 
     def read(self) -> dict[str, object]:
+        """The number, where one is entered."""
         value = read_entry(self._field, self._input.text)
         return {} if value is None else {self._field.name: value}
 
     def show(self, plain: Plain) -> None:
+        """Enter a question's number; the slider follows."""
         self._input.set(write_entry(plain.get(self._field.name)))
