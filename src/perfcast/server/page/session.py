@@ -38,7 +38,7 @@ class Session:
         self._headline = ui.link("", "#answer").classes("headline").props("aria-live=polite")
         with ui.element("div").classes("result").props("id=answer") as self._result:
             self._busy = ui.element("div").classes("busy").props("role=status aria-live=polite")
-            self.document = DocumentElement(self._picked if view.on_pick else None)
+            self.document = DocumentElement(self._look_into if view.has_plans else None)
             self.detail = ui.element("div").classes("detail")
             self._reproduce = Reproduce(view)
         self._busy.set_visibility(False)
@@ -109,6 +109,5 @@ class Session:
         self._busy.set_visibility(is_busy)
         self._result.classes(**({"add": "stale"} if is_stale else {"remove": "stale"}))
 
-    def _picked(self, cells: Mapping[str, str]) -> None:
-        if self.view.on_pick is not None:
-            self.view.on_pick(self, cells)
+    def _look_into(self, cells: Mapping[str, str]) -> None:
+        """A plan's row was chosen."""

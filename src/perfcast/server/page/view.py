@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from perfcast.server.page.session import Session
+from typing import Literal
 
 #: A question as plain data, by field.
 Plain = Mapping[str, object]
@@ -69,7 +66,7 @@ class View:
         hidden: Fields that the page offers no control of, such as those that name files.
         is_job: Whether its answers take long: asked by a button, with progress and cancel.
         build: Draws a view that asks no question, in place of controls and answer.
-        on_pick: Called with a table's row that was clicked; None where rows are not to be clicked.
+        has_plans: Whether its answer's tables hold plans, each of which can be looked into.
         has_timeline: Whether an answer may be written for Perfetto.
     """
 
@@ -83,5 +80,5 @@ class View:
     hidden: tuple[str, ...] = ()
     is_job: bool = False
     build: Callable[[], None] | None = None
-    on_pick: Callable[[Session, Mapping[str, str]], None] | None = None
+    has_plans: bool = False
     has_timeline: bool = False

@@ -33,7 +33,7 @@ FORECAST = View(
         "model": "llama3-8b",
         "device": "h100-sxm",
         "devices": 8,
-        "plan": "zero=3,mbs=2",
+        "plan": "zero=3,mbs=1",
         "batch_size": 64,
         "sequence_length": 4096,
     },
