@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from perfcast.errors import PerfcastError
+from perfcast.server.desk import Desk
 from perfcast.server.guards.errors import ErrorGuard
 from perfcast.server.guards.headers import HeaderGuard
 from perfcast.server.guards.hosts import HostGuard
@@ -22,7 +23,7 @@ from perfcast.server.guards.reply import problem_response
 from perfcast.server.guards.token import TokenGuard
 from perfcast.server.metrics import ROUTE, Metrics, MetricsGuard
 from perfcast.server.problems import KINDS, Problem, ProblemError, problem_of
-from perfcast.server.routes import health
+from perfcast.server.routes import health, jobs, questions
 from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ def build_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         middleware=_guards(settings, metrics),
     )
-    app.state.settings, app.state.metrics = settings, metrics
+    app.state.settings, app.state.metrics, app.state.desk = settings, metrics, Desk(settings)
+    _add_gauges(metrics, app.state.desk)
     for kind in (ProblemError, PerfcastError):
         app.add_exception_handler(kind, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    for subject in (health,):
+    for subject in (health, questions, jobs):
         for method, path, endpoint in subject.ROUTES:
             app.add_route(f"{API}{path}", _counted(endpoint, f"{API}{path}"), methods=[method])
     app.add_route("/api/{path:path}", _unknown, methods=_ALL_METHODS)
@@ -93,7 +95,23 @@ def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
+    """The processes that answer live as long as the application."""
+    desk: Desk = app.state.desk
+    await desk.open()
+    try:
+        yield
+    finally:
+        desk.close()
+
+
+def _add_gauges(metrics: Metrics, desk: Desk) -> None:
+    cache, jobs = desk.cache, desk.jobs
+    metrics.gauge("cached_bytes", "Answers that are kept.", lambda: cache.num_bytes)
+    metrics.gauge("cache_hits_total", "Questions whose answer was kept.", lambda: cache.hits)
+    metrics.gauge("cache_misses_total", "Questions whose answer was not.", lambda: cache.misses)
+    metrics.gauge("questions_being_answered", "Different ones, now.", lambda: desk.num_being_answered)
+    metrics.gauge("jobs_running", "Jobs that run.", lambda: jobs.count("running"))
+    metrics.gauge("jobs_waiting", "Jobs in the queue.", lambda: jobs.count("waiting"))
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

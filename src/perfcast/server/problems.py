@@ -11,7 +11,7 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from perfcast.errors import InputError, PerfcastError, UnknownNameError
@@ -91,14 +91,12 @@ class Problem:
         return found
 
 
-@dataclass(frozen=True)
 class ProblemError(Exception):
     """Ends a request with a problem."""
 
-    problem: Problem = field()
-
-    def __str__(self) -> str:
-        return f"{self.problem.status}: {self.problem.detail}"
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.status}: {problem.detail}")
+        self.problem = problem
 
 
 def refuse(status: int, detail: str, *, retry_after_seconds: int | None = None) -> ProblemError:

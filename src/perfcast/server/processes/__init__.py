@@ -1,0 +1,1 @@
+"""Answers are made in processes of their own, bounded in memory and time; their end harms nothing."""
