@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from perfcast.core.forecast.serving import ServingForecast
     from perfcast.core.plan import Plan
     from perfcast.errors import InputError, PerfcastError
-    from perfcast.prediction import Request, predict_memory
+    from perfcast.prediction import Request
     from perfcast.prediction.request.plan import PlanRequest
     from perfcast.prediction.request.serving import ServingRequest
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
+    from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.predict.answer import predict
 
 __version__ = "0.1.0"
@@ -35,8 +36,9 @@ _HOME = {
     "Request": "perfcast.prediction",
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
+    "memory": "perfcast.verbs.memory.answer",
     "predict": "perfcast.verbs.predict.answer",
-    "predict_memory": "perfcast.prediction",
+    "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
     "trace_step": "perfcast.traces.record.recorder",
@@ -53,6 +55,7 @@ __all__ = [
     "ServingForecast",
     "ServingRequest",
     "__version__",
+    "memory",
     "predict",
     "predict_memory",
     "predict_plan",

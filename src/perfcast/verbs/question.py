@@ -24,6 +24,7 @@ Plain = str | int | float | bool | tuple[str, ...] | tuple[int, ...] | tuple[flo
 #: Verb → its room in ``verbs`` and its question.
 _HOMES = {
     "predict": ("predict", "PredictQuestion"),
+    "memory": ("memory", "MemoryQuestion"),
 }
 VERBS = tuple(_HOMES)
 
@@ -184,7 +185,14 @@ def files_of(question: Question) -> dict[str, str]:
 def _may_be_file(text: str) -> bool:
     path = text.partition(":")[0] if text.startswith("timm:") else text
     has_sign = any(sign in path for sign in ("/", "\\", "~", ".py:")) or path.startswith(".")
-    return has_sign or path.lower().endswith(_ENDINGS) or (bool(path) and Path(path).exists())
+    return has_sign or path.lower().endswith(_ENDINGS) or (bool(path) and _exists(path))
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _named(name: str, value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfcast.errors import InputError, QuestionError
@@ -117,5 +118,7 @@ def shown(kind: type[Result], answer: object, question: Question, **further: obj
         further: What the result holds beside the answer.
     """
     result = object.__new__(kind)
-    vars(result).update(vars(answer), question=question, **further)
+    held = {one.name: getattr(answer, one.name) for one in fields(answer)}  # type: ignore[arg-type]
+    for name, value in {**held, "question": question, **further}.items():
+        object.__setattr__(result, name, value)
     return result
