@@ -10,6 +10,7 @@ from typing import Any
 
 from perfcast.catalog.models import load_model
 from perfcast.core.mode import MOST_TOKENS
+from perfcast.core.own_module import OwnModule
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError, PlanError
 from perfcast.workload.models.config import read_config
@@ -32,6 +33,7 @@ class NamedModel:
         own_sequence_length: Tokens that it was trained with, or that it can take; None where it states none.
         given_sizes: Where the sizes themselves were given.
         is_in_catalog: Whether the name is of the catalog.
+        own_module: A module that the user holds, whose class is then the name.
     """
 
     name: str
@@ -40,11 +42,12 @@ class NamedModel:
     own_sequence_length: int | None = None
     given_sizes: Transformer | None = None
     is_in_catalog: bool = False
+    own_module: OwnModule | None = None
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a function of a file, which has no sizes to read."""
-        return ".py:" in self.name
+        """Whether it is a function of a file or a module of the user's, which has no sizes to read."""
+        return self.own_module is not None or ".py:" in self.name
 
     @property
     def is_timm(self) -> bool:
@@ -139,12 +142,12 @@ class NamedModel:
 
 _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
-#: How a request names a model: by name, by its sizes, or as it was read before.
-Model = str | Transformer | NamedModel
+#: How a request names a model: by name, by its sizes, as a module, or as it was read before.
+Model = str | Transformer | OwnModule | NamedModel
 
 
 def read_model(model: Model) -> NamedModel:
-    """A model by its name, by its sizes, or as it was read before.
+    """A model by its name, by its sizes, as a module that the user holds, or as it was read before.
 
     A name is of the catalog, a Hugging Face config.json or its folder, ``timm:NAME``, or
     ``FILE.py:FUNCTION``.
@@ -157,6 +160,8 @@ def read_model(model: Model) -> NamedModel:
         return model
     if isinstance(model, Transformer):
         return NamedModel("transformer", given_sizes=model)
+    if isinstance(model, OwnModule):
+        return NamedModel(model.title, own_module=model)
     if ".py:" in model:
         return NamedModel(model)
     if model.startswith(TIMM_PREFIX):

@@ -31,7 +31,8 @@ def asks(kind: Callable[P, Asked], answer: Callable[[Asked], Answer], *, returns
 
     def function(*given: P.args, **named: P.kwargs) -> Answer:
         refuse_unknown(name, named, signature.parameters)
-        asked = kind(*given, **named)
+        placed, further = question.arranged(given)
+        asked = kind(*placed, **named, **further)  # type: ignore[arg-type]
         check_question(asked)
         return answer(asked)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +55,11 @@ class Question:
 
     verb: ClassVar[str]
     arguments: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def arranged(cls, given: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Arguments without names as the fields have them, and what of them goes by a name."""
+        return given, {}
 
     def text(self, name: str) -> str:
         """A field of words: what is said, else what is usual."""
@@ -144,7 +149,8 @@ def check_question(question: Question) -> Question:
     kind = type(question)
     given = {one.name: getattr(question, one.name) for one in plain_fields(kind)}
     held = {name: value for name, value in given.items() if is_plain(value) and is_said(value)}
-    for name, value in _checked(kind, held).items():
+    others = {name for name, value in given.items() if not is_plain(value)}
+    for name, value in _checked(kind, held, others).items():
         if value is not held[name]:
             object.__setattr__(question, name, value)
     return question
@@ -246,8 +252,13 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
     raise TypeError(f"{kind.__name__}.{one.name}: {one.type} holds no plain data")
 
 
-def _checked(kind: type[Question], plain: Mapping[str, object]) -> dict[str, Any]:
+def _checked(
+    kind: type[Question], plain: Mapping[str, object], others: Collection[str] = ()
+) -> dict[str, Any]:
     """Values in the types of their fields.
+
+    Args:
+        others: Fields that hold something else than plain data.
 
     Raises:
         QuestionError: One of another type; one that is needed and missing.
@@ -255,7 +266,7 @@ def _checked(kind: type[Question], plain: Mapping[str, object]) -> dict[str, Any
     kinds = field_kinds(kind)
     for one in plain_fields(kind):
         is_needed = one.default is MISSING and one.default_factory is MISSING
-        if is_needed and one.name not in plain:
+        if is_needed and one.name not in plain and one.name not in others:
             raise QuestionError(f"{one.name}: '{kind.verb}' needs it")
     return {name: _value(name, kinds[name], value) for name, value in plain.items()}
 

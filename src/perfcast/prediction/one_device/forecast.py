@@ -55,7 +55,7 @@ def forecast_from(
     totals = _Totals(graph, node_seconds)
     phases = totals.group([node.phase.value for node in graph.nodes])
     return Forecast(
-        model=request.model,
+        model=request.title,
         device=device.name,
         device_title=device.title,
         mode=request.mode,

@@ -158,11 +158,12 @@ def program_and_options(request: Request, device: Device) -> tuple[Callable[[], 
 def _in_memory_format(build: Callable[[], Program], request: Request) -> Callable[[], Program]:
     from perfcast.workload.models.memory_format import to_memory_format
 
-    return lambda: to_memory_format(build(), request.memory_format, request.model)
+    return lambda: to_memory_format(build(), request.memory_format, request.title)
 
 
 def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program]:
     from perfcast.workload.models.huggingface import build_program
+    from perfcast.workload.models.own_module import function_of
     from perfcast.workload.models.timm import build_timm_program
     from perfcast.workload.models.user_file import build_user_program, load_function
     from perfcast.workload.recommender.model import build_dlrm_program
@@ -170,11 +171,11 @@ def _program_builder(request: Request, shape: StepShape) -> Callable[[], Program
     model = read_model(request.model)
     if model.is_program:
         if request.recompute != "none":
-            raise PlanError("recompute is the program's own business in a FILE.py:FUNCTION model")
-        function = load_function(request.model)
+            raise PlanError("recompute is the program's own business in a program of one's own")
+        function = load_function(model.name) if model.own_module is None else function_of(model.own_module)
         return lambda: build_user_program(function, shape)
     if model.is_timm:
-        return lambda: build_timm_program(request.model, shape)
+        return lambda: build_timm_program(model.name, shape)
     if model.is_recommender:
         if not request.tuning.is_full:
             raise PlanError(f"{model.name} trains everything: leave out --lora, --qlora and --freeze")

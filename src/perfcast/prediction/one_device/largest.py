@@ -48,6 +48,11 @@ class LargestSearch:
         """
         request = asked.workload
         device = memory_device(asked.device) if isinstance(asked.device, str) else asked.device
+        if not isinstance(request.model, str):
+            raise PlanError(
+                f"the {quantity.replace('_', ' ')} of {request.title} is that of its inputs: write a "
+                "function that takes it, and give FILE.py:FUNCTION"
+            )
         if ".py:" in request.model:
             _check_takes(request.model, quantity)
         self._request, self._device, self._quantity = request, device, quantity

@@ -154,7 +154,7 @@ class _Scene:
         dtype = self._dtype()
         peak = self.device.peak_flops_per_second(DTYPES_BY_LABEL[dtype], matrix_units=True)
         return PlanForecast(
-            model=self.workload.model, cluster=self.cluster.name, device=self.device.name,
+            model=self.workload.title, cluster=self.cluster.name, device=self.device.name,
             num_devices=self.cluster.num_devices, mode=self.workload.mode, method="simulated", plan=None,
             training=None, dtype=dtype, sequence_length=self._tokens_of_a_sequence(),
             cost_model=self.cost_model.name, time=time,

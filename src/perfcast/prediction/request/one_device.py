@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.dtype import AUTO
 from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.own_module import OwnModule
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.tuning.trained import FULL, Tuning
 from perfcast.errors import InputError, PlanError, UnknownNameError
@@ -29,7 +30,8 @@ class Request:
     """What is asked of a model on one device.
 
     Attributes:
-        model: Catalog name, a Hugging Face config.json or its folder, ``timm:NAME``, or ``FILE.py:FUNCTION``.
+        model: Catalog name, a Hugging Face config.json or its folder, ``timm:NAME``, ``FILE.py:FUNCTION``, or
+            a module that the user holds, whose inputs then say all sizes.
         mode: 'train' (forward, backward, optimizer), 'prefill' or 'decode'.
         batch_size: Sequences, images or samples of one step, over all micro-batches.
         micro_batch_size: Of one forward; None is the batch size.
@@ -53,7 +55,7 @@ class Request:
         autocast: Of inference in bf16 or fp16: fp32 weights, cast by autocast, as a training has them.
     """
 
-    model: str
+    model: str | OwnModule
     mode: Mode = "train"
     batch_size: int = 1
     micro_batch_size: int | None = None
@@ -86,6 +88,7 @@ class Request:
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known, f"Known: {', '.join(known)}.")
+        self._check_sizes()
         _check_range("batch size", self.batch_size, _MAX_BATCH_SIZE)
         _check_range("micro-batch size", self.micro_batch_size, self.batch_size)
         _check_range("sequence length", self.sequence_length, _MAX_SEQUENCE_LENGTH)
@@ -106,17 +109,35 @@ class Request:
                 f"micro-batch size {self.micro_batch_size}"
             )
 
+    @property
+    def title(self) -> str:
+        """What answers call the model."""
+        return self.model if isinstance(self.model, str) else self.model.title
+
     def _check_ranks(self) -> None:
         if self.world_size is None:
             if self.rank:
                 raise PlanError(f"rank {self.rank} of how many? give --world-size")
             return
-        if ".py:" not in self.model:
+        if not isinstance(self.model, str) or ".py:" not in self.model:
             raise PlanError(
-                f"--world-size runs a parallel FILE.py:FUNCTION of your own; {self.model} takes --plan"
+                f"--world-size runs a parallel FILE.py:FUNCTION of your own; {self.title} takes --plan"
             )
         if not 0 <= self.rank < self.world_size:
             raise PlanError(f"rank {self.rank} is not one of 0 … {self.world_size - 1}")
+
+    def _check_sizes(self) -> None:
+        if isinstance(self.model, str):
+            return
+        given = {
+            "batch size": self.batch_size != 1,
+            "micro-batch size": self.micro_batch_size is not None,
+            "sequence length": self.sequence_length is not None,
+            "image size": self.image_size is not None,
+        }
+        said = [name for name, is_given in given.items() if is_given]
+        if said:
+            raise PlanError(f"{', '.join(said)}: the inputs of {self.title} say that by their shapes")
 
     def _check_autocast(self) -> None:
         if self.autocast and self.mode == "train":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from perfcast.core.cluster import Cluster
-from perfcast.verbs.question import FILE, IN_PYTHON
+from perfcast.verbs.question import FILE
 from perfcast.verbs.shared.run import RunQuestion
 from perfcast.verbs.shared.step import StepQuestion
 
@@ -31,7 +31,6 @@ class PredictQuestion(RunQuestion, StepQuestion):
         host: Processor that issues the kernels of one device: fast, slow, or one such as epyc-7742;
             default: what machines with the device usually have.
         cuda_graphs: One device: the step is replayed as one CUDA graph.
-        inputs: Example inputs of a module that is given as the model.
     """
 
     verb: ClassVar[str] = "predict"
@@ -45,4 +44,3 @@ class PredictQuestion(RunQuestion, StepQuestion):
     stragglers: str | None = None
     host: str | None = None
     cuda_graphs: bool = False
-    inputs: object = field(default=None, metadata=IN_PYTHON)

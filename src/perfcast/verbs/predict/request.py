@@ -48,7 +48,7 @@ def request_of(asked: PredictQuestion, *, with_timeline: bool = False) -> StepRe
         if asked.tokens is None:
             return _one_device(asked, place)
     elif model.is_recommender:
-        return _recommender(asked)
+        return _recommender(asked, model.name)
     return _plan(asked, model, place, with_timeline=with_timeline)
 
 
@@ -237,7 +237,7 @@ def _parallel_program(
     return request
 
 
-def _recommender(asked: PredictQuestion) -> RecommenderRequest:
+def _recommender(asked: PredictQuestion, name: str) -> RecommenderRequest:
     from perfcast.prediction.defaults import RECOMMENDER_DTYPE
     from perfcast.prediction.request.recommender import DENSE_DTYPES, RecommenderRequest
 
@@ -251,10 +251,10 @@ def _recommender(asked: PredictQuestion) -> RecommenderRequest:
     if asked.cluster is not None:
         cluster = _cluster(asked, asked.num_devices if asked.num_devices > 1 else None)
     else:
-        question = f"where does {asked.model} run?"
+        question = f"where does {name} run?"
         cluster, notes = _server_of(asked, asked.num_devices, question, "--device NAME with --devices N")
     found = RecommenderRequest(
-        model=asked.model,
+        model=name,
         cluster=cluster,
         global_batch_size=asked.batch_size,
         dtype=known_word("dtype", asked.format or RECOMMENDER_DTYPE, DENSE_DTYPES),

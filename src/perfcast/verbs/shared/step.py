@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from perfcast.core.dtype import AUTO
 from perfcast.core.hardware import Device
 from perfcast.core.mode import MODES, Mode
+from perfcast.core.own_module import OwnModule, is_module
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import complete_plan, is_one_device, stated_micro_batch_size
 from perfcast.core.plans.text import PlanValues, format_plan, format_values, parse_plan
@@ -16,8 +17,8 @@ from perfcast.core.precision import spelled_dtype
 from perfcast.core.tensor import MEMORY_FORMATS, MemoryFormat
 from perfcast.core.training import FRAMEWORKS
 from perfcast.core.words import known_word
-from perfcast.errors import PlanError
-from perfcast.verbs.question import FILE, Question, usually
+from perfcast.errors import PlanError, QuestionError
+from perfcast.verbs.question import FILE, IN_PYTHON, Question, usually
 from perfcast.verbs.shared.tuning import TuningQuestion
 
 if TYPE_CHECKING:
@@ -33,14 +34,22 @@ class _Subject(Question):
     """What a step is of, and where it runs: the fields that go without their names in Python.
 
     Attributes:
-        model: A catalog name, a Hugging Face config.json or its folder, timm:NAME, or FILE.py:FUNCTION.
+        model: A catalog name, a Hugging Face config.json or its folder, timm:NAME, or FILE.py:FUNCTION; in
+            Python also a module that you hold, followed by its inputs.
         device: Catalog name, FILE.toml, or 'cpu' (this machine).
     """
 
     arguments: ClassVar[tuple[str, ...]] = ("model",)
 
-    model: str = field(metadata=FILE)
+    model: str | OwnModule = field(metadata=FILE)
     device: str | Device | None = field(default=None, metadata=FILE)
+
+    @classmethod
+    def arranged(cls, given: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """``(module, inputs, device)``: inputs of a module go before the device."""
+        if len(given) < 2 or not is_module(given[0]) or isinstance(given[1], str | Device):
+            return given, {}
+        return (given[0], *given[2:]), {"inputs": given[1]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +75,9 @@ class StepQuestion(TuningQuestion, _Subject):
         image_size: Height and width of images; default: the model's own.
         memory_format: In which weights and images lie, of models that take images.
         autocast: Inference in bf16 or fp16 with fp32 weights, under autocast.
+        inputs: Of a module that is given as the model: a tensor, a tuple of positional or a dict of keyword
+            arguments; of tensors only shapes and types count.
+        loss: Of such a module: output → scalar; default: the output's own, else the sum of its first tensor.
         recompute: The plan's key of that name by itself, from Python: none or full.
     """
 
@@ -84,10 +96,22 @@ class StepQuestion(TuningQuestion, _Subject):
     image_size: int | None = None
     memory_format: MemoryFormat | None = field(default=None, metadata=usually(MEMORY_FORMATS[0]))
     autocast: bool = False
+    inputs: object = field(default=None, metadata=IN_PYTHON)
+    loss: object = field(default=None, metadata=IN_PYTHON)
     recompute: InitVar[str | None] = None
 
     def __post_init__(self, recompute: str | None) -> None:
-        """A Plan is held as its text, with the batch and the devices that it has."""
+        """A Plan is held as its text, with the batch and the devices that it has; a module with its inputs.
+
+        Raises:
+            QuestionError: A module without inputs, or inputs without a module.
+        """
+        if is_module(self.model):
+            if self.inputs is None:
+                raise QuestionError("inputs: a module is asked about with the arguments of one call")
+            self._hold(model=OwnModule(self.model, self.inputs, self.loss), inputs=None, loss=None)
+        elif self.inputs is not None or self.loss is not None:
+            raise QuestionError("inputs, loss: of a module that is given as the model")
         if isinstance(self.plan, Plan):
             of_plan = {
                 "batch_size": self.plan.global_batch_size,

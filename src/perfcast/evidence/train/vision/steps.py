@@ -109,7 +109,7 @@ def _is_used(case: TimmCase) -> bool:
 
 
 def _image(case: TimmCase) -> tuple[str, int | None]:
-    return case.request.model, case.request.image_size
+    return case.request.title, case.request.image_size
 
 
 def parts_of(graph: Graph, device: Device) -> StepParts:

@@ -63,7 +63,7 @@ def build_study_program(request: Request) -> Program:
     from perfcast.workload.models.huggingface import build_program
     from perfcast.workload.shape import StepShape
 
-    entry = load_model(request.model)
+    entry = load_model(request.title)
     training = request.mode == "train"
     if "model_type" not in entry.config:
         raise InputError(f"{request.model} is no model of the study, which are Hugging Face's")
