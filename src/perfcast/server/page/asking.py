@@ -1,4 +1,4 @@
-"""How the page asks: in a thread or a process of its own, never on the event loop."""
+"""How the page asks: at the desk of the server, as the API does, and never on the event loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from nicegui import run
 
+from perfcast.errors import InputError
 from perfcast.report.document import Document
+from perfcast.server.desk import Desk
 from perfcast.server.page.document import Rendered, render_document
 from perfcast.server.page.view import Plain
-from perfcast.verbs.answer import answer
-from perfcast.verbs.question import Question, question_of
+from perfcast.server.problems import ProblemError
+from perfcast.server.processes.handle import Reply
+from perfcast.server.questions import read_question
+from perfcast.verbs.question import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,27 @@ class Answered:
     rendered: Rendered
 
 
-async def ask(verb: str, plain: Plain) -> Answered:
+async def ask(desk: Desk, verb: str, plain: Plain) -> Answered:
     """The answer to what controls say.
 
     Raises:
-        PerfcastError: The question cannot be asked or answered; the message says why.
+        InputError: The question cannot be asked, or has no answer within the server's bounds; it says why.
     """
-    answered = await run.io_bound(_answer, verb, plain)
+    asking = read_question(verb, plain)
+    try:
+        reply = await desk.answer(asking, ("document",))
+    except ProblemError as error:
+        raise InputError(error.problem.detail) from None
+    return await read_reply(asking.question, reply)
+
+
+async def read_reply(question: Question, reply: Reply) -> Answered:
+    """A reply, ready to be sent."""
+    answered = await run.io_bound(_read, question, reply)
     assert answered is not None  # None is of a server that is shutting down
     return answered
 
 
-def _answer(verb: str, plain: Plain) -> Answered:
-    question = question_of(verb, plain)
-    document = answer(question).document()
+def _read(question: Question, reply: Reply) -> Answered:
+    document = reply.document
     return Answered(question, document, render_document(document))

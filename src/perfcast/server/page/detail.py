@@ -13,7 +13,6 @@ from perfcast.server.page.asking import Answered, ask
 from perfcast.server.page.document import DocumentElement, render_document
 from perfcast.server.page.plans import question_of_plan
 from perfcast.server.page.runner import Stage
-from perfcast.server.page.view import Plain
 from perfcast.verbs.spelled import address_of
 
 #: Verb → the view of its answers.
@@ -30,7 +29,9 @@ class PlanDialog:
         with ui.dialog().props('aria-label="Plan"') as self._dialog, ui.card().classes("detail"):
             with ui.element("div").classes("detail-head"):
                 self._link = ui.link("Open in Forecast", "/forecast")
-                ui.button(icon="close", on_click=self._dialog.close).props('flat dense round aria-label="Close"')
+                ui.button(icon="close", on_click=self._dialog.close).props(
+                    'flat dense round aria-label="Close"'
+                )
             self._problem = ui.label().classes("problem").props("role=alert")
             self._spinner = ui.spinner(size="lg")
             self._compared = DocumentElement()
@@ -47,17 +48,14 @@ class PlanDialog:
         for element in (self._document, self._compared):
             element.set_visibility(False)
         try:
-            verb, plain = question_of_plan(self._asked(), cells)
-            answered = await ask(verb, plain)
+            verb, plain = question_of_plan(self._stage.asked, cells)
+            answered = await ask(self._stage.desk, verb, plain)
         except PerfcastError as error:
             self._show_problem(str(error))
             return
         finally:
             self._spinner.set_visibility(False)
         self._show(answered)
-
-    def _asked(self) -> Plain:
-        return self._stage.asked
 
     def _show(self, answered: Answered) -> None:
         view = _VIEWS[answered.question.verb]

@@ -59,7 +59,7 @@ class LiveRunner(Runner):
     async def _ask(self, plain: Plain, *, pushes: bool) -> None:
         self._busy.set_visibility(True)
         try:
-            answered = await ask(self._stage.view.verb, plain)
+            answered = await ask(self._stage.desk, self._stage.view.verb, plain)
         except PerfcastError as error:
             if self._wanted is None:
                 self._stage.show_error(str(error))

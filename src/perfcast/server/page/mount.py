@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from perfcast.report.palette import BLUE
+from perfcast.server.desk import Desk
 from perfcast.server.page.shell import draw_view
 from perfcast.server.page.view import View
 from perfcast.server.page.views import VIEWS
@@ -29,7 +30,7 @@ def mount_page(app: FastAPI, *, token_is_asked: bool = False) -> None:
     pages.add_route("/page/page.js", _script)
     pages.add_route("/", _first)
     for view in VIEWS:
-        _add(view)
+        _add(view, app.state.desk)
     ui.run_with(
         app,
         title="perfcast",
@@ -43,10 +44,10 @@ def mount_page(app: FastAPI, *, token_is_asked: bool = False) -> None:
     )
 
 
-def _add(view: View) -> None:
+def _add(view: View, desk: Desk) -> None:
     @ui.page(f"/{view.name}")
     def page(request: Request) -> None:
-        draw_view(view, VIEWS, str(request.url.query))
+        draw_view(view, VIEWS, str(request.url.query), desk)
 
 
 async def _first(_: Request) -> Response:

@@ -7,6 +7,7 @@ from html import escape
 from nicegui import ui
 
 from perfcast.server.page.view import View
+from perfcast.server.questions import ADDRESSES
 from perfcast.verbs.question import Question
 from perfcast.verbs.spelled import address_of, command_line, python_call
 
@@ -34,7 +35,7 @@ class Reproduce:
         self._box.set_visibility(True)
 
     def _links(self, question: Question) -> list[str]:
-        verb, query = question.verb.replace(" ", "/"), address_of(question)
+        verb, query = ADDRESSES[question.verb], address_of(question)
         kinds = [("json", "JSON"), ("html", "HTML report")]
         if self._view.has_timeline:
             kinds.append(("perfetto", "Perfetto timeline"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+from perfcast.server.desk import Desk
 from perfcast.server.page.asking import Answered
 from perfcast.server.page.view import Plain, View
 
@@ -15,6 +16,14 @@ class Stage(Protocol):
     @property
     def view(self) -> View:
         """Whose question is asked."""
+
+    @property
+    def desk(self) -> Desk:
+        """Where it is asked."""
+
+    @property
+    def asked(self) -> Plain:
+        """What the answer that is shown was asked; nothing before the first."""
 
     def show(self, answered: Answered, *, pushes: bool) -> None:
         """Show an answer."""

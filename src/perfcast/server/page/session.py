@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from perfcast.errors import PerfcastError
+from perfcast.server.desk import Desk
 from perfcast.server.page.asking import Answered
 from perfcast.server.page.detail import PlanDialog
 from perfcast.server.page.document import DocumentElement
@@ -25,9 +26,10 @@ class Session:
         question: That the shown answer is of; None before the first.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, desk: Desk) -> None:
         """Draw the view where the caller stands."""
         self.view = view
+        self.desk = desk
         self.question: Question | None = None
         self.form = Form(view, self._changed)
         self._headline = ui.link("", "#answer").classes("headline").props("aria-live=polite")
@@ -36,6 +38,11 @@ class Session:
             dialog = PlanDialog(self) if view.has_plans else None
             self._document = DocumentElement(dialog.look_into if dialog else None)
             self._reproduce = Reproduce(view)
+
+    @property
+    def asked(self) -> Plain:
+        """What the answer that is shown was asked; nothing before the first."""
+        return plain_of(self.question) if self.question is not None else {}
 
     def open(self, query: str) -> None:
         """Ask what an address says, or what the view starts with."""
@@ -69,7 +76,7 @@ class Session:
     def show_error(self, text: str) -> None:
         """Say what is wrong beside the controls; the last answer stays, paler."""
         self.form.show_error(text)
-        self.set_stale(self.question is not None)
+        self.set_stale(bool(text) and self.question is not None)
 
     def set_stale(self, is_stale: bool) -> None:
         """Whether the answer is of another question than the controls'."""

@@ -6,11 +6,12 @@ from html import escape
 
 from nicegui import ui
 
+from perfcast.server.desk import Desk
 from perfcast.server.page.session import Session
 from perfcast.server.page.view import View
 
 
-def draw_view(view: View, views: tuple[View, ...], query: str) -> None:
+def draw_view(view: View, views: tuple[View, ...], query: str, desk: Desk) -> None:
     """A whole page of a view, for one client."""
     ui.add_head_html('<link rel="stylesheet" href="/page/page.css">')
     ui.add_body_html('<script src="/page/page.js" defer></script>')
@@ -23,13 +24,13 @@ def draw_view(view: View, views: tuple[View, ...], query: str) -> None:
         if view.build is not None:
             view.build()
         else:
-            _draw_session(view, query)
+            _draw_session(view, query, desk)
     ui.skip_link("To the controls", target=main)
 
 
-def _draw_session(view: View, query: str) -> None:
+def _draw_session(view: View, query: str, desk: Desk) -> None:
     with ui.element("div").classes("view"):
-        session = Session(view)
+        session = Session(view, desk)
     ui.on("perfcast_address", lambda event: session.open(str(event.args)))
     ui.timer(0, lambda: session.open(query), once=True)
 
