@@ -15,7 +15,7 @@ class EntryControl(FormControl):
     def __init__(self, field: Field, changed: Changed, label: str = "", hint: str = "") -> None:
         self.fields = (field.name,)
         self._field = field
-        with ui.element("div").classes("control") as self.box:
+        with ui.element("div").classes(f"control {field.entry}") as self.box:
             self._entered = Entered(_draw(field, label or field.label), changed)
             with self._entered.element:
                 add_hint(hint or field.hint)

@@ -1,0 +1,49 @@
+"""The memory of one step: over time, its peak explained, and what would make it fit."""
+
+from __future__ import annotations
+
+from perfcast.server.page.view import Control, Group, View
+from perfcast.server.page.views.forecast import BATCHES, LENGTHS, MODES, PRECISIONS, has_plan
+
+MEMORY = View(
+    name="memory",
+    title="Memory",
+    icon="memory",
+    lead="What one step holds and when, why the peak is what it is, and what would make it fit.",
+    verb="memory",
+    start={"model": "gpt2-large", "device": "a100-pcie-40gb", "batch_size": 8, "sequence_length": 1024},
+    groups=(
+        Group(
+            title="Model",
+            controls=(
+                Control(fields=("model",), widget="name", names="models", label="Model"),
+                Control(fields=("mode",), widget="choice", choices=MODES, label="What is run"),
+                Control(fields=("dtype",), widget="choice", choices=PRECISIONS, label="Precision"),
+            ),
+        ),
+        Group(
+            title="Where it runs",
+            controls=(
+                Control(fields=("device", "devices"), widget="place"),
+                Control(fields=("plan",), widget="plan", label="Plan", applies=has_plan),
+            ),
+        ),
+        Group(
+            title="Sizes",
+            controls=(
+                Control(fields=("batch_size",), widget="steps", steps=BATCHES, label="Batch (sequences)"),
+                Control(fields=("sequence_length",), widget="steps", steps=LENGTHS, label="Tokens of each"),
+            ),
+        ),
+        Group(
+            title="Also say",
+            controls=(
+                Control(fields=("fit",), label="What would make it fit"),
+                Control(fields=("largest_batch",), label="Largest batch that fits"),
+                Control(fields=("largest_sequence",), label="Longest sequence that fits"),
+                Control(fields=("closed_form",), label="Closed form beside it"),
+            ),
+        ),
+    ),
+    hidden=("world_size", "rank"),
+)
