@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.predict.answer import predict
+    from perfcast.verbs.serving.answer import serving
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ _HOME = {
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
+    "serving": "perfcast.verbs.serving.answer",
     "trace_step": "perfcast.traces.record.recorder",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "predict_memory",
     "predict_plan",
     "predict_serving",
+    "serving",
     "trace_step",
 ]
 

@@ -12,7 +12,7 @@ from perfcast.verbs.schema import described, question_schema
 #: Where an answer goes and how it is shown is no part of what is asked.
 OUTPUTS = {
     *("json", "html", "timeline", "require_fit", "brief", "help"),
-    *("chakra",),
+    *("chakra", "launch", "launch_model"),
 }
 
 

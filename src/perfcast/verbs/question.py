@@ -25,6 +25,7 @@ Plain = str | int | float | bool | tuple[str, ...] | tuple[int, ...] | tuple[flo
 _HOMES = {
     "predict": ("predict", "PredictQuestion"),
     "memory": ("memory", "MemoryQuestion"),
+    "serving": ("serving", "ServingQuestion"),
 }
 VERBS = tuple(_HOMES)
 
@@ -84,8 +85,14 @@ class Question:
         return usual_values(type(self))[name] if value is None else value
 
     def says(self, name: str) -> bool:
-        """Whether anything is said of a field."""
-        return is_said(getattr(self, name))
+        """Whether anything is said of a field; that a switch is off says something where None is usual."""
+        value = getattr(self, name)
+        return value is not None and value != () and value is not _default(type(self), name)
+
+    def hold(self, **values: object) -> None:
+        """What a question does to its own fields while it is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def said(self, names: Iterable[str]) -> tuple[str, ...]:
         """Options of those fields of which something is said, as ``--micro-batch-size``."""
@@ -97,9 +104,8 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def is_said(value: object) -> bool:
-    """Whether a field's value says anything."""
-    return value is not None and value is not False and value != ()
+def _default(kind: type[Question], name: str) -> object:
+    return next(one.default for one in fields(kind) if one.name == name)
 
 
 def usual_values(kind: type[Question]) -> Mapping[str, Plain]:
@@ -148,11 +154,11 @@ def check_question(question: Question) -> Question:
     """
     kind = type(question)
     given = {one.name: getattr(question, one.name) for one in plain_fields(kind)}
-    held = {name: value for name, value in given.items() if is_plain(value) and is_said(value)}
+    held = {name: value for name, value in given.items() if is_plain(value) and question.says(name)}
     others = {name for name, value in given.items() if not is_plain(value)}
     for name, value in _checked(kind, held, others).items():
         if value is not held[name]:
-            object.__setattr__(question, name, value)
+            question.hold(**{name: value})
     return question
 
 
@@ -169,9 +175,8 @@ def plain_of(question: Question) -> dict[str, object]:
     """
     found: dict[str, object] = {}
     for one in fields(question):
-        value = getattr(question, one.name)
-        if is_said(value):
-            named = _named(one.name, value)
+        if question.says(one.name):
+            named = _named(one.name, getattr(question, one.name))
             found[one.name] = list(named) if isinstance(named, tuple) else named
     return found
 

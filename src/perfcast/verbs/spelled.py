@@ -26,8 +26,10 @@ def command_line(question: Question) -> str:
 
 
 def _option(option: str, value: object) -> list[str]:
-    if value is True:
-        return [option]
+    if isinstance(value, bool):
+        return [option if value else option.replace("--", "--no-", 1)]
+    if isinstance(value, list) and not isinstance(value[0], str):
+        return [option, ",".join(_texts(value))]
     return [part for text in _texts(value) for part in (option, text)]
 
 
@@ -61,7 +63,7 @@ def address_of(question: Question) -> str:
         QuestionError: As of ``plain_of``.
     """
     pairs = [
-        (name, "1" if text is True else text)
+        (name, str(int(text)) if isinstance(text, bool) else text)
         for name, value in plain_of(question).items()
         for text in (value if isinstance(value, list) else [value])
     ]

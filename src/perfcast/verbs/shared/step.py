@@ -118,15 +118,11 @@ class StepQuestion(TuningQuestion, _Subject):
                 "devices": self.plan.ranks_per_stage * self.plan.pipeline_parallel,
             }
             values = parse_plan(format_plan(self.plan))
-            self._hold(plan=format_values({"recompute": "none", **values}))
-            self._hold(**{name: value for name, value in of_plan.items() if getattr(self, name) is None})
+            self.hold(plan=format_values({"recompute": "none", **values}))
+            self.hold(**{name: value for name, value in of_plan.items() if getattr(self, name) is None})
         if recompute is not None:
             stated = parse_plan(f"recompute={recompute}")
-            self._hold(plan=format_values({**parse_plan(self.text("plan")), **stated}))
-
-    def _hold(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+            self.hold(plan=format_values({**parse_plan(self.text("plan")), **stated}))
 
     @cached_property
     def plan_values(self) -> PlanValues:
