@@ -109,7 +109,7 @@ class StepQuestion(TuningQuestion, _Subject):
         if is_module(self.model):
             if self.inputs is None:
                 raise QuestionError("inputs: a module is asked about with the arguments of one call")
-            self._hold(model=OwnModule(self.model, self.inputs, self.loss), inputs=None, loss=None)
+            self.hold(model=OwnModule(self.model, self.inputs, self.loss), inputs=None, loss=None)
         elif self.inputs is not None or self.loss is not None:
             raise QuestionError("inputs, loss: of a module that is given as the model")
         if isinstance(self.plan, Plan):
