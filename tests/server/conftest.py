@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from perfcast.server.app import build_app
 from perfcast.server.settings import Settings
+from running_server import running_server
 
 BASE = "http://localhost"
 
@@ -17,3 +18,10 @@ BASE = "http://localhost"
 def api() -> Iterator[TestClient]:
     with TestClient(build_app(Settings(with_page=False)), base_url=BASE) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def live_server() -> Iterator[str]:
+    """The address of a server in a process of its own."""
+    with running_server() as address:
+        yield address

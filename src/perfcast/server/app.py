@@ -23,7 +23,8 @@ from perfcast.server.guards.reply import problem_response
 from perfcast.server.guards.token import TokenGuard
 from perfcast.server.metrics import ROUTE, Metrics, MetricsGuard
 from perfcast.server.problems import KINDS, Problem, ProblemError, problem_of
-from perfcast.server.routes import health, jobs, questions
+from perfcast.server.routes import catalog, health, jobs, questions, traces
+from perfcast.server.uploads import Uploads
 from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=_guards(settings, metrics),
     )
     app.state.settings, app.state.metrics, app.state.desk = settings, metrics, Desk(settings)
-    _add_gauges(metrics, app.state.desk)
+    app.state.uploads = Uploads(settings)
+    _add_gauges(metrics, app.state.desk, app.state.uploads)
     for kind in (ProblemError, PerfcastError):
         app.add_exception_handler(kind, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    for subject in (health, questions, jobs):
+    for subject in (health, questions, jobs, catalog, traces):
         for method, path, endpoint in subject.ROUTES:
             app.add_route(f"{API}{path}", _counted(endpoint, f"{API}{path}"), methods=[method])
     app.add_route("/api/{path:path}", _unknown, methods=_ALL_METHODS)
@@ -102,14 +104,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         desk.close()
+        app.state.uploads.close()
 
 
-def _add_gauges(metrics: Metrics, desk: Desk) -> None:
+def _add_gauges(metrics: Metrics, desk: Desk, uploads: Uploads) -> None:
     cache, jobs = desk.cache, desk.jobs
     metrics.gauge("cached_bytes", "Answers that are kept.", lambda: cache.num_bytes)
     metrics.gauge("cache_hits_total", "Questions whose answer was kept.", lambda: cache.hits)
     metrics.gauge("cache_misses_total", "Questions whose answer was not.", lambda: cache.misses)
     metrics.gauge("questions_being_answered", "Different ones, now.", lambda: desk.num_being_answered)
+    metrics.gauge("uploads_bytes", "Uploads that are kept.", lambda: uploads.num_bytes)
     metrics.gauge("jobs_running", "Jobs that run.", lambda: jobs.count("running"))
     metrics.gauge("jobs_waiting", "Jobs in the queue.", lambda: jobs.count("waiting"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -26,6 +27,8 @@ ADDRESSES: Mapping[str, str] = {
 VERBS = {address: verb for verb, address in ADDRESSES.items()}
 #: Texts of options are words, plans and lists, none of which is longer.
 MOST_LETTERS = 2000
+#: A cluster of servers with fewer devices, ``dgx-h100/4:64``: a name of the catalog, which no file has.
+_CLUSTER_OF_SERVERS = re.compile(r"[\w-]+/\d+(:\d+)?")
 #: Whole numbers that fit 64 bits; none of the options means anything near it.
 _MOST = 2**53
 
@@ -93,7 +96,11 @@ def read_address(verb: str, query: str) -> Asking:
 
 
 def _checked(question: Question, own: Mapping[str, object]) -> Asking:
-    named = [name for name in files_of(question) if name.partition("[")[0] not in own]
+    named = [
+        name
+        for name, text in files_of(question).items()
+        if name not in own and not (name == "cluster" and _CLUSTER_OF_SERVERS.fullmatch(text))
+    ]
     if named:
         raise InputError(
             f"{', '.join(named)}: names a file, and over HTTP no file of the server is read; "

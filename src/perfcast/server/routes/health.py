@@ -26,4 +26,16 @@ async def metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.text, media_type=MEDIA_TYPE)
 
 
-ROUTES = (("GET", "/health", health), ("GET", "/version", version), ("GET", "/metrics", metrics))
+async def description(request: Request) -> Response:
+    """The API as OpenAPI describes it."""
+    from perfcast.server.openapi import openapi
+
+    return JSONResponse(openapi())
+
+
+ROUTES = (
+    ("GET", "/health", health),
+    ("GET", "/version", version),
+    ("GET", "/metrics", metrics),
+    ("GET", "/openapi.json", description),
+)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfcast.server.processes.message import Kind
 
 #: Forms that a job keeps its result in.
-_KINDS = cast("tuple[Kind, ...]", tuple(FORMATS))
+JOB_KINDS = cast("tuple[Kind, ...]", tuple(FORMATS))
 
 
 def said_of(job: Job) -> dict[str, object]:
@@ -46,7 +46,7 @@ async def submit(request: Request) -> Response:
         raise refuse(422, "A job is an object with 'verb' (a text) and 'question' (an object of options).")
     if verb not in VERBS:
         raise UnknownNameError("verb", verb[:100], VERBS)
-    job = desk_of(request).jobs.start(read_question(VERBS[verb], question), _KINDS)
+    job = desk_of(request).jobs.start(read_question(VERBS[verb], question), JOB_KINDS)
     headers = {"Location": f"/api/v1/jobs/{job.id}"}
     return JSONResponse(said_of(job), status_code=202, headers=headers)
 
