@@ -1,4 +1,4 @@
-"""Figures as data: series, axes and marks, in SI units; ``plots`` turns them into plotly's.
+"""Figures as data: series, axes and marks, in SI units; ``svg`` draws them, ``plots`` makes them plotly's.
 
 Text is plain: a line break is one, nothing is markup. Colours are those of ``palette``.
 """
@@ -140,7 +140,46 @@ class Treemap:
     depth: int = 4
 
 
-Series = Bars | Curve | Heatmap | Treemap
+@dataclass(frozen=True, slots=True)
+class ParallelAxis:
+    """One of several axes side by side.
+
+    Attributes:
+        ticks: Heights from 0 to 1, and what is written there.
+    """
+
+    title: str
+    ticks: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strands:
+    """Lines of one look across all axes.
+
+    Attributes:
+        lines: Of each its height on every axis, from 0 to 1.
+    """
+
+    lines: tuple[tuple[float, ...], ...]
+    colour: str
+    width: float = 1.0
+    opacity: float = 0.6
+    hover: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """Parallel coordinates: axes side by side, a line across all of them for each thing.
+
+    Attributes:
+        strands: In the order of drawing.
+    """
+
+    axes: tuple[ParallelAxis, ...]
+    strands: tuple[Strands, ...]
+
+
+Series = Bars | Curve | Heatmap | Treemap | Parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

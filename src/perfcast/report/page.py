@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
@@ -21,25 +23,27 @@ from perfcast.report.document import (
     Section,
     Table,
     card_details,
-    list_figures,
 )
 from perfcast.report.figure import Figure
+from perfcast.report.svg.canvas import Tips
+from perfcast.report.svg.draw import NARROW, WIDE, svg_of
+from perfcast.report.svg.text import text_width
 from perfcast.report.values import WORDS, Value, format_value
 
 #: Rows of a table; --json has all.
 MAX_ROWS = 200
+
+#: Letters of a table beside those of figures, and pixels beside a cell's text on a telephone and a screen.
+_TABLE_TEXT, _PHONE_PAD, _SCREEN_PAD = 13 / 12, 6, 10
 
 #: The file may run its own script and styles, and reach nothing outside itself.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def render_page(document: Document) -> str:
-    """The whole document; plotly.js is inlined once if it holds a figure."""
-    plotly = ""
-    if list_figures(document):
-        from plotly.offline import get_plotlyjs
-
-        plotly = f"<script>{get_plotlyjs()}</script>"
+    """The whole document, its figures as SVG for screens and for telephones."""
+    tips = Tips()
+    body = render_body(document, lambda figure: svg_figure(figure, tips))
     title = escape(document.title)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -50,18 +54,24 @@ def render_page(document: Document) -> str:
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>{_resource("page.css")}</style>
-{plotly}
 </head>
 <body>
 <main>
 <h1>{title}</h1>
-{render_body(document, _figure)}
+{body}
 {_footer(document)}
 </main>
+<div id="tip" role="status" hidden></div>
+<script type="application/json" id="tips">{_json(tips.texts)}</script>
 <script>{_resource("page.js")}</script>
 </body>
 </html>
 """
+
+
+def _json(texts: Sequence[str]) -> str:
+    """Texts inside a script element, which only '</' could end."""
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @cache
@@ -163,13 +173,33 @@ def _table(table: Table, level: int) -> str:
         f'<th scope="col"{_number(is_number)}><button type="button">{escape(column.heading)}</button></th>'
         for column, is_number in zip(columns, numeric, strict=True)
     )
-    body = "".join(_row(row, columns, numeric) for row in shown)
+    kinds = _forms(columns, shown)
+    labels = [f' data-label="{escape(c.heading)}"' if "stacks" in kinds else "" for c in columns]
+    body = "".join(_row(row, columns, numeric, labels) for row in shown)
     foot = ""
     if table.total is not None:
-        foot = f"<tfoot>{_row([table.total[place] for place in places], columns, numeric)}</tfoot>"
+        foot = f"<tfoot>{_row([table.total[place] for place in places], columns, numeric, labels)}</tfoot>"
     title = f"<h{level + 1}>{escape(table.title)}</h{level + 1}>" if table.title else ""
-    html = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
+    form = f' class="{" ".join(kinds)}"' if kinds else ""
+    html = f"<table{form}><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
     return f'{title}<div class="scroll" tabindex="0">{html}</div>{_caption(table)}'
+
+
+def _forms(columns: Sequence[Column], rows: Sequence[Sequence[Value | Cell]]) -> list[str]:
+    """Classes of a table that needs more room than a telephone or a screen has: there it has another form."""
+    least = 0.0
+    for at, column in enumerate(columns):
+        is_numeric = _is_numeric(column, [row[at] for row in rows])
+        texts = [cell_text(row[at], column) for row in rows]
+        parts = texts if is_numeric else [part for text in texts for part in re.split(r"[ \-]|(?<=_)", text)]
+        heading = text_width(column.heading, is_bold=True)
+        least += max(heading, *map(text_width, parts)) * _TABLE_TEXT
+    kinds = []
+    if least + 2 * _PHONE_PAD * len(columns) > NARROW:
+        kinds.append("stacks")
+    if least + 2 * _SCREEN_PAD * len(columns) > WIDE:
+        kinds.append("tight")
+    return kinds
 
 
 def _caption(table: Table) -> str:
@@ -178,20 +208,24 @@ def _caption(table: Table) -> str:
     return f'<p class="note">The first {MAX_ROWS} of {len(table.rows)} {escape(table.things)}.</p>'
 
 
-def _row(row: Sequence[Value | Cell], columns: Sequence[Column], numeric: Sequence[bool]) -> str:
-    cells = zip(row, columns, numeric, strict=True)
+def _row(
+    row: Sequence[Value | Cell], columns: Sequence[Column], numeric: Sequence[bool], labels: Sequence[str]
+) -> str:
+    cells = zip(row, columns, numeric, labels, strict=True)
     return f"<tr>{''.join(_cell(*cell) for cell in cells)}</tr>"
 
 
-def _cell(value: Value | Cell, column: Column, is_number: bool) -> str:
-    if isinstance(value, Cell):
-        text, number = value.text, value.value
-    else:
-        text = format_value(value, column.unit, column.missing)
-        number = value if isinstance(value, (int, float)) else 0.0
+def _cell(value: Value | Cell, column: Column, is_number: bool, label: str) -> str:
+    text = cell_text(value, column)
+    number = value.value if isinstance(value, Cell) else value if isinstance(value, (int, float)) else 0.0
     if not is_number:
-        return f"<td>{escape(text)}</td>"
-    return f'<td data-value="{float(number)!r}" class="number">{escape(text)}</td>'
+        return f"<td{label}>{escape(text).replace('_', '_<wbr>')}</td>"
+    return f'<td{label} data-value="{float(number)!r}" class="number">{escape(text)}</td>'
+
+
+def cell_text(value: Value | Cell, column: Column) -> str:
+    """What a cell says."""
+    return value.text if isinstance(value, Cell) else format_value(value, column.unit, column.missing)
 
 
 def _is_numeric(column: Column, values: Iterable[Value | Cell]) -> bool:
@@ -199,20 +233,17 @@ def _is_numeric(column: Column, values: Iterable[Value | Cell]) -> bool:
     return bool(column.unit) or any(isinstance(value, (int, float, Cell)) for value in values)
 
 
-def _figure(figure: Figure) -> str:
-    """A figure's element and script; plotly.js comes with the page."""
-    from plotly.io import to_html
+def svg_figure(figure: Figure, tips: Tips | None = None) -> str:
+    """A figure twice, of which the page's styles show the one that its room asks for.
 
-    from perfcast.report.plots import draw
-
-    html: str = to_html(
-        draw(figure),
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"figure-{figure.name}",
-        config={"responsive": True, "displaylogo": False, "displayModeBar": False},
+    Args:
+        tips: Where a page's script finds what pointing shows; None writes titles into the elements.
+    """
+    wide, narrow = svg_of(figure, WIDE, tips=tips), svg_of(figure, NARROW, tips=tips)
+    return (
+        f'<div class="figure" id="figure-{escape(figure.name)}">'
+        f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div></div>'
     )
-    return f'<div class="figure">{html}</div>'
 
 
 def _is_shown(only: Only | None) -> bool:

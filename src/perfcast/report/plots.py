@@ -19,13 +19,14 @@ from perfcast.report.figure import (
     Figure,
     Heatmap,
     Label,
+    Parallel,
     Rule,
     Segment,
-    Series,
     Treemap,
 )
 from perfcast.report.palette import BLUE, INK, LINE, RED
 from perfcast.report.plot_axes import axis_layout, axis_scale, text_lines
+from perfcast.report.plot_parallel import parallel_layout, parallel_traces
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -52,7 +53,14 @@ def plotly_dict(figure: Figure) -> dict[str, Any]:
         "shapes": shapes + [_segment_line(segment) for segment in figure.segments],
         "annotations": notes + [_annotation(label, scales) for label in figure.labels],
     }
-    return {"data": [_trace(figure, series, scales) for series in figure.series], "layout": layout}
+    traces: list[dict[str, Any]] = []
+    for series in figure.series:
+        if isinstance(series, Parallel):
+            traces += parallel_traces(series)
+            layout |= parallel_layout(series)
+        else:
+            traces.append(_trace(figure, series, scales))
+    return {"data": traces, "layout": layout}
 
 
 def draw(figure: Figure) -> PlotlyFigure:
@@ -98,7 +106,9 @@ def _top(figure: Figure, has_names: bool) -> int:
     return 26 if has_names else 12
 
 
-def _trace(figure: Figure, series: Series, scales: tuple[float, float]) -> dict[str, Any]:
+def _trace(
+    figure: Figure, series: Bars | Curve | Heatmap | Treemap, scales: tuple[float, float]
+) -> dict[str, Any]:
     match series:
         case Bars():
             return _bars(figure, series, scales)

@@ -164,7 +164,8 @@ def _ranks(forecast: PlanForecast) -> Section:
         Column("Rank"),
         Column("Stage"),
         Column("Equal ranks", short="Ranks"),
-        *(Column(name, "s") for name in ("Busy", "Exposed", "Bubble", "Host", "Other")),
+        *(Column(name, "s") for name in ("Busy", "Exposed")),
+        *(Column(name, "s", only="terminal") for name in ("Bubble", "Host", "Other")),
         *(Column(CAUSE_WORDS[cause], "s", only="page") for cause in causes),
     )
     rows = tuple((*_rank_cells(rank), *_cause_cells(rank, causes)) for rank in _sorted_ranks(forecast))
@@ -214,8 +215,8 @@ def ranks_figure(forecast: PlanForecast) -> Figure:
 def _timeline(forecast: PlanForecast) -> Section:
     note = (
         "Of each rank, compute above and collectives below; gaps are waiting. Collectives inside layers are "
-        "drawn for one micro-batch alone. Drag to look closer; '--timeline FILE' writes every event for "
-        "Perfetto."
+        "drawn for one micro-batch alone. '--timeline FILE' writes every event for Perfetto, "
+        "which looks closer."
     )
     return Section(title="Timeline", blocks=(pipeline_figure(forecast, CAUSE_WORDS), Note(note)), only="page")
 

@@ -163,8 +163,8 @@ def ranks_figure(forecast: RecommenderForecast) -> Figure:
 
 def _timeline(forecast: RecommenderForecast) -> Section:
     note = (
-        "Of each rank, compute above and collectives below; gaps are waiting. Drag to look closer; "
-        "'--timeline FILE' writes every event for Perfetto."
+        "Of each rank, compute above and collectives below; gaps are waiting. '--timeline "
+        "FILE' writes every event for Perfetto, which looks closer."
     )
     return Section(title="Timeline", blocks=(timeline_figure(forecast), Note(note)), only="page")
 

@@ -290,14 +290,14 @@ def _roof(forecast: Forecast, shown: Sequence[OperationTime]) -> tuple[Curve, Cu
     intensities = [operation.flops / operation.memory_traffic_bytes for operation in shown]
     low, high = min([*intensities, ridge / 100]) / 2, max([*intensities, ridge * 10]) * 2
     line = Curve(x=(low, ridge, high), y=(low * bandwidth, peak, peak), colour=palette.INK)
-    texts = (f"{format_count(bandwidth, 'B/s')} ╱   ", f"peak {format_count(peak, 'FLOP/s')}")
+    middle = (low * ridge) ** 0.5
     names = Curve(
-        x=(ridge, high),
-        y=(peak, 2 * peak),
+        x=(middle, high),
+        y=(middle * bandwidth, peak),
         colour=palette.INK,
         mode="text",
-        texts=texts,
-        text_place="middle left",
+        texts=(format_count(bandwidth, "B/s"), f"peak {format_count(peak, 'FLOP/s')}"),
+        text_place="top left",
     )
     return line, names
 

@@ -69,5 +69,5 @@ def test_how_long_the_studys_predictors_were_trained_is_said() -> None:
 
 def test_the_page_draws_them() -> None:
     page = render_page(document())
-    assert '"barmode":"group"' in page
-    assert "study-printed" in page
+    assert 'id="figure-study-printed"' in page
+    assert all(figure.is_grouped for figure in figures())

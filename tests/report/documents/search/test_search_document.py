@@ -15,7 +15,7 @@ from perfcast.report.data.search.training import data_of
 from perfcast.report.documents.search.coordinates import coordinates_figure, list_axes
 from perfcast.report.documents.search.figures import format_objective, pareto_figure, sample_plans
 from perfcast.report.documents.search.training import document_of
-from perfcast.report.figure import Curve
+from perfcast.report.figure import Curve, Parallel
 from perfcast.report.page import render_page
 from perfcast.searches.report.baseline import BaselinePlan, BaselineRanking
 from perfcast.searches.report.compose import SearchReport
@@ -194,10 +194,10 @@ def test_layers_to_recompute_shards_and_stages_have_axes_where_they_vary():
 def test_the_green_line_of_the_dimensions_is_the_winners_not_the_fastest_formulas():
     # The third plan wins by events; its line has dp = 8, the top of its axis, and comes last.
     result = search_result(ranked=(ranked_plan(2),))
-    series = coordinates_figure(result).series
-    assert len(series) == 7
-    assert isinstance(series[-1], Curve)
-    assert series[-1].y[0] == 1.0
+    (parallel,) = coordinates_figure(result).series
+    assert isinstance(parallel, Parallel)
+    assert len(parallel.strands) == 7
+    assert parallel.strands[-1].lines[0][0] == 1.0
 
 
 def test_a_named_plan_that_does_not_fit_is_said_not_to():

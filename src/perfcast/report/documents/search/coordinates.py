@@ -1,7 +1,4 @@
-"""Parallel coordinates: an axis for each dimension in which plans differ, a line for each plan.
-
-Drawn as plain lines, since the page lets no script be compiled, which plotly's own kind of this plot needs.
-"""
+"""Parallel coordinates: an axis for each dimension in which plans differ, a line for each plan."""
 
 from __future__ import annotations
 
@@ -12,9 +9,10 @@ import numpy as np
 
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.plans.table import FLAGS, WORDS, PlanTable
+from perfcast.core.plans.text import format_plan
 from perfcast.report import palette
 from perfcast.report.documents.search.figures import sample_plans
-from perfcast.report.figure import Axis, Curve, Figure, Label, Segment
+from perfcast.report.figure import Figure, Parallel, ParallelAxis, Strands
 from perfcast.searches.result import SearchResult
 from perfcast.searches.space.fixed import KEYS
 from perfcast.units import GIB
@@ -65,26 +63,12 @@ def coordinates_figure(result: SearchResult) -> Figure:
     axes = list_axes(result, shown)
     bounds = np.linspace(0, len(shown), len(_SHADES) + 1).round().astype(np.int64)
     stretches = zip(_SHADES, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    series = [_curve(axes, range(start, stop), shade) for shade, start, stop in stretches]
-    winner = _curve(axes, [len(shown) - 1], palette.GREEN, width=3, opacity=1.0)
-    titles = tuple(
-        Label(x=place, y=1.03, bold=axis.title.replace("_", "\n"), text="", anchor="center")
-        for place, axis in enumerate(axes)
+    strands = [_strands(axes, range(start, stop), shade) for shade, start, stop in stretches]
+    winner = _strands(axes, [len(shown) - 1], palette.GREEN, width=3, opacity=1.0, hover=_option(result))
+    parallel = Parallel(
+        axes=tuple(ParallelAxis(axis.title, axis.ticks) for axis in axes), strands=(*strands, winner)
     )
-    ticks = tuple(
-        Label(x=place, y=height, text=text, is_boxed=True)
-        for place, axis in enumerate(axes)
-        for height, text in axis.ticks
-    )
-    return Figure(
-        name="coordinates",
-        series=(*series, winner),
-        height=420,
-        labels=titles + ticks,
-        segments=tuple(Segment(x=(place, place), y=(0, 1)) for place in range(len(axes))),
-        x=Axis(low=-0.15, high=len(axes) - 0.2, is_visible=False),
-        y=Axis(low=-0.06, high=1.14, is_visible=False),
-    )
+    return Figure(name="coordinates", series=(parallel,), height=420)
 
 
 def _drawn(result: SearchResult) -> Integers:
@@ -166,13 +150,19 @@ def _figure_axis(title: str, values: Floats, form: str, *, is_log: bool = False)
     return Dimension(title, (values - low) / span, ticks)
 
 
-def _curve(
-    axes: Sequence[Dimension], places: Sequence[int], colour: str, *, width: float = 1, opacity: float = 0.6
-) -> Curve:
-    """Some plans' lines, with gaps between them."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for place in places:
-        x += [*range(len(axes)), None]
-        y += [*(float(axis.heights[place]) for axis in axes), None]
-    return Curve(x=tuple(x), y=tuple(y), colour=colour, width=width, opacity=opacity)
+def _option(result: SearchResult) -> str:
+    return f"winner\n{format_plan(result.winner.plan)}"
+
+
+def _strands(
+    axes: Sequence[Dimension],
+    places: Sequence[int],
+    colour: str,
+    *,
+    width: float = 1,
+    opacity: float = 0.6,
+    hover: str = "",
+) -> Strands:
+    """Some plans' lines."""
+    lines = tuple(tuple(float(axis.heights[place]) for axis in axes) for place in places)
+    return Strands(lines=lines, colour=colour, width=width, opacity=opacity, hover=hover)

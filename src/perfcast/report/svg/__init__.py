@@ -1,0 +1,1 @@
+"""Figures as SVG: drawn here, so that a page needs no chart library."""
