@@ -79,7 +79,7 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def documented_commands() -> list[str]:
     """Every line of README and docs that forecasts something with what a checkout has."""
-    texts = (README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))))
+    texts = (README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))))
     blocks = re.findall(r"```sh\n(.*?)```", "\n".join(texts), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     lines = [line for line in lines if re.match(r"perfcast (predict|memory|scale|search|serving) ", line)]
