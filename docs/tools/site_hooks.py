@@ -68,7 +68,14 @@ def _block(match: re.Match[str]) -> str:
 def _mathml(escaped: str, display: str) -> str:
     from latex2mathml.converter import convert
 
-    return convert(html.unescape(escaped), display=display)
+    return convert(_with_words(html.unescape(escaped)), display=display)
+
+
+def _with_words(formula: str) -> str:
+    """Names of several letters are words, not products of letters."""
+    parts = re.split(r"(\\text\{[^}]*\})", formula)
+    words = re.compile(r"(?<![\\A-Za-z])([A-Za-z]{2,})(?![A-Za-z])")
+    return "".join(part if part.startswith("\\text") else words.sub(r"\\text{\1}", part) for part in parts)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
