@@ -151,6 +151,8 @@ def _bars(figure: Figure, bars: Bars, scales: tuple[float, float]) -> dict[str, 
 def _curve(curve: Curve, scales: tuple[float, float]) -> dict[str, Any]:
     found: dict[str, Any] = {"x": _scaled(curve.x, scales[0]), "y": _scaled(curve.y, scales[1])}
     line: dict[str, Any] = {"width": curve.width, "dash": curve.dash}
+    if None in curve.x:
+        line["simplify"] = False  # or short pieces between gaps are left out
     if isinstance(curve.colour, str):
         line["color"] = curve.colour
     if curve.is_step:

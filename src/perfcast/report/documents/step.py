@@ -23,6 +23,7 @@ from perfcast.report.document import (
 from perfcast.report.documents.memory_curves import memory_figure
 from perfcast.report.documents.modules import module_seconds, parent_of
 from perfcast.report.documents.program import program_facts
+from perfcast.report.documents.step_timeline import timeline_section
 from perfcast.report.figure import Axis, Curve, Figure, Treemap
 from perfcast.report.values import Value, format_value, percent
 from perfcast.units import format_bytes, format_count, format_seconds
@@ -47,6 +48,7 @@ def document_of(forecast: Forecast) -> Document:
             _kinds(forecast),
             _modules(forecast),
             _roofline(forecast),
+            timeline_section(forecast),
             Section(title="Slowest operations", blocks=(_operations(forecast),)),
             Section(title="Memory at the peak", blocks=memory_blocks(forecast)),
         ),
