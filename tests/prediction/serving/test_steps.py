@@ -9,7 +9,7 @@ from perfcast.catalog.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
 from perfcast.core.serving.scheduling import Speculation
-from perfcast.core.serving.step import StepBatch
+from perfcast.core.serving.step import StepBatch, batches_in_columns
 from perfcast.core.serving.tabulated import TabulatedSteps
 from perfcast.errors import ModelError
 from perfcast.prediction.model import NamedModel, read_model
@@ -95,6 +95,15 @@ def test_a_chunk_behind_a_cache_takes_longer_than_the_same_tokens_without() -> N
 def test_an_imbalance_of_experts_makes_steps_longer() -> None:
     even, uneven = (_times("mixtral-8x7b", _MIXTURE, replace(_BARE, expert_load=load)) for load in (1.0, 1.8))
     assert uneven.seconds(prompts(1, 2048)) > 1.2 * even.seconds(prompts(1, 2048))
+
+
+def test_a_rank_that_reads_alone_has_experts_of_all_ranks_to_itself() -> None:
+    times = _times("deepseek-v3", Plan(data_parallel=8, expert_parallel=8), cost_model="roofline")
+    alone, all_ranks = (
+        times.seconds_together(batches_in_columns([prompts(1, 4096)] * ranks), 8) for ranks in (1, 8)
+    )
+    assert alone < 0.6 * all_ranks
+    assert all_ranks == pytest.approx(times.seconds(prompts(1, 4096)), rel=1e-6)
 
 
 def test_drafted_tokens_cost_a_layer_each_and_their_checks() -> None:

@@ -106,6 +106,7 @@ class ServingRequest:
         prefix_hit_share: Of a prompt's tokens, those whose keys and values another request left.
         dtype: Of weights; 'auto' takes what is usual for model and device.
         kv_cache_dtype: None or 'auto': what the framework keeps beside ``dtype``.
+        request_seconds: Of a request between client and engine; None: as fitted to servers of the framework.
         seed: Of lengths and arrivals; equal requests give equal answers.
         dollars_per_device_hour: None: no bill.
         window: From when to when every step is kept for a timeline, in seconds; None: none is.
@@ -127,6 +128,7 @@ class ServingRequest:
     kv_cache_dtype: str | None = None
     cost_model: str | CostModel | None = None
     method: AskedMethod = "both"
+    request_seconds: float | None = None
     seed: int = 0
     dollars_per_device_hour: float | None = None
     window: tuple[float, float] | None = None
@@ -138,6 +140,8 @@ class ServingRequest:
             raise InputError("a recorded load needs a file of requests")
         if not 0 <= self.prefix_hit_share < 1:
             raise InputError(f"prefix hit share {self.prefix_hit_share:g}: between 0 and 1, without 1")
+        if self.request_seconds is not None and not 0 <= self.request_seconds < KILO:
+            raise InputError(f"request seconds {self.request_seconds:g}: 0 or more, of one request")
 
     @property
     def played_requests(self) -> int:

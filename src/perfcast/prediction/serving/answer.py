@@ -137,7 +137,7 @@ def _assumptions(setting: ResolvedServing, times: tuple[TabulatedSteps, ...]) ->
 def _on_the_way(setting: ResolvedServing) -> Iterator[str]:
     """What requests take beside their steps."""
     constants, name = load_serving_constants(), setting.program.framework
-    if constants.request_seconds[name]:
+    if setting.request.request_seconds is None and constants.request_seconds[name]:
         seconds = format_seconds(constants.request_seconds[name])
         yield f"{seconds} of a request lie between client and engine, fitted to deployments of {name}"
     if len(setting.engines) > 1 and constants.handover_seconds[name]:

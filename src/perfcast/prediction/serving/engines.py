@@ -100,4 +100,5 @@ def transfer_between(
 
 def request_seconds_of(setting: ResolvedServing) -> float:
     """From a client to an engine's queue and back."""
-    return load_serving_constants().request_seconds[setting.program.framework]
+    asked = setting.request.request_seconds
+    return load_serving_constants().request_seconds[setting.program.framework] if asked is None else asked

@@ -151,7 +151,7 @@ class _Ledger:
         self.numbers: dict[Operation, int] = {}
         self._by_identity: dict[int, int] = {}
         self._held: list[Operation] = []
-        self._rows: dict[int, _Rows] = {}
+        self._rows: dict[int, tuple[tuple[Calls, ...], _Rows]] = {}
 
     def number(self, operation: Operation) -> int:
         """Its place; objects that were seen are not hashed again (the ledger keeps them alive)."""
@@ -163,11 +163,11 @@ class _Ledger:
         return found
 
     def rows(self, parts: tuple[Calls, ...]) -> _Rows:
-        """The runs of rows of calls; layers that attend alike share theirs."""
+        """The runs of rows of calls; layers that attend alike share theirs (the ledger keeps them alive)."""
         found = self._rows.get(id(parts))
         if found is None:
-            found = self._rows[id(parts)] = self._entered(parts)
-        return found
+            found = self._rows[id(parts)] = (parts, self._entered(parts))
+        return found[1]
 
     def _entered(self, parts: tuple[Calls, ...]) -> _Rows:
         entered = [

@@ -25,6 +25,7 @@ def point(ttft: float, *, added: float = 0.03, is_split: bool = False, tpot: flo
         framework="vllm",
         is_split=is_split,
         is_sure=True,
+        is_stated=False,
         forecast={"ttft": ttft, "tpot": 0.01, "e2e": ttft + 1.0},
         measured={"ttft": ttft + added, "tpot": 0.01 * tpot, "e2e": ttft + added + tpot},
         steps_low=0.8,

@@ -42,6 +42,7 @@ class FittedPoint:
         framework: That serves.
         is_split: Whether two pools serve.
         is_sure: Whether the line leaves one deployment alone as possible.
+        is_stated: Whether the seconds of a request beside its steps are stated, and not to be fitted.
         forecast, measured: Seconds, by operation.
         steps_low, steps_high: Factors of the steps' own interval.
     """
@@ -49,6 +50,7 @@ class FittedPoint:
     framework: str
     is_split: bool
     is_sure: bool
+    is_stated: bool
     forecast: Mapping[str, float]
     measured: Mapping[str, float]
     steps_low: float
@@ -136,7 +138,9 @@ def _point(case: ServingCase, tables: StepTables) -> FittedPoint | None:
     except InputError:
         return None
     framework, is_split = request.engine.framework or "", isinstance(request.deployment, Disaggregated)
-    shipped = constants.request_seconds[framework] + is_split * constants.handover_seconds[framework]
+    is_stated = request.request_seconds is not None
+    shipped = 0.0 if is_stated else constants.request_seconds[framework]
+    shipped += is_split * constants.handover_seconds[framework]
     forecast = {name: span.value for name, span in times.spans.items()}
     forecast["ttft"] = max(forecast["ttft"] - shipped, 1e-6)
     further = request.answers.mean_tokens - 1.0
@@ -144,6 +148,7 @@ def _point(case: ServingCase, tables: StepTables) -> FittedPoint | None:
         framework=framework,
         is_split=is_split,
         is_sure=not case.setup.instead,
+        is_stated=is_stated,
         forecast={**forecast, "e2e": forecast["ttft"] + further * forecast["tpot"]},
         measured={"ttft": ttft, "tpot": tpot, "e2e": ttft + further * tpot},
         steps_low=min(each.low for each in steps),
@@ -156,12 +161,16 @@ def fit_points(points: Sequence[FittedPoint], num_configurations: int) -> Fitted
     frameworks = sorted({point.framework for point in points})
     requests, handovers = {}, {}
     for name in frameworks:
-        one = [point for point in points if point.framework == name and not point.is_split]
+        fitted = [point for point in points if point.framework == name and not point.is_stated]
+        one = [point for point in fitted if not point.is_split]
         requests[name] = added_seconds(one, 0.0)
-        two = [point for point in points if point.framework == name and point.is_split and point.is_sure]
+        two = [point for point in fitted if point.is_split and point.is_sure]
         handovers[name] = added_seconds(two, requests[name])
     sure = [point for point in points if point.is_sure]
-    added = [requests[each.framework] + each.is_split * handovers[each.framework] for each in sure]
+    added = [
+        (not each.is_stated) * requests[each.framework] + each.is_split * handovers[each.framework]
+        for each in sure
+    ]
     share = min(_SHARES, key=lambda share: _mean_width(sure, added, share))
     return FittedServing(
         request_seconds=requests,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.evidence.validate.runs.lines import Line
+from perfcast.frameworks.serving import parse_version
 from perfcast.prediction.request.serving import EngineOptions
 
 #: Dynamo's container, which the column states for some lines → the program inside.
@@ -14,6 +15,17 @@ _RUNTIMES = {"0.5.1": "1.1.0", "0.7.0": "1.2.0", "0.8.0": "1.2.0", "0.8.1": "1.2
 _DATED = re.compile(r"measured=(\d{4}-\d{2}-\d{2})")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _STEP_ROUNDING = 512
+_GENERATED_ROUNDING = 128
+#: Launch files that aiconfigurator writes (generator/rule_plugin/*.rule, and cli/backends/trtllm.py before):
+#: max_num_tokens is the batch, a prompt and so many more; free_gpu_memory_fraction; SGLang's mix prompts with
+#: answers (enable_mixed_chunk).
+_GENERATED_MORE_TOKENS = 1500
+_GENERATED_FRACTION = 0.8
+_GENERATED_SGLANG = (0, 5, 6)
+#: Of a request to servers behind Dynamo's frontend, which aiconfigurator launches: compiled, and without the
+#: interpreter in which the frameworks' own servers read text and write streams; of the order of a few
+#: milliseconds, assumed.
+DYNAMO_REQUEST_SECONDS = 0.002
 _MANY_CLIENTS = 16
 #: Launch scripts of TensorRT-LLM with attention data parallelism: attention_dp_config, timeout_iters.
 _RANK_WAIT_STEPS = 60
@@ -91,8 +103,9 @@ def engine(line: Line, drafted: int, concurrency: int) -> EngineOptions:
     return EngineOptions(
         framework=framework,
         version=version_of(line),
-        max_step_tokens=_step_tokens(line, concurrency, drafted) if framework == "trtllm" else None,
-        memory_fraction=_FULL_FRACTION if _fills_memory(line) else None,
+        policy="vllm" if _mixes_steps(line) else None,
+        max_step_tokens=_step_tokens(line, concurrency, drafted),
+        memory_fraction=_memory_fraction(line),
         polls_every_steps=_steps_between_polls(line, concurrency),
         rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
@@ -105,6 +118,12 @@ def _steps_between_polls(line: Line, concurrency: int) -> int | None:
         return None
     is_qwen = "Qwen3.5" in line.text("model_path")
     return 30 if is_blackwell(line) and (concurrency >= _MANY_CLIENTS or is_qwen) else 10
+
+
+def _memory_fraction(line: Line) -> float | None:
+    if line.text("backend") == "trtllm" and line.text("mode") == "agg" and not is_narrowed(line):
+        return _GENERATED_FRACTION
+    return _FULL_FRACTION if _fills_memory(line) else None
 
 
 def _fills_memory(line: Line) -> bool:
@@ -120,10 +139,24 @@ def _waits(line: Line) -> bool:
     return is_parallel and line.text("backend") == "trtllm" and is_narrowed(line)
 
 
+def _mixes_steps(line: Line) -> bool:
+    """SGLang with --enable-mixed-chunk: prompts are cut and read beside answers, as vLLM's scheduler does."""
+    if line.text("backend") != "sglang" or line.text("mode") != "agg" or is_narrowed(line):
+        return False
+    return parse_version(version_of(line) or "0") >= _GENERATED_SGLANG
+
+
 def _step_tokens(line: Line, concurrency: int, drafted: int) -> int | None:
     """Tokens of a step of TensorRT-LLM, which does not cut prompts: launch scripts leave room for one prompt
-    beside a token of every client ('max_num_tokens'); rounded up, so that points share step times."""
-    if not is_narrowed(line) or line.text("mode") != "agg":
+    beside a token of every client ('max_num_tokens'), and those that aiconfigurator writes a part of another,
+    of vLLM too; rounded up, so that points share step times."""
+    framework = line.text("backend")
+    if framework == "sglang" or line.text("mode") != "agg":
+        return None
+    if not is_narrowed(line):
+        wanted = concurrency + line.whole("isl") + _GENERATED_MORE_TOKENS
+        return -(-wanted // _GENERATED_ROUNDING) * _GENERATED_ROUNDING
+    if framework != "trtllm":
         return None
     wanted = line.whole("isl") + concurrency * (1 + drafted) + 64
     return -(-wanted // _STEP_ROUNDING) * _STEP_ROUNDING

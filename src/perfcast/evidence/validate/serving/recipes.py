@@ -77,13 +77,14 @@ def match_recipes(stated: Stated) -> tuple[Recipe, ...]:
     """The recipes that fit a line best, all that fit equally well; none of another device, program or length.
 
     First the load (the nearest in logarithms), then what is stated of workers; a recipe that was published
-    after the measurement comes last.
+    after the measurement comes last, and is no recipe of it where it drafts: drafts came later than the rest.
     """
     known = [
         recipe
         for recipe in load_recipes()
         if (recipe.device, recipe.framework, recipe.precision, recipe.isl, recipe.osl)
         == (stated.device, stated.framework, stated.precision, stated.isl, stated.osl)
+        and not (recipe.drafted and _is_later(recipe, stated))
     ]
     if not known:
         return ()
@@ -103,8 +104,12 @@ def _distance(recipe: Recipe, stated: Stated) -> float:
     )
     wrong = sum(said is not None and said != has for said, has in pairs)
     ratio = abs(math.log2(recipe.concurrency / stated.concurrency))
-    is_later = bool(stated.date) and recipe.since > stated.date
-    return 1.5 * wrong + ratio + 0.01 * is_later
+    return 1.5 * wrong + ratio + 0.01 * _is_later(recipe, stated)
+
+
+def _is_later(recipe: Recipe, stated: Stated) -> bool:
+    """Whether it was published after the measurement."""
+    return bool(stated.date) and recipe.since > stated.date
 
 
 @cache

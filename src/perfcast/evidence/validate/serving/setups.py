@@ -32,6 +32,7 @@ from perfcast.core.serving.load import ClosedLoad
 from perfcast.errors import PlanError
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
 from perfcast.evidence.validate.serving.launched import (
+    DYNAMO_REQUEST_SECONDS,
     date_of,
     drafted_tokens,
     engine,
@@ -125,6 +126,7 @@ def read_setup(line: Line) -> ServingSetup:
             engine=engine(line, launch.drafted, concurrency),
             dtype=_dtype(line, model),
             kv_cache_dtype=kv_cache_dtype(line, model),
+            request_seconds=None if spread else DYNAMO_REQUEST_SECONDS,
         )
         for launch in launches
     )
