@@ -18,6 +18,7 @@ from perfcast.errors import DoesNotFitError
 if TYPE_CHECKING:
     from perfcast.core.forecast.fit import Fit
     from perfcast.report.document import Document
+    from perfcast.report.pictures import PicturePlace
     from perfcast.verbs.result import Shown
 
 STANDARD_OUTPUT = "-"
@@ -29,18 +30,37 @@ class Outputs:
 
     Attributes:
         json: '-' is standard output, on which nothing else is then written.
+        picture: Ends in .svg or .png, then perhaps :FIGURE.
         require_fit: Whether an answer that does not fit ends with exit code 3.
     """
 
     json: str | None = None
     html: str | None = None
+    picture: str | None = None
     timeline: str | None = None
     require_fit: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Those that are asked for."""
-        return tuple(path for path in (self.json, self.html, self.timeline) if path is not None)
+        picture = self.picture_place.path if self.picture_place is not None else None
+        return tuple(path for path in (self.json, self.html, picture, self.timeline) if path is not None)
+
+    @property
+    def draws(self) -> bool:
+        """Whether figures are asked for."""
+        return self.html is not None or self.picture is not None
+
+    @property
+    def picture_place(self) -> PicturePlace | None:
+        """Where the picture goes.
+
+        Raises:
+            InputError: It is no picture's name.
+        """
+        from perfcast.report.pictures import parse_picture
+
+        return None if self.picture is None else parse_picture(self.picture)
 
     def check(self) -> None:
         """Say before the work, not after it, that a file cannot be written.
@@ -57,13 +77,16 @@ class Outputs:
 def output_options(
     *, html: bool = False, timeline: bool = False, fit: bool = False
 ) -> Callable[[Command], Command]:
-    """--json; --html, --timeline and --require-fit where the verb has them: ``Outputs`` under 'outputs'.
+    """--json; --html and --picture, --timeline, --require-fit where the verb has them, as ``Outputs``.
 
     Files are checked to be writable.
     """
     options = {"json": click.option("--json", metavar="FILE", help="JSON; '-' is standard output.")}
     if html:
         options["html"] = click.option("--html", metavar="FILE", help="One self-contained page.")
+        options["picture"] = click.option(
+            "--picture", metavar="FILE", help="The page's figures as .svg or .png; FILE:NAME is one of them."
+        )
     if timeline:
         options["timeline"] = click.option(
             "--timeline", metavar="FILE", help="Trace events; opens in Perfetto."
@@ -117,7 +140,7 @@ def write_answer(
     """
     if outputs.json is not None and data is not None:
         write_json(data(), outputs.json, is_exact=is_exact)
-    is_shown = outputs.html is not None or outputs.json != STANDARD_OUTPUT
+    is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
     if outputs.html is not None and shown is not None:
         from perfcast.files import write_text_atomically
@@ -125,6 +148,11 @@ def write_answer(
 
         provenance = replace(shown.provenance, command=_command())
         write_text_atomically(outputs.html, render_page(replace(shown, provenance=provenance)))
+    if outputs.picture_place is not None and shown is not None:
+        from perfcast.files import write_bytes_atomically
+        from perfcast.report.pictures import draw_picture
+
+        write_bytes_atomically(outputs.picture_place.path, draw_picture(shown, outputs.picture_place))
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:

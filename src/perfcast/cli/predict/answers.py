@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def answer(asked: PredictQuestion, outputs: Outputs, chakra: str | None) -> None:
     """The step, and its Chakra traces in a folder, if one is named."""
-    request = request_of(asked, with_timeline=bool(outputs.html or outputs.timeline))
+    request = request_of(asked, with_timeline=outputs.draws or outputs.timeline is not None)
     if chakra and isinstance(request, ParallelProgramRequest):
         raise QuestionError("--chakra: of a plan, not of --world-size")
     if chakra and isinstance(request, RecommenderRequest):

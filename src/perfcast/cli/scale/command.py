@@ -29,7 +29,7 @@ def scale(own: ScaleOptions, outputs: Outputs) -> None:
     if own.limits:
         from perfcast.cli.scale.limits import show_limits
 
-        if own.model or outputs.html or own.clusters:
+        if own.model or outputs.draws or own.clusters:
             raise click.UsageError("--limits has no model, no cluster and no page")
         show_limits(own.assumed, own.data, outputs)
         return

@@ -90,7 +90,7 @@ def _check_sweep(own: SearchOptions, outputs: Outputs) -> None:
     _refuse(own, _NOT_OF_SWEEPS, "of a single search, not of a sweep")
     if find_baseline(own.cost_model) is not None:
         raise click.UsageError(f"--cost-model {own.cost_model} is of a single search")
-    if outputs.html or own.mode != "train":
+    if outputs.draws or own.mode != "train":
         raise click.UsageError("a sweep is of training, and written as a table or with --json")
 
 
