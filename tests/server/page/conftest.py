@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
+#: On a machine that does other things too.
+_PATIENCE_MILLISECONDS = 40_000
 _SERVE = (
     "from perfcast.server.run import run_server; from perfcast.server.settings import Settings; "
     "run_server(Settings(port=0), on_ready=lambda address: print(address, flush=True))"
@@ -33,6 +35,7 @@ def browser() -> Iterator[Any]:
     if not CHROMIUM.exists():
         pytest.skip("no chromium is installed: a page is tested in a real browser")
     playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested by playwright")
+    playwright.expect.set_options(timeout=_PATIENCE_MILLISECONDS)
     with playwright.sync_playwright() as running:
         found = running.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield found
@@ -52,7 +55,7 @@ class Visit:
         self.complaints: list[str] = []
         self._context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | context)
         self.page = self._context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(_PATIENCE_MILLISECONDS)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._on_request)

@@ -83,9 +83,19 @@ def read_entry(field: Field, entered: object) -> object:
     if entered is None or entered == "" or entered is False:
         return None
     if field.kind.is_list:
-        parts = [part.strip() for part in str(entered).split(",") if part.strip()]
-        return tuple(_scalar(field, part) for part in parts) or None
+        return tuple(_scalar(field, part) for part in split_entry(str(entered))) or None
     return _scalar(field, entered)
+
+
+def split_entry(text: str) -> list[str]:
+    """Items between commas; values of one key stay together: ``'tp=8, replicas=1,2'`` has two."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if found and "=" in found[-1] and "=" not in part:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def _scalar(field: Field, entered: object) -> object:

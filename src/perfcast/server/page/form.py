@@ -105,4 +105,4 @@ def draw_control(control: Control, fields: Mapping[str, Field], changed: Changed
         case "plan":
             return PlanControl(control, field, changed)
         case "field":
-            return EntryControl(field, changed, control.label, control.hint)
+            return EntryControl(field, changed, control)

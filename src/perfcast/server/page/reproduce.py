@@ -8,7 +8,7 @@ from nicegui import ui
 
 from perfcast.server.page.view import View
 from perfcast.server.questions import ADDRESSES
-from perfcast.verbs.question import Question
+from perfcast.verbs.question import Question, plain_of
 from perfcast.verbs.spelled import address_of, command_line, python_call
 
 _COMMAND, _PYTHON = "perfcast-command", "perfcast-python"
@@ -37,7 +37,7 @@ class Reproduce:
     def _links(self, question: Question) -> list[str]:
         verb, query = ADDRESSES[question.verb], address_of(question)
         kinds = [("json", "JSON"), ("html", "HTML report")]
-        if self._view.has_timeline:
+        if self._view.has_timeline(plain_of(question)):
             kinds.append(("perfetto", "Perfetto timeline"))
         return [
             f'<a href="{escape(f"{_API}/{verb}/export?{query}&as={kind}")}" download>{text}</a>'

@@ -20,6 +20,11 @@ def always(_: Plain) -> bool:
     return True
 
 
+def never(_: Plain) -> bool:
+    """Of what no question has."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
     """A control that is chosen by hand; every other field of a question has one under 'More options'.
@@ -30,6 +35,7 @@ class Control:
         names: Of the widget ``name``.
         steps: Of the widget ``steps``: the values of its slider, in order.
         choices: Of the widget ``choice``: words of the question and how they are read; '' says nothing.
+        example: Of what may be written, shown where nothing is.
         hint: Beside it; '' for what the question's docstring says.
         applies: Whether a question has a use for it; else it is hidden and says nothing.
     """
@@ -40,6 +46,7 @@ class Control:
     names: Names = "models"
     steps: tuple[int, ...] = ()
     choices: tuple[tuple[str, str], ...] = ()
+    example: str = ""
     hint: str = ""
     applies: Callable[[Plain], bool] = always
 
@@ -67,7 +74,7 @@ class View:
         is_job: Whether its answers take long: asked by a button, with progress and cancel.
         build: Draws a view that asks no question, in place of controls and answer.
         has_plans: Whether its answer's tables hold plans, each of which can be looked into.
-        has_timeline: Whether an answer may be written for Perfetto.
+        has_timeline: Whether the answer to a question can be written for Perfetto.
     """
 
     name: str
@@ -81,4 +88,4 @@ class View:
     is_job: bool = False
     build: Callable[[], None] | None = None
     has_plans: bool = False
-    has_timeline: bool = False
+    has_timeline: Callable[[Plain], bool] = never

@@ -62,5 +62,5 @@ FORECAST = View(
         ),
     ),
     hidden=("weights", "chakra", "world_size"),
-    has_timeline=True,
+    has_timeline=lambda plain: not plain.get("closed_form"),
 )

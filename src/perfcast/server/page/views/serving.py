@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perfcast.server.page.view import Control, Group, Plain, View
 from perfcast.server.page.views.forecast import PRECISIONS
 
@@ -26,6 +28,34 @@ _SWEEPS = (
 
 def _is_together(plain: Plain) -> bool:
     return not (plain.get("prefill_plan") or plain.get("decode_plan"))
+
+
+def _has_replicas(plain: Plain) -> bool:
+    return _is_together(plain) and _is_one("replicas")(plain)
+
+
+def _swept(plain: Plain) -> str:
+    """What curves are over."""
+    sweep = plain.get("sweep")
+    return " ".join(map(str, sweep)) if isinstance(sweep, (list, tuple)) else ""
+
+
+def _is_one(name: str) -> Callable[[Plain], bool]:
+    """Whether a question has one value of it, not a curve's."""
+    return lambda plain: f"{name}=" not in _swept(plain)
+
+
+def _has_clients(plain: Plain) -> bool:
+    others = plain.get("request_rate") or plain.get("saturated")
+    return not others and _is_one("concurrency")(plain) and _is_one("request-rate")(plain)
+
+
+def _has_rate(plain: Plain) -> bool:
+    return not plain.get("saturated") and _is_one("concurrency")(plain) and _is_one("request-rate")(plain)
+
+
+def _is_played(plain: Plain) -> bool:
+    return not _swept(plain) and plain.get("method") != "closed-form"
 
 
 SERVING = View(
@@ -56,26 +86,51 @@ SERVING = View(
             controls=(
                 Control(fields=("device", "devices", "cluster"), widget="place"),
                 Control(fields=("plan",), label="Plan of a replica", applies=_is_together),
-                Control(fields=("replicas",), label="Replicas", applies=_is_together),
-                Control(fields=("prefill_plan",), label="Prefill plan, if apart"),
-                Control(fields=("decode_plan",), label="Decode plan, if apart"),
+                Control(
+                    fields=("replicas",), label="Replicas", example="as many as fit", applies=_has_replicas
+                ),
+                Control(fields=("prefill_plan",), label="Prefill plan, if apart", example="such as tp=2"),
+                Control(fields=("decode_plan",), label="Decode plan, if apart", example="such as tp=4"),
             ),
         ),
         Group(
             title="Load",
             controls=(
-                Control(fields=("concurrency",), widget="steps", steps=_CLIENTS, label="Clients at once"),
-                Control(fields=("request_rate",), label="Or requests a second"),
+                Control(
+                    fields=("concurrency",),
+                    widget="steps",
+                    steps=_CLIENTS,
+                    label="Clients at once",
+                    applies=_has_clients,
+                ),
+                Control(
+                    fields=("request_rate",),
+                    label="Or requests a second",
+                    example="such as 2.5",
+                    applies=_has_rate,
+                ),
                 Control(fields=("saturated",), label="Or all at once"),
-                Control(fields=("input_length",), widget="steps", steps=_LENGTHS, label="Prompt tokens"),
-                Control(fields=("output_length",), widget="steps", steps=_LENGTHS, label="Answer tokens"),
+                Control(
+                    fields=("input_length",),
+                    widget="steps",
+                    steps=_LENGTHS,
+                    label="Prompt tokens",
+                    applies=_is_one("input-length"),
+                ),
+                Control(
+                    fields=("output_length",),
+                    widget="steps",
+                    steps=_LENGTHS,
+                    label="Answer tokens",
+                    applies=_is_one("output-length"),
+                ),
             ),
         ),
         Group(
             title="Limits that count as good",
             controls=(
-                Control(fields=("max_ttft",), label="First token within"),
-                Control(fields=("max_tpot",), label="Each further within"),
+                Control(fields=("max_ttft",), label="First token within", example="such as 500ms"),
+                Control(fields=("max_tpot",), label="Each further within", example="such as 30ms"),
             ),
         ),
         Group(
@@ -87,5 +142,5 @@ SERVING = View(
         ),
     ),
     hidden=("requests", "launch", "launch_model"),
-    has_timeline=True,
+    has_timeline=_is_played,
 )
