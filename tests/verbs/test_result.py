@@ -8,6 +8,7 @@ import pytest
 from builders import small_forecast
 from perfcast.cli.output import write_json
 from perfcast.core.forecast.device import Forecast
+from perfcast.core.own_module import OwnModule
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.verbs.predict.question import PredictQuestion
 from perfcast.verbs.predict.result import PlanResult, StepResult
@@ -68,7 +69,7 @@ def test_files_are_those_of_the_command_line(tmp_path):
 
 
 def test_a_page_of_a_question_with_objects_names_no_command(tmp_path):
-    result = shown(StepResult, small_forecast(), replace(ASKED, inputs=object()))
+    result = shown(StepResult, small_forecast(), PredictQuestion(model=OwnModule(object(), ())))
     result.to_html(tmp_path / "a.html")
     assert "<code>perfcast" not in (tmp_path / "a.html").read_text(encoding="utf-8")
 
