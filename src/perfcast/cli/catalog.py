@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from perfcast.cli.lazy import NamingGroup
 from perfcast.cli.output import Outputs, output_options, write_answer, write_json
 
 
-@click.group()
+@click.group(cls=NamingGroup)
 def catalog() -> None:
     """List and show devices, clusters and models with the source of every figure."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.lazy import NamingGroup
 from perfcast.cli.output import Outputs, output_options, write_answer
 
 
-@click.group()
+@click.group(cls=NamingGroup)
 def data() -> None:
     """Look into folders of measured tables."""
 

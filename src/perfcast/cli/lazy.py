@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
+from perfcast.cli.options.names import complete_names
 
-class LazyGroup(click.Group):
+
+class NamingGroup(click.Group):
+    """A group that answers a mistyped command with the close ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is asked for.
+
+        Raises:
+            UsageError: There is none of that name; lists close ones.
+        """
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            close = get_close_matches(name, self.list_commands(ctx), n=3, cutoff=0.5)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NamingGroup):
     """A group that knows its commands by name alone; helps and completions list them without importing any.
 
     Args:
@@ -30,4 +52,5 @@ class LazyGroup(click.Group):
             return None
         command = getattr(import_module(self._homes[cmd_name]), cmd_name)
         assert isinstance(command, click.Command)
+        complete_names(command)
         return command

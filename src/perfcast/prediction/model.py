@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from perfcast.catalog.models import load_model
 from perfcast.core.mode import MOST_TOKENS
 from perfcast.core.own_module import OwnModule
 from perfcast.core.transformer import Transformer
-from perfcast.errors import ModelError, PlanError
+from perfcast.errors import ModelError, PlanError, UnknownNameError
 from perfcast.workload.models.config import read_config
 
 #: Whose tables are spread over devices, as ``core.recommender`` describes it.
@@ -170,9 +171,29 @@ def read_model(model: Model) -> NamedModel:
     if path.suffix == ".json" or path.is_dir():
         config = read_config(path)
         return NamedModel(model, config, own_sequence_length=_trained_positions(config))
-    entry = load_model(model)
+    try:
+        entry = load_model(model)
+    except UnknownNameError as error:
+        if _HUB_ID.fullmatch(model):
+            raise ModelError(_about_hub(model, error.close_names)) from None
+        raise
     length = None if entry.sequence_length is None else int(entry.sequence_length.value)
     return NamedModel(model, entry.config, entry.architecture, length, is_in_catalog=True)
+
+
+#: 'owner/name' of the Hugging Face hub; a path would begin otherwise.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def _about_hub(model: str, close_names: Sequence[str]) -> str:
+    """What to do where a model of the hub is named, of which nothing is downloaded here."""
+    folder = model.rpartition("/")[2]
+    similar = f" The catalog has {', '.join(close_names)}." if close_names else ""
+    return (
+        f"'{model}' is no folder here, and looks like a model of the Hugging Face hub, from which nothing is "
+        f"downloaded.{similar} Its config.json alone is needed: 'hf download {model} config.json --local-dir "
+        f"{folder}', then give {folder} as the model"
+    )
 
 
 def _stated_positions(config: Mapping[str, Any]) -> int | None:

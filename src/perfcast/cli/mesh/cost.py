@@ -86,7 +86,7 @@ def cost(
     simulated = _simulate(mesh, names, collective, sizes, algorithm, network, failed)
     write_answer(
         outputs,
-        lambda: document_of(sweep, mesh, measured, simulated, network or ""),
+        lambda: document_of(sweep, mesh, measured, simulated, network or "", is_decimal=says_decimal(sizes)),
         lambda: data_of(sweep, mesh, measured, simulated),
     )
 
@@ -146,7 +146,7 @@ def parse_mesh(cluster_name: str, shape: str) -> DeviceMesh:
 
 
 def parse_sizes(text: str) -> list[float]:
-    """'1GB' → one size; '1KB..1GB' → from the first to the last, doubling.
+    """'1GB' → one size; '1KB..1GB' → from the first, doubling, to the last, which is always one of them.
 
     Raises:
         InputError: Not a size, or a range that falls.
@@ -159,10 +159,20 @@ def parse_sizes(text: str) -> list[float]:
     if not 0 < least <= most:
         raise InputError(f"--bytes {text}: a range goes from a size above zero to a larger one")
     sizes = []
-    while least <= most * (1 + 1e-9):
+    while least < most * (1 - 1e-9):
         sizes.append(least)
         least *= 2
-    return sizes
+    return [*sizes, most]
+
+
+def says_decimal(text: str) -> bool:
+    """Whether sizes are said in MB and the like, not in MiB or plain numbers.
+
+    >>> says_decimal("1KB..1GB"), says_decimal("1MiB"), says_decimal("4096")
+    (True, False, False)
+    """
+    units = [match.group(2).lower() for match in _SIZE.finditer(text) if match.group(2)]
+    return bool(units) and all(unit in ("kb", "mb", "gb", "tb") for unit in units)
 
 
 def parse_bytes(text: str) -> float:

@@ -31,18 +31,20 @@ def document_of(
     measured: Sequence[Points] = (),
     simulated: Sequence[FabricTime] = (),
     fabric: str = "",
+    is_decimal: bool = False,
 ) -> Document:
     """One line per size.
 
     Args:
+        is_decimal: Whether sizes are written in MB, not in MiB.
         measured: Points beside the forecast.
         simulated: The same flow by flow on a fabric.
     """
     blocks: list[Block] = [Section(title="Bandwidth", blocks=(sweep_figure(sweep, measured),), only="page")]
-    blocks.append(_sizes(sweep))
+    blocks.append(_sizes(sweep, is_decimal=is_decimal))
     if fabric:
         title = f"Simulated flow by flow on {fabric}"
-        blocks.append(Section(title=title, blocks=(_simulated(simulated),)))
+        blocks.append(Section(title=title, blocks=(_simulated(simulated, is_decimal=is_decimal),)))
     return Document(
         title=f"{sweep.collective} on {mesh.cluster.title}",
         lead=_describe(sweep, mesh),
@@ -61,14 +63,18 @@ def _describe(sweep: CollectiveSweep, mesh: DeviceMesh) -> str:
     )
 
 
-def _sizes(sweep: CollectiveSweep) -> Table:
+def _size(num_bytes: float, *, is_decimal: bool) -> Cell:
+    return Cell(format_count(num_bytes, "B") if is_decimal else format_bytes(num_bytes), num_bytes)
+
+
+def _sizes(sweep: CollectiveSweep, *, is_decimal: bool) -> Table:
     times, rates = sweep.times, sweep.bus_bytes_per_second
     rows = []
     for index, size in enumerate(sweep.message_bytes.tolist()):
         low, high = float(times.low[index]), float(times.high[index])
         rows.append(
             (
-                size,
+                _size(size, is_decimal=is_decimal),
                 float(times.seconds[index]),
                 Cell(f"{format_seconds(low)} – {format_seconds(high)}", low),
                 float(rates[index]),
@@ -89,13 +95,13 @@ def _sizes(sweep: CollectiveSweep) -> Table:
     )
 
 
-def _simulated(times: Sequence[FabricTime]) -> Table:
+def _simulated(times: Sequence[FabricTime], *, is_decimal: bool) -> Table:
     """One line per size, with the link that was used most."""
     rows = []
     for time in times:
         name, share = time.busiest[0] if time.busiest else ("", 0.0)
         seconds = Cell(("" if time.is_exact else "≈ ") + format_seconds(time.seconds), time.seconds)
-        rows.append((time.message_bytes, seconds, name, share))
+        rows.append((_size(time.message_bytes, is_decimal=is_decimal), seconds, name, share))
     return Table(
         columns=(
             Column("Message", "B"),
