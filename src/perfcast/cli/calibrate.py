@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 from perfcast.cli.output import Outputs, write_answer
+from perfcast.cli.progress import status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +33,11 @@ def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None
 
     outputs = Outputs(html=html)
     outputs.check()
-    profile = run_calibration(device, progress=Console(stderr=True), quick=quick, restart=restart)
+    console = Console(stderr=True)
+    with nullcontext() if console.is_terminal else status("measuring this machine's kernels"):
+        profile = run_calibration(
+            device, progress=console if console.is_terminal else None, quick=quick, restart=restart
+        )
     said = [f"wrote {profile_path(device)}"]
     if device != "cpu":
         said.append(f"wrote {_correct(device)}: the learned forecaster on this device")

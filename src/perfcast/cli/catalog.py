@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfcast.cli.lazy import NamingGroup
 from perfcast.cli.output import Outputs, output_options, write_answer, write_json
+from perfcast.errors import InputError
+
+if TYPE_CHECKING:
+    from perfcast.catalog.templates import Kind
 
 
 @click.group(cls=NamingGroup)
@@ -60,6 +65,34 @@ def models(name: str | None, outputs: Outputs) -> None:
     from perfcast.verbs.catalog.listing import models_data, models_shown
 
     write_answer(outputs, lambda: models_shown(name), lambda: models_data(name))
+
+
+@catalog.command(name="new-device")
+@click.argument("file", metavar="FILE.toml")
+def new_device(file: str) -> None:
+    """Write a commented file of a device of your own, which --device FILE.toml takes."""
+    _write_template("device", file)
+
+
+@catalog.command(name="new-cluster")
+@click.argument("file", metavar="FILE.toml")
+def new_cluster(file: str) -> None:
+    """Write a commented file of a cluster of your own, which --cluster FILE.toml:N takes."""
+    _write_template("cluster", file)
+
+
+def _write_template(kind: Kind, file: str) -> None:
+    """Raises InputError where the file is there, or is none of TOML."""
+    from perfcast.catalog.templates import template_of
+    from perfcast.files import write_text_atomically
+
+    path = Path(file)
+    if path.suffix != ".toml":
+        raise InputError(f"{file}: such a file ends in .toml, by which --{kind} knows it")
+    if path.exists():
+        raise InputError(f"{file} is there already; name a new file")
+    write_text_atomically(path, template_of(kind, path.stem))
+    click.echo(f"wrote {file}: replace its figures, then give it as --{kind}")
 
 
 @catalog.command()

@@ -40,6 +40,6 @@ def memory(asked: MemoryQuestion, outputs: Outputs) -> None:
     """
     from perfcast.verbs.memory.answer import answer
 
-    with status() as on_progress:
+    with status(f"capturing {asked.model}") as on_progress:
         result = answer(asked, on_progress=on_progress)
     write_result(outputs, result)

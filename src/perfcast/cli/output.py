@@ -14,6 +14,7 @@ import click
 
 from perfcast.cli.options.pack import Command
 from perfcast.errors import DoesNotFitError
+from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from perfcast.core.forecast.fit import Fit
@@ -31,6 +32,7 @@ class Outputs:
     Attributes:
         json: '-' is standard output, on which nothing else is then written.
         picture: Ends in .svg or .png, then perhaps :FIGURE.
+        brief: Whether the terminal shows a few lines of the answer.
         require_fit: Whether an answer that does not fit ends with exit code 3.
     """
 
@@ -38,6 +40,7 @@ class Outputs:
     html: str | None = None
     picture: str | None = None
     timeline: str | None = None
+    brief: bool = False
     require_fit: bool = False
 
     @property
@@ -77,7 +80,7 @@ class Outputs:
 def output_options(
     *, html: bool = False, timeline: bool = False, fit: bool = False
 ) -> Callable[[Command], Command]:
-    """--json; --html and --picture, --timeline, --require-fit where the verb has them, as ``Outputs``.
+    """--json; --html with --picture and --brief, --timeline, --require-fit where the verb has them.
 
     Files are checked to be writable.
     """
@@ -87,6 +90,7 @@ def output_options(
         options["picture"] = click.option(
             "--picture", metavar="FILE", help="The page's figures as .svg or .png; FILE:NAME is one of them."
         )
+        options["brief"] = click.option("--brief", is_flag=True, help="The answer in a few lines.")
     if timeline:
         options["timeline"] = click.option(
             "--timeline", metavar="FILE", help="Trace events; opens in Perfetto."
@@ -102,6 +106,8 @@ def output_options(
         def command(**given: Any) -> Any:
             outputs = Outputs(**{name: given.pop(name) for name in options})
             outputs.check()
+            if outputs.brief and outputs.json == STANDARD_OUTPUT:
+                raise click.UsageError("--brief: nothing else is written beside --json -")
             return function(**given, outputs=outputs)
 
         decorated: Command = command
@@ -138,8 +144,10 @@ def write_answer(
         DoesNotFitError: With --require-fit, once everything is written.
         ValueError: A number is not finite; the file it belongs to is not written.
     """
+    from perfcast.report.answers import to_plain
+
     if outputs.json is not None and data is not None:
-        write_json(data(), outputs.json, is_exact=is_exact)
+        write_json(_versioned(to_plain(data())), outputs.json, is_exact=is_exact)
     is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
     if outputs.html is not None and shown is not None:
@@ -156,7 +164,9 @@ def write_answer(
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:
-        print_answer(shown, (*said, *(f"wrote {path}" for path in (*outputs.paths, *written))))
+        lines = (*said, *(f"wrote {path}" for path in (*outputs.paths, *written)))
+        show = print_brief if outputs.brief else print_answer
+        show(shown, lines)
     if outputs.require_fit:
         _require_fit(tuple(fits))
 
@@ -180,6 +190,15 @@ def write_result(
     )
 
 
+def _versioned(plain: object) -> object:
+    """With the format's and the program's versions, where an answer has no type that states them."""
+    from perfcast.report.answers import SCHEMA_VERSION
+
+    if not isinstance(plain, dict) or "schema_version" in plain:
+        return plain
+    return {"schema_version": SCHEMA_VERSION, "perfcast_version": perfcast_version(), **plain}
+
+
 def _require_fit(fits: Sequence[Fit | None]) -> None:
     """Raises DoesNotFitError where something does not fit by the best estimate, or that is not known."""
     from perfcast.core.forecast.fit import all_fit, first_said
@@ -189,6 +208,14 @@ def _require_fit(fits: Sequence[Fit | None]) -> None:
         raise DoesNotFitError(first_said(fit for fit in fits if fit is not None and not fit.fits))
     if verdict is None:
         raise DoesNotFitError("whether it fits is not known: no closed form of its memory exists")
+
+
+def print_brief(document: Document, said: Sequence[str] = ()) -> None:
+    """A document in a few lines, then some more."""
+    from perfcast.report.brief import brief_of
+
+    for line in (brief_of(document), *said):
+        click.echo(line)
 
 
 def print_answer(document: Document, said: Sequence[str] = ()) -> None:

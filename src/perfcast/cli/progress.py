@@ -1,20 +1,74 @@
-"""Progress of what takes long, on standard error."""
+"""Progress of what takes long, on standard error: nothing for two seconds, then what is being done."""
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TextIO
+
+#: Waits that nobody has to be told about.
+_QUIET_SECONDS = 2.0
+#: Between two lines where standard error is no terminal.
+_LINE_SECONDS = 10.0
 
 
 @contextmanager
-def status() -> Iterator[Callable[[float | None, str], None]]:
-    """A line that says what is being done, once something is said."""
-    from rich.console import Console
+def status(doing: str = "") -> Iterator[Callable[[float | None, str], None]]:
+    """A function that takes the share that is done, None where it is not known, and what is being done.
 
-    with ExitStack() as stack:
-        line = stack.enter_context(Console(stderr=True, highlight=False).status(""))
+    On a terminal that stands in one line that is gone in the end; elsewhere a line is written now and then.
 
-        def tell(share: float | None, text: str) -> None:
-            line.update(text if share is None else f"{text} ({share:.0%})")
+    Args:
+        doing: What is being done until the function says it.
+    """
+    teller = _Teller(doing, sys.stderr)
+    teller.start()
+    try:
+        yield teller.tell
+    finally:
+        teller.stop()
 
-        yield tell
+
+class _Teller(threading.Thread):
+    """Says what is being done, from the third second on."""
+
+    def __init__(self, doing: str, stream: TextIO) -> None:
+        super().__init__(daemon=True)
+        self._text, self._stream = doing, stream
+        self._ended = threading.Event()
+
+    def tell(self, share: float | None, doing: str) -> None:
+        """From now on this is being done."""
+        self._text = doing if share is None else f"{doing} ({100 * share:.0f} %)"
+
+    def stop(self) -> None:
+        """All is done."""
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        """Wait, then say it until the end."""
+        began = time.monotonic()
+        if self._ended.wait(_QUIET_SECONDS):
+            return
+        with ExitStack() as stack:
+            say = self._line(stack) if self._stream.isatty() else self._write
+            pause = 0.2 if self._stream.isatty() else _LINE_SECONDS
+            is_going = True
+            while is_going:
+                if self._text:
+                    say(f"{self._text} … {time.monotonic() - began:.0f} s")
+                is_going = not self._ended.wait(pause)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def _line(self, stack: ExitStack) -> Callable[[str], None]:
+        from rich.console import Console
+
+        line = stack.enter_context(Console(file=self._stream, highlight=False).status(""))
+        return lambda text: line.update(text)

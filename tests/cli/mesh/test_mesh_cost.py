@@ -26,7 +26,7 @@ def test_one_size_is_one_line_and_json_has_it_in_si(tmp_path: Path, capsys: pyte
 
 def test_json_on_standard_output_stands_alone(capsys: pytest.CaptureFixture[str]):
     assert run([*COST, "--bytes", "1KB..1MB", "--json", "-"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["sizes"]) == 10
+    assert len(json.loads(capsys.readouterr().out)["sizes"]) == 11
 
 
 def test_the_page_holds_the_plot_and_measured_points(tmp_path: Path):
@@ -78,6 +78,9 @@ def test_sizes_are_read_with_their_units(text: str, num_bytes: float):
 
 def test_a_range_doubles():
     assert parse_sizes("1KiB..8KiB") == [1024, 2048, 4096, 8192]
+    assert parse_sizes("1KB..3KB") == [1000, 2000, 3000]
+    assert parse_sizes("1MB..1GB")[-1] == 1e9
+    assert parse_sizes("4KiB..4KiB") == [4096]
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1", "1XB", "0..1KB"])

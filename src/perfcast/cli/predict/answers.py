@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.output import Outputs, write_result
+from perfcast.cli.progress import status
 from perfcast.errors import QuestionError
 from perfcast.prediction.request.parallel_program import ParallelProgramRequest
 from perfcast.prediction.request.plan import PlanRequest
@@ -27,13 +28,16 @@ def answer(asked: PredictQuestion, outputs: Outputs, chakra: str | None) -> None
         raise QuestionError("--chakra: of a plan, not of --world-size")
     if chakra and isinstance(request, RecommenderRequest):
         raise QuestionError("--chakra: of a plan")
+    doing = f"capturing and pricing {asked.model}"
     if isinstance(request, PlanRequest):
-        result, priced = answer_plan(asked, request)
+        with status(doing):
+            result, priced = answer_plan(asked, request)
         if chakra is not None:
             _write_chakra(priced, chakra)
         write_result(outputs, result)
         return
-    found = answer_request(asked, request)
+    with status(doing):
+        found = answer_request(asked, request)
     if chakra and isinstance(found, StepResult):
         from perfcast.traces.chakra.astra_sim import write_folder
         from perfcast.traces.chakra.from_graph import chakra_from_forecast

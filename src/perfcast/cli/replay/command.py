@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.cli.progress import status
 from perfcast.cli.replay.options import ReplayOptions, replay_options
 from perfcast.cli.replay.request import build_request
 
@@ -79,15 +80,12 @@ def _replay_here(request: ReplayRequest, options: ReplayOptions, outputs: Output
 
 @contextmanager
 def _progress(total: int, *, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal's error output; a function to call for every repetition."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    is_hidden = not (is_shown and console.is_terminal)
-    with Progress(console=console, transient=True, disable=is_hidden) as progress:
-        task = progress.add_task("repetitions", total=total)
-        yield lambda number: progress.update(task, completed=number + 1)
+    """A function to call for every repetition, which standard error then counts."""
+    if not is_shown:
+        yield lambda number: None
+        return
+    with status("preparing to play") as tell:
+        yield lambda number: tell((number + 1) / total, f"repetition {number + 1} of {total}")
 
 
 def _generate(

@@ -10,7 +10,9 @@ from perfcast.cli.trace.options import limit_option
 
 @click.command()
 @click.argument("trace", metavar="TRACE")
-@click.option("--out", "out", required=True, metavar="FILE", help="What is written; '.gz' is compressed.")
+@click.option(
+    "--output", "--out", "out", required=True, metavar="FILE", help="What is written; '.gz' is compressed."
+)
 @click.option(
     "--salt",
     default=None,

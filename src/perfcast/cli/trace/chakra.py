@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--out", "folder", metavar="DIR", help="Write Chakra traces of recordings into this folder.")
+@click.option(
+    "--output", "--out", "folder", metavar="DIR", help="Write Chakra traces of recordings into this folder."
+)
 @click.option(
     "--astra-sim", is_flag=True, help="Write all that ASTRA-sim needs beside them: it takes the folder as is."
 )

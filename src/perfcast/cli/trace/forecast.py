@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ))  # fmt: skip
 @steps_option
 @limit_option
-@output_options()
+@output_options(html=True)
 def forecast(
     traces: tuple[str, ...],
     device: str | None,

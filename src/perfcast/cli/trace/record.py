@@ -9,7 +9,9 @@ from perfcast.errors import PerfcastError
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--out", "folder", default="traces", show_default=True, metavar="DIR", help="A new folder.")
+@click.option(
+    "--output", "--out", "folder", default="traces", show_default=True, metavar="DIR", help="A new folder."
+)
 @click.option("--steps", "num_steps", type=click.IntRange(1), default=3, show_default=True, help="To record.")
 @click.option(
     "--skip", "num_skipped", type=click.IntRange(1), default=5, show_default=True, help="Steps to warm up."
