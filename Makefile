@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs bench clean
+.PHONY: demo test test-torch check docs bench fuzz-web clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -48,6 +48,11 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/plan_step.py
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/calculon.py
+
+# What the API is asked at random, for long: by its own description, and by requests that nobody honest makes.
+fuzz-web: $(VENV)/.installed
+	PERFCAST_API_EXAMPLES=300 $(BIN)/python -m pytest -q tests/server/test_openapi.py
+	$(BIN)/python tests/hostile_requests.py 10000
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

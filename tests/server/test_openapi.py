@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jsonschema
 import pytest
 import schemathesis
@@ -10,7 +12,7 @@ from schemathesis.checks import not_a_server_error
 
 from perfcast.server.openapi import openapi
 
-EXAMPLES = 12
+EXAMPLES = int(os.environ.get("PERFCAST_API_EXAMPLES", "8"))
 SCHEMA = schemathesis.openapi.from_dict(openapi())
 
 

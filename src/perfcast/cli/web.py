@@ -14,6 +14,8 @@ _BOUNDS = {
     "request_bytes": (int, "Body of a question."),
     "upload_bytes": (int, "One uploaded recording, as sent."),
     "unpacked_bytes": (int, "One uploaded recording, unpacked."),
+    "header_seconds": (float, "Until the head of a connection's first request."),
+    "body_seconds": (float, "Until the whole body of a question."),
     "requests_in_flight": (int, "Requests that are answered at a time."),
     "workers": (int, "Processes that answer questions."),
     "answer_seconds": (float, "Time of an answer outside of a job."),
