@@ -44,7 +44,7 @@ def test_a_mistake_is_named_beside_the_controls_and_the_answer_stays(visit):
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(phone):
-    page = phone.open(PLAN)
-    page.wait_for_selector(".answer [data-figure].js-plotly-plot")
+    page = phone.open("/forecast")
+    page.wait_for_selector(".answer .figure svg")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     expect(page.locator(".headline")).to_contain_text("Step")

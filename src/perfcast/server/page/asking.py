@@ -26,7 +26,7 @@ class Answered:
     rendered: Rendered
 
 
-async def ask(desk: Desk, verb: str, plain: Plain) -> Answered:
+async def ask(desk: Desk, verb: str, plain: Plain, *, is_narrow: bool = False) -> Answered:
     """The answer to what controls say.
 
     Raises:
@@ -37,16 +37,16 @@ async def ask(desk: Desk, verb: str, plain: Plain) -> Answered:
         reply = await desk.answer(asking, ("document",))
     except ProblemError as error:
         raise InputError(error.problem.detail) from None
-    return await read_reply(asking.question, reply)
+    return await read_reply(asking.question, reply, is_narrow=is_narrow)
 
 
-async def read_reply(question: Question, reply: Reply) -> Answered:
+async def read_reply(question: Question, reply: Reply, *, is_narrow: bool = False) -> Answered:
     """A reply, ready to be sent."""
-    answered = await run.io_bound(_read, question, reply)
+    answered = await run.io_bound(_read, question, reply, is_narrow)
     assert answered is not None  # None is of a server that is shutting down
     return answered
 
 
-def _read(question: Question, reply: Reply) -> Answered:
+def _read(question: Question, reply: Reply, is_narrow: bool) -> Answered:
     document = reply.document
-    return Answered(question, document, render_document(document))
+    return Answered(question, document, render_document(document, is_narrow=is_narrow))

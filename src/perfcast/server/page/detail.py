@@ -49,7 +49,8 @@ class PlanDialog:
             element.set_visibility(False)
         try:
             verb, plain = question_of_plan(self._stage.asked, cells)
-            answered = await ask(self._stage.desk, verb, plain)
+            narrow = self._stage.is_narrow
+            answered = await ask(self._stage.desk, verb, plain, is_narrow=narrow)
         except PerfcastError as error:
             self._show_problem(str(error))
             return
@@ -65,7 +66,7 @@ class PlanDialog:
         before, self._before = self._before, answered
         if before is not None and before.question != answered.question:
             compared = document_of(compare_documents(before.document, answered.document))
-            self._compared.show(render_document(compared))
+            self._compared.show(render_document(compared, is_narrow=self._stage.is_narrow))
             self._compared.set_visibility(True)
 
     def _show_problem(self, text: str) -> None:

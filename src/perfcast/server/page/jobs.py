@@ -77,7 +77,9 @@ class JobRunner(Runner):
         elif job.problem is not None:
             self._stage.show_error(job.problem.detail)
         else:
-            self._stage.show(await read_reply(job.asking.question, job.reply()), pushes=pushes)
+            narrow = self._stage.is_narrow
+            answered = await read_reply(job.asking.question, job.reply(), is_narrow=narrow)
+            self._stage.show(answered, pushes=pushes)
 
     def _end(self) -> None:
         if self._job is not None:

@@ -59,7 +59,8 @@ class LiveRunner(Runner):
     async def _ask(self, plain: Plain, *, pushes: bool) -> None:
         self._busy.set_visibility(True)
         try:
-            answered = await ask(self._stage.desk, self._stage.view.verb, plain)
+            stage = self._stage
+            answered = await ask(stage.desk, stage.view.verb, plain, is_narrow=stage.is_narrow)
         except PerfcastError as error:
             if self._wanted is None:
                 self._stage.show_error(str(error))

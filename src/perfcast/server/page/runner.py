@@ -22,6 +22,10 @@ class Stage(Protocol):
         """Where it is asked."""
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is a phone's."""
+
+    @property
     def asked(self) -> Plain:
         """What the answer that is shown was asked; nothing before the first."""
 

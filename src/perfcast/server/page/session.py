@@ -18,12 +18,16 @@ from perfcast.server.page.view import Plain, View
 from perfcast.verbs.question import Question, plain_of
 from perfcast.verbs.spelled import address_of, question_of_address
 
+#: Up to this width figures are drawn for a phone.
+NARROW_PIXELS = 640
+
 
 class Session:
     """Controls and answer of a view, for one client.
 
     Attributes:
         question: That the shown answer is of; None before the first.
+        is_narrow: Whether it is shown on a phone.
     """
 
     def __init__(self, view: View, desk: Desk) -> None:
@@ -31,6 +35,7 @@ class Session:
         self.view = view
         self.desk = desk
         self.question: Question | None = None
+        self.is_narrow = False
         self.form = Form(view, self._changed)
         self._headline = ui.link("", "#answer").classes("headline").props("aria-live=polite")
         with ui.element("div").classes("result").props("id=answer") as self._result:
@@ -43,6 +48,11 @@ class Session:
     def asked(self) -> Plain:
         """What the answer that is shown was asked; nothing before the first."""
         return plain_of(self.question) if self.question is not None else {}
+
+    async def start(self, query: str) -> None:
+        """Ask what an address says, once the browser has said how wide it is."""
+        self.is_narrow = bool(await ui.run_javascript(f"innerWidth <= {NARROW_PIXELS}"))
+        self.open(query)
 
     def open(self, query: str) -> None:
         """Ask what an address says, or what the view starts with."""

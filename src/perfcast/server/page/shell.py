@@ -32,7 +32,7 @@ def _draw_session(view: View, query: str, desk: Desk) -> None:
     with ui.element("div").classes("view"):
         session = Session(view, desk)
     ui.on("perfcast_address", lambda event: session.open(str(event.args)))
-    ui.timer(0, lambda: session.open(query), once=True)
+    ui.timer(0, lambda: session.start(query), once=True)
 
 
 def _navigation(current: View, views: tuple[View, ...]) -> str:
