@@ -39,6 +39,7 @@ docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/allocator.py
 	$(BIN)/python benchmarks/footprint.py

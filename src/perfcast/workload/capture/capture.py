@@ -18,6 +18,7 @@ import torch
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import Category, Storage, Tensor
+from perfcast.torch_internals.dynamo import defer_dynamo
 from perfcast.torch_internals.eager import FakeTensorMode, tree_leaves
 from perfcast.workload.capture.autocast import CudaAutocast
 from perfcast.workload.capture.composite import AcceleratorCalls, run_backward
@@ -70,6 +71,7 @@ def capture(build: Callable[[], Program], options: CaptureOptions) -> tuple[Grap
     Raises:
         CaptureError: The module raised, or its control flow depends on values.
     """
+    defer_dynamo()
     with FakeTensorMode(allow_non_fake_inputs=True):
         program = build_symbolic(build, options)
         try:
