@@ -17,6 +17,8 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 def scalars(kind: FieldKind) -> st.SearchStrategy[object]:
     if kind.words is not None:
         return st.sampled_from(kind.words)
+    if kind.bounds is not None:
+        return st.integers(*kind.bounds)
     return {str: TEXTS, int: st.integers(0, 2**40), float: NUMBERS, bool: st.booleans()}[kind.scalar]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.predict.answer import predict
+    from perfcast.verbs.search.answer import search
     from perfcast.verbs.serving.answer import serving
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ _HOME = {
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
+    "search": "perfcast.verbs.search.answer",
     "serving": "perfcast.verbs.serving.answer",
     "trace_step": "perfcast.traces.record.recorder",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "predict_memory",
     "predict_plan",
     "predict_serving",
+    "search",
     "serving",
     "trace_step",
 ]

@@ -12,7 +12,7 @@ from perfcast.verbs.schema import described, question_schema
 #: Where an answer goes and how it is shown is no part of what is asked.
 OUTPUTS = {
     *("json", "html", "timeline", "require_fit", "brief", "help"),
-    *("chakra", "launch", "launch_model"),
+    *("chakra", "launch", "launch_model", "output"),
 }
 
 
@@ -51,8 +51,14 @@ def test_an_option_takes_what_its_field_takes(verb: str):
     kinds = field_kinds(question_class(verb))
     of_click = {"integer": int, "float": float, "boolean": bool, "integer range": int, "float range": float}
     for name, option in options_of(verb).items():
-        assert of_click.get(option.type.name, str) is kinds[name].scalar
-        assert (option.multiple or option.nargs != 1) == kinds[name].is_list
+        kind = kinds[name]
+        is_several = option.multiple or option.nargs != 1
+        if kind.scalar is str or is_several:
+            assert (of_click.get(option.type.name, str), is_several) == (kind.scalar, kind.is_list)
+        elif option.callback is None:
+            assert (of_click[option.type.name], kind.is_list) == (kind.scalar, False)
+        bounds = (getattr(option.type, "min", None), getattr(option.type, "max", None))
+        assert bounds == (kind.bounds or (None, None))
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 import perfcast.cli.options.asking as asking
 from made_up_questions import command_of, questions
 from perfcast.errors import InputError, QuestionError, UnknownNameError
-from perfcast.verbs.question import VERBS, Question, files_of, plain_of, question_class, question_of
+from perfcast.verbs.question import (
+    VERBS,
+    Question,
+    check_question,
+    files_of,
+    plain_of,
+    question_class,
+    question_of,
+)
 from perfcast.verbs.spelled import address_of, command_line, python_call, question_of_address
 
 ANY = st.sampled_from(VERBS).flatmap(questions)
@@ -51,7 +59,7 @@ def test_a_call_in_python_asks_what_it_was_printed_of(question: Question):
             last = names.get(question.verb, question.verb.split()[-1])
             return question_class(question.verb) if name == last else self
 
-    assert eval(python_call(question), {"pc": Named()}) == question
+    assert check_question(eval(python_call(question), {"pc": Named()})) == question
 
 
 @given(ANY)
@@ -112,4 +120,12 @@ def test_what_may_be_a_file_is_known(
 def test_names_are_no_files():
     plain = {"model": "gpt2", "device": "h100-sxm", "cluster": "dgx-h100:64", "price": "2.5", "plan": "tp=2"}
     assert files_of(question_of("predict", plain)) == {}
-    assert files_of(question_of("predict", {"model": "timm:resnet50"})) == {}
+    assert files_of(question_of("predict", {"model": "timm:resnet50", "cluster": "dgx-h100/4:64"})) == {}
+    assert files_of(question_of("search", {"model": "gpt2", "cluster": ["dgx-h100:8,mi300x:8"]})) == {}
+
+
+def test_what_is_of_the_machine_alone_is_a_place_whatever_it_says():
+    plain = {"model": "gpt2", "cluster": "dgx-h100:8", "store": "x", "backend": "ray", "address": "h:1"}
+    assert files_of(question_of("search", plain)).keys() == {"store", "backend", "address"}
+    local = {"model": "gpt2", "cluster": ["dgx-h100:8", "mine.toml"], "backend": "local"}
+    assert files_of(question_of("search", local)) == {"cluster": "mine.toml"}

@@ -8,16 +8,18 @@ field's metadata. Texts such as plans, times and lengths are read where the verb
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from perfcast.errors import QuestionError, UnknownNameError
 
+Item = TypeVar("Item", str, int, float)
 #: What a field may hold where nothing but plain data is at hand.
 Plain = str | int | float | bool | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 
@@ -26,21 +28,37 @@ _HOMES = {
     "predict": ("predict", "PredictQuestion"),
     "memory": ("memory", "MemoryQuestion"),
     "serving": ("serving", "ServingQuestion"),
+    "search": ("search", "SearchQuestion"),
 }
 VERBS = tuple(_HOMES)
 
-_FILE, _USUAL, _IN_PYTHON = "is_file", "usual", "is_in_python"
+_FILE, _PLACE, _USUAL, _BOUNDS, _IN_PYTHON = "is_file", "is_place", "usual", "bounds", "is_in_python"
 #: Endings of files that options take.
 _ENDINGS = (".json", ".toml", ".py", ".yaml", ".yml", ".csv", ".gz")
 
 
-def usually(value: Plain, *, is_file: bool = False) -> Mapping[str, object]:
-    """Metadata of a field: what is taken where nothing is said."""
-    return MappingProxyType({_USUAL: value, _FILE: is_file})
+def usually(
+    value: Plain, *, between: tuple[int, int] | None = None, is_place: bool = False
+) -> Mapping[str, object]:
+    """Metadata of a field: what is taken where nothing is said.
+
+    Args:
+        between: Smallest and largest number that it takes; None: any.
+        is_place: As of ``PLACE``.
+    """
+    bounds = {} if between is None else {_BOUNDS: between}
+    return MappingProxyType({_USUAL: value, _PLACE: is_place, **bounds})
+
+
+def between(smallest: int, largest: int) -> Mapping[str, object]:
+    """Metadata of a field: the smallest and largest number that it takes."""
+    return MappingProxyType({_BOUNDS: (smallest, largest)})
 
 
 #: Metadata of a field that names, or may name, a file of the machine.
 FILE: Mapping[str, object] = MappingProxyType({_FILE: True})
+#: Metadata of a field that is about nothing but the machine that answers: a folder, a file, what it starts.
+PLACE: Mapping[str, object] = MappingProxyType({_PLACE: True})
 #: Metadata of a field that Python alone can fill.
 IN_PYTHON: Mapping[str, object] = MappingProxyType({_IN_PYTHON: True})
 
@@ -102,6 +120,11 @@ class Question:
 def option_of(name: str) -> str:
     """A field as an option of the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def each(values: tuple[Item, ...] | Item) -> tuple[Item, ...]:
+    """What a field of several holds, which Python may give as one."""
+    return values if isinstance(values, tuple) else (values,)
 
 
 def _default(kind: type[Question], name: str) -> object:
@@ -182,18 +205,28 @@ def plain_of(question: Question) -> dict[str, object]:
 
 
 def files_of(question: Question) -> dict[str, str]:
-    """Field → what is said there, where that names a file or folder of this machine, or might."""
-    return {
-        f"{one.name}": text
-        for one in fields(question)
-        if one.metadata.get(_FILE)
-        for value in [getattr(question, one.name)]
-        for text in (value if isinstance(value, tuple) else (value,))
-        if isinstance(text, str) and _may_be_file(text)
-    }
+    """Field → what is said there, where that names something of the machine that answers, or might.
+
+    Files and folders, and what it would start or connect to.
+    """
+    found: dict[str, str] = {}
+    for one in fields(question):
+        value = getattr(question, one.name)
+        texts = [text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)]
+        if one.metadata.get(_PLACE):
+            named = [text for text in texts if text != one.metadata.get(_USUAL)]
+        else:
+            named = [text for text in texts if one.metadata.get(_FILE) and _may_be_file(text)]
+        if named:
+            found[one.name] = named[0]
+    return found
 
 
 def _may_be_file(text: str) -> bool:
+    if re.fullmatch(r"[\w.-]+/\d+(:\d+)?", text):  # a cluster's name, and devices of each of its servers
+        return False
+    if "," in text:
+        return any(_may_be_file(part.strip()) for part in text.split(","))
     path = text.partition(":")[0] if text.startswith("timm:") else text
     has_sign = any(sign in path for sign in ("/", "\\", "~", ".py:")) or path.startswith(".")
     return has_sign or path.lower().endswith(_ENDINGS) or (bool(path) and _exists(path))
@@ -227,11 +260,13 @@ class FieldKind:
         scalar: Of it, or of each of its items.
         is_list: Whether it takes several.
         words: The closed set that it is one of; None: any.
+        bounds: Smallest and largest number that it takes; None: any.
     """
 
     scalar: type
     is_list: bool = False
     words: tuple[str, ...] | None = None
+    bounds: tuple[int, int] | None = None
 
 
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
@@ -250,7 +285,8 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
     for part in str(one.type).split(" | "):
         inner = part.removeprefix("tuple[").removesuffix(", ...]")
         if inner in _SCALARS:
-            return FieldKind(scalar=_SCALARS[inner], is_list=part != inner)
+            bounds = one.metadata.get(_BOUNDS)
+            return FieldKind(scalar=_SCALARS[inner], is_list=part != inner, bounds=bounds)
         words = names.get(inner)
         if get_origin(words) is Literal:
             return FieldKind(scalar=str, is_list=part != inner, words=get_args(words))
@@ -285,20 +321,25 @@ def _value(name: str, kind: FieldKind, value: object) -> object:
 
 
 def _scalar(name: str, kind: FieldKind, value: object) -> object:
-    scalar = kind.scalar
-    if isinstance(value, bool) == (scalar is bool):
-        if isinstance(value, scalar):
-            return value
-        if scalar is float and isinstance(value, int):
-            return value
-        if scalar is int and not isinstance(value, str | float):
-            try:
-                return operator.index(value)  # type: ignore[arg-type]
-            except TypeError:
-                pass
-        if scalar is float and not isinstance(value, str):
-            try:
-                return float(value)  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                pass
-    raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[scalar]}")
+    found = _converted(kind.scalar, value)
+    if found is None:
+        raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[kind.scalar]}")
+    if kind.bounds is not None and not kind.bounds[0] <= found <= kind.bounds[1]:
+        raise QuestionError(f"{name}: {value!r} is not between {kind.bounds[0]:,} and {kind.bounds[1]:,}")
+    return found
+
+
+def _converted(scalar: type, value: object) -> Any:
+    """A value of a type, also from what Python has beside it, such as an array's number; else None."""
+    if scalar is bool or isinstance(value, (scalar, bool)):
+        return value if isinstance(value, bool) == (scalar is bool) else None
+    if isinstance(value, str) or scalar is str:
+        return None
+    try:
+        return operator.index(value) if scalar is int else _finite(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def _finite(value: Any) -> float | int:
+    return value if isinstance(value, int) else float(value)

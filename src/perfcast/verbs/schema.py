@@ -68,4 +68,6 @@ def _type_of(taken: FieldKind) -> dict[str, Any]:
     one: dict[str, Any] = {"type": _NAMES[taken.scalar]}
     if taken.words is not None:
         one["enum"] = list(taken.words)
+    if taken.bounds is not None:
+        one |= {"minimum": taken.bounds[0], "maximum": taken.bounds[1]}
     return {"type": "array", "items": one} if taken.is_list else one

@@ -50,10 +50,15 @@ def python_call(question: Question) -> str:
     Raises:
         QuestionError: As of ``plain_of``.
     """
-    plain = plain_of(question)
+    plain = {name: _alone(value) for name, value in plain_of(question).items()}
     function = {"mesh cost": "mesh_cost"}.get(question.verb, question.verb.replace(" ", "."))
     first = [repr(plain.pop(name)) for name in question.arguments if name in plain]
     return f"pc.{function}({', '.join([*first, *(f'{name}={value!r}' for name, value in plain.items())])})"
+
+
+def _alone(value: object) -> object:
+    """One of several is written by itself."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def address_of(question: Question) -> str:

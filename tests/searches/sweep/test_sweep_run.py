@@ -1,6 +1,5 @@
 """Sweeps that stop and go on: nothing lost, nothing computed twice."""
 
-import io
 import os
 import signal
 import subprocess
@@ -9,11 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-from rich.console import Console
 
 from perfcast.errors import ModelError, PlanError
 from perfcast.searches.sweep.cells import SweepJob, expand_grid
-from perfcast.searches.sweep.run import SweepProgress, run_sweep, show_progress
+from perfcast.searches.sweep.run import SweepProgress, run_sweep
 from perfcast.searches.sweep.store import write_table
 
 CELLS = expand_grid(["a", "b"], ["x:8"], range(1, 11), [1024])
@@ -117,21 +115,11 @@ def test_progress_is_told_after_every_batch(tmp_path):
     assert [progress.num_finished for progress in told] == [0, 8, 16, 20]
 
 
-def test_progress_without_a_terminal_is_a_line_per_tenth():
-    text = io.StringIO()
-    with show_progress(Console(file=text)) as watch:
-        for computed in range(0, 101, 5):
-            watch(SweepProgress(200, 100, computed, 1))
-    lines = text.getvalue().splitlines()
-    assert lines[0] == "100 of 200 cells (100 from earlier runs, 1 batches repeated after a lost worker)"
-    assert len(lines) == 6
-
-
-def test_progress_on_a_terminal_is_a_bar():
-    text = io.StringIO()
-    with show_progress(Console(file=text, force_terminal=True, width=100)) as watch:
-        watch(SweepProgress(200, 0, 50))
-    assert "50/200" in text.getvalue()
+def test_a_note_says_what_was_kept_and_what_was_repeated():
+    assert SweepProgress(200, 100, 5, 1).note == (
+        "(100 from earlier runs, 1 batches repeated after a lost worker)"
+    )
+    assert SweepProgress(200, 0, 5).note == ""
 
 
 SLOW = """

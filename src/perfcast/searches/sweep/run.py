@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from perfcast.searches.sweep.workers import OpenPool, open_local_pool, run_batch
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,16 @@ class SweepProgress:
     def num_finished(self) -> int:
         """Cells that the store holds."""
         return self.num_reused + self.num_computed
+
+    @property
+    def note(self) -> str:
+        """What else there is to say, in brackets; '' where nothing is."""
+        parts = []
+        if self.num_reused:
+            parts.append(f"{self.num_reused} from earlier runs")
+        if self.num_repeated:
+            parts.append(f"{self.num_repeated} batches repeated after a lost worker")
+        return f"({', '.join(parts)})" if parts else ""
 
 
 Watch = Callable[[SweepProgress], None]
@@ -100,35 +108,3 @@ def run_sweep(
                     )
                     tell(progress)
         return SweepResult(store.read(list(by_key)), progress, store.folder)
-
-
-@contextmanager
-def show_progress(console: Console) -> Iterator[Watch]:
-    """A bar on a terminal, a line per tenth elsewhere."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(
-        *columns, TextColumn("{task.fields[note]}"), console=console, disable=not console.is_terminal
-    )
-    task, told = bar.add_task("cells", total=None, note=""), [-1]
-
-    def watch(progress: SweepProgress) -> None:
-        bar.update(task, total=progress.num_cells, completed=progress.num_finished, note=_note(progress))
-        tenth = 10 * progress.num_finished // max(1, progress.num_cells)
-        if not console.is_terminal and tenth > told[0]:
-            told[0] = tenth
-            text = f"{progress.num_finished} of {progress.num_cells} cells {_note(progress)}".rstrip()
-            console.print(text, markup=False, highlight=False)
-
-    with bar:
-        yield watch
-
-
-def _note(progress: SweepProgress) -> str:
-    parts = []
-    if progress.num_reused:
-        parts.append(f"{progress.num_reused} from earlier runs")
-    if progress.num_repeated:
-        parts.append(f"{progress.num_repeated} batches repeated after a lost worker")
-    return f"({', '.join(parts)})" if parts else ""

@@ -80,3 +80,14 @@ def check_fraction(option: str, value: float | None) -> float | None:
     if value is not None and not 0 < value <= 1:
         raise PlanError(f"{option} {value:g}: must be above 0 and at most 1")
     return value
+
+
+def check_amount(option: str, value: float | None) -> float | None:
+    """A finite number above 0; nothing stays nothing.
+
+    Raises:
+        PlanError: Names the option.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise PlanError(f"{option} {value:g}: a number above 0, such as 1e12")
+    return value
