@@ -11,7 +11,7 @@ from perfcast.verbs.schema import described, question_schema
 
 #: Where an answer goes and how it is shown is no part of what is asked.
 OUTPUTS = {
-    *("json", "html", "timeline", "require_fit", "brief", "help"),
+    *("json", "html", "picture", "timeline", "require_fit", "brief", "help"),
     *("chakra", "launch", "launch_model", "output"),
 }
 
