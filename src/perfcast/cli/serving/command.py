@@ -26,7 +26,7 @@ def serving(asked: ServingQuestion, launch: str | None, launch_model: str | None
 
     _check_files(asked, launch, launch_model, outputs)
     files = {} if launch is None else launch_files(request_of(asked), launch, launch_model)
-    with status() as on_progress:
+    with status("serving") as on_progress:
         found = answer(asked, on_progress=on_progress, with_timeline=outputs.timeline is not None)
     write_result(outputs, found, written=write_launch_files(files))
 

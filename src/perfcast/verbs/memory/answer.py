@@ -60,10 +60,10 @@ def _search(
     def tell(probe: Probe) -> None:
         if on_progress is not None:
             needs = format_bytes(probe.needed_bytes)
-            on_progress(None, f"{words} {probe.size} needs {needs}; trying the next …")
+            on_progress(None, f"{words} {probe.size} needs {needs}; trying the next")
 
     if on_progress is not None:
-        on_progress(None, f"trying {words} …")
+        on_progress(None, f"trying {words}")
     try:
         search.run(tell)
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ def answer(
 
     def tell(values: object) -> None:
         if on_progress is not None and isinstance(values, dict):
-            on_progress(next(begun) / len(points), ' '.join(values.values()))
+            on_progress(next(begun) / len(points), " ".join(values.values()))
 
     return shown(ServingSweepResult, sweep_serving(points, tell), asked)
 
