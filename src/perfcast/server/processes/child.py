@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import pickle
 import queue
@@ -54,7 +55,8 @@ def serve(connection: Connection, bounds: Bounds) -> None:
 
 
 def _bound(bounds: Bounds) -> None:
-    os.setsid()  # what it starts ends with it
+    os.setsid()  # what it starts ends with it,
+    multiprocessing.current_process().daemon = False  # and so it may: a search shares its work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

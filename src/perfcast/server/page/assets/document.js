@@ -20,6 +20,7 @@ export default {
       this.drawn = this.figures;
       this.draw();
       if (this.picks) this.make_pickable();
+      this.fit();
     },
     merge(html) {
       const next = document.createElement("template");
@@ -53,6 +54,10 @@ export default {
       }
     },
     fit() {
+      for (const room of this.$el.querySelectorAll(".scroll")) {
+        const table = room.querySelector("table");
+        if (table && table.scrollWidth > room.clientWidth + 1) table.classList.add("tight");
+      }
       if (!this.plotly) return;
       for (const place of this.$el.querySelectorAll("[data-figure].js-plotly-plot")) this.plotly.Plots.resize(place);
     },
