@@ -76,7 +76,7 @@ def test_a_page_of_a_question_with_objects_names_no_command(tmp_path):
 
 def test_figures_are_drawn_by_name_and_an_unknown_one_lists_close_ones():
     result = step()
-    assert result.figures == ("phases", "kinds", "modules", "roofline", "memory")
+    assert set(result.figures) >= {"phases", "kinds", "modules", "roofline", "memory"}
     assert result.plot("roofline").data
     assert result.plot().to_dict() == result.plot("phases").to_dict()
     with pytest.raises(UnknownNameError, match="roofline"):
@@ -108,3 +108,14 @@ def test_where_nothing_says_what_happens_when_there_is_no_timeline(tmp_path, mon
     with pytest.raises(InputError, match="has no timeline"):
         step().to_perfetto(tmp_path / "a.json")
     assert not (tmp_path / "a.json").exists()
+
+
+def test_a_picture_needs_no_script_and_is_written_as_svg(tmp_path):
+    picture = step().picture("kinds")
+    assert repr(picture) == "Picture('kinds')"
+    assert "<svg" in picture._repr_html_()
+    assert "<script" not in picture._repr_html_()
+    picture.to_svg(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<svg")
+    with pytest.raises(UnknownNameError, match="kinds"):
+        step().picture("kind")

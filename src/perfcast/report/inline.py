@@ -10,8 +10,11 @@ from importlib import resources
 from itertools import islice
 
 from perfcast.report.document import Block, Document, Note, Provenance, Section, Table, pick_rows
+from perfcast.report.figure import Figure
 from perfcast.report.page import render_body
+from perfcast.report.svg.draw import svg_of
 
+_WIDTH = 860.0
 #: Tables that are shown, and rows of each.
 _MOST_TABLES, _MOST_ROWS = 2, 8
 
@@ -27,6 +30,11 @@ def render_inline(document: Document) -> str:
     body = render_body(shown, lambda _: "")
     title = f'<p class="title">{escape(document.title)}</p>'
     return f'<div class="perfcast-result"><style>{_style()}</style>{title}{body}</div>'
+
+
+def render_figure_inline(figure: Figure) -> str:
+    """One figure, likewise; pointing at it says more."""
+    return f'<div class="perfcast-result"><style>{_style()}</style>{svg_of(figure, _WIDTH)}</div>'
 
 
 def _tables(blocks: tuple[Block, ...], title: str) -> Iterator[Section]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from perfcast.report.answers import Answer
     from perfcast.report.document import Document
+    from perfcast.report.figure import Figure
 
 
 class Showing(ABC):
@@ -87,15 +88,27 @@ class Showing(ABC):
             UnknownNameError: No such figure; lists close ones.
             InputError: The answer has none.
         """
-        from perfcast.report.document import list_figures
         from perfcast.report.plots import draw
+
+        return draw(self._figure(name))
+
+    def picture(self, name: str | None = None) -> Picture:
+        """The same as a drawing that needs no script: notebooks show it wherever they are read.
+
+        Raises:
+            UnknownNameError, InputError: As of ``plot``.
+        """
+        return Picture(self._figure(name))
+
+    def _figure(self, name: str | None) -> Figure:
+        from perfcast.report.document import list_figures
 
         found = {figure.name: figure for figure in list_figures(self.document())}
         if not found:
             raise InputError("this answer has no figures; to_dataframe() has its numbers")
         if name is not None and name not in found:
             raise UnknownNameError("figure", name, found, f"Known: {', '.join(found)}.")
-        return draw(found[name or next(iter(found))])
+        return found[name or next(iter(found))]
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -115,6 +128,34 @@ class Showing(ABC):
         shown = self.document()
         provenance = replace(shown.provenance, command=self._command)
         _write(path, render_page(replace(shown, provenance=provenance)))
+
+
+class Picture:
+    """A figure as notebooks show it: drawn, light and dark, without any script."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._figure = figure
+
+    def __repr__(self) -> str:
+        return f"Picture({self._figure.name!r})"
+
+    def _repr_html_(self) -> str:
+        from perfcast.report.inline import render_figure_inline
+
+        return render_figure_inline(self._figure)
+
+    def to_svg(self, path: str | Path | None = None) -> str:
+        """The drawing as SVG, also into a file where one is named.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        from perfcast.report.pictures import join_figures
+
+        text = join_figures("", [("", self._figure)])
+        if path is not None:
+            _write(path, text)
+        return text
 
 
 def _write(path: str | Path, text: str) -> None:

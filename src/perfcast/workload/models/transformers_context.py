@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -42,8 +43,10 @@ def quiet_transformers() -> Iterator[None]:
     """No downloads and no advice on standard error while a model is built."""
     before = os.environ.get("HF_HUB_OFFLINE")
     os.environ["HF_HUB_OFFLINE"] = "1"
-    import_lightly()
-    from transformers.utils import logging
+    with warnings.catch_warnings():  # in a notebook, tqdm asks for widgets that nothing here shows
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import_lightly()
+        from transformers.utils import logging
 
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
