@@ -81,7 +81,7 @@ def test_bad_input_is_one_line_and_exit_code_two(
     [
         ("kernels", ["--study"], "suite 'neusight'"),
         ("neusight", ["--study", "--all-tables"], "--all-tables"),
-        ("neusight", ["--html", "page.html"], "--study"),
+        ("neusight", ["--picture", "page.pdf"], "ends in .svg or .png"),
     ],
 )
 def test_what_does_not_go_with_the_studys_table_is_refused(

@@ -150,17 +150,8 @@ def write_answer(
         write_json(_versioned(to_plain(data())), outputs.json, is_exact=is_exact)
     is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
-    if outputs.html is not None and shown is not None:
-        from perfcast.files import write_text_atomically
-        from perfcast.report.page import render_page
-
-        provenance = replace(shown.provenance, command=_command())
-        write_text_atomically(outputs.html, render_page(replace(shown, provenance=provenance)))
-    if outputs.picture_place is not None and shown is not None:
-        from perfcast.files import write_bytes_atomically
-        from perfcast.report.pictures import draw_picture
-
-        write_bytes_atomically(outputs.picture_place.path, draw_picture(shown, outputs.picture_place))
+    if shown is not None:
+        write_pages(outputs, shown)
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:
@@ -169,6 +160,25 @@ def write_answer(
         show(shown, lines)
     if outputs.require_fit:
         _require_fit(tuple(fits))
+
+
+def write_pages(outputs: Outputs, document: Document) -> None:
+    """The page and the picture of a document, as far as they are asked for.
+
+    Raises:
+        InputError: A file cannot be written, or there is nothing to draw.
+    """
+    if outputs.html is not None:
+        from perfcast.files import write_text_atomically
+        from perfcast.report.page import render_page
+
+        provenance = replace(document.provenance, command=_command())
+        write_text_atomically(outputs.html, render_page(replace(document, provenance=provenance)))
+    if outputs.picture_place is not None:
+        from perfcast.files import write_bytes_atomically
+        from perfcast.report.pictures import draw_picture
+
+        write_bytes_atomically(outputs.picture_place.path, draw_picture(document, outputs.picture_place))
 
 
 def write_result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,10 @@ from perfcast.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from perfcast.cli.output import Outputs
     from perfcast.evidence.validate.kernels.leave_out import By, LeaveOut
     from perfcast.evidence.validate.result import Result
+    from perfcast.report.document import Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Options:
     all_tables: bool
     study: bool
     html_path: str | None
+    picture: str | None
     threads: int
     measurements: tuple[int, ...]
     write_spread: str | None
@@ -66,7 +69,12 @@ class Options:
     is_flag=True,
     help="neusight: the study's own table: whole steps, its four predictors and ours.",
 )
-@click.option("--html", "html_path", metavar="FILE", help="With --study: one self-contained page.")
+@click.option(
+    "--html", "html_path", metavar="FILE", help="One self-contained page: errors by what they are of."
+)
+@click.option(
+    "--picture", metavar="FILE", help="The page's figures as .svg or .png; FILE:NAME is one of them."
+)
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
 @click.option(
     "--measurements",
@@ -101,8 +109,7 @@ def validate(suite: str, **options: object) -> None:
     if chosen.measurements and suite != "kernels":
         raise InputError(f"--measurements is for suite 'kernels', not for '{suite}'")
     _check_study(suite, chosen)
-    check_writable(chosen.json_path)
-    check_writable(chosen.html_path)
+    _outputs(chosen).check()
     into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
     check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
     if suite not in _MEASURED_HERE and not chosen.data:
@@ -115,8 +122,6 @@ def _check_study(suite: str, options: Options) -> None:
         raise InputError(f"--study is a table of the suite 'neusight', not of '{suite}'")
     if options.study and options.all_tables:
         raise InputError("--study scores whole steps; --all-tables adds tables of kernels")
-    if options.html_path and not options.study:
-        raise InputError("--html is the page of 'validate neusight --study'")
 
 
 # ---- suites ------------------------------------------------------------------------------------------
@@ -130,7 +135,6 @@ def _local(options: Options) -> None:
     from perfcast.cost.profile import load_local_profile
     from perfcast.evidence.validate.local import suite as local
     from perfcast.report.documents.evidence.validation import describe_row, summary_document
-    from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
     result = local.validate_local(
@@ -138,8 +142,7 @@ def _local(options: Options) -> None:
         max_rows=options.max_rows,
         on_row=lambda row: console.print(describe_row(row.to_json()), markup=False, soft_wrap=True),
     )
-    print_document(summary_document(result.summary), console)
-    _write(result, options, console)
+    _finish(summary_document(result.summary), result, options)
     if options.write_spread:
         machine = local.describe_machine(load_local_profile())
         local.write_spread(Path(options.write_spread), result, machine)
@@ -160,17 +163,15 @@ def _kernels(options: Options) -> None:
         leave_out=_leave_out(options),
         say=_say,
     )
-    _finish(result, options)
+    _finish_suite(result, options)
 
 
 def _few_measurements(options: Options) -> None:
     if options.predictors and options.predictors != ("learned",):
         raise InputError("--measurements moves 'learned'; it takes no other --predictor")
-    from rich.console import Console
 
     from perfcast.evidence.validate.kernels.suite import validate_few_measurements
     from perfcast.report.documents.evidence.few_measurements import document_of
-    from perfcast.report.terminal import print_document
 
     result = validate_few_measurements(
         [Path(place) for place in options.data],
@@ -180,9 +181,7 @@ def _few_measurements(options: Options) -> None:
         leave_out=_leave_out(options),
         say=_say,
     )
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(document_of(result.summary), console)
-    _write(result, options, console)
+    _finish(document_of(result.summary), result, options)
 
 
 def _neusight(options: Options) -> None:
@@ -201,15 +200,13 @@ def _neusight(options: Options) -> None:
     if options.study:
         _finish_study(result, options)
     else:
-        _finish(result, options)
+        _finish_suite(result, options)
 
 
 def _collectives(options: Options) -> None:
-    from rich.console import Console
 
     from perfcast.evidence.validate.collectives.suite import validate_collectives
     from perfcast.report.documents.evidence.validation import collectives_document
-    from perfcast.report.terminal import print_document
 
     result = validate_collectives(
         [Path(place) for place in options.data],
@@ -218,9 +215,7 @@ def _collectives(options: Options) -> None:
         leave_out=options.leave_out,
         say=_say,
     )
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(collectives_document(result.summary), console)
-    _write(result, options, console)
+    _finish(collectives_document(result.summary), result, options)
 
 
 def _memory(options: Options) -> None:
@@ -232,19 +227,15 @@ def _memory(options: Options) -> None:
         fit = fit_memory([Path(place) for place in options.data], _say)
         _say_written(fit.write(Path(options.write_spread)))
         return
-    from rich.console import Console
 
     from perfcast.evidence.validate.memory.suite import load_predictors, validate_memory
     from perfcast.report.documents.evidence.validation import memory_document
-    from perfcast.report.terminal import print_document
 
     predictors = load_predictors(options.predictors)
     result = validate_memory(
         [Path(place) for place in options.data], predictors, max_rows=options.max_rows, say=_say
     )
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(memory_document(result.to_json_rows(), result.summary), console)
-    _write(result, options, console)
+    _finish(memory_document(result.to_json_rows(), result.summary), result, options)
 
 
 def _published(options: Options) -> None:
@@ -255,9 +246,7 @@ def _published(options: Options) -> None:
 
     from perfcast.evidence.validate.published import suite as published
     from perfcast.report.documents.evidence.validation import published_document
-    from perfcast.report.terminal import print_document
 
-    console = Console(highlight=False, stderr=options.json_path == "-")
     places, quiet = [Path(place) for place in options.data], Console(stderr=True)
     if options.write_spread:
         _say_written(published.write_constants(places, Path(options.write_spread), _say))
@@ -270,20 +259,23 @@ def _published(options: Options) -> None:
         say=_say,
         track=lambda items, words: track(items, description=words, console=quiet, transient=True),
     )
-    print_document(published_document(result.summary), console)
-    _write(result, options, console)
+    _finish(published_document(result.summary), result, options)
 
 
 def _vision(options: Options) -> None:
     from perfcast.evidence.validate.vision.suite import validate_vision
 
-    _finish(validate_vision(*_of_tables("vision", options), max_rows=options.max_rows, say=_say), options)
+    _finish_suite(
+        validate_vision(*_of_tables("vision", options), max_rows=options.max_rows, say=_say), options
+    )
 
 
 def _serving(options: Options) -> None:
     from perfcast.evidence.validate.serving.suite import validate_serving
 
-    _finish(validate_serving(*_of_tables("serving", options), max_rows=options.max_rows, say=_say), options)
+    _finish_suite(
+        validate_serving(*_of_tables("serving", options), max_rows=options.max_rows, say=_say), options
+    )
 
 
 def _of_tables(suite: str, options: Options) -> tuple[list[Path], tuple[str, ...]]:
@@ -303,17 +295,13 @@ def _embedding(options: Options) -> None:
         )
     if len(options.data) > 1:
         raise InputError(f"suite 'embedding' reads one file; --data is given {len(options.data)} times")
-    from rich.console import Console
 
     from perfcast.evidence.validate.embedding import validate_embedding
     from perfcast.report.documents.evidence.scores import embedding_document
-    from perfcast.report.terminal import print_document
 
     place = Path(options.data[0]) if options.data else None
     result, scores = validate_embedding(place, options.predictors, _say)
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(embedding_document(scores), console)
-    _write(result, options, console)
+    _finish(embedding_document(scores), result, options)
 
 
 def _traces(options: Options) -> None:
@@ -323,18 +311,14 @@ def _traces(options: Options) -> None:
         )
     if len(options.data) != 1:
         raise InputError("suite 'traces' records and runs models here: --data DIR, once, keeps what is done")
-    from rich.console import Console
 
     from perfcast.evidence.validate.traces.suite import validate_traces
     from perfcast.report.documents.evidence.scores import trace_document
-    from perfcast.report.terminal import print_document
 
     result, scores = validate_traces(
         Path(options.data[0]), options.predictors, max_rows=options.max_rows, say=_say
     )
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(trace_document(result.rows, scores), console)
-    _write(result, options, console)
+    _finish(trace_document(result.rows, scores), result, options)
 
 
 #: Suites that fit several files.
@@ -381,27 +365,45 @@ def _say_written(paths: Sequence[Path]) -> None:
         click.echo(f"wrote {path}")
 
 
-def _finish(result: Result, options: Options) -> None:
-    """Tables to the terminal, JSON to where it is wanted, row by row."""
+def _finish_suite(result: Result, options: Options) -> None:
+    """Tables of a suite whose predictors stand side by side."""
+    from perfcast.report.documents.evidence.validation import suite_document
+
+    _finish(suite_document(result.summary), result, options)
+
+
+def _finish(document: Document, result: Result, options: Options) -> None:
+    """Tables to the terminal, errors as figures to the page, JSON to where it is wanted, row by row."""
     from rich.console import Console
 
-    from perfcast.report.documents.evidence.validation import suite_document
+    from perfcast.cli.output import write_pages
+    from perfcast.report.documents.evidence.errors import with_error_figures
     from perfcast.report.terminal import print_document
 
     console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(suite_document(result.summary), console)
+    print_document(document, console)
+    outputs = _outputs(options)
+    if outputs.draws:
+        write_pages(outputs, with_error_figures(document, result.summary))
+        for path in replace(outputs, json=None).paths:
+            console.print(f"wrote {path}", markup=False)
     _write(result, options, console)
+
+
+def _outputs(options: Options) -> Outputs:
+    from perfcast.cli.output import Outputs
+
+    return Outputs(json=options.json_path, html=options.html_path, picture=options.picture)
 
 
 def _finish_study(result: Result, options: Options) -> None:
     """The study's table to the terminal and its page, JSON to where it is wanted."""
     from rich.console import Console
 
-    from perfcast.cli.output import Outputs, write_answer
+    from perfcast.cli.output import write_answer
     from perfcast.report.documents.evidence.study import study_document
 
-    to_standard_output = "-" if options.json_path == "-" else None
-    outputs = Outputs(json=to_standard_output, html=options.html_path)
+    outputs = replace(_outputs(options), json="-" if options.json_path == "-" else None)
     write_answer(outputs, lambda: study_document(result.summary, result.protocol))
     _write(result, options, Console(highlight=False))
 

@@ -88,7 +88,7 @@ def log_places(low: float, high: float, most: int) -> list[float]:
 def write_tick(axis: Axis, place: float, size: float = 1.0) -> str:
     """A place in the axis's unit, divided by ``size``."""
     if axis.unit == "share":
-        return f"{100 * place:.4g} %"
+        return f"{float(f'{100 * place:.4g}'):,g} %"
     if size != 1.0 or not axis.unit:
         return _plain(place)
     if axis.unit in ("s", "duration"):

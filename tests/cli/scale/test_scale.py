@@ -11,6 +11,15 @@ from perfcast.cli.main import run
 DENSE = ("scale", "--limits", "--assume", "sparsity=1")
 
 
+def test_the_page_draws_utilization_over_compute_with_the_limits(tmp_path, capsys):
+    page = tmp_path / "limits.html"
+    assert run([*DENSE, "--html", str(page)]) == 0
+    html = page.read_text()
+    assert 'id="figure-utilization"' in html
+    for limit in ("80% kept", "50% kept", "no plan beyond"):
+        assert f">{limit}</text>" in html
+
+
 def test_the_table_names_limits_and_free_variables(capsys):
     assert run([*DENSE]) == 0
     text = capsys.readouterr().out

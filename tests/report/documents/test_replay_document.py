@@ -12,8 +12,9 @@ from perfcast.replays.play.session import Played
 from perfcast.replays.program.program import Skipped
 from perfcast.report.data.replay import data_of
 from perfcast.report.documents.replay import document_of
+from perfcast.report.figure import Bars
 from perfcast.report.page import render_page
-from rendered import json_of, text_of
+from rendered import figure_of, json_of, text_of
 
 NAN = float("nan")
 
@@ -64,3 +65,15 @@ def test_the_page_needs_nothing_else_and_escapes_names(fidelity: Fidelity):
     assert "<script>alert(1)" not in page
     assert "default-src 'none'" in page
     assert "Left out" in page
+
+
+def test_recorded_and_replayed_times_stand_side_by_side(fidelity: Fidelity):
+    document = document_of([fidelity])
+    recorded, replayed = figure_of(document, "kinds").series
+    assert isinstance(recorded, Bars)
+    assert isinstance(replayed, Bars)
+    assert (recorded.name, replayed.name) == ("recorded", "replayed")
+    assert recorded.labels == replayed.labels
+    assert recorded.values[0] == pytest.approx(2 * replayed.values[0])
+    (repetitions,) = figure_of(document, "repetitions").series
+    assert repetitions.y == (4.0, 2.0, 3.0)

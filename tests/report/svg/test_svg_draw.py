@@ -55,7 +55,7 @@ def gallery() -> list[Figure]:
     return [
         *list_figures(document_of(forecast)),
         memory_by_module_figure(forecast),
-        amount_bars("long", [(LONG, 3.0), ("b", 0.0), ("c", 1.0)], total=4.0, title="saved"),
+        amount_bars("long", [(LONG, 3.0), ("b", 0.0), ("c", 1.0)], total=4.0, title=LONG),
         stacked_bars(
             "stacked", ["one", "two"], [(LONG, "red", (1.0, 2.0)), ("b", "blue", (2.0, 0.5))], unit="B"
         ),

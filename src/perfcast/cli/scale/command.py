@@ -29,8 +29,8 @@ def scale(own: ScaleOptions, outputs: Outputs) -> None:
     if own.limits:
         from perfcast.cli.scale.limits import show_limits
 
-        if own.model or outputs.draws or own.clusters:
-            raise click.UsageError("--limits has no model, no cluster and no page")
+        if own.model or own.clusters:
+            raise click.UsageError("--limits has no model and no cluster")
         show_limits(own.assumed, own.data, outputs)
         return
     idle = [option for option, value in {"--assume": own.assumed, "--data": own.data}.items() if value]

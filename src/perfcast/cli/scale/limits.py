@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Powers of ten of the training flops that are shown where no published curve is given.
 _POWERS = range(24, 33)
+#: Runs that a line is drawn through.
+_STEPS_A_DECADE = 6
 
 
 def show_limits(assumed: tuple[str, ...], data: str | None, outputs: Outputs) -> None:
@@ -34,9 +36,12 @@ def show_limits(assumed: tuple[str, ...], data: str | None, outputs: Outputs) ->
     found = find_limits(H100_SXM5, assumptions)
     theirs: list[float | None] = [value for _, value in published] or [None] * len(flops)
     rows = list(zip(draw_curve(flops, H100_SXM5, assumptions), theirs, strict=True))
+    steps = range(_STEPS_A_DECADE * (_POWERS[-1] - _POWERS[0]) + 1) if outputs.draws else ()
+    fine = [10.0 ** (_POWERS[0] + step / _STEPS_A_DECADE) for step in steps]
+    curve = draw_curve(fine, H100_SXM5, assumptions)
     write_answer(
         outputs,
-        lambda: document_of(found, assumptions, rows),
+        lambda: document_of(found, assumptions, rows, curve),
         lambda: _to_dict(found, assumptions, rows),
     )
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from perfcast.published.data_movement.curve import ScalingLimits, largest_loss
 from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumptions
+from perfcast.report import palette
 from perfcast.report.document import Cell, Column, Document, Fact, Note, Section, Table
-from perfcast.report.values import Value
+from perfcast.report.figure import Axis, Curve, Figure, Label, Rule
+from perfcast.report.values import Value, percent
 
 #: A run, and the published utilization of one so large, where it is known.
 Row = tuple[ScaledRun, float | None]
 
 
-def document_of(found: ScalingLimits, assumptions: ScalingAssumptions, rows: Sequence[Row]) -> Document:
-    """Utilization by the size of the run, and where it ends."""
+def document_of(
+    found: ScalingLimits,
+    assumptions: ScalingAssumptions,
+    rows: Sequence[Row],
+    curve: Sequence[ScaledRun] = (),
+) -> Document:
+    """Utilization by the size of the run, and where it ends.
+
+    Args:
+        curve: Runs close enough together for a line through them; () draws one through those of the rows.
+    """
     columns = (
         Column("FLOP"),
         Column("Ours", "share"),
@@ -30,8 +42,62 @@ def document_of(found: ScalingLimits, assumptions: ScalingAssumptions, rows: Seq
     return Document(
         title="utilization of a training run on H100s, and what its steps wait for most",
         facts=_facts(found, rows),
-        blocks=(Section(blocks=(table, Note(note))),),
+        blocks=(
+            Section(
+                title="Utilization over training compute",
+                blocks=(limits_figure(found, rows, curve or [scaled for scaled, _ in rows]),),
+                only="page",
+            ),
+            Section(blocks=(table, Note(note))),
+        ),
     )
+
+
+def limits_figure(found: ScalingLimits, rows: Sequence[Row], curve: Sequence[ScaledRun]) -> Figure:
+    """The utilization of runs of more and more arithmetic, the published one, and where scaling ends."""
+    ends = [run for run in curve if run.utilization > 0]
+    series = [
+        Curve(
+            name="ours",
+            colour=palette.BLUE,
+            x=tuple(run.run.flops for run in ends),
+            y=tuple(run.utilization for run in ends),
+            hovers=tuple(_describe_run(run) for run in ends),
+        )
+    ]
+    published = [(scaled.run.flops, share) for scaled, share in rows if share is not None]
+    if published:
+        series.append(
+            Curve(
+                name="published",
+                colour=palette.ORANGE,
+                mode="markers",
+                x=tuple(flops for flops, _ in published),
+                y=tuple(share for _, share in published),
+                hovers=tuple(f"{flops:.1e} FLOP\npublished {percent(share)}" for flops, share in published),
+            )
+        )
+    limits = [(flops, f"{share:.0%} kept") for share, flops in found.kept_flops]
+    limits.append((found.last_flops, "no plan beyond"))
+    return Figure(
+        name="utilization",
+        series=tuple(series),
+        height=380,
+        legend="above" if published else "",
+        rules=tuple(Rule(x=flops) for flops, _ in limits if math.isfinite(flops)),
+        labels=tuple(
+            Label(x=flops, text=text, anchor="center") for flops, text in limits if math.isfinite(flops)
+        ),
+        x=Axis(title="training compute (FLOP)", scale="log"),
+        y=Axis(title="utilization", unit="share", from_zero=True),
+    )
+
+
+def _describe_run(scaled: ScaledRun) -> str:
+    devices = f"{scaled.plan.num_devices:.1e} devices" if scaled.plan else "no plan"
+    waits = largest_loss(scaled)
+    lost = f"\nwaits most for {waits}" if waits else ""
+    return f"{scaled.run.flops:.1e} FLOP\n{percent(scaled.utilization)} on {devices}{lost}"
 
 
 def _facts(found: ScalingLimits, rows: Sequence[Row]) -> tuple[Fact, ...]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from perfcast.replays.judge.fidelity import Fidelity, Pair
 from perfcast.replays.program.program import ReplayProgram
+from perfcast.report import palette
 from perfcast.report.document import Block, Card, Cell, Column, Document, Fact, Items, Section, Table, words
+from perfcast.report.figure import Axis, Bars, Curve, Figure, Rule
 from perfcast.report.values import Unit, Value, format_value, percent
 from perfcast.units import format_seconds
 
@@ -112,16 +114,80 @@ def _blocks(fidelity: Fidelity) -> tuple[Block, ...]:
         (fidelity.memory, "B"),
     )
     kinds: tuple[tuple[Pair, Unit], ...] = tuple((pair, "s") for pair in fidelity.kinds)
+    suffix = f"-{fidelity.program.rank}" if fidelity.program.world_size > 1 else ""
     return (
-        _pairs("A step", step),
-        _pairs("Time by kind of work (watched)", kinds),
+        _pairs("A step", step, repetitions_figure(fidelity, f"repetitions{suffix}")),
+        _pairs("Time by kind of work (watched)", kinds, beside_figure(fidelity.kinds, f"kinds{suffix}")),
         _collectives(fidelity),
         _left_out(fidelity),
         Items(tuple(("·", note) for note in fidelity.notes)),
     )
 
 
-def _pairs(title: str, pairs: Sequence[tuple[Pair, Unit]]) -> Section:
+def beside_figure(pairs: Sequence[Pair], name: str) -> Figure | None:
+    """Recorded and replayed time of each kind of work, side by side, longest on top."""
+    known = [pair for pair in pairs if not math.isnan(pair.recorded) or not math.isnan(pair.replayed)]
+    known = sorted(known, key=lambda pair: -max(_known(pair.recorded) or 0.0, _known(pair.replayed) or 0.0))
+    if not known:
+        return None
+    labels = tuple(words(pair.label) for pair in known[:MAX_ROWS])
+    sides = (
+        ("recorded", palette.GREY, [pair.recorded for pair in known]),
+        ("replayed", palette.BLUE, [pair.replayed for pair in known]),
+    )
+    return Figure(
+        name=name,
+        series=tuple(
+            Bars(
+                name=side,
+                labels=labels,
+                values=tuple(_known(value) for value in values[:MAX_ROWS]),
+                colours=colour,
+                texts=tuple(_told(value, "s") for value in values[:MAX_ROWS]),
+                hovers=tuple(
+                    f"{label}, {side}\n{_told(value, 's')}"
+                    for label, value in zip(labels, values, strict=False)
+                ),
+            )
+            for side, colour, values in sides
+            if not all(map(math.isnan, values))
+        ),
+        is_horizontal=True,
+        is_grouped=True,
+        legend="above",
+        height=100 + 40 * len(labels),
+        x=Axis(unit="s", from_zero=True, title="of a step"),
+        y=Axis(scale="category", is_reversed=True, has_grid=False),
+    )
+
+
+def repetitions_figure(fidelity: Fidelity, name: str) -> Figure | None:
+    """The time of a step in every repetition, beside the recorded one; None of a single repetition."""
+    played, num_steps = fidelity.played.steps, fidelity.program.num_steps
+    seconds = tuple(one / num_steps for one in played.wall_seconds)
+    if len(seconds) < 2:
+        return None
+    recorded = [pair.recorded for pair in fidelity.step if "wall" in pair.label]
+    return Figure(
+        name=name,
+        series=(
+            Curve(
+                name="replayed",
+                mode="markers",
+                colour=palette.BLUE,
+                x=tuple(range(1, len(seconds) + 1)),
+                y=seconds,
+                hovers=tuple(f"repetition {at}\n{format_seconds(one)}" for at, one in enumerate(seconds, 1)),
+            ),
+        ),
+        height=260,
+        rules=tuple(Rule(y=one, label="recorded", is_alarm=True) for one in recorded if not math.isnan(one)),
+        x=Axis(title="repetition", low=0.5, high=len(seconds) + 0.5),
+        y=Axis(title="wall time of a step", unit="s", from_zero=True),
+    )
+
+
+def _pairs(title: str, pairs: Sequence[tuple[Pair, Unit]], figure: Figure | None) -> Section:
     table = Table(
         columns=(
             Column("", folds=False),
@@ -141,7 +207,7 @@ def _pairs(title: str, pairs: Sequence[tuple[Pair, Unit]]) -> Section:
         things="kinds of work",
         most_rows=MAX_ROWS,
     )
-    return Section(title=title, blocks=(table,))
+    return Section(title=title, blocks=(table,) if figure is None else (figure, table))
 
 
 def _cell(value: float, unit: Unit) -> Cell:

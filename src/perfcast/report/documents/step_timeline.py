@@ -39,7 +39,7 @@ def timeline_section(forecast: Forecast) -> Section:
     """The picture and what it leaves out."""
     note = (
         "One operation after another; those too short to be seen are drawn together, in the colour of what "
-        "takes most of them. Drag to look closer; '--timeline FILE' writes every one for Perfetto."
+        "takes most of them. '--timeline FILE' writes every one for Perfetto, which looks closer."
     )
     return Section(title="Timeline", blocks=(timeline_figure(forecast), Note(note)), only="page")
 
@@ -82,6 +82,8 @@ class _Timed(NamedTuple):
 
 def _timed(forecast: Forecast) -> list[_Timed]:
     """Nodes that take time, in order."""
+    if not forecast.node_seconds:
+        return []
     ends = list(accumulate(forecast.node_seconds))
     starts = [0.0, *ends[:-1]]
     spans = zip(forecast.graph.nodes, starts, ends, strict=True)

@@ -96,7 +96,7 @@ def _draw_plot(canvas: Canvas, figure: Figure, width: float) -> float:
     if figure.x.is_visible:
         canvas.line((frame.left, frame.bottom), (frame.right, frame.bottom), INK, 0.7)
         draw_bottom(canvas, frame, x, layout.bottom, width)
-        _draw_bottom_title(canvas, figure, layout)
+        _draw_bottom_title(canvas, figure, layout, width)
     if layout.label_room:
         _draw_names(canvas, y, marks[1], width)
     else:
@@ -114,13 +114,14 @@ def _draw_plot(canvas: Canvas, figure: Figure, width: float) -> float:
     return layout.height
 
 
-def _draw_bottom_title(canvas: Canvas, figure: Figure, layout: _Layout) -> None:
+def _draw_bottom_title(canvas: Canvas, figure: Figure, layout: _Layout, width: float) -> None:
     title = axis_title(figure, "x")
     if title:
         frame = layout.frame
         where = frame.bottom + layout.bottom.height + 13
-        text = cut_text(title, frame.right)
-        middle = max((frame.left + frame.right) / 2, text_width(text) / 2)
+        text = cut_text(title, width - 4)
+        half = text_width(text) / 2
+        middle = min(max((frame.left + frame.right) / 2, half + 1), width - half - 1)
         canvas.text(middle, where, text, anchor="center", kind="soft")
 
 

@@ -84,11 +84,15 @@ def draw_labels(canvas: Canvas, figure: Figure, x: Projection, y: Projection, fr
 
 def _above(canvas: Canvas, label: Label, at: float, frame: Box) -> None:
     text = " ".join(filter(None, (label.bold, label.text))).replace("\n", " ")
-    box = text_box(at, frame.top - 5, text, label.anchor)
+    anchor = label.anchor
+    box = text_box(at, frame.top - 5, text, anchor)
+    if box.right > frame.right + 8:
+        at, anchor = frame.right, "right"
+        box = text_box(at, frame.top - 5, text, anchor)
     padded = Box(box.left - _GAP, box.top, box.right + _GAP, box.bottom)
-    if any(padded.meets(other) for other in canvas.boxes) or box.right > frame.right + 40:
+    if any(padded.meets(other) for other in canvas.boxes):
         return
-    canvas.text(at, frame.top - 5, text, anchor=label.anchor, kind="soft", tip=label.hover)
+    canvas.text(at, frame.top - 5, text, anchor=anchor, kind="soft", tip=label.hover)
 
 
 def _at_point(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfcast.report.documents.evidence.errors import with_error_figures
 from perfcast.report.documents.evidence.validation import suite_document
-from rendered import text_of
+from perfcast.report.figure import Curve
+from rendered import figure_names, figure_of, text_of
 
 
 def entry(
@@ -59,3 +61,29 @@ def test_a_paired_difference_shows_its_interval() -> None:
     out = printed(entry("learned", "paired with published:neusight", "eager", 0.08, **more))
     (line,) = [line for line in out.splitlines() if "eager" in line]
     assert line.split() == ["eager", "4", "8.0", "11.0", "-3.0", "-6.0", "to", "+1.0", "3", "of", "4"]
+
+
+def test_errors_are_drawn_by_group_the_worst_on_top_with_a_line_to_the_90th_percentile() -> None:
+    entries = [
+        entry("learned", "device", "h100", 0.05, p90_absolute_relative_error=0.2),
+        entry("learned", "device", "t4", 0.3, p90_absolute_relative_error=0.4),
+        entry("roofline", "device", "t4", 0.1),
+        entry("learned", "all", "all", 0.1),
+        entry("learned", "mode", "train", 0.1),
+    ]
+    document = with_error_figures(suite_document(entries), entries)
+    assert figure_names(document) == ["error-0"]
+    learned, roofline = figure_of(document, "error-0").series
+    assert isinstance(learned, Curve)
+    assert isinstance(roofline, Curve)
+    assert learned.y == ("t4", "h100")
+    assert learned.errors == ((0.3, 0.4), (0.05, 0.2))
+    assert roofline.x == (0.1,)
+
+
+def test_errors_of_many_sizes_have_a_logarithmic_axis() -> None:
+    entries = [entry("learned", "size", "small", 190.0), entry("learned", "size", "large", 0.0)]
+    figure = figure_of(with_error_figures(suite_document(entries), entries), "error-0")
+    assert figure.x.scale == "log"
+    (curve,) = figure.series
+    assert curve.x == (190.0, figure.x.low)
