@@ -48,7 +48,9 @@ class PlanDialog:
         for element in (self._document, self._compared):
             element.set_visibility(False)
         try:
-            verb, plain = question_of_plan(self._stage.asked, cells)
+            shown = self._stage.answered
+            assert shown is not None  # its row was chosen
+            verb, plain = question_of_plan(shown.document, cells)
             narrow = self._stage.is_narrow
             answered = await ask(self._stage.desk, verb, plain, is_narrow=narrow)
         except PerfcastError as error:

@@ -26,8 +26,8 @@ class Stage(Protocol):
         """Whether it is a phone's."""
 
     @property
-    def asked(self) -> Plain:
-        """What the answer that is shown was asked; nothing before the first."""
+    def answered(self) -> Answered | None:
+        """What is shown; None before the first answer."""
 
     def show(self, answered: Answered, *, pushes: bool) -> None:
         """Show an answer."""

@@ -15,7 +15,7 @@ from perfcast.server.page.live import LiveRunner
 from perfcast.server.page.reproduce import Reproduce
 from perfcast.server.page.runner import Runner
 from perfcast.server.page.view import Plain, View
-from perfcast.verbs.question import Question, plain_of
+from perfcast.verbs.question import plain_of
 from perfcast.verbs.spelled import address_of, question_of_address
 
 #: Up to this width figures are drawn for a phone.
@@ -26,7 +26,7 @@ class Session:
     """Controls and answer of a view, for one client.
 
     Attributes:
-        question: That the shown answer is of; None before the first.
+        answered: What is shown; None before the first answer.
         is_narrow: Whether it is shown on a phone.
     """
 
@@ -34,7 +34,7 @@ class Session:
         """Draw the view where the caller stands."""
         self.view = view
         self.desk = desk
-        self.question: Question | None = None
+        self.answered: Answered | None = None
         self.is_narrow = False
         self.form = Form(view, self._changed)
         self._headline = ui.link("", "#answer").classes("headline").props("aria-live=polite")
@@ -43,11 +43,6 @@ class Session:
             dialog = PlanDialog(self) if view.has_plans else None
             self._document = DocumentElement(dialog.look_into if dialog else None)
             self._reproduce = Reproduce(view)
-
-    @property
-    def asked(self) -> Plain:
-        """What the answer that is shown was asked; nothing before the first."""
-        return plain_of(self.question) if self.question is not None else {}
 
     async def start(self, query: str) -> None:
         """Ask what an address says, once the browser has said how wide it is."""
@@ -78,15 +73,15 @@ class Session:
         self._document.show(answered.rendered)
         self._reproduce.show(answered.question)
         self.set_stale(False)
-        if answered.question != self.question:
+        before, self.answered = self.answered, answered
+        if before is None or before.question != answered.question:
             go = ui.navigate.history.push if pushes else ui.navigate.history.replace
             go(f"/{self.view.name}?{address_of(answered.question)}")
-        self.question = answered.question
 
     def show_error(self, text: str) -> None:
         """Say what is wrong beside the controls; the last answer stays, paler."""
         self.form.show_error(text)
-        self.set_stale(bool(text) and self.question is not None)
+        self.set_stale(bool(text) and self.answered is not None)
 
     def set_stale(self, is_stale: bool) -> None:
         """Whether the answer is of another question than the controls'."""

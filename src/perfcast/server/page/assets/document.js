@@ -64,7 +64,7 @@ export default {
     make_pickable() {
       for (const row of this.$el.querySelectorAll("tbody tr")) {
         const headings = [...row.closest("table").querySelectorAll("thead th")].map(th => th.textContent.trim());
-        if (!headings.includes("Plan") && !headings.includes("Deployment")) continue;
+        if (!headings.includes("Plan")) continue;
         row.classList.add("pickable");
         row.tabIndex = 0;
       }
