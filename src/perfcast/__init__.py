@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.predict.answer import predict
+    from perfcast.verbs.scale.answer import scale
     from perfcast.verbs.search.answer import search
     from perfcast.verbs.serving.answer import serving
+    from perfcast.verbs.shard.answer import shard
 
 __version__ = "0.1.0"
 
@@ -43,8 +45,10 @@ _HOME = {
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
+    "scale": "perfcast.verbs.scale.answer",
     "search": "perfcast.verbs.search.answer",
     "serving": "perfcast.verbs.serving.answer",
+    "shard": "perfcast.verbs.shard.answer",
     "trace_step": "perfcast.traces.record.recorder",
 }
 
@@ -64,8 +68,10 @@ __all__ = [
     "predict_memory",
     "predict_plan",
     "predict_serving",
+    "scale",
     "search",
     "serving",
+    "shard",
     "trace_step",
 ]
 

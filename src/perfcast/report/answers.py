@@ -48,6 +48,7 @@ SUBJECTS = {
     "trace-chakra": ("traces.chakra", "ChakraData"),
     "scale": ("scale", "ScaleData"),
     "scale-serve": ("batches", "BatchesData"),
+    "scale-limits": ("limits", "LimitsData"),
     "serving": ("serving.forecast", "ServingData"),
     "serving-sweep": ("serving.sweep", "ServingSweepData"),
     "mesh-cost": ("collectives", "CollectiveSweepData"),

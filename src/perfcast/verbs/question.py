@@ -29,6 +29,8 @@ _HOMES = {
     "memory": ("memory", "MemoryQuestion"),
     "serving": ("serving", "ServingQuestion"),
     "search": ("search", "SearchQuestion"),
+    "scale": ("scale", "ScaleQuestion"),
+    "shard": ("shard", "ShardQuestion"),
 }
 VERBS = tuple(_HOMES)
 
