@@ -18,7 +18,7 @@ from perfcast.published.data_movement.limits import ScaledRun, ScalingAssumption
 #: Powers of ten of the training flops that are shown where no published curve is given.
 _POWERS = range(24, 33)
 #: Runs that a line is drawn through.
-_STEPS_A_DECADE = 6
+_STEPS_A_DECADE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
