@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 
+@cache
 def perfcast_version() -> str:
     """Version of the installed package; ``unknown`` when run from a bare source tree."""
     try:

@@ -7,18 +7,45 @@ it. Parameters, buffers, inputs and optimizer state live throughout; views share
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
 import numpy as np
 
 from perfcast.core.forecast.device import MemoryForecast, TensorInterval
-from perfcast.core.graph import Graph
-from perfcast.core.tensor import Category
+from perfcast.core.graph import Graph, Node
+from perfcast.core.same import Same
+from perfcast.core.tensor import Category, Storage, Tensor
 from perfcast.memory_use.alive import alive_at
 from perfcast.memory_use.by_module import storage_modules, timeline_by_module
 from perfcast.memory_use.lifetimes import Lifetimes, find_lifetimes
 
 
 def estimate_memory(graph: Graph, capacity_bytes: int) -> MemoryForecast:
-    """Peak, its place, what it consists of, and the timeline of a graph's memory."""
+    """Peak, its place, what it consists of, and the timeline of a graph's memory.
+
+    A captured graph holds the same on every device: what was found for one is kept for the others.
+    """
+    parts = (Same(graph.nodes), Same(graph.tensors), Same(graph.storages))
+    held = _Held(*parts, tuple(operation.name for operation in graph.operations), graph)
+    return replace(_estimate(held), capacity_bytes=capacity_bytes)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What decides the memory of a graph."""
+
+    nodes: Same[tuple[Node, ...]]
+    tensors: Same[tuple[Tensor, ...]]
+    storages: Same[tuple[Storage, ...]]
+    names: tuple[str, ...]
+    graph: Graph = field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def _estimate(held: _Held) -> MemoryForecast:
+    """Without a capacity."""
+    graph = held.graph
     lifetimes = find_lifetimes(graph)
     by_category = {}
     for category in Category.ALL:
@@ -44,7 +71,7 @@ def estimate_memory(graph: Graph, capacity_bytes: int) -> MemoryForecast:
         phase_starts=_phase_starts(graph),
         intervals=intervals,
         alive_at_peak=alive_at(intervals, peak_node),
-        capacity_bytes=capacity_bytes,
+        capacity_bytes=0,
     )
 
 

@@ -7,21 +7,25 @@ segments back before it fails, and the step may still run, only slower.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from perfcast.core.forecast.device import ReservedMemory
-from perfcast.core.graph import Graph
+from perfcast.core.graph import Graph, Node
 from perfcast.core.hardware import Device
+from perfcast.core.same import Same
+from perfcast.core.tensor import Storage
 from perfcast.memory_use.allocator import (
     AllocatorEvent,
     AllocatorSettings,
     AllocatorTrace,
     Overhead,
-    allocation_events,
     cublas_workspace_bytes,
     driver_context,
+    events_by_node,
     parse_allocator_settings,
     simulate_allocator,
+    uses_workspace,
 )
 from perfcast.memory_use.liveness import peak_bytes
 
@@ -46,13 +50,11 @@ def reserve_memory(graph: Graph, device: Device, settings: str = "") -> Reserved
     context = context_of(device)
     free_bytes = max(device.memory_bytes - context.num_bytes, 0)
     workspace_bytes = cublas_workspace_bytes(device)
-    events = allocation_events(graph, steps=NUM_STEPS, workspace_bytes=workspace_bytes)
-    starts = [
-        len(allocation_events(graph, steps=n, workspace_bytes=workspace_bytes)) for n in range(NUM_STEPS)
-    ]
-    trace = None if _depends_on_capacity(chosen) else simulate_allocator(events, chosen)
+    asked = _Asked.of(graph, workspace_bytes)
+    _, starts = _events(asked)
+    trace = None if _depends_on_capacity(chosen) else _trace(asked, chosen, None, None)
     if trace is None or free_bytes < trace.peak_reserved_bytes:
-        limited = _within(events, chosen, free_bytes, device)
+        limited = _trace(asked, chosen, free_bytes, device.memory_bytes)
         if trace is None or limited.failure is None:
             trace = limited
     fits = trace.failure is None and trace.peak_reserved_bytes <= free_bytes
@@ -70,14 +72,48 @@ def _depends_on_capacity(settings: AllocatorSettings) -> bool:
     return settings.garbage_collection_threshold > 0.0 or settings.memory_fraction < 1.0
 
 
-def _within(
-    events: Sequence[AllocatorEvent], settings: AllocatorSettings, free_bytes: int, device: Device
+@dataclass(frozen=True)
+class _Asked:
+    """What decides the requests of a graph's steps: one captured graph asks alike on all devices."""
+
+    nodes: Same[tuple[Node, ...]]
+    storages: Same[tuple[Storage, ...]]
+    uses_workspace: tuple[bool, ...]
+    workspace_bytes: int
+    graph: Graph = field(compare=False)
+
+    @classmethod
+    def of(cls, graph: Graph, workspace_bytes: int) -> _Asked:
+        uses = tuple(uses_workspace(operation) for operation in graph.operations)
+        return cls(Same(graph.nodes), Same(graph.storages), uses, workspace_bytes, graph)
+
+
+@lru_cache(maxsize=4)
+def _events(asked: _Asked) -> tuple[tuple[AllocatorEvent, ...], tuple[int, ...]]:
+    """The requests of all steps, and at which of them each step begins."""
+    events: list[AllocatorEvent] = []
+    starts = []
+    for step in events_by_node(asked.graph, NUM_STEPS, asked.workspace_bytes):
+        starts.append(len(events))
+        events.extend(event for _, event in step)
+    return tuple(events), tuple(starts)
+
+
+@lru_cache(maxsize=16)
+def _trace(
+    asked: _Asked, settings: AllocatorSettings, capacity_bytes: int | None, device_bytes: int | None
 ) -> AllocatorTrace:
-    return simulate_allocator(events, settings, free_bytes, device_bytes=device.memory_bytes)
+    events, _ = _events(asked)
+    return simulate_allocator(events, settings, capacity_bytes, device_bytes=device_bytes)
 
 
 def _summary(
-    trace: AllocatorTrace, settings: str, starts: list[int], context: Overhead, fits: bool, least_bytes: int
+    trace: AllocatorTrace,
+    settings: str,
+    starts: tuple[int, ...],
+    context: Overhead,
+    fits: bool,
+    least_bytes: int,
 ) -> ReservedMemory:
     """A trace that failed needs at least what it could not get, and all that the graph holds at once."""
     failure = trace.failure

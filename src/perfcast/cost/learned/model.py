@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -127,10 +128,14 @@ class LearnedCost:
     def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
         """Price each operation once; one without a rule is a bound with a wide interval.
 
-        A processor has no kernels among the families: it is priced by ``cost/processor``.
+        A processor has no kernels among the families: it is priced by ``cost/processor``. Prices of the lists
+        last asked for are kept: plans that differ elsewhere run the same kernels.
         """
         if device.is_cpu:
             return price_on_processor(operations, device)
+        return _estimated(self, tuple(operations), device)
+
+    def _estimate(self, operations: tuple[Operation, ...], device: Device) -> Estimates:
         count = len(operations)
         roofline, least = roofline_seconds(operations, device), least_seconds(operations, device)
         launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0
@@ -222,3 +227,12 @@ class LearnedCost:
 def _by_model(table: KernelTable) -> list[tuple[str, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
     names = model_names_of(table)
     return [(str(name), np.flatnonzero(names == name)) for name in sorted(set(names.tolist()))]
+
+
+@lru_cache(maxsize=512)
+def _estimated(cost_model: LearnedCost, operations: tuple[Operation, ...], device: Device) -> Estimates:
+    """As the cost model estimates; its arrays are read and not written."""
+    found = cost_model._estimate(operations, device)
+    for seconds in (found.seconds, found.seconds_low, found.seconds_high):
+        seconds.flags.writeable = False
+    return found

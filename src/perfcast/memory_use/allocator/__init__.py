@@ -15,6 +15,8 @@ from perfcast.memory_use.allocator.events import (
     RecordStream,
     Synchronize,
     allocation_events,
+    events_by_node,
+    uses_workspace,
 )
 from perfcast.memory_use.allocator.settings import AllocatorSettings, parse_allocator_settings
 from perfcast.memory_use.allocator.simulate import (
@@ -40,7 +42,9 @@ __all__ = [
     "cublas_workspace_bytes",
     "driver_context",
     "driver_requests",
+    "events_by_node",
     "parse_allocator_settings",
     "simulate_allocator",
     "simulate_graph",
+    "uses_workspace",
 ]

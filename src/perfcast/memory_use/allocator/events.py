@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfcast.core.graph import Graph, Node, Phase
-from perfcast.core.operation import OperationKind
+from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import Category, Storage
 
 #: Kinds that cuBLAS runs. Convolutions are cuDNN's, attention and grouped products have kernels of their own.
@@ -136,7 +136,7 @@ class _Program:
             yield Free(predecessor)
 
     def _workspace(self, node: Node) -> Iterator[AllocatorEvent]:
-        if self._workspace_bytes == 0 or self._graph.operations[node.operation].kind not in _BLAS_KINDS:
+        if self._workspace_bytes == 0 or not uses_workspace(self._graph.operations[node.operation]):
             return
         handle = (node.phase is Phase.BACKWARD, node.stream)
         if handle not in self._workspaces:
@@ -146,6 +146,11 @@ class _Program:
     def _new_block(self) -> int:
         self._num_blocks += 1
         return self._num_blocks - 1
+
+
+def uses_workspace(operation: Operation) -> bool:
+    """Whether cuBLAS runs it, in a workspace of its own."""
+    return operation.kind in _BLAS_KINDS
 
 
 def _is_early_state(storage: Storage) -> bool:
