@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
+    from perfcast.verbs import trace
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.predict.answer import predict
     from perfcast.verbs.scale.answer import scale
@@ -49,8 +50,11 @@ _HOME = {
     "search": "perfcast.verbs.search.answer",
     "serving": "perfcast.verbs.serving.answer",
     "shard": "perfcast.verbs.shard.answer",
+    "trace": "perfcast.verbs.trace",
     "trace_step": "perfcast.traces.record.recorder",
 }
+#: Modules whose functions are called by their name, as ``perfcast.trace.explain``.
+_NAMESPACES = ("trace",)
 
 __all__ = [
     "Forecast",
@@ -72,6 +76,7 @@ __all__ = [
     "search",
     "serving",
     "shard",
+    "trace",
     "trace_step",
 ]
 
@@ -81,7 +86,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         import importlib
 
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        home = importlib.import_module(_HOME[name])
+        value = home if name in _NAMESPACES else getattr(home, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'perfcast' has no attribute '{name}'")

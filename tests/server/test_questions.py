@@ -98,6 +98,11 @@ def test_a_form_of_another_site_is_not_read(api, media_type):
     assert response.status_code == 415
 
 
+def test_a_cluster_of_servers_with_fewer_devices_is_a_name(api):
+    response = api.post("/api/v1/predict", json={**PLAN, "cluster": "dgx-h100/4:16"})
+    assert response.status_code == 200
+
+
 @pytest.mark.parametrize("letters", ["\x00", "a\nb", "\ud800", "\u202e"])
 def test_letters_that_cannot_be_printed_are_refused(api, letters):
     body = json.dumps({**PLAN, "model": letters})
@@ -107,7 +112,19 @@ def test_letters_that_cannot_be_printed_are_refused(api, letters):
 
 @pytest.mark.parametrize("address", sorted(VERBS))
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../x.json", "~/x", "model.py:build", "C:\\x.toml", "./here", "x/config.json"]
+    "path",
+    [
+        "/etc/passwd",
+        "../x.json",
+        "~/x",
+        "model.py:build",
+        "C:\\x.toml",
+        "./here",
+        "x/config.json",
+        "x/4",
+        "../4",
+        "timm:local-dir:/x",
+    ],
 )
 def test_no_option_of_any_verb_takes_a_file(api, address, path):
     schema_fields = ("model", "device", "cluster", "weights", "cost_model")

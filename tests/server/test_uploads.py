@@ -23,7 +23,7 @@ def upload(client: TestClient, content: bytes = b"{}") -> str:
 def test_an_upload_is_found_by_its_id_until_it_is_dropped():
     client = client_of()
     name = upload(client, b"\x1f\x8b and more")
-    path = client.app.state.uploads.find(name).path
+    path = client.app.state.desk.uploads.find(name).path
     assert path.name == f"{name}.json.gz"
     assert path.parent.stat().st_mode & 0o077 == 0
     assert client.get(f"/api/v1/traces/{name}").json()["num_bytes"] == 11
@@ -37,7 +37,7 @@ def test_what_is_too_large_or_empty_is_refused_and_leaves_nothing():
     assert client.post("/api/v1/traces", content=b"x" * 11).status_code == 413
     assert client.post("/api/v1/traces", content=iter([b"x" * 6, b"y" * 6])).status_code == 413
     assert client.post("/api/v1/traces", content=b"").status_code == 400
-    folder = client.app.state.uploads._folder
+    folder = client.app.state.desk.uploads._folder
     assert folder is None or not list(folder.iterdir())
 
 

@@ -14,7 +14,6 @@ import click
 
 from perfcast.cli.options.pack import Command
 from perfcast.errors import DoesNotFitError
-from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
     from perfcast.core.forecast.fit import Fit
@@ -144,10 +143,10 @@ def write_answer(
         DoesNotFitError: With --require-fit, once everything is written.
         ValueError: A number is not finite; the file it belongs to is not written.
     """
-    from perfcast.report.answers import to_plain
+    from perfcast.report.answers import to_plain, versioned
 
     if outputs.json is not None and data is not None:
-        write_json(_versioned(to_plain(data())), outputs.json, is_exact=is_exact)
+        write_json(versioned(to_plain(data())), outputs.json, is_exact=is_exact)
     is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
     if shown is not None:
@@ -198,15 +197,6 @@ def write_result(
         said=said,
         fits=result.fit_verdicts,
     )
-
-
-def _versioned(plain: object) -> object:
-    """With the format's and the program's versions, where an answer has no type that states them."""
-    from perfcast.report.answers import SCHEMA_VERSION
-
-    if not isinstance(plain, dict) or "schema_version" in plain:
-        return plain
-    return {"schema_version": SCHEMA_VERSION, "perfcast_version": perfcast_version(), **plain}
 
 
 def _require_fit(fits: Sequence[Fit | None]) -> None:

@@ -93,6 +93,13 @@ def to_plain(answer: object) -> Any:
     return data
 
 
+def versioned(plain: object) -> object:
+    """Plain data with the format's and the program's versions, where no typed answer states them."""
+    if not isinstance(plain, dict) or "schema_version" in plain:
+        return plain
+    return {"schema_version": SCHEMA_VERSION, "perfcast_version": perfcast_version(), **plain}
+
+
 def write_plain(data: object, *, indent: int | None = 2, is_exact: bool = False) -> str:
     """JSON text of plain data, with a line's end.
 

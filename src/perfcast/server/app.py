@@ -24,7 +24,6 @@ from perfcast.server.guards.token import TokenGuard
 from perfcast.server.metrics import ROUTE, Metrics, MetricsGuard
 from perfcast.server.problems import KINDS, Problem, ProblemError, problem_of
 from perfcast.server.routes import catalog, health, jobs, questions, traces
-from perfcast.server.uploads import Uploads
 from perfcast.version import perfcast_version
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=_guards(settings, metrics),
     )
     app.state.settings, app.state.metrics, app.state.desk = settings, metrics, Desk(settings)
-    app.state.uploads = Uploads(settings)
-    _add_gauges(metrics, app.state.desk, app.state.uploads)
+    _add_gauges(metrics, app.state.desk)
     for kind in (ProblemError, PerfcastError):
         app.add_exception_handler(kind, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -104,11 +102,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         desk.close()
-        app.state.uploads.close()
 
 
-def _add_gauges(metrics: Metrics, desk: Desk, uploads: Uploads) -> None:
-    cache, jobs = desk.cache, desk.jobs
+def _add_gauges(metrics: Metrics, desk: Desk) -> None:
+    cache, jobs, uploads = desk.cache, desk.jobs, desk.uploads
     metrics.gauge("cached_bytes", "Answers that are kept.", lambda: cache.num_bytes)
     metrics.gauge("cache_hits_total", "Questions whose answer was kept.", lambda: cache.hits)
     metrics.gauge("cache_misses_total", "Questions whose answer was not.", lambda: cache.misses)

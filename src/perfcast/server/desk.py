@@ -16,6 +16,7 @@ from perfcast.server.processes.child import Bounds
 from perfcast.server.processes.handle import Process, Reply
 from perfcast.server.processes.message import Asked, Kind
 from perfcast.server.questions import Asking, read_question
+from perfcast.server.uploads import Uploads
 
 if TYPE_CHECKING:
     from perfcast.server.settings import Settings
@@ -30,11 +31,13 @@ class Desk:
     Attributes:
         cache: Answers that are kept.
         jobs: Questions that take long.
+        uploads: Recordings that users uploaded.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.jobs = Jobs(settings)
+        self.uploads = Uploads(settings)
         self.cache = Cache(settings.cached_bytes)
         self._bounds = Bounds(memory_bytes=settings.answer_bytes, niceness=_NICENESS)
         self._idle: asyncio.LifoQueue[Process | None] = asyncio.LifoQueue()
@@ -126,6 +129,7 @@ class Desk:
     def close(self) -> None:
         """End the processes, whatever they are doing."""
         self.jobs.close()
+        self.uploads.close()
         for process in self._all:
             process.end()
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -19,6 +19,9 @@ Schema = dict[str, Any]
 #: Errors that any address may answer with, beside those that its own lines name.
 _ALWAYS = (401, 403, 408, 413, 421, 429, 500, 503)
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "maxLength": 64}}
+#: What is asked of a recording → its verb; options that the server fills in itself.
+_OF_TRACES = {"explain": "trace explain", "forecast": "trace forecast"}
+_FILLED_IN = ("traces", "max_bytes")
 _FORMS = {"type": "string", "enum": ["json", "html", "perfetto"], "default": "json"}
 
 
@@ -126,12 +129,15 @@ def _job_paths() -> Schema:
 def _trace_paths() -> Schema:
     upload = _said("The upload.", {"application/json": {"schema": _ref("upload")}})
     binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    answer = {"application/json": {"schema": {"type": "object"}}}
+    answers = [_ref("answer-trace-explain"), _ref("answer-trace-forecast")]
+    answer = {"application/json": {"schema": {"anyOf": answers}}}
+    job = {"application/json": {"schema": _ref("job")}}
+    asked = [_ref(f"question-trace-{one}") for one in _OF_TRACES]
     what = {
         "name": "what",
         "in": "path",
         "required": True,
-        "schema": {"type": "string", "enum": ["explain", "forecast"]},
+        "schema": {"type": "string", "enum": list(_OF_TRACES)},
     }
     return {
         "/traces": {
@@ -160,9 +166,9 @@ def _trace_paths() -> Schema:
                     {"name": "format", "in": "query", "schema": _FORMS},
                     {"name": "job", "in": "query", "schema": {"type": "string", "enum": ["0", "1"]}},
                 ],
-                "requestBody": _json_body({"type": "object"}),
+                "requestBody": _json_body({"anyOf": asked}),
                 "responses": _responses(
-                    {"200": _said("The answer.", answer), "202": _said("The job.", answer)},
+                    {"200": _said("The answer.", answer), "202": _said("The job.", job)},
                     *(400, 404, 406, 415, 422, 504),
                 ),
             },
@@ -239,7 +245,12 @@ def _subjects_of(verb: str) -> list[str]:
 
 
 def _question_schemas(verbs: Mapping[str, str]) -> Schema:
-    return {f"question-{address}": _inner(question_schema(verb)) for verb, address in verbs.items()}
+    found = {f"question-{address}": _inner(question_schema(verb)) for verb, address in verbs.items()}
+    for what, verb in _OF_TRACES.items():
+        schema = _inner(question_schema(verb))
+        properties = {key: value for key, value in schema["properties"].items() if key not in _FILLED_IN}
+        found[f"question-trace-{what}"] = {**schema, "properties": properties, "required": []}
+    return found
 
 
 def _answer_schemas() -> Schema:

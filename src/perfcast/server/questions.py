@@ -27,8 +27,9 @@ ADDRESSES: Mapping[str, str] = {
 VERBS = {address: verb for verb, address in ADDRESSES.items()}
 #: Texts of options are words, plans and lists, none of which is longer.
 MOST_LETTERS = 2000
-#: A cluster of servers with fewer devices, ``dgx-h100/4:64``: a name of the catalog, which no file has.
-_CLUSTER_OF_SERVERS = re.compile(r"[\w-]+/\d+(:\d+)?")
+#: Names of the catalog that look like paths: a cluster of servers with fewer devices, ``dgx-h100/4:64``.
+_CLUSTER = re.compile(r"[\w-]+/\d+(:\d+)?")
+_TIMM = re.compile(r"timm:[\w.]+")
 #: Whole numbers that fit 64 bits; none of the options means anything near it.
 _MOST = 2**53
 
@@ -96,17 +97,34 @@ def read_address(verb: str, query: str) -> Asking:
 
 
 def _checked(question: Question, own: Mapping[str, object]) -> Asking:
-    named = [
-        name
-        for name, text in files_of(question).items()
-        if name not in own and not (name == "cluster" and _CLUSTER_OF_SERVERS.fullmatch(text))
-    ]
+    named = sorted((files_of(question).keys() | _paths_of(question)) - own.keys())
     if named:
         raise InputError(
             f"{', '.join(named)}: names a file, and over HTTP no file of the server is read; "
             "give a name of the catalog, or ask on the command line"
         )
     return Asking(question, plain_of(question))
+
+
+def _paths_of(question: Question) -> set[str]:
+    """Fields that say what looks like a path, or like a name by which a library finds files by itself.
+
+    Stricter than ``files_of``: what is no file today may be one tomorrow.
+    """
+    return {
+        name
+        for name, value in plain_of(question).items()
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str) and _looks_like_path(name, text)
+    }
+
+
+def _looks_like_path(name: str, text: str) -> bool:
+    if name.startswith("cluster"):
+        text = ",".join(part for part in text.split(",") if not _CLUSTER.fullmatch(part.strip()))
+    if text.startswith("timm:"):
+        return _TIMM.fullmatch(text) is None
+    return any(sign in text for sign in ("/", "\\", ".."))
 
 
 def _check(name: str, value: object) -> None:

@@ -52,6 +52,11 @@ class Uploads:
         """Of all together."""
         return sum(upload.num_bytes for upload in self._kept.values())
 
+    @property
+    def unpacked_bytes(self) -> int:
+        """What one may unpack to."""
+        return self._settings.unpacked_bytes
+
     async def keep(self, blocks: AsyncIterator[bytes]) -> Upload:
         """Write an upload as it comes.
 

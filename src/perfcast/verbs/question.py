@@ -31,6 +31,8 @@ _HOMES = {
     "search": ("search", "SearchQuestion"),
     "scale": ("scale", "ScaleQuestion"),
     "shard": ("shard", "ShardQuestion"),
+    "trace explain": ("trace_explain", "ExplainQuestion"),
+    "trace forecast": ("trace_forecast", "TraceForecastQuestion"),
 }
 VERBS = tuple(_HOMES)
 

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcast.errors import InputError, PerfcastError, UnknownNameError
@@ -86,11 +87,20 @@ def _answer(asked: Asked, connection: Connection) -> None:
         Told(what="problem", status=503, text=text).send(connection)
         os._exit(1)  # what is left of its memory is in pieces
     except BaseException as error:
-        _problem_of(error).send(connection)
+        told = _problem_of(error)
+        replace(told, text=_without_folders(told.text, asked)).send(connection)
         return
     for kind, body in parts.items():
         Told(what="part", kind=kind).send(connection, body)
     Told(what="done").send(connection)
+
+
+def _without_folders(text: str, asked: Asked) -> str:
+    """Words without the places where the server keeps uploads."""
+    for value in asked.files.values():
+        for path in value if isinstance(value, list) else ():
+            text = text.replace(f"{Path(path).parent}{os.sep}", "")
+    return text
 
 
 def _problem_of(error: BaseException) -> Told:
@@ -144,11 +154,21 @@ def part_of(result: Shown, kind: Kind) -> bytes | None:
     if kind == "document":
         return pickle.dumps(result.document())
     if kind == "html":
-        from perfcast.report.page import render_page
-
-        return render_page(result.document()).encode()
+        return _page(result)
     events = result.timeline()
     return None if events is None else write_plain(events, indent=None, is_exact=True).encode()
+
+
+def _page(result: Shown) -> bytes:
+    """As ``--html`` writes it; the command that makes it stands in it, unless that would name an upload."""
+    from perfcast.report.page import render_page
+    from perfcast.verbs.question import files_of
+    from perfcast.verbs.spelled import command_line
+
+    document = result.document()
+    command = "" if files_of(result.question) else command_line(result.question)
+    provenance = replace(document.provenance, command=command)
+    return render_page(replace(document, provenance=provenance)).encode()
 
 
 def prepare() -> None:

@@ -50,9 +50,9 @@ async def _answer(kind: str, name: str | None) -> Response:
 
 @lru_cache(maxsize=64)
 def _text(kind: str, name: str | None) -> str:
-    from perfcast.report.answers import write_plain
+    from perfcast.report.answers import versioned, write_plain
 
-    return write_plain(LISTS[kind](name))
+    return write_plain(versioned(LISTS[kind](name)))
 
 
 ROUTES = (("GET", "/catalog/{kind}", show_all), ("GET", "/catalog/{kind}/{name}", show_one))

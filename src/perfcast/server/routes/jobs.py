@@ -26,7 +26,7 @@ def said_of(job: Job) -> dict[str, object]:
     return {
         "id": job.id,
         "verb": job.asking.question.verb,
-        "question": dict(job.asking.plain),
+        "question": {name: value for name, value in job.asking.plain.items() if name not in job.files},
         "state": job.state,
         "progress": job.progress,
         "message": job.message,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -23,7 +21,7 @@ _RECORDINGS = ("compare", "second")
 
 def uploads_of(request: Request) -> Uploads:
     """Where this server keeps uploads."""
-    return cast("Uploads", request.app.state.uploads)
+    return desk_of(request).uploads
 
 
 async def upload(request: Request) -> Response:
@@ -69,7 +67,7 @@ def read_asking(
         InputError: It cannot be asked.
         ProblemError: An id of an upload that is not there (404).
     """
-    files: dict[str, object] = {"traces": [str(upload.path)]}
+    files: dict[str, object] = {"traces": [str(upload.path)], "max_bytes": str(uploads.unpacked_bytes)}
     for name in _RECORDINGS:
         if name in plain:
             files[name] = [str(uploads.find(one).path) for one in _ids(name, plain.pop(name))]

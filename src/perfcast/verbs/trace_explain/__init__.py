@@ -1,0 +1,1 @@
+"""``perfcast trace explain``: where the time of recorded steps went."""

@@ -1,0 +1,1 @@
+"""``perfcast trace forecast``: recorded steps elsewhere, or changed."""
