@@ -129,6 +129,7 @@ class Treemap:
     Attributes:
         ids, parents: Of each; '' is the parent of the whole.
         values: Those of the insides included.
+        colours: Of each; '' is a shade for its depth, () for all.
     """
 
     ids: tuple[str, ...]
@@ -137,6 +138,7 @@ class Treemap:
     values: tuple[float, ...]
     texts: tuple[str, ...]
     hovers: tuple[str, ...]
+    colours: tuple[str, ...] = ()
     depth: int = 4
 
 

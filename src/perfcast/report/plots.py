@@ -256,7 +256,12 @@ def _treemap(tree: Treemap) -> dict[str, Any]:
         textinfo="label+text",
         maxdepth=tree.depth,
         tiling={"pad": 2},
-        marker={"colorscale": [[0, "#dbe8f5"], [1, BLUE]], "cornerradius": 3, "line": {"width": 0}},
+        marker={
+            "colorscale": [[0, "#dbe8f5"], [1, BLUE]],
+            "cornerradius": 3,
+            "line": {"width": 0},
+            **({"colors": [colour or LINE for colour in tree.colours]} if tree.colours else {}),
+        },
         pathbar={"thickness": 24},
         root={"color": "rgba(128,140,156,0.15)"},
     )

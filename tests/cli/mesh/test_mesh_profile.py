@@ -83,3 +83,12 @@ def test_a_mesh_that_does_not_hold_the_ranks_is_refused_before_anything_starts(t
 def test_a_place_that_cannot_be_written_is_refused_before_anything_starts(tmp_path: Path):
     message = refusal("--ranks", "2", "--backend", "gloo", "--output", tmp_path / "none" / "p.json")
     assert "does not exist" in message
+
+
+def test_the_page_draws_measured_times_beside_the_curve_of_each_axis(log: Path, tmp_path: Path):
+    page = tmp_path / "p.html"
+    result = run("--from-log", log, "--mesh", "tp=4", "--output", tmp_path / "p.json", "--html", page)
+    assert result.exit_code == 0, result.exception
+    html = page.read_text()
+    assert 'id="figure-axis-0"' in html
+    assert "all reduce, measured" in html

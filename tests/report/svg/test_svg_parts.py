@@ -12,7 +12,7 @@ from perfcast.report.figure import Heatmap
 from perfcast.report.svg.curves import _stepped, _thin
 from perfcast.report.svg.heat import colour_of, png_row
 from perfcast.report.svg.text import Box, cut_text, text_width, wrap_text
-from perfcast.report.svg.treemap import squarify
+from perfcast.report.svg.treemap import grid, squarify
 
 BOX = Box(10.0, 20.0, 410.0, 320.0)
 
@@ -31,6 +31,14 @@ def test_rectangles_are_in_proportion_inside_and_apart(values: list[float]) -> N
 def test_equal_values_are_laid_out_near_to_squares() -> None:
     for box in squarify([1.0] * 12, BOX):
         assert 0.7 < (box.right - box.left) / (box.bottom - box.top) < 1.4
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 64])
+def test_equal_boxes_stand_in_rows_in_reading_order(count: int) -> None:
+    boxes = grid(count, BOX)
+    assert [(box.top, box.left) for box in boxes] == sorted((box.top, box.left) for box in boxes)
+    assert len({round(box.right - box.left, 6) for box in boxes}) == 1
+    assert all(box.is_inside(Box(9.9, 19.9, 410.1, 320.1)) for box in boxes)
 
 
 def test_a_row_of_colours_is_a_picture_one_pixel_high() -> None:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perfcast.cost.cluster_profile import ClusterProfile
+    from perfcast.cost.cluster_profile import ClusterProfile, CollectiveSample
     from perfcast.measure.collectives.environment import Place
-    from perfcast.measure.collectives.plan import Axis
+    from perfcast.measure.collectives.plan import Axis, ProfilePlan
 
 
 @click.command(name="profile")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--restart", is_flag=True, help="Forget what was measured before.")
 @click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
 @click.option("--output", metavar="FILE", help="The profile; default: in perfcast's data folder.")
-@output_options()
+@output_options(html=True)
 def profile(
     ranks: int | None,
     mesh: str,
@@ -53,14 +53,14 @@ def profile(
     """
 
     if logs:
-        found, path = _from_logs(logs, mesh, collectives, ranks, output)
+        found, samples, path = _from_logs(logs, mesh, collectives, ranks, output)
     else:
         sizes = (least_bytes, most_bytes)
         measured = _measure(ranks, mesh, backend, collectives, sizes, stall_seconds, restart, output)
         if measured is None:
             return
-        found, path = measured
-    _show(found, path, outputs)
+        found, samples, path = measured
+    _show(found, samples, path, outputs)
 
 
 def _measure(
@@ -72,7 +72,7 @@ def _measure(
     stall_seconds: float,
     restart: bool,
     output: str | None,
-) -> tuple[ClusterProfile, Path] | None:
+) -> tuple[ClusterProfile, list[CollectiveSample], Path] | None:
     """None on ranks other than the first, which have nothing to show."""
     import os
 
@@ -92,9 +92,18 @@ def _measure(
         measurements_path(path).unlink(missing_ok=True)
     console = Console(stderr=True)
     if place is None:
-        return profile_here(plan, path, console), path
+        return profile_here(plan, path, console), _samples(path, plan), path
     found = profile_as_rank(plan, place, path, console)
-    return (found, path) if found is not None else None
+    return (found, _samples(path, plan), path) if found is not None else None
+
+
+def _samples(path: Path, plan: ProfilePlan) -> list[CollectiveSample]:
+    """What was measured, from the file beside the profile."""
+    from perfcast.cost.cluster_profile import CollectiveSample
+    from perfcast.measure.collectives.store import load_records, measurements_path
+
+    records = load_records(measurements_path(path), plan.setup())
+    return [CollectiveSample(r.axis, r.axis_size, r.collective, r.size_bytes, r.seconds) for r in records]
 
 
 def _count_ranks(ranks: int | None, place: Place | None, axes: Sequence[Axis]) -> int:
@@ -124,7 +133,7 @@ def _default_backend() -> str:
 
 def _from_logs(
     logs: Sequence[str], mesh: str, collectives: Sequence[str], ranks: int | None, output: str | None
-) -> tuple[ClusterProfile, Path]:
+) -> tuple[ClusterProfile, list[CollectiveSample], Path]:
     """Rows of all logs by number of ranks; an axis of --mesh of that size names them.
 
     Raises:
@@ -159,7 +168,7 @@ def _from_logs(
     profile = ClusterProfile("log", "log", world_size, fit_axes(samples), source)
     path = _output_path(output, "cluster_log.json")
     save_cluster_profile(profile, path)
-    return profile, path
+    return profile, samples, path
 
 
 def _output_path(output: str | None, name: str) -> Path:
@@ -175,12 +184,12 @@ def _output_path(output: str | None, name: str) -> Path:
     return path
 
 
-def _show(profile: ClusterProfile, path: Path, outputs: Outputs) -> None:
+def _show(profile: ClusterProfile, samples: Sequence[CollectiveSample], path: Path, outputs: Outputs) -> None:
     from perfcast.report.documents.calibration import profile_document
 
     write_answer(
         outputs,
-        lambda: profile_document(profile),
+        lambda: profile_document(profile, samples),
         profile.to_json,
         written=[str(path)],
         is_exact=True,

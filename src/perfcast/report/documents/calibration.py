@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 
-from perfcast.cost.cluster_profile import ClusterProfile
+from perfcast.cost.cluster_profile import AxisProfile, ClusterProfile, CollectiveSample
 from perfcast.cost.families import PRODUCT_FAMILIES
 from perfcast.cost.linear import Measurement, line_seconds
 from perfcast.cost.profile import DeviceProfile, Line
 from perfcast.report import palette
-from perfcast.report.document import Column, Document, Fact, Note, Section, Table
+from perfcast.report.document import Column, Document, Fact, Note, Section, Table, words
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.units import format_bytes, format_count, format_seconds
+
+#: Of a curve, places that it is drawn through.
+_FITTED_POINTS = 40
 
 
 def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> Document:
@@ -115,8 +119,12 @@ def _work(measurement: Measurement, is_product: bool) -> float:
     return float(max(features.executed_flops if is_product else features.memory_traffic_bytes, 1))
 
 
-def profile_document(profile: ClusterProfile) -> Document:
-    """What each axis costs at its smallest and largest message, and how well the curves fit."""
+def profile_document(profile: ClusterProfile, samples: Sequence[CollectiveSample] = ()) -> Document:
+    """What each axis costs at its smallest and largest message, and how well the curves fit.
+
+    Args:
+        samples: What was measured, drawn beside the curves.
+    """
     rows = []
     for axis in profile.axes:
         for collective, curve in axis.curves.items():
@@ -145,5 +153,57 @@ def profile_document(profile: ClusterProfile) -> Document:
     return Document(
         title=f"{profile.name}: {profile.world_size} ranks, {profile.backend}",
         facts=tuple(facts),
-        blocks=(table,),
+        blocks=(
+            table,
+            *(
+                Section(
+                    title=f"Axis {axis.name}", blocks=(axis_figure(axis, samples, f"axis-{at}"),), only="page"
+                )
+                for at, axis in enumerate(profile.axes)
+                if axis.curves
+            ),
+        ),
+    )
+
+
+def axis_figure(axis: AxisProfile, samples: Sequence[CollectiveSample], name: str) -> Figure:
+    """Time over message size along one axis: what was measured, and each collective's fitted curve."""
+    series: list[Curve] = []
+    for (collective, curve), colour in zip(axis.curves.items(), cycle(palette.TURNS), strict=False):
+        sizes = np.geomspace(curve.least_bytes, curve.most_bytes, _FITTED_POINTS)
+        fitted = list(zip(sizes.tolist(), map(float, curve.seconds(sizes)), strict=True))
+        series.append(_collective_curve(collective, colour, fitted, is_measured=False))
+        measured = [
+            (float(s.size_bytes), s.seconds)
+            for s in samples
+            if (s.axis, s.axis_size, s.collective) == (axis.name, axis.size, collective)
+        ]
+        if measured:
+            series.append(_collective_curve(collective, colour, measured, is_measured=True))
+    return Figure(
+        name=name,
+        series=tuple(series),
+        height=360,
+        legend="above",
+        x=Axis(title="message", scale="log", unit="B"),
+        y=Axis(title=f"time among {axis.size} ranks", scale="log", unit="s"),
+    )
+
+
+def _collective_curve(
+    collective: str, colour: str, points: Sequence[tuple[float, float]], *, is_measured: bool
+) -> Curve:
+    how = "measured" if is_measured else "fitted"
+    return Curve(
+        name=f"{words(collective)}, {how}" if is_measured else words(collective),
+        mode="markers" if is_measured else "lines",
+        in_legend=not is_measured,
+        colour=colour,
+        sizes=5,
+        x=tuple(size for size, _ in points),
+        y=tuple(seconds for _, seconds in points),
+        hovers=tuple(
+            f"{words(collective)}, {how}\n{format_bytes(size)}: {format_seconds(seconds)}"
+            for size, seconds in points
+        ),
     )

@@ -9,6 +9,7 @@ from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.sweep import CollectiveSweep
 from perfcast.report import palette
 from perfcast.report.document import Block, Cell, Column, Document, Section, Table, words
+from perfcast.report.documents.mesh_drawing import mesh_section
 from perfcast.report.figure import Axis, Curve, Figure
 from perfcast.simulate.network.mesh import FabricTime
 from perfcast.units import format_bytes, format_count, format_seconds
@@ -42,6 +43,7 @@ def document_of(
     """
     blocks: list[Block] = [Section(title="Bandwidth", blocks=(sweep_figure(sweep, measured),), only="page")]
     blocks.append(_sizes(sweep, is_decimal=is_decimal))
+    blocks.append(mesh_section(mesh, sweep.axes))
     if fabric:
         title = f"Simulated flow by flow on {fabric}"
         blocks.append(Section(title=title, blocks=(_simulated(simulated, is_decimal=is_decimal),)))

@@ -10,6 +10,7 @@ from perfcast.core.arrays import Floats
 from perfcast.measure.mesh_discovery.found import DiscoveredAxis, DiscoveredMesh
 from perfcast.measure.mesh_discovery.matrix import PairSamples
 from perfcast.report.document import Block, Cell, Column, Document, Fact, Items, Note, Section, Table
+from perfcast.report.documents.mesh_drawing import groups_figure
 from perfcast.report.figure import Axis, Figure, Heatmap
 from perfcast.units import format_count, format_seconds
 
@@ -23,7 +24,11 @@ _COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 
 def document_of(mesh: DiscoveredMesh, samples: PairSamples | None) -> Document:
     """Shape, axes, innermost groups, misfits, doubts, and both matrices where pairs were measured."""
-    blocks: list[Block] = [Section(title="Axes", blocks=(_axes(mesh),)), _groups(mesh)]
+    blocks: list[Block] = [
+        Section(title="Axes", blocks=(_axes(mesh),)),
+        Section(title="The mesh", blocks=(groups_figure(mesh),), only="page"),
+        _groups(mesh),
+    ]
     for title, notes in (
         ("Misfits", tuple(misfit.note for misfit in mesh.misfits)),
         ("Doubts", tuple(mesh.doubts)),

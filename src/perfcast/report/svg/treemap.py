@@ -5,6 +5,7 @@ Laid out by rows as square as can be (Bruls, Huizing, van Wijk: Squarified Treem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from perfcast.report.figure import Treemap
@@ -14,6 +15,9 @@ from perfcast.report.svg.text import Box, cut_text
 #: From the outermost to the innermost.
 _SHADES = ("#e3ecf5", "#c3d8ec", "#9fc2e2", "#78a9d5", "#5592c8")
 _HEAD, _PAD, _LEAST = 19.0, 3.0, 2.0
+_SAME = 1e-9
+#: Width below which a box's text has less of an edge.
+_SMALL = 40.0
 
 
 def squarify(values: Sequence[float], box: Box) -> list[Box]:
@@ -33,6 +37,22 @@ def squarify(values: Sequence[float], box: Box) -> list[Box]:
             row = []
         row.append(area)
     return found + _lay(row, box)[0]
+
+
+def grid(count: int, box: Box) -> list[Box]:
+    """Equal rectangles in rows, as square as can be, in reading order; full rows where a number divides."""
+    wide, high = box.right - box.left, box.bottom - box.top
+    best = max(math.sqrt(count * wide / high), 1.0) if high > 0 else 1.0
+    divisors = [columns for columns in range(1, count + 1) if count % columns == 0]
+    columns = min(divisors, key=lambda one: abs(math.log(one / best)))
+    if abs(math.log(columns / best)) > math.log(2):
+        columns = min(round(best), count)
+    rows = -(-count // columns)
+    sizes = wide / columns, high / rows
+    corners = [
+        (box.left + at % columns * sizes[0], box.top + at // columns * sizes[1]) for at in range(count)
+    ]
+    return [Box(x, y, x + sizes[0], y + sizes[1]) for x, y in corners]
 
 
 def _worst(row: Sequence[float], side: float) -> float:
@@ -82,7 +102,8 @@ def _draw(
     wide, high = box.right - box.left, box.bottom - box.top
     if wide < _LEAST or high < _LEAST:
         return
-    shade = _SHADES[min(level, len(_SHADES) - 1)]
+    own = tree.colours[at] if tree.colours else ""
+    shade = own or _SHADES[min(level, len(_SHADES) - 1)]
     canvas.add(
         "rect",
         tree.hovers[at],
@@ -95,7 +116,7 @@ def _draw(
         stroke="#ffffff",
     )
     members = inside.get(tree.ids[at], []) if level < tree.depth else []
-    has_head = wide > 30 and high > _HEAD + 4
+    has_head = (wide > 30 and high > _HEAD + 4) or (not members and wide > 14 and high > 14)
     if has_head:
         _write(canvas, tree, at, box, has_members=bool(members))
     if not members:
@@ -106,6 +127,10 @@ def _draw(
         return
     values = [tree.values[one] for one in members]
     rest = max(tree.values[at] - sum(values), 0.0)
+    if rest < _SAME * tree.values[at] and max(values) - min(values) < _SAME * max(values):
+        for one, part in zip(members, grid(len(members), room), strict=True):
+            _draw(canvas, tree, inside, one, part, level + 1)
+        return
     place = sum(value >= rest for value in values)
     parts = squarify([*values[:place], rest, *values[place:]], room)
     for one, part in zip(members, parts[:place] + parts[place + 1 :], strict=True):
@@ -114,13 +139,14 @@ def _draw(
 
 def _write(canvas: Canvas, tree: Treemap, at: int, box: Box, *, has_members: bool) -> None:
     """The label, and the amount beside it in a head or below it in a leaf."""
-    room = box.right - box.left - 10
+    room = box.right - box.left - (10 if box.right - box.left > _SMALL else 4)
     label, text = tree.labels[at], tree.texts[at]
-    whole = f"{label} · {text}"
+    whole = " · ".join(filter(None, (label, text)))
     if has_members or box.bottom - box.top < 2 * _HEAD:
         written = whole if cut_text(whole, room) == whole else cut_text(label, room)
     else:
         amount = text if cut_text(text, room) == text else cut_text(text.partition(" · ")[0], room)
         written = "\n".join(filter(None, (cut_text(label, room), amount)))
     if written:
-        canvas.text(box.left + 5, box.top + 14, written, kind="dark")
+        left = box.left + (5 if box.right - box.left > _SMALL else 3)
+        canvas.text(left, box.top + 14, written, kind="dark")
