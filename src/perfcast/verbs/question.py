@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from perfcast.errors import QuestionError, UnknownNameError
+from perfcast.verbs.shared.values import read_amount
 
 Item = TypeVar("Item", str, int, float)
 #: What a field may hold where nothing but plain data is at hand.
@@ -37,6 +38,7 @@ _HOMES = {
 VERBS = tuple(_HOMES)
 
 _FILE, _PLACE, _USUAL, _BOUNDS, _IN_PYTHON = "is_file", "is_place", "usual", "bounds", "is_in_python"
+_AMOUNT = "is_amount"
 #: Endings of files that options take.
 _ENDINGS = (".json", ".toml", ".py", ".yaml", ".yml", ".csv", ".gz")
 
@@ -63,6 +65,8 @@ def between(smallest: int, largest: int) -> Mapping[str, object]:
 FILE: Mapping[str, object] = MappingProxyType({_FILE: True})
 #: Metadata of a field that is about nothing but the machine that answers: a folder, a file, what it starts.
 PLACE: Mapping[str, object] = MappingProxyType({_PLACE: True})
+#: Metadata of a field whose number may be written with a letter: '15T'.
+AMOUNT: Mapping[str, object] = MappingProxyType({_AMOUNT: True})
 #: Metadata of a field that Python alone can fill.
 IN_PYTHON: Mapping[str, object] = MappingProxyType({_IN_PYTHON: True})
 
@@ -265,12 +269,14 @@ class FieldKind:
         is_list: Whether it takes several.
         words: The closed set that it is one of; None: any.
         bounds: Smallest and largest number that it takes; None: any.
+        is_amount: Whether its number may also be a text such as '15T'.
     """
 
     scalar: type
     is_list: bool = False
     words: tuple[str, ...] | None = None
     bounds: tuple[int, int] | None = None
+    is_amount: bool = False
 
 
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
@@ -289,8 +295,12 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
     for part in str(one.type).split(" | "):
         inner = part.removeprefix("tuple[").removesuffix(", ...]")
         if inner in _SCALARS:
-            bounds = one.metadata.get(_BOUNDS)
-            return FieldKind(scalar=_SCALARS[inner], is_list=part != inner, bounds=bounds)
+            return FieldKind(
+                scalar=_SCALARS[inner],
+                is_list=part != inner,
+                bounds=one.metadata.get(_BOUNDS),
+                is_amount=bool(one.metadata.get(_AMOUNT)),
+            )
         words = names.get(inner)
         if get_origin(words) is Literal:
             return FieldKind(scalar=str, is_list=part != inner, words=get_args(words))
@@ -325,6 +335,8 @@ def _value(name: str, kind: FieldKind, value: object) -> object:
 
 
 def _scalar(name: str, kind: FieldKind, value: object) -> object:
+    if kind.is_amount and isinstance(value, str):
+        return read_amount(option_of(name), value)
     found = _converted(kind.scalar, value)
     if found is None:
         raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[kind.scalar]}")

@@ -86,7 +86,7 @@ def question_of_address(verb: str, query: str) -> Question:
     found: dict[str, object] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         kind = kinds.get(name)
-        value = text if kind is None else _read(name, kind.scalar, text)
+        value = text if kind is None else _read(name, str if kind.is_amount else kind.scalar, text)
         if kind is not None and kind.is_list:
             found[name] = (*found.get(name, ()), value)  # type: ignore[misc]
         elif name in found:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options import values
+
 #: In the order of ``RunQuestion``.
 RUN_OPTIONS = (
-    click.option("--tokens", type=float),
+    click.option("--tokens", callback=values.amount, metavar="N"),
     click.option("--mtbf", metavar="HOURS"),
     click.option("--restart", type=float, metavar="MINUTES"),
     click.option("--checkpoint-interval", metavar="MINUTES"),

@@ -8,7 +8,7 @@ import click
 
 from perfcast.core.words import Word, known_word
 from perfcast.errors import QuestionError
-from perfcast.verbs.shared.values import check_fraction, parse_amount, parse_counts, parse_time, split_names
+from perfcast.verbs.shared.values import check_fraction, parse_counts, parse_time, read_amount, split_names
 
 
 def names(_: click.Context, option: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
@@ -30,8 +30,8 @@ def seconds(_: click.Context, option: click.Parameter, text: str | None) -> floa
 
 
 def amount(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """``parse_amount`` of an option."""
-    return parse_amount(option.opts[0], text)
+    """``read_amount`` of an option."""
+    return None if text is None else read_amount(option.opts[0], text)
 
 
 def fraction(_: click.Context, option: click.Parameter, value: float | None) -> float | None:

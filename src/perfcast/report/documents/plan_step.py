@@ -12,7 +12,7 @@ from perfcast.report.document import Block, Card, Column, Document, Fact, Note, 
 from perfcast.report.documents.pipeline import pipeline_figure, spread_evenly
 from perfcast.report.documents.plan_memory import describe_plan, describe_training, need_card, stages_figure
 from perfcast.report.documents.program import program_facts
-from perfcast.report.documents.run import run_section
+from perfcast.report.documents.run import price_run, run_section
 from perfcast.report.figure import Figure
 from perfcast.report.values import Value, format_value, percent
 from perfcast.units import MICRO, MILLI, format_seconds
@@ -61,15 +61,18 @@ def document_of(forecast: PlanForecast, run: RunForecast | None = None) -> Docum
         title=f"{forecast.model} on {forecast.num_devices} × {forecast.device} ({forecast.cluster})",
         verdict=first_said((forecast.fit,)),
         lead=describe_step(forecast),
-        limits=name_shares(
-            "Goes to",
-            {CAUSE_WORDS[cause]: seconds for cause, seconds in forecast.time.seconds_by_cause.items()},
-        ),
+        limits=_limits(forecast, run),
         cards=_cards(forecast),
         facts=_facts(forecast),
         blocks=tuple(blocks),
         assumptions=forecast.assumptions,
     )
+
+
+def _limits(forecast: PlanForecast, run: RunForecast | None) -> str:
+    causes = forecast.time.seconds_by_cause
+    named = name_shares("Goes to", {CAUSE_WORDS[cause]: seconds for cause, seconds in causes.items()})
+    return named if run is None else f"{named} · {price_run(run)}"
 
 
 def describe_step(forecast: PlanForecast) -> str:

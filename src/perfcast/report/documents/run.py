@@ -36,6 +36,12 @@ def describe_run(run: RunForecast) -> str:
     return f"{format_count(run.tokens)} tokens in {run.num_steps:,} steps on {run.num_devices:,} devices"
 
 
+def price_run(run: RunForecast) -> str:
+    """What it takes, in a few words: '344 days, $1.32 M'."""
+    cost = "" if run.dollars is None else f", ${format_count(run.dollars)}"
+    return f"whole run {format_duration(run.seconds)}{cost}"
+
+
 def run_parts(run: RunForecast) -> list[tuple[str, float]]:
     """Parts of the time; they add up to it."""
     return [

@@ -55,7 +55,7 @@ class Field:
             return "choice"
         if self.kind.scalar is bool:
             return "flag"
-        return "text" if self.kind.scalar is str else "number"
+        return "text" if self.kind.scalar is str or self.kind.is_amount else "number"
 
 
 @cache

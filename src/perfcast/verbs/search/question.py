@@ -10,7 +10,7 @@ from perfcast.core.mode import MODES, Mode
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import OPTIMIZERS, Optimizer
 from perfcast.core.words import known_word
-from perfcast.verbs.question import FILE, PLACE, Question, between, each, usually
+from perfcast.verbs.question import AMOUNT, FILE, PLACE, Question, between, each, usually
 from perfcast.verbs.shared.serving import EngineQuestion, RequestsQuestion
 from perfcast.verbs.shared.tuning import TuningQuestion
 from perfcast.verbs.shared.values import split_names
@@ -89,7 +89,7 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
         objective: time (default), tokens-per-second (default of inference), dollars-per-token,
             energy-per-token, time-to-train, devices: the fewest that keep --deadline (of serving: the
             limits), or latency (of serving).
-        tokens: Of the whole training, such as 1e12.
+        tokens: Of the whole training, such as 15T or 1e12.
         deadline: Of the whole training, such as 30d or 12h.
         prices: Dollars per device and hour: .toml, .json or .csv.
         top: Plans shown.
@@ -123,7 +123,7 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     max_memory_fraction: float | None = field(default=None, metadata=usually(1.0))
     min_mfu: float | None = None
     objective: str | None = None
-    tokens: float | None = None
+    tokens: float | None = field(default=None, metadata=AMOUNT)
     deadline: str | None = None
     prices: str | None = field(default=None, metadata=PLACE)
     top: int | None = field(default=None, metadata=usually(10, between=(1, 1000)))

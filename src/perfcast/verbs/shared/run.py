@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfcast.errors import InputError, PlanError
 from perfcast.units import GIGA, HOUR, MINUTE
-from perfcast.verbs.question import FILE, Question
+from perfcast.verbs.question import AMOUNT, FILE, Question
 
 if TYPE_CHECKING:
     from perfcast.prediction.request.run import CheckpointRule, RunRequest
@@ -31,7 +31,7 @@ class RunQuestion(Question):
     """How a run of so many tokens goes.
 
     Attributes:
-        tokens: Of a whole run, such as 15e12: days, energy, dollars.
+        tokens: Of a whole run, such as 15T or 15e12: days, energy, dollars.
         mtbf: Mean time between interruptions of one device, in hours, or 'none'.
         restart: Minutes after an interruption.
         checkpoint_interval: Minutes, or 'daly' (default) or 'young': the best.
@@ -41,7 +41,7 @@ class RunQuestion(Question):
         price: Dollars of a device-hour, or a FILE.toml of prices by device.
     """
 
-    tokens: float | None = None
+    tokens: float | None = field(default=None, metadata=AMOUNT)
     mtbf: str | None = None
     restart: float | None = None
     checkpoint_interval: str | None = None

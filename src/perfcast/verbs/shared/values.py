@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfcast.errors import PlanError, QuestionError
-from perfcast.units import DAY, HOUR, MICRO, MILLI, MINUTE
+from perfcast.units import DAY, GIGA, HOUR, KILO, MEGA, MICRO, MILLI, MINUTE, TERA
 
 
 def split_names(option: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -54,21 +54,20 @@ def parse_time(option: str, text: str | None) -> float | None:
     return seconds
 
 
-def parse_amount(option: str, text: str | None) -> float | None:
-    """``'1e12'`` → a number.
+#: Letters behind a number; B is a billion, as counts of parameters and tokens are written.
+_MULTIPLES = {"k": KILO, "K": KILO, "M": MEGA, "G": GIGA, "B": GIGA, "T": TERA}
+
+
+def read_amount(option: str, text: str) -> float:
+    """``'15T'``, ``'300B'`` or ``'1e12'`` → a number; whether it can be is judged where it is used.
 
     Raises:
-        PlanError: Not a finite number above 0.
+        PlanError: No number.
     """
-    if text is None:
-        return None
     try:
-        amount = float(text)
+        return float(text[:-1]) * _MULTIPLES[text[-1]] if text[-1:] in _MULTIPLES else float(text)
     except ValueError:
-        amount = math.nan
-    if not 0 < amount < math.inf:
-        raise PlanError(f"{option} {text}: a number above 0, such as 1e12")
-    return amount
+        raise PlanError(f"{option} {text}: no number, such as 15T, 300B or 1e12") from None
 
 
 def check_fraction(option: str, value: float | None) -> float | None:
