@@ -30,3 +30,13 @@ window.perfcast_theme = () => {
   const theme = localStorage.getItem("perfcast-theme");
   if (theme) setDark(theme === "dark");
 };
+
+// A slider's focus is on its track, its name and value are on what holds it.
+document.addEventListener("focusin", event => {
+  const track = event.target, holder = track.closest?.(".q-slider");
+  if (!holder || holder === track) return;
+  for (const name of ["role", "aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow"]) {
+    const value = holder.getAttribute(name);
+    if (value !== null) track.setAttribute(name, value);
+  }
+});
