@@ -85,7 +85,7 @@ def _drawn(figure: Figure) -> dict[str, Any]:
 
 def _headline(document: Document) -> str:
     if not document.cards:
-        return document.verdict
+        return document.limits or document.title
     card = document.cards[0]
     return f"{card.label} {format_value(card.value, card.unit)}"
 

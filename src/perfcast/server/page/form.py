@@ -29,14 +29,15 @@ class Form:
         self._view = view
         self._fields = fields_of(view.verb)
         self._controls: list[tuple[Control | None, FormControl]] = []
+        self._groups: list[tuple[ui.element, list[FormControl]]] = []
         self._on_change = changed
         with ui.element("div").classes("controls").props('role=form aria-label="Question"'):
             for group in view.groups:
-                with ui.element("fieldset"):
+                with ui.element("fieldset") as box:
                     ui.element("legend").props["innerHTML"] = group.title
                     with ui.element("div").classes("fields"):
-                        for control in group.controls:
-                            self._add(control)
+                        drawn = [self._add(control) for control in group.controls]
+                self._groups.append((box, drawn))
             self._draw_others()
             self._error = ui.label().classes("problem").props("role=alert")
         self._error.set_visibility(False)
@@ -64,8 +65,10 @@ class Form:
         self._error.set_text(text)
         self._error.set_visibility(bool(text))
 
-    def _add(self, control: Control) -> None:
-        self._controls.append((control, draw_control(control, self._fields, self._changed)))
+    def _add(self, control: Control) -> FormControl:
+        drawn = draw_control(control, self._fields, self._changed)
+        self._controls.append((control, drawn))
+        return drawn
 
     def _draw_others(self) -> None:
         taken = {name for _, drawn in self._controls for name in drawn.fields} | set(self._view.hidden)
@@ -88,6 +91,8 @@ class Form:
         for control, drawn in self._controls:
             if control is not None:
                 drawn.box.set_visibility(control.applies(plain))
+        for box, inside in self._groups:
+            box.set_visibility(any(drawn.box.visible for drawn in inside))
 
 
 def draw_control(control: Control, fields: Mapping[str, Field], changed: Changed) -> FormControl:

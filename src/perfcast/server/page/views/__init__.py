@@ -8,7 +8,5 @@ from perfcast.server.page.views.memory import MEMORY
 from perfcast.server.page.views.scale import SCALE
 from perfcast.server.page.views.search import SEARCH
 from perfcast.server.page.views.serving import SERVING
-from perfcast.verbs.question import VERBS
 
-_ALL = (FORECAST, SEARCH, SERVING, SCALE, MEMORY)
-VIEWS: tuple[View, ...] = tuple(view for view in _ALL if not view.verb or view.verb in VERBS)
+VIEWS: tuple[View, ...] = (FORECAST, SEARCH, SERVING, SCALE, MEMORY)

@@ -35,15 +35,21 @@ SCALE = View(
         "model": "llama3-8b",
         "cluster": ("dgx-h100",),
         "devices": (8, 16, 32, 64, 128, 256, 512),
-        "plan": "tp=1,zero=1",
+        "plan": "tp=2,zero=1",
         "batch_size": 512,
+        "sequence_length": 4096,
     },
     groups=(
         Group(
             title="Question",
             controls=(
                 Control(fields=("limits",), label="How far training can scale at all"),
-                Control(fields=("assume",), label="Assume", applies=lambda plain: bool(plain.get("limits"))),
+                Control(
+                    fields=("assume",),
+                    label="Assume",
+                    example="such as word_bytes=1",
+                    applies=lambda plain: bool(plain.get("limits")),
+                ),
             ),
         ),
         Group(
@@ -78,7 +84,12 @@ SCALE = View(
                     label="Cluster",
                     applies=_is_of_devices,
                 ),
-                Control(fields=("devices",), label="Numbers of devices", applies=_is_of_devices),
+                Control(
+                    fields=("devices",),
+                    label="Numbers of devices",
+                    example="such as 8, 64, 512",
+                    applies=_is_of_devices,
+                ),
                 Control(fields=("plan",), label="Plan", applies=_is_of_devices),
             ),
         ),
@@ -100,8 +111,18 @@ SCALE = View(
                     applies=_is_training,
                 ),
                 Control(fields=("weak",), label="Batch grows with devices", applies=_is_training),
-                Control(fields=("batch_sizes",), label="Sequences at once", applies=_is_inference),
-                Control(fields=("contexts",), label="Context lengths", applies=_is_inference),
+                Control(
+                    fields=("batch_sizes",),
+                    label="Sequences at once",
+                    example="such as 1, 8, 64",
+                    applies=_is_inference,
+                ),
+                Control(
+                    fields=("contexts",),
+                    label="Context lengths",
+                    example="such as 2048, 8192",
+                    applies=_is_inference,
+                ),
             ),
         ),
     ),
