@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs import trace
     from perfcast.verbs.memory.answer import memory, predict_memory
+    from perfcast.verbs.mesh_cost.answer import mesh_cost
     from perfcast.verbs.predict.answer import predict
     from perfcast.verbs.scale.answer import scale
     from perfcast.verbs.search.answer import search
@@ -42,6 +43,7 @@ _HOME = {
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
     "memory": "perfcast.verbs.memory.answer",
+    "mesh_cost": "perfcast.verbs.mesh_cost.answer",
     "predict": "perfcast.verbs.predict.answer",
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
@@ -68,6 +70,7 @@ __all__ = [
     "ServingRequest",
     "__version__",
     "memory",
+    "mesh_cost",
     "predict",
     "predict_memory",
     "predict_plan",

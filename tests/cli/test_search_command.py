@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perfcast.cli.main import run
-from perfcast.cli.options.values import parse_counts, parse_time, split_names
 from perfcast.errors import InputError
 from perfcast.report.answers import schema_of
 from perfcast.searches.space.fixed import read_fixed
+from perfcast.verbs.shared.values import parse_counts, parse_time, split_names
 
 FEW = "schedule=1f1b,recompute=none,offload=none,cp=1,order=tp-cp-dp-pp,mbs=1"
 COMMON = ("--cost-model", "roofline", "--sequence-length", "32", "--fix", FEW, "--processes", "1")

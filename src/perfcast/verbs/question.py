@@ -31,6 +31,7 @@ _HOMES = {
     "serving": ("serving", "ServingQuestion"),
     "search": ("search", "SearchQuestion"),
     "scale": ("scale", "ScaleQuestion"),
+    "mesh cost": ("mesh_cost", "MeshCostQuestion"),
     "shard": ("shard", "ShardQuestion"),
     "trace explain": ("trace_explain", "ExplainQuestion"),
     "trace forecast": ("trace_forecast", "TraceForecastQuestion"),

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from perfcast.cli.main import run
-from perfcast.cli.mesh.cost import parse_bytes, parse_sizes
 from perfcast.errors import InputError
+from perfcast.verbs.mesh_cost.request import parse_bytes, parse_sizes
 
 COST = ["mesh", "cost", "--cluster", "dgx-h100:64", "--mesh", "dp=8,tp=8", "--collective", "all_reduce"]
 
