@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs bench fuzz-web clean
+.PHONY: demo test test-torch check docs docs-figures bench fuzz-web clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -37,6 +37,11 @@ check: $(VENV)/.installed
 # The documentation, into out/docs/index.html; a dead link or a page that nothing leads to is an error.
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# What pages show of examples, and of suites on the rows that are shipped, written anew (ten minutes).
+docs-figures: $(VENV)/.installed
+	$(BIN)/python docs/tools/examples.py --write
+	$(BIN)/python docs/tools/figures.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/cold_start.py

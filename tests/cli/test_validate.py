@@ -58,7 +58,8 @@ def test_a_dash_leaves_standard_output_to_json(perfcast: Run, folder: Path) -> N
     ("arguments", "message"),
     [
         (("nothing",), "unknown suite"),
-        (("kernels",), "--data DIR"),
+        (("kernels", "--leave-out", "l4"), "--data DIR"),
+        (("memory", "--data", "sample", "--write-spread", "."), "too small to fit anything"),
         (("local", "--data", "x"), "takes no --data"),
         (("kernels", "--data", "nowhere"), "not a folder"),
         (("neusight", "--data", "nowhere"), "not a folder"),

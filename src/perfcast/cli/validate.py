@@ -44,7 +44,12 @@ class Options:
 
 @click.command()
 @click.argument("suite")
-@click.option("--data", multiple=True, metavar="DIR", help="Measured data; may be repeated. Not for 'local'.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="DIR",
+    help="Measured data; may be repeated; default: 'sample', a few rows that are shipped. Not for 'local'.",
+)
 @click.option("--max-rows", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--predictor", "predictors", multiple=True, help="May be repeated; default: all.")
 @click.option(
@@ -112,9 +117,18 @@ def validate(suite: str, **options: object) -> None:
     _outputs(chosen).check()
     into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
     check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
-    if suite not in _MEASURED_HERE and not chosen.data:
-        raise InputError(f"suite '{suite}' compares with measured tables: --data DIR")
-    _SUITES[suite](chosen)
+    _SUITES[suite](chosen if suite in _MEASURED_HERE else _with_data(suite, chosen))
+
+
+def _with_data(suite: str, options: Options) -> Options:
+    """The folders that are named; the shipped sample where none is, which nothing is fitted to."""
+    from perfcast.evidence.dataset.shipped import NAME, folder_of
+
+    if options.data in ((), (NAME,)):
+        if options.leave_out or options.write_spread or options.measurements:
+            raise InputError("the shipped sample is too small to fit anything to: --data DIR")
+        _say(f"{suite}: the sample of measured rows that is shipped; --data DIR takes tables of yours")
+    return replace(options, data=tuple(str(folder_of(place)) for place in options.data or (NAME,)))
 
 
 def _check_study(suite: str, options: Options) -> None:

@@ -12,6 +12,8 @@ from perfcast.units import format_bytes, format_seconds
 #: An entry of a suite's summary, or a row of it, as it is written as JSON.
 Entry = Mapping[str, Any]
 
+#: All rows of a suite: in one group, or by what was measured where that cannot be added up.
+_WHOLE = ("all", "operation")
 _PAIRED = "paired with "
 _SOUND = "sound, "
 #: Groups that are shown with the predictors side by side, and what they are called.
@@ -22,6 +24,8 @@ _SIDE_BY_SIDE = {
     "variant": "Steps, as run and compiled",
     "part, device": "Forward and backward of training apart",
     "distribution": "Devices and models that the study's own predictors had seen, and others",
+    "half, operation": "By the half of configurations that constants were fitted to, and the other",
+    "operation, framework": "By program",
     "provenance": "By what the predictor knows of it",
     "quality": "By what is known of the measurement",
 }
@@ -48,8 +52,9 @@ def summary_document(summary: Sequence[Entry]) -> Document:
 
 def suite_document(summary: Sequence[Entry]) -> Document:
     """All error tables of a suite over measured tables, predictors side by side."""
+    whole = next((group for group in _WHOLE if any(entry["group"] == group for entry in summary)), "all")
     blocks: list[Block] = [
-        error_table([entry for entry in summary if entry["group"] == "all"]),
+        error_table([entry for entry in summary if entry["group"] == whole], names_group=whole == "all"),
         skipped_items(summary),
     ]
     for group, title in _SIDE_BY_SIDE.items():
