@@ -1,4 +1,4 @@
-"""Run the notebooks of the documentation and keep what they answer: ``python docs/tools/run_notebooks.py``."""
+"""Run the notebooks of the documentation and keep their answers: ``python docs/tools/run_notebooks.py``."""
 
 from __future__ import annotations
 

@@ -44,12 +44,7 @@ class Options:
 
 @click.command()
 @click.argument("suite")
-@click.option(
-    "--data",
-    multiple=True,
-    metavar="DIR",
-    help="Measured data; may be repeated; default: 'sample', a few rows that are shipped. Not for 'local'.",
-)
+@click.option("--data", multiple=True, metavar="DIR", help="Measured data; may be repeated; default: sample.")
 @click.option("--max-rows", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--predictor", "predictors", multiple=True, help="May be repeated; default: all.")
 @click.option(
@@ -106,6 +101,7 @@ def validate(suite: str, **options: object) -> None:
     models recorded here, forecast at other batches and really run; --data DIR keeps finished parts, so that a
     stopped run goes on).
     """
+    from perfcast.evidence.dataset.shipped import places_of
     from perfcast.files import check_writable
 
     if suite not in _SUITES:
@@ -117,18 +113,10 @@ def validate(suite: str, **options: object) -> None:
     _outputs(chosen).check()
     into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
     check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
-    _SUITES[suite](chosen if suite in _MEASURED_HERE else _with_data(suite, chosen))
-
-
-def _with_data(suite: str, options: Options) -> Options:
-    """The folders that are named; the shipped sample where none is, which nothing is fitted to."""
-    from perfcast.evidence.dataset.shipped import NAME, folder_of
-
-    if options.data in ((), (NAME,)):
-        if options.leave_out or options.write_spread or options.measurements:
-            raise InputError("the shipped sample is too small to fit anything to: --data DIR")
-        _say(f"{suite}: the sample of measured rows that is shipped; --data DIR takes tables of yours")
-    return replace(options, data=tuple(str(folder_of(place)) for place in options.data or (NAME,)))
+    if suite not in _MEASURED_HERE:
+        fits = bool(chosen.leave_out or chosen.write_spread or chosen.measurements)
+        chosen = replace(chosen, data=places_of(chosen.data, fits, _say))
+    _SUITES[suite](chosen)
 
 
 def _check_study(suite: str, options: Options) -> None:
@@ -136,9 +124,6 @@ def _check_study(suite: str, options: Options) -> None:
         raise InputError(f"--study is a table of the suite 'neusight', not of '{suite}'")
     if options.study and options.all_tables:
         raise InputError("--study scores whole steps; --all-tables adds tables of kernels")
-
-
-# ---- suites ------------------------------------------------------------------------------------------
 
 
 def _local(options: Options) -> None:
