@@ -33,12 +33,13 @@ def build_graph(request: Request, device: Device) -> tuple[Graph, StepSizes]:
     """What is asked for, captured once (``captured_step``) and lowered to the device."""
     request, _ = complete_request(request, device)
     if _can_be_kept(request):
-        return _built_once(request, device, captures_folder())
+        return _built_once(request, device, _key(request, device), captures_folder())
     return _built(request, device)
 
 
 @lru_cache(maxsize=16)
-def _built_once(request: Request, device: Device, folder: Path | None) -> tuple[Graph, StepSizes]:
+def _built_once(request: Request, device: Device, key: str, folder: Path | None) -> tuple[Graph, StepSizes]:
+    """The key says what a file of the request holds now."""
     return _built(request, device)
 
 
