@@ -96,6 +96,23 @@ def _write_template(kind: Kind, file: str) -> None:
 
 
 @catalog.command()
+@click.option("--clear", is_flag=True, help="Remove them.")
+def captures(clear: bool) -> None:
+    """Say which folder keeps captured steps and what it holds, or clear it."""
+    from perfcast.units import format_bytes
+    from perfcast.workload.kept import store
+
+    folder = store.captures_folder()
+    if folder is None:
+        click.echo(f"captures are kept in memory alone: {store.FOLDER_VARIABLE} says so")
+        return
+    found = store.clear(folder) if clear else store.kept_files(folder)
+    said = "removed from" if clear else "kept in"
+    steps = "step" if found.count == 1 else "steps"
+    click.echo(f"{found.count} captured {steps}, {format_bytes(found.num_bytes)}, {said} {folder}")
+
+
+@catalog.command()
 @click.argument("answer", required=False)
 def schemas(answer: str | None) -> None:
     """List the answers that are written as JSON, or print the JSON schema of one."""
