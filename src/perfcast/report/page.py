@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
+from zlib import crc32
 
 from perfcast.report.document import (
     Block,
@@ -174,14 +175,14 @@ def _table(table: Table, level: int) -> str:
         for column, is_number in zip(columns, numeric, strict=True)
     )
     kinds = _forms(columns, shown)
-    labels = [f' data-label="{escape(c.heading)}"' if "stacks" in kinds else "" for c in columns]
-    body = "".join(_row(row, columns, numeric, labels) for row in shown)
+    labels = _labels([column.heading for column in columns]) if "stacks" in kinds else ("", "")
+    body = "".join(_row(row, columns, numeric) for row in shown)
     foot = ""
     if table.total is not None:
-        foot = f"<tfoot>{_row([table.total[place] for place in places], columns, numeric, labels)}</tfoot>"
+        foot = f"<tfoot>{_row([table.total[place] for place in places], columns, numeric)}</tfoot>"
     title = f"<h{level + 1}>{escape(table.title)}</h{level + 1}>" if table.title else ""
-    form = f' class="{" ".join(kinds)}"' if kinds else ""
-    html = f"<table{form}><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
+    form = f' class="{" ".join(filter(None, (*kinds, labels[0])))}"' if kinds else ""
+    html = f"{labels[1]}<table{form}><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
     return f'{title}<div class="scroll" tabindex="0">{html}</div>{_caption(table)}'
 
 
@@ -208,19 +209,35 @@ def _caption(table: Table) -> str:
     return f'<p class="note">The first {MAX_ROWS} of {len(table.rows)} {escape(table.things)}.</p>'
 
 
-def _row(
-    row: Sequence[Value | Cell], columns: Sequence[Column], numeric: Sequence[bool], labels: Sequence[str]
-) -> str:
-    cells = zip(row, columns, numeric, labels, strict=True)
+def _labels(headings: Sequence[str]) -> tuple[str, str]:
+    """A class, and the styles by which each cell of a table of that class stands beside its heading."""
+    name = f"t{crc32(chr(0).join(headings).encode()):x}"
+    rules = "".join(
+        f'.{name} td:nth-child({at})::before{{content:"{_css_text(heading)}"}}'
+        for at, heading in enumerate(headings, 1)
+        if heading
+    )
+    return name, f"<style>@media (max-width: 600px) {{{rules}}}</style>"
+
+
+def _css_text(text: str) -> str:
+    """Text inside a string of CSS: whatever is no letter or digit by its number."""
+    return "".join(
+        letter if letter.isascii() and letter.isalnum() else f"\\{ord(letter):x} " for letter in text
+    )
+
+
+def _row(row: Sequence[Value | Cell], columns: Sequence[Column], numeric: Sequence[bool]) -> str:
+    cells = zip(row, columns, numeric, strict=True)
     return f"<tr>{''.join(_cell(*cell) for cell in cells)}</tr>"
 
 
-def _cell(value: Value | Cell, column: Column, is_number: bool, label: str) -> str:
+def _cell(value: Value | Cell, column: Column, is_number: bool) -> str:
     text = cell_text(value, column)
     number = value.value if isinstance(value, Cell) else value if isinstance(value, (int, float)) else 0.0
     if not is_number:
-        return f"<td{label}>{escape(text).replace('_', '_<wbr>')}</td>"
-    return f'<td{label} data-value="{float(number)!r}" class="number">{escape(text)}</td>'
+        return f"<td>{escape(text).replace('_', '_<wbr>')}</td>"
+    return f'<td data-value="{float(number):.6g}" class="number">{escape(text)}</td>'
 
 
 def cell_text(value: Value | Cell, column: Column) -> str:

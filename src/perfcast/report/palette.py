@@ -63,6 +63,9 @@ CATEGORIES = {
 #: What the allocator and the driver hold beside tensors.
 RESERVE = "#5f6b7a"
 
+#: What limits an operation, as ``cost.model`` says it.
+RESOURCES = {"compute": BLUE, "memory": ORANGE, "launch": RED, "other": GREY}
+
 #: Layers go from light to dark; other modules take turns.
 LAYERS = ("#cfe3f5", "#b3d2ee", "#96c0e5", "#7aaedb", "#5f9bcf", "#4788c1", "#3574ad", "#265f95")
 MODULES = (ORANGE, GREEN, PINK, YELLOW, RED, "#5bb5b0")

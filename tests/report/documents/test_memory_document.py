@@ -10,9 +10,13 @@ import pytest
 from builders import small_forecast
 from perfcast.core.forecast.device import AliveTensors, Forecast, ReservedMemory
 from perfcast.core.forecast.largest import Largest, Probe
+from perfcast.report import palette
 from perfcast.report.data.memory import data_of
+from perfcast.report.document import words
 from perfcast.report.documents.memory import describe_largest, document_of
 from perfcast.report.documents.memory_curves import largest_figure, memory_by_module_figure, memory_figure
+from perfcast.report.documents.memory_intervals import MAX_TENSORS, intervals_figure
+from perfcast.report.figure import Bars
 from perfcast.report.page import render_page
 from perfcast.units import GIB, MIB, format_bytes
 from rendered import json_of, text_of
@@ -62,7 +66,7 @@ def pictured(
 def test_the_page_shows_verdict_both_stacks_the_tensors_alive_and_the_allocator() -> None:
     html = render_page(document_of(pictured()))
     assert "of 80.0 GiB; fits" in html
-    assert re.findall(r'id="figure-(\w+)"', html) == ["memory", "modules", "reserved"]
+    assert re.findall(r'id="figure-(\w+)"', html) == ["memory", "modules", "intervals", "reserved"]
     for text in (
         "model.py:12 in Block.forward",
         "40.0 MiB",
@@ -157,3 +161,24 @@ def test_an_interrupted_search_says_the_best_so_far() -> None:
 def test_a_search_that_the_model_ends_says_why() -> None:
     limited = replace(LARGEST, value=8, limit="the model ends", probes=(Probe(8, GIB, GIB, True),))
     assert describe_largest(limited).endswith("; the model ends")
+
+
+def test_tensors_are_drawn_from_what_makes_them_to_their_last_reference() -> None:
+    forecast = pictured()
+    figure = intervals_figure(forecast)
+    made = [one for one in forecast.memory.intervals if one.created_by >= 0]
+    bars = [series for series in figure.series if isinstance(series, Bars)]
+    assert sum(len(one.labels) for one in bars) == min(len(made), MAX_TENSORS)
+    for one in bars:
+        for start, value in zip(one.base, one.values, strict=True):
+            assert value is not None
+            assert 0 <= start <= start + value <= (figure.x.high or 0) * (1 + 1e-9)
+
+
+def test_a_category_has_one_colour_in_every_figure() -> None:
+    forecast = pictured()
+    colours = {words(category): colour for category, colour in palette.CATEGORIES.items()}
+    for figure in (memory_figure(forecast), intervals_figure(forecast)):
+        for series in figure.series:
+            shown = series.colours if isinstance(series, Bars) else series.colour
+            assert shown == colours[series.name]

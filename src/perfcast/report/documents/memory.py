@@ -25,6 +25,7 @@ from perfcast.report.documents.memory_curves import (
     memory_by_module_figure,
     reserved_figure,
 )
+from perfcast.report.documents.memory_intervals import intervals_figure
 from perfcast.report.documents.program import program_facts
 from perfcast.report.documents.step import (
     describe_peak,
@@ -56,6 +57,13 @@ def document_of(
     by_module = memory_by_module_figure(forecast)
     blocks.append(Section(title="Memory over the step, by module", blocks=(by_module,), only="page"))
     blocks.append(Section(title="Alive at the peak", blocks=_alive(memory)))
+    if memory.intervals:
+        note = (
+            "From what makes a tensor to its last reference: those that take most room for longest, in the "
+            "order in which they are made."
+        )
+        lives = (intervals_figure(forecast), Note(note))
+        blocks.append(Section(title="How long tensors live", blocks=lives, only="page"))
     if memory.reserved is not None:
         blocks.append(_reserved(memory.reserved, memory.capacity_bytes))
     if comparison is not None:

@@ -46,7 +46,7 @@ def _stack(
     name: str, forecast: Forecast, timelines: Mapping[str, Sequence[int]], colours: Mapping[str, str]
 ) -> Figure:
     memory = forecast.memory
-    axis = _StepAxis.of(forecast)
+    axis = StepAxis.of(forecast)
     x = tuple(axis.starts[i] if i < len(axis.starts) else 0.0 for i in axis.kept)
     series = tuple(
         Curve(
@@ -85,7 +85,7 @@ def _stack(
 
 
 @dataclass(frozen=True)
-class _StepAxis:
+class StepAxis:
     """Where each node stands: in seconds, or in program order if the nodes have no times."""
 
     starts: list[float]
@@ -94,7 +94,8 @@ class _StepAxis:
     is_timed: bool
 
     @classmethod
-    def of(cls, forecast: Forecast) -> _StepAxis:
+    def of(cls, forecast: Forecast) -> StepAxis:
+        """Of a forecast, in seconds where it has any."""
         memory = forecast.memory
         is_timed = not math.isnan(forecast.step_seconds)
         widths = forecast.node_seconds if is_timed else [1.0] * len(forecast.node_seconds)
@@ -111,7 +112,7 @@ def _capacity(capacity_bytes: int, name: str) -> Rule:
     return Rule(y=capacity_bytes, label=label, place="beside", is_alarm=True)
 
 
-def _phase_labels(memory: MemoryForecast, axis: _StepAxis) -> list[Label]:
+def _phase_labels(memory: MemoryForecast, axis: StepAxis) -> list[Label]:
     """The name of a phase above its begin, where there is room."""
     bounds = [*(axis.starts[node] for _, node in memory.phase_starts), axis.end]
     found = []
@@ -124,7 +125,7 @@ def _phase_labels(memory: MemoryForecast, axis: _StepAxis) -> list[Label]:
     return found
 
 
-def _peak_label(memory: MemoryForecast, axis: _StepAxis) -> Label:
+def _peak_label(memory: MemoryForecast, axis: StepAxis) -> Label:
     """The peak by its size and operation; the label keeps clear of a capacity that is little higher."""
     place = axis.starts[memory.peak_node]
     is_late = place > 0.5 * axis.end

@@ -23,6 +23,7 @@ from perfcast.report.document import (
 from perfcast.report.documents.memory_curves import memory_figure
 from perfcast.report.documents.modules import module_seconds, parent_of
 from perfcast.report.documents.program import program_facts
+from perfcast.report.documents.step_layers import layers_section
 from perfcast.report.documents.step_timeline import timeline_section
 from perfcast.report.figure import Axis, Curve, Figure, Treemap
 from perfcast.report.values import Value, format_value, percent
@@ -46,6 +47,7 @@ def document_of(forecast: Forecast) -> Document:
         blocks=(
             _phases(forecast),
             _kinds(forecast),
+            layers_section(forecast),
             _modules(forecast),
             _roofline(forecast),
             timeline_section(forecast),

@@ -14,7 +14,7 @@ from perfcast.report.figure import Axis, Curve, Figure, Label
 from perfcast.units import format_seconds
 
 #: Operations shorter than this part of the step are drawn together with their neighbours.
-NUM_BINS = 1200
+NUM_BINS = 700
 _LANES = ("phase", "module", "operation")
 _LANE_PIXELS = 34
 _NO_MODULE = "(no module)"
