@@ -9,6 +9,7 @@ from rich.console import Console
 
 from builders import small_forecast
 from perfcast.core.forecast.device import Forecast
+from perfcast.report.blocks import share_table
 from perfcast.report.document import Document
 from perfcast.report.documents import catalog, memory, step
 from perfcast.report.documents.evidence.validation import error_table
@@ -123,3 +124,13 @@ def test_a_validation_table_shows_percent_and_marks_what_is_missing() -> None:
     output = text_of(Document(title="", blocks=(error_table([SUMMARY]),)))
     line = next(line for line in output.splitlines() if "wave_scaling" in line)
     assert line.split()[-5:] == ["12.3", "8.0", "30.0", "+2.1", "–"]
+
+
+def test_what_rounds_to_nothing_is_left_out_of_a_table_of_shares():
+    table = share_table("Parts", "Part", {"large": 1.0, "tiny": 1e-5, "small": 0.01})
+    text = text_of(Document(title="t", blocks=(table,)))
+    assert "large" in text
+    assert "small" in text
+    assert "tiny" not in text
+    only = share_table("Parts", "Part", {"tiny": 1e-5}, total=1.0)
+    assert "tiny" in text_of(Document(title="t", blocks=(only,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console
@@ -132,9 +133,10 @@ def _print_section(section: Section, console: Console) -> None:
 
 
 def _print_table(table: Table, console: Console, title: str = "") -> None:
-    """A table after an empty line; nothing where it has no rows."""
+    """A table after an empty line, without what rounds to nothing; nothing where it has no rows."""
     if not table.rows:
         return
+    table = replace(table, rows=_without_zeros(table))
     places = [place for place, column in enumerate(table.columns) if _is_shown(column.only)]
     beside = [place for place in places if not table.columns[place].is_below]
     grid = Grid(
@@ -170,6 +172,19 @@ def _print_table(table: Table, console: Console, title: str = "") -> None:
     _print_interleaved(grid, [_below(table, row, below) for row in shown], console)
     if caption:
         console.print(Text(caption, style="dim"))
+
+
+def _without_zeros(table: Table) -> tuple[tuple[Value | Cell, ...], ...]:
+    """Rows but for those whose share of the whole would be written as 0.0 %; all where all would be."""
+    shares = [place for place, column in enumerate(table.columns) if column.has_bar]
+    if not shares:
+        return table.rows
+    kept = tuple(row for row in table.rows if not _is_nothing(row[shares[0]]))
+    return kept or table.rows
+
+
+def _is_nothing(share: Value | Cell) -> bool:
+    return isinstance(share, int | float) and format_value(share, "share") in ("0.0 %", "-0.0 %")
 
 
 def _below(table: Table, row: Sequence[Value | Cell] | None, places: Sequence[int]) -> str:

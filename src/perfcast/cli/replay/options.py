@@ -105,7 +105,10 @@ def _selection() -> tuple[Callable[[Command], Command], ...]:
         option("--only", type=click.Choice(["compute", "communication"]), help="Default: both."),
         option("--allow", multiple=True, callback=_patterns, metavar="OPS", help="Only these: 'aten::*mm'."),
         option("--skip", multiple=True, callback=_patterns, metavar="OPS", help="Not these."),
-        option("--batch", callback=_batches, metavar="FROM:TO", help="Play another batch size."),
+        option(
+            "--batch-size", "--batch", "batch",
+            callback=_batches, metavar="FROM:TO", help="Play another batch size.",
+        ),
         option(
             "--values", metavar="DIR",
             help="Recorded tensors (nid_*_tid_*.dat); default: NAME_resources beside TRACE, if there.",

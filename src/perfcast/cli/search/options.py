@@ -20,7 +20,9 @@ from perfcast.verbs.search.question import SearchQuestion
 _SEARCH = (
     click.argument("model", metavar="MODEL…", nargs=-1, required=True),
     click.option("--cluster", multiple=True, required=True, metavar="NAME:N,…"),
-    click.option("--global-batch-size", callback=values.counts, metavar="N,…"),
+    click.option(
+        "--batch-size", "--global-batch-size", "global_batch_size", callback=values.counts, metavar="N,…"
+    ),
     click.option("--sequence-length", callback=values.counts, metavar="S,…"),
     click.option("--mode", default="train", show_default=True),
     click.option("--dtype"),

@@ -118,8 +118,9 @@ def choose_plan(
         values = {"sequence_parallel": False, **values}
     plan = complete_plan(values, num_devices, batch, micro, mode)
     if batch_size is None:
+        count = plan.global_batch_size
         notes.append(
-            f"no --batch-size was given: {plan.global_batch_size} sequences, "
+            f"no --batch-size was given: {count} sequence{'s' * (count != 1)}, "
             f"{plan.num_micro_batches} of {plan.micro_batch_size} on each replica"
         )
     return plan, notes
