@@ -102,12 +102,14 @@ def _place(figure: Figure) -> str:
 class DocumentElement(Element, component="assets/document.js"):
     """Shows one rendered document after another; parts that stay the same stay untouched."""
 
-    def __init__(self, on_pick: Callable[[Mapping[str, str]], None] | None = None) -> None:
-        """Args: ``on_pick`` is given the cells of a plan's row, by heading, when that is chosen."""
+    def __init__(
+        self, on_pick: Callable[[Mapping[str, str]], object] | None = None, *, heading: str = "Plan"
+    ) -> None:
+        """Args: ``on_pick`` is given the cells of a chosen row, by heading; its table has ``heading``."""
         super().__init__()
         self._props["html"] = ""
         self._props["figures"] = {}
-        self._props["picks"] = on_pick is not None
+        self._props["picks"] = heading if on_pick is not None else ""
         if on_pick is not None:
             self.on("pick", lambda event: on_pick(event.args))
 

@@ -22,7 +22,7 @@ def draw_view(view: View, views: tuple[View, ...], query: str, desk: Desk) -> No
     with ui.element("main").props("id=main") as main:
         ui.html(f"<h1>{escape(view.title)}</h1><p class='lead'>{escape(view.lead)}</p>", sanitize=False)
         if view.build is not None:
-            view.build()
+            view.build(query, desk)
         else:
             _draw_session(view, query, desk)
     ui.skip_link("To the controls", target=main)

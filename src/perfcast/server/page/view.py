@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from perfcast.server.desk import Desk
 
 #: A question as plain data, by field.
 Plain = Mapping[str, object]
@@ -72,7 +75,7 @@ class View:
         groups: Controls chosen by hand.
         hidden: Fields that the page offers no control of, such as those that name files.
         is_job: Whether its answers take long: asked by a button, with progress and cancel.
-        build: Draws a view that asks no question, in place of controls and answer.
+        build: Draws a view that asks no question, in place of controls and answer, as an address' query says.
         has_plans: Whether its answer's tables hold plans, each of which can be looked into.
         has_timeline: Whether the answer to a question can be written for Perfetto.
     """
@@ -86,6 +89,6 @@ class View:
     groups: tuple[Group, ...] = ()
     hidden: tuple[str, ...] = ()
     is_job: bool = False
-    build: Callable[[], None] | None = None
+    build: Callable[[str, Desk], None] | None = None
     has_plans: bool = False
     has_timeline: Callable[[Plain], bool] = never

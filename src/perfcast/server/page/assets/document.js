@@ -2,7 +2,7 @@
 // as it is, so that focus, scrolling and a figure's zoom survive the next answer.
 export default {
   template: `<div class="answer"></div>`,
-  props: { html: String, figures: Object, picks: Boolean },
+  props: { html: String, figures: Object, picks: String },
   mounted() {
     this.$el.addEventListener("click", this.on_click);
     this.$el.addEventListener("keydown", this.on_key);
@@ -64,7 +64,7 @@ export default {
     make_pickable() {
       for (const row of this.$el.querySelectorAll("tbody tr")) {
         const headings = [...row.closest("table").querySelectorAll("thead th")].map(th => th.textContent.trim());
-        if (!headings.includes("Plan")) continue;
+        if (!headings.includes(this.picks)) continue;
         row.classList.add("pickable");
         row.tabIndex = 0;
       }
