@@ -79,7 +79,7 @@ class JobRunner(Runner):
         else:
             narrow = self._stage.is_narrow
             answered = await read_reply(job.asking.question, job.reply(), is_narrow=narrow)
-            self._stage.show(answered, pushes=pushes)
+            self._stage.show(answered, address="push" if pushes else "replace")
 
     def _end(self) -> None:
         if self._job is not None:

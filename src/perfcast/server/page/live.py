@@ -1,4 +1,4 @@
-"""Answers while controls move: the last question counts, one is answered at a time."""
+"""Answers while controls move: a newer question does not wait for the answer to an older one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from perfcast.server.page.view import Plain
 
 #: How long controls must stand still before they are asked about.
 _STILL_SECONDS = 0.12
+#: Questions of one client that are answered at a time: the newest, and the one before.
+_MOST_AT_ONCE = 2
 
 
 class LiveRunner(Runner):
@@ -21,9 +23,8 @@ class LiveRunner(Runner):
     def __init__(self, stage: Stage) -> None:
         """Draw a sign of work where the caller stands."""
         self._stage = stage
-        self._wanted: Plain | None = None
-        self._is_asking = False
-        self._pushes = False
+        self._turn = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._newest = self._shown = 0
         with ui.element("div").classes("busy").props("role=status") as self._busy:
             ui.label("Working").classes("unseen")
         self._busy.set_visibility(False)
@@ -37,32 +38,31 @@ class LiveRunner(Runner):
         self._want(plain, pushes=True)
 
     def _want(self, plain: Plain, *, pushes: bool) -> None:
-        self._wanted, self._pushes = plain, pushes
-        if not self._is_asking:
-            self._is_asking = True
-            background_tasks.create(self._ask_until_still(), context=ui.context.client)
+        self._newest += 1
+        background_tasks.create(self._ask(self._newest, plain, pushes=pushes), context=ui.context.client)
 
-    async def _ask_until_still(self) -> None:
-        try:
-            while self._wanted is not None:
-                wanted = self._wanted
-                if self._pushes:
-                    await asyncio.sleep(_STILL_SECONDS)
-                    if wanted is not self._wanted:
-                        continue
-                self._wanted = None
-                await self._ask(wanted, pushes=self._pushes)
-        finally:
-            self._is_asking = False
-            self._busy.set_visibility(False)
+    async def _ask(self, number: int, plain: Plain, *, pushes: bool) -> None:
+        if pushes:
+            await asyncio.sleep(_STILL_SECONDS)
+        async with self._turn:
+            if number != self._newest:
+                return
+            self._busy.set_visibility(True)
+            try:
+                await self._show(number, plain, pushes=pushes)
+            finally:
+                if number == self._newest:
+                    self._busy.set_visibility(False)
 
-    async def _ask(self, plain: Plain, *, pushes: bool) -> None:
-        self._busy.set_visibility(True)
+    async def _show(self, number: int, plain: Plain, *, pushes: bool) -> None:
+        stage = self._stage
         try:
-            stage = self._stage
             answered = await ask(stage.desk, stage.view.verb, plain, is_narrow=stage.is_narrow)
         except PerfcastError as error:
-            if self._wanted is None:
-                self._stage.show_error(str(error))
-        else:
-            self._stage.show(answered, pushes=pushes)
+            if number == self._newest:
+                stage.show_error(str(error))
+            return
+        if number > self._shown:  # an older answer never takes the place of a newer one
+            self._shown = number
+            is_newest = number == self._newest
+            stage.show(answered, address=("push" if pushes else "replace") if is_newest else "keep")

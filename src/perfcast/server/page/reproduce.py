@@ -6,6 +6,7 @@ from html import escape
 
 from nicegui import ui
 
+from perfcast.server.page.further import further_links
 from perfcast.server.page.view import View
 from perfcast.server.questions import ADDRESSES
 from perfcast.verbs.question import Question, plain_of
@@ -28,7 +29,8 @@ class Reproduce:
     def show(self, question: Question) -> None:
         """Of another question."""
         self._html.set_content(
-            f"<h3>Have it again</h3>{_code('Command line', _COMMAND, command_line(question))}"
+            f"{_further(question)}<h3>Have it again</h3>"
+            f"{_code('Command line', _COMMAND, command_line(question))}"
             f"{_code('Python', _PYTHON, 'import perfcast as pc' + chr(10) + python_call(question))}"
             f"<p class='links'>{' '.join(self._links(question))}</p>"
         )
@@ -43,6 +45,11 @@ class Reproduce:
             f'<a href="{escape(f"{_API}/{verb}/export?{query}&as={kind}")}" download>{text}</a>'
             for kind, text in kinds
         ]
+
+
+def _further(question: Question) -> str:
+    links = [f'<a href="{escape(address)}">{escape(text)}</a>' for text, address in further_links(question)]
+    return f"<h3>Go on with it</h3><p class='links'>{' '.join(links)}</p>" if links else ""
 
 
 def _code(label: str, name: str, text: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Literal, Protocol
 
 from perfcast.server.desk import Desk
 from perfcast.server.page.asking import Answered
 from perfcast.server.page.view import Plain, View
+
+#: What becomes of the address: a new one that can be gone back from, another in its place, or none.
+Address = Literal["push", "replace", "keep"]
 
 
 class Stage(Protocol):
@@ -29,7 +32,7 @@ class Stage(Protocol):
     def answered(self) -> Answered | None:
         """What is shown; None before the first answer."""
 
-    def show(self, answered: Answered, *, pushes: bool) -> None:
+    def show(self, answered: Answered, *, address: Address) -> None:
         """Show an answer."""
 
     def show_error(self, text: str) -> None:

@@ -13,7 +13,7 @@ from perfcast.server.page.form import Form
 from perfcast.server.page.jobs import JobRunner
 from perfcast.server.page.live import LiveRunner
 from perfcast.server.page.reproduce import Reproduce
-from perfcast.server.page.runner import Runner
+from perfcast.server.page.runner import Address, Runner
 from perfcast.server.page.view import Plain, View
 from perfcast.verbs.question import plain_of
 from perfcast.verbs.spelled import address_of, question_of_address
@@ -62,20 +62,16 @@ class Session:
         self.form.show(plain)
         self._runner.open(plain)
 
-    def show(self, answered: Answered, *, pushes: bool) -> None:
-        """Show an answer, and say in the address what was asked.
-
-        Args:
-            pushes: Whether the address before can be gone back to.
-        """
+    def show(self, answered: Answered, *, address: Address) -> None:
+        """Show an answer, and say in the address what was asked."""
         self.form.show_error("")
         self._headline.set_text(answered.rendered.headline)
         self._document.show(answered.rendered)
         self._reproduce.show(answered.question)
         self.set_stale(False)
         before, self.answered = self.answered, answered
-        if before is None or before.question != answered.question:
-            go = ui.navigate.history.push if pushes else ui.navigate.history.replace
+        if address != "keep" and (before is None or before.question != answered.question):
+            go = ui.navigate.history.push if address == "push" else ui.navigate.history.replace
             go(f"/{self.view.name}?{address_of(answered.question)}")
 
     def show_error(self, text: str) -> None:
