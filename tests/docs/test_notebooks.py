@@ -12,7 +12,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def test_there_are_notebooks():
-    assert {path.stem for path in NOTEBOOKS} >= {"first_forecast", "plan_a_run"}
+    assert {path.stem for path in NOTEBOOKS} >= {"first_forecast", "plan_a_run", "read_a_trace"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

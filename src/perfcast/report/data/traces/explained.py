@@ -310,7 +310,7 @@ class ExplanationData(Answer):
         notes: What the recordings do not say.
     """
 
-    table: ClassVar[str] = "ranks[rank].kernels.rows"
+    table: ClassVar[str] = "ranks[rank].operators.rows"
 
     step_seconds: float
     ranks: tuple[RankData, ...]
