@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
     from perfcast.verbs import trace
+    from perfcast.verbs.catalog.lists import clusters, devices, models
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.mesh_cost.answer import mesh_cost
     from perfcast.verbs.predict.answer import predict
+    from perfcast.verbs.replay.answer import replay
     from perfcast.verbs.scale.answer import scale
     from perfcast.verbs.search.answer import search
     from perfcast.verbs.serving.answer import serving
@@ -42,12 +44,16 @@ _HOME = {
     "Request": "perfcast.prediction",
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
+    "clusters": "perfcast.verbs.catalog.lists",
+    "devices": "perfcast.verbs.catalog.lists",
     "memory": "perfcast.verbs.memory.answer",
     "mesh_cost": "perfcast.verbs.mesh_cost.answer",
+    "models": "perfcast.verbs.catalog.lists",
     "predict": "perfcast.verbs.predict.answer",
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
     "predict_serving": "perfcast.prediction.serving.predict",
+    "replay": "perfcast.verbs.replay.answer",
     "scale": "perfcast.verbs.scale.answer",
     "search": "perfcast.verbs.search.answer",
     "serving": "perfcast.verbs.serving.answer",
@@ -69,12 +75,16 @@ __all__ = [
     "ServingForecast",
     "ServingRequest",
     "__version__",
+    "clusters",
+    "devices",
     "memory",
     "mesh_cost",
+    "models",
     "predict",
     "predict_memory",
     "predict_plan",
     "predict_serving",
+    "replay",
     "scale",
     "search",
     "serving",

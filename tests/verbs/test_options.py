@@ -12,7 +12,7 @@ from perfcast.verbs.schema import described, question_schema
 #: Where an answer goes and how it is shown is no part of what is asked.
 OUTPUTS = {
     *("json", "html", "picture", "timeline", "require_fit", "brief", "help"),
-    *("chakra", "launch", "launch_model", "output"),
+    *("chakra", "launch", "launch_model", "output", "generate_folder", "anonymise"),
 }
 
 

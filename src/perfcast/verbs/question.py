@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from perfcast.errors import QuestionError, UnknownNameError
+from perfcast.errors import InputError, QuestionError, UnknownNameError
 from perfcast.verbs.shared.values import read_amount
 
 Item = TypeVar("Item", str, int, float)
@@ -31,8 +31,10 @@ _HOMES = {
     "serving": ("serving", "ServingQuestion"),
     "search": ("search", "SearchQuestion"),
     "scale": ("scale", "ScaleQuestion"),
+    "replay": ("replay", "ReplayQuestion"),
     "mesh cost": ("mesh_cost", "MeshCostQuestion"),
     "shard": ("shard", "ShardQuestion"),
+    "trace info": ("trace_info", "TraceInfoQuestion"),
     "trace explain": ("trace_explain", "ExplainQuestion"),
     "trace forecast": ("trace_forecast", "TraceForecastQuestion"),
 }
@@ -232,11 +234,11 @@ def files_of(question: Question) -> dict[str, str]:
 
 
 def _may_be_file(text: str) -> bool:
-    if re.fullmatch(r"[\w.-]+/\d+(:\d+)?", text):  # a cluster's name, and devices of each of its servers
-        return False
+    if re.fullmatch(r"\w[\w-]*/\d+(:\d+)?", text):  # a cluster's name, and devices of each of its servers
+        return _exists(text)
     if "," in text:
         return any(_may_be_file(part.strip()) for part in text.split(","))
-    path = text.partition(":")[0] if text.startswith("timm:") else text
+    path = text
     has_sign = any(sign in path for sign in ("/", "\\", "~", ".py:")) or path.startswith(".")
     return has_sign or path.lower().endswith(_ENDINGS) or (bool(path) and _exists(path))
 
@@ -249,13 +251,31 @@ def _exists(path: str) -> bool:
 
 
 def _named(name: str, value: object) -> object:
-    """A value, or the name that it goes by."""
+    """A value, or the name of the catalog that it goes by."""
     if is_plain(value):
         return tuple(_named(name, item) for item in value) if isinstance(value, tuple) else value
-    named = getattr(value, "name", None)
-    if not isinstance(named, str):
+    text = _catalog_name(value)
+    if text is None:
         raise QuestionError(f"{name}: {type(value).__name__} has no name by which it could be written")
-    return named
+    return text
+
+
+def _catalog_name(value: object) -> str | None:
+    """Of a device or cluster that is as the catalog has it; None: there is none."""
+    from perfcast.catalog.clusters import load_cluster
+    from perfcast.catalog.devices import load_device
+    from perfcast.core.cluster import Cluster
+    from perfcast.core.hardware import Device
+
+    try:
+        if isinstance(value, Device):
+            return value.name if load_device(value.name) == value else None
+        if isinstance(value, Cluster):
+            text = f"{value.name}:{value.num_devices}"
+            return text if load_cluster(text) == value else None
+    except InputError:
+        return None
+    return None
 
 
 # ---- types of fields ----------------------------------------------------------------------------

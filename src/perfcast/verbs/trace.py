@@ -1,4 +1,4 @@
-"""Recordings, from Python: ``perfcast.trace.explain`` and ``perfcast.trace.forecast``."""
+"""Recordings, from Python: ``perfcast.trace.open``, ``.explain`` and ``.forecast``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from perfcast.verbs.trace_explain.answer import answer as _explain
 from perfcast.verbs.trace_explain.question import ExplainQuestion
 from perfcast.verbs.trace_forecast.answer import answer as _forecast
 from perfcast.verbs.trace_forecast.question import TraceForecastQuestion
+from perfcast.verbs.trace_info.answer import answer as _info
+from perfcast.verbs.trace_info.question import TraceInfoQuestion
 
 explain = asks(
     ExplainQuestion, _explain, returns="Kernels, idle times, collectives and imbalance of the recorded steps."
@@ -15,4 +17,8 @@ forecast = asks(
     TraceForecastQuestion, _forecast, returns="The step as it would be elsewhere, or with the changes."
 )
 
-__all__ = ["explain", "forecast"]
+#: ``trace info`` is its name on the command line.
+info = asks(TraceInfoQuestion, _info, returns="Format, device, steps, operators and kernels of every rank.")
+open = info  # noqa: A001
+
+__all__ = ["explain", "forecast", "info", "open"]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from perfcast.cli.output import Outputs, output_options, write_answer
+from perfcast.cli.output import Outputs, output_options, write_result
 from perfcast.cli.progress import status
-from perfcast.cli.replay.options import ReplayOptions, replay_options
-from perfcast.cli.replay.request import build_request
+from perfcast.cli.replay.options import replay_options
+from perfcast.verbs.replay.question import ReplayQuestion
 
 if TYPE_CHECKING:
     from perfcast.replays.judge.fidelity import Fidelity
@@ -26,7 +25,7 @@ _KINETO_SILENT = "6"
 @click.command()
 @replay_options
 @output_options(html=True)
-def replay(options: ReplayOptions, outputs: Outputs) -> None:
+def replay(asked: ReplayQuestion, generate_folder: str | None, anonymise: bool, outputs: Outputs) -> None:
     """Run a recorded step again as a benchmark, and say how well it behaves like the original.
 
     \b
@@ -41,51 +40,42 @@ def replay(options: ReplayOptions, outputs: Outputs) -> None:
     """
     from perfcast.files import check_writable
     from perfcast.measure.collectives.environment import find_place
+    from perfcast.verbs.replay.request import request_of
 
     os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_SILENT)
-    check_writable(options.profile_path)
-    options.check()
-    request = build_request(options)
-    place = None if options.num_ranks is not None else find_place(os.environ)
+    check_writable(asked.profile)
+    if asked.repeat == 0 and not generate_folder:
+        raise click.UsageError("--repeat 0 measures nothing; it goes with --generate")
+    request = request_of(asked)
+    place = None if asked.ranks is not None else find_place(os.environ)
     if place is None or place.world_size == 1:
-        _replay_here(request, options, outputs)
+        found = _replay_here(asked, request, generate_folder, is_anonymised=anonymise)
+        _report(asked, found, outputs)
+        if any(one.played.steps.is_interrupted for one in found):
+            raise KeyboardInterrupt
         return
-    if options.generate_folder:
+    if generate_folder:
         raise click.UsageError(f"--generate: needs no ranks; run it without {place.launcher}")
     from perfcast.replays.replay import replay_as_rank
 
-    found = replay_as_rank(request, place)
-    if found is not None:
-        _report(found, outputs, options.profile_path)
+    _report(asked, replay_as_rank(request, place) or (), outputs)
 
 
-def _replay_here(request: ReplayRequest, options: ReplayOptions, outputs: Outputs) -> None:
-    """Play in processes that are started here."""
+def _replay_here(
+    asked: ReplayQuestion, request: ReplayRequest, generate_folder: str | None, *, is_anonymised: bool
+) -> tuple[Fidelity, ...]:
+    """Play in processes that are started here, and write the program that does so where it is asked for."""
     from perfcast.replays.prepare import prepare
-    from perfcast.replays.replay import replay as replay_prepared
+    from perfcast.verbs.replay.answer import play
 
     prepared = prepare(request)
     found: tuple[Fidelity, ...] = ()
-    if options.repeat != 0:
-        is_alone = (request.num_ranks or len(prepared)) == 1
-        with _progress(request.play.repeats + request.play.warm_up, is_shown=is_alone) as advance:
-            found = replay_prepared(request, prepared, on_repetition=advance)
-    if options.generate_folder:
-        _generate(prepared, found, options.generate_folder, is_anonymised=options.anonymise)
-    if found:
-        _report(found, outputs, options.profile_path)
-    if any(one.played.steps.is_interrupted for one in found):
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def _progress(total: int, *, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function to call for every repetition, which standard error then counts."""
-    if not is_shown:
-        yield lambda number: None
-        return
-    with status("preparing to play") as tell:
-        yield lambda number: tell((number + 1) / total, f"repetition {number + 1} of {total}")
+    if asked.repeat != 0:
+        with status("preparing to play") as on_progress:
+            found = play(request, prepared, on_progress)
+    if generate_folder:
+        _generate(prepared, found, generate_folder, is_anonymised=is_anonymised)
+    return found
 
 
 def _generate(
@@ -106,9 +96,8 @@ def _generate(
     click.echo(f"wrote {made.folder}", err=True)
 
 
-def _report(found: tuple[Fidelity, ...], outputs: Outputs, profile_path: str | None) -> None:
-    from perfcast.report.data.replay import data_of
-    from perfcast.report.documents.replay import document_of
+def _report(asked: ReplayQuestion, found: tuple[Fidelity, ...], outputs: Outputs) -> None:
+    from perfcast.verbs.replay.answer import result_of
 
-    written = [profile_path] if profile_path else []
-    write_answer(outputs, lambda: document_of(found), lambda: data_of(found), written=written)
+    if found:
+        write_result(outputs, result_of(asked, found), written=[asked.profile] if asked.profile else [])

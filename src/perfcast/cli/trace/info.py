@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import click
 
-from perfcast.cli.output import Outputs, output_options, write_answer
-from perfcast.cli.trace.options import limit_option
+from perfcast.cli.options.asking import asking
+from perfcast.cli.output import Outputs, output_options, write_result
+from perfcast.cli.progress import status
+from perfcast.cli.trace.options import asked_limit_option
+from perfcast.verbs.trace_info.question import TraceInfoQuestion
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE…")
-@limit_option
+@asking(
+    TraceInfoQuestion,
+    click.argument("paths", nargs=-1, required=True, metavar="FILE…"),
+    asked_limit_option,
+)
 @output_options()
-def info(paths: tuple[str, ...], max_bytes: int, outputs: Outputs) -> None:
+def info(asked: TraceInfoQuestion, outputs: Outputs) -> None:
     """Say what trace files are: format, device, ranks, steps, operators, kernels, collectives.
 
     FILE is a timeline or an execution trace of PyTorch's profiler: JSON, gzip, or tar of either.
     """
-    from perfcast.report.data.traces.recordings import files_data
-    from perfcast.report.documents.traces.recordings import files_document
-    from perfcast.traces.summary import summarize
+    from perfcast.verbs.trace_info.answer import answer
 
-    found = summarize(paths, max_bytes)
-    write_answer(outputs, lambda: files_document(found), lambda: files_data(found))
+    with status("reading") as on_progress:
+        found = answer(asked, on_progress=on_progress)
+    write_result(outputs, found)

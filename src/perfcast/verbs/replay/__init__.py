@@ -1,0 +1,1 @@
+"""``perfcast replay``: a recorded step run again as a benchmark."""

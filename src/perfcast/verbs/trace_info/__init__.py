@@ -1,0 +1,1 @@
+"""``perfcast trace info``: what trace files are and hold."""
