@@ -21,7 +21,8 @@ EVIDENCE = {"mesh cost": {"data"}}
 
 
 def options_of(verb: str) -> dict[str, click.Parameter]:
-    found, others = command_of(verb).params, OUTPUTS | EVIDENCE.get(verb, set())
+    fields = {one.name for one in plain_fields(question_class(verb))}
+    found, others = command_of(verb).params, (OUTPUTS - fields) | EVIDENCE.get(verb, set())
     return {str(one.name): one for one in found if one.name not in others}
 
 
