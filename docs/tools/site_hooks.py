@@ -10,11 +10,13 @@
 from __future__ import annotations
 
 import html
+import inspect
 import json
 import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,9 +45,37 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def describe_names(package: str) -> str:
-    """Every public name of a package, with its docstring."""
-    names = [name for name in import_module(package).__all__ if not name.startswith("_")]
-    return "\n\n".join(f"::: {package}.{name}" for name in names)
+    """Every public name of a package: verbs with their keywords, all else with its docstring."""
+    module = import_module(package)
+    return "\n\n".join(_describe(f"{package}.{name}", getattr(module, name)) for name in _public(module))
+
+
+def _public(module: ModuleType) -> list[str]:
+    return [name for name in module.__all__ if not name.startswith("_")]
+
+
+def _describe(path: str, value: object) -> str:
+    if isinstance(value, ModuleType):
+        return "\n\n".join(_describe(f"{path}.{name}", getattr(value, name)) for name in _public(value))
+    if hasattr(value, "__signature__"):
+        return describe_verb(path, value)
+    return f"::: {path}"
+
+
+def describe_verb(path: str, function: object) -> str:
+    """A verb as a function: what it answers, and its keywords as a table, off its own documentation."""
+    signature = inspect.signature(function)  # type: ignore[arg-type]
+    said, _, rest = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    arguments, _, returns = rest.partition("\n\nReturns:\n")
+    lines = [f"### {path}", "", said, ""]
+    lines += ["| Keyword | Type | |", "|---|---|---|"]
+    for line in arguments.splitlines():
+        name, _, meaning = line.strip().partition(": ")
+        kind = (
+            str(signature.parameters[name].annotation).strip("'").replace("|", "\\|").replace(" \\| None", "")
+        )
+        lines.append(f"| `{name}` | `{kind}` | {meaning.replace('|', chr(92) + '|')} |")
+    return "\n".join([*lines, "", "**Returns**: " + returns.partition("\n\n")[0].strip()])
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+import perfcast
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "tools"))
 
 from catalog_tables import catalog_table, counts  # noqa: E402
 from commands import describe_command, leaf_commands  # noqa: E402
-from site_hooks import describe_names, notebook_page  # noqa: E402
+from site_hooks import describe_names, describe_verb, notebook_page  # noqa: E402
 
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "tools" not in path.parts)
 
@@ -46,8 +48,16 @@ def test_a_table_of_the_catalog_has_a_line_for_each(subject: str):
 
 
 def test_public_names_are_those_of_the_package():
-    assert "::: perfcast.predict\n" in describe_names("perfcast")
-    assert "__version__" not in describe_names("perfcast")
+    text = describe_names("perfcast")
+    assert all(f"{kind} perfcast." in text for kind in ("###", ":::"))
+    assert "### perfcast.trace.explain" in text
+    assert "__version__" not in text
+
+
+def test_a_verb_has_its_keywords():
+    lines = describe_verb("perfcast.predict", perfcast.predict).splitlines()
+    assert lines[0] == "### perfcast.predict"
+    assert any(line.startswith("| `batch_size` | `int` | Sequences or samples") for line in lines)
 
 
 def test_a_notebook_becomes_its_cells_and_what_they_answered():
