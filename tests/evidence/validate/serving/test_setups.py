@@ -93,6 +93,47 @@ def test_stated_workers_outweigh_the_load() -> None:
     assert stated.request.deployment.decode.replicas == 6
 
 
+def test_lines_that_aiconfigurator_launched_have_its_launch_files_limits() -> None:
+    named = {"silicon_data_source": "source_file=meta-llama_Llama.csv"}
+    served = setup_of(DENSE, **named).request
+    assert (served.engine.max_step_tokens, served.request_seconds) == (1664, 0.002)  # 4 + 128 + 1500, rounded
+    assert setup_of(DENSE).request.engine.max_step_tokens is None
+    assert setup_of(DENSE).request.request_seconds is None
+    assert setup_of(DENSE, **named, backend="trtllm").request.engine.memory_fraction == 0.8
+    mixed = {**named, "backend": "sglang", "backend_version": "0.5.6.post2"}
+    assert setup_of(DENSE, **mixed).request.engine.policy == "vllm"
+    assert setup_of(DENSE, **{**mixed, "backend_version": "0.5.1.post1"}).request.engine.policy is None
+
+
+def test_no_measurement_drafts_by_a_recipe_that_came_after_it() -> None:
+    def drafted(date: str) -> set[int]:
+        stated = Stated(
+            device="gb200",
+            framework="trtllm",
+            precision="fp4",
+            isl=1024,
+            osl=1024,
+            concurrency=4,
+            date=date,
+        )
+        return {recipe.drafted for recipe in match_recipes(stated)}
+
+    assert drafted("2026-03-23") == {3}
+    assert drafted("2025-12-19") == {0}
+
+
+def test_limits_of_a_recipe_count_where_they_hold_the_load() -> None:
+    wide = {"backend": "sglang", "backend_version": "0.5.8.post1", "concurrency": 512.0, "isl": 8192}
+    found = setup_of(POOLS, **wide).request.engine
+    (recipe, *_) = match_recipes(
+        Stated(device="b200", framework="sglang", precision="fp8", isl=8192, osl=1024, concurrency=512)
+    )
+    assert (
+        (found.max_step_tokens, found.max_sequences) == (recipe.step_tokens, recipe.sequences) == (8192, 64)
+    )
+    assert found.memory_fraction == recipe.memory_fraction > 0.5
+
+
 def test_recipes_are_all_read() -> None:
     recipes = load_recipes()
     assert len(recipes) > 800

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from perfcast.core.serving.scheduling import Speculation
 from perfcast.evidence.validate.runs.lines import Line
+from perfcast.evidence.validate.serving.recipes import Recipe
 from perfcast.frameworks.serving import parse_version
 from perfcast.prediction.request.serving import EngineOptions
 
@@ -97,15 +98,16 @@ def drafted_tokens(line: Line, model: str) -> int:
     return 0
 
 
-def engine(line: Line, drafted: int, concurrency: int) -> EngineOptions:
-    """Options of the engines, those of the scripts included."""
+def engine(line: Line, drafted: int, concurrency: int, recipe: Recipe | None = None) -> EngineOptions:
+    """Options of the engines, those of the scripts, or of the recipe, included."""
     framework = line.text("backend")
     return EngineOptions(
         framework=framework,
         version=version_of(line),
         policy="vllm" if _mixes_steps(line) else None,
-        max_step_tokens=_step_tokens(line, concurrency, drafted),
-        memory_fraction=_memory_fraction(line),
+        max_sequences=_sequences(recipe, concurrency) if recipe else None,
+        max_step_tokens=(recipe.step_tokens if recipe else 0) or _step_tokens(line, concurrency, drafted),
+        memory_fraction=(recipe.memory_fraction if recipe else 0.0) or _memory_fraction(line),
         polls_every_steps=_steps_between_polls(line, concurrency),
         rank_wait_steps=_RANK_WAIT_STEPS if _waits(line) else None,
         speculation=Speculation(drafted, ACCEPTANCE[drafted]) if drafted else None,
@@ -118,6 +120,12 @@ def _steps_between_polls(line: Line, concurrency: int) -> int | None:
         return None
     is_qwen = "Qwen3.5" in line.text("model_path")
     return 30 if is_blackwell(line) and (concurrency >= _MANY_CLIENTS or is_qwen) else 10
+
+
+def _sequences(recipe: Recipe, concurrency: int) -> int | None:
+    """Of a rank that writes, where all have room for the clients; else the recipe is of another load."""
+    places = recipe.sequences * recipe.decode_workers * recipe.decode_attention_dp
+    return recipe.sequences if places >= concurrency else None
 
 
 def _memory_fraction(line: Line) -> float | None:

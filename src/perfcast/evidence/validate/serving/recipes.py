@@ -24,6 +24,9 @@ class Recipe:
         prefill_attention_dp, decode_attention_dp: Ranks with requests of their own; else attention is cut.
         drafted: Tokens ahead; 0: none.
         since: Date of its publication.
+        step_tokens: Of a rank that reads; 0: not stated, as the next two.
+        sequences: Of a rank that writes.
+        memory_fraction: That it takes.
     """
 
     device: str
@@ -42,6 +45,9 @@ class Recipe:
     decode_ep: int
     drafted: int
     since: str
+    step_tokens: int = 0
+    sequences: int = 0
+    memory_fraction: float = 0.0
 
     @property
     def num_devices(self) -> int:
@@ -117,8 +123,5 @@ def load_recipes() -> Sequence[Recipe]:
     """All recipes."""
     text = (resources.files(__package__) / "recipes.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    whole = {each.name for each in fields(Recipe) if each.type == "int"}
-    return tuple(
-        Recipe(**{name: int(cell) if name in whole else cell for name, cell in row.items()})  # type: ignore[arg-type]
-        for row in rows
-    )
+    read = {each.name: {"int": int, "float": float}.get(str(each.type), str) for each in fields(Recipe)}
+    return tuple(Recipe(**{name: read[name](cell) for name, cell in row.items()}) for row in rows)

@@ -93,10 +93,11 @@ class ServingSetup:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A deployment and the tokens that it drafts."""
+    """A deployment, the tokens that it drafts, and the recipe that it is of, where it is of one."""
 
     deployment: Deployment
     drafted: int
+    recipe: Recipe | None = None
 
 
 def read_setup(line: Line) -> ServingSetup:
@@ -123,7 +124,7 @@ def read_setup(line: Line) -> ServingSetup:
             deployment=launch.deployment,
             prompts=_lengths(line.whole("isl"), spread),
             answers=_lengths(line.whole("osl"), spread),
-            engine=engine(line, launch.drafted, concurrency),
+            engine=engine(line, launch.drafted, concurrency, launch.recipe),
             dtype=_dtype(line, model),
             kv_cache_dtype=kv_cache_dtype(line, model),
             request_seconds=None if spread else DYNAMO_REQUEST_SECONDS,
@@ -318,6 +319,7 @@ def _launch_of(recipe: Recipe) -> _Launch:
             Pool(_plan(prefill), recipe.prefill_workers), Pool(_plan(decode), recipe.decode_workers)
         ),
         recipe.drafted,
+        recipe,
     )
 
 
