@@ -24,12 +24,12 @@ def test_an_upload_is_found_by_its_id_until_it_is_dropped():
     client = client_of()
     name = upload(client, b"\x1f\x8b and more")
     path = client.app.state.desk.uploads.find(name).path
-    assert path.name == f"{name}.json.gz"
-    assert path.parent.stat().st_mode & 0o077 == 0
+    assert (path.parent.name, path.name) == (name, "recording.json.gz")
+    assert path.parents[1].stat().st_mode & 0o077 == 0
     assert client.get(f"/api/v1/traces/{name}").json()["num_bytes"] == 11
     assert client.delete(f"/api/v1/traces/{name}").status_code == 204
     assert client.get(f"/api/v1/traces/{name}").status_code == 404
-    assert not path.exists()
+    assert not path.parent.exists()
 
 
 def test_what_is_too_large_or_empty_is_refused_and_leaves_nothing():

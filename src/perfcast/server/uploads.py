@@ -53,6 +53,11 @@ class Uploads:
         return sum(upload.num_bytes for upload in self._kept.values())
 
     @property
+    def upload_bytes(self) -> int:
+        """What one may have."""
+        return self._settings.upload_bytes
+
+    @property
     def unpacked_bytes(self) -> int:
         """What one may unpack to."""
         return self._settings.unpacked_bytes
@@ -68,14 +73,15 @@ class Uploads:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="perfcast-uploads-"))
         name = secrets.token_hex(16)
-        path = self._folder / name
+        path = self._folder / name / "recording"  # alone in its folder: readers look at what lies beside
+        path.parent.mkdir()
         try:
             num_bytes = await self._write(path, blocks)
             if num_bytes == 0:
                 raise refuse(400, "The upload is empty.")
             path = path.rename(path.with_suffix(_ending(path)))
         except BaseException:
-            path.unlink(missing_ok=True)
+            shutil.rmtree(path.parent, ignore_errors=True)
             raise
         upload = Upload(name, path, num_bytes)
         self._kept[name] = upload
@@ -132,7 +138,7 @@ class Uploads:
 
     def _remove(self, upload: Upload) -> None:
         del self._kept[upload.id]
-        upload.path.unlink(missing_ok=True)
+        shutil.rmtree(upload.path.parent, ignore_errors=True)
 
 
 def _ending(path: Path) -> str:

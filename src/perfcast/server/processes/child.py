@@ -99,7 +99,7 @@ def _without_folders(text: str, asked: Asked) -> str:
     """Words without the places where the server keeps uploads."""
     for value in asked.files.values():
         for path in value if isinstance(value, list) else ():
-            text = text.replace(f"{Path(path).parent}{os.sep}", "")
+            text = text.replace(f"{Path(str(path)).parent}{os.sep}", "")
     return text
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from perfcast.errors import InputError
 from perfcast.server.jobs import Job
 from perfcast.server.problems import refuse
-from perfcast.server.questions import Asking, read_question
+from perfcast.server.recordings import read_asking
 from perfcast.server.routes.jobs import JOB_KINDS, said_of
 from perfcast.server.routes.questions import body_of, desk_of, format_of, response_of
 from perfcast.server.uploads import Upload, Uploads
 
 #: What is asked of a recording → its verb.
 VERBS = {"explain": "trace explain", "forecast": "trace forecast"}
-#: Options that name recordings; over HTTP they hold ids of uploads.
-_RECORDINGS = ("compare", "second")
 
 
 def uploads_of(request: Request) -> Uploads:
@@ -56,29 +53,6 @@ async def ask(request: Request) -> Response:
         headers = {"Location": f"/api/v1/jobs/{job.id}"}
         return JSONResponse(said_of(job), status_code=202, headers=headers)
     return response_of(await desk.answer(asking, (kind,), files=files), kind)
-
-
-def read_asking(
-    uploads: Uploads, verb: str, upload: Upload, plain: dict[str, object]
-) -> tuple[Asking, dict[str, object]]:
-    """The question of an upload, and the options that name files of the server's own.
-
-    Raises:
-        InputError: It cannot be asked.
-        ProblemError: An id of an upload that is not there (404).
-    """
-    files: dict[str, object] = {"traces": [str(upload.path)], "max_bytes": str(uploads.unpacked_bytes)}
-    for name in _RECORDINGS:
-        if name in plain:
-            files[name] = [str(uploads.find(one).path) for one in _ids(name, plain.pop(name))]
-    return read_question(verb, plain, files), files
-
-
-def _ids(name: str, value: object) -> list[str]:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise InputError(f"{name}: the id of an upload, or a list of them")
-    return found
 
 
 def _said_of(upload: Upload) -> dict[str, object]:

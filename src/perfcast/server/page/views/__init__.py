@@ -10,5 +10,6 @@ from perfcast.server.page.views.memory import MEMORY
 from perfcast.server.page.views.scale import SCALE
 from perfcast.server.page.views.search import SEARCH
 from perfcast.server.page.views.serving import SERVING
+from perfcast.server.page.views.traces import TRACES
 
-VIEWS: tuple[View, ...] = (FORECAST, SEARCH, SERVING, SCALE, MEMORY, ACCURACY, CATALOG)
+VIEWS: tuple[View, ...] = (FORECAST, SEARCH, SERVING, SCALE, MEMORY, TRACES, ACCURACY, CATALOG)
