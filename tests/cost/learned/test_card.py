@@ -37,7 +37,7 @@ def test_errors_of_devices_left_out_stand_beside_those_of_known_ones(card: dict)
 
 def test_the_shipped_weights_are_small_and_no_pickles():
     files = [path for path in WEIGHTS.iterdir() if path.is_file()]
-    assert {path.name for path in files} == {f"{name}.json.xz" for name in MODEL_NAMES}
+    assert {path.name for path in files} == {f"{name}.json.gz" for name in MODEL_NAMES}
     assert sum(path.stat().st_size for path in files) < 8 * MEGABYTE
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import json
-import lzma
 import pickle
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from perfcast.errors import CalibrationError
 
 
 def write(folder: Path, content: object) -> Path:
-    (folder / "rows.json.xz").write_bytes(lzma.compress(json.dumps(content).encode()))
+    (folder / "rows.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
     return folder
 
 
@@ -54,25 +54,25 @@ def test_a_model_is_the_same_data_after_a_round_trip(fitted, weights):
 
 def test_a_file_keeps_the_record_of_its_training(fitted, tmp_path):
     path = save_family(fitted["rows"], "rows", tmp_path / "new", {"num_rows": 7})
-    assert path == tmp_path / "new" / "rows.json.xz"
+    assert path == tmp_path / "new" / "rows.json.gz"
     assert read_content("rows", tmp_path / "new")["record"] == {"num_rows": 7}
 
 
 def test_a_missing_file_says_how_to_get_it(tmp_path):
-    with pytest.raises(CalibrationError, match=r"rows\.json\.xz is missing; reinstall perfcast, or train it"):
+    with pytest.raises(CalibrationError, match=r"rows\.json\.gz is missing; reinstall perfcast, or train it"):
         load_family("rows", tmp_path)
 
 
-@pytest.mark.parametrize("damage", [b"", b"no archive", lzma.compress(b"{"), lzma.compress(b"\xff\xfe")])
+@pytest.mark.parametrize("damage", [b"", b"no archive", gzip.compress(b"{"), gzip.compress(b"\xff\xfe")])
 def test_a_damaged_file_says_so(tmp_path, damage):
-    (tmp_path / "rows.json.xz").write_bytes(damage)
-    with pytest.raises(CalibrationError, match=r"rows\.json\.xz is damaged .*reinstall perfcast"):
+    (tmp_path / "rows.json.gz").write_bytes(damage)
+    with pytest.raises(CalibrationError, match=r"rows\.json\.gz is damaged .*reinstall perfcast"):
         load_family("rows", tmp_path)
 
 
 def test_half_a_file_is_a_damaged_one(weights, tmp_path):
-    whole = (weights / "rows.json.xz").read_bytes()
-    (tmp_path / "rows.json.xz").write_bytes(whole[: len(whole) // 2])
+    whole = (weights / "rows.json.gz").read_bytes()
+    (tmp_path / "rows.json.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CalibrationError, match="is damaged"):
         load_family("rows", tmp_path)
 

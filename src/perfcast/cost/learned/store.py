@@ -1,9 +1,10 @@
-"""Fitted families on disk: one compressed JSON file each; LightGBM's own text inside, no pickle."""
+"""Fitted families on disk: one compressed JSON file each; trees as columns inside, no pickle."""
 
 from __future__ import annotations
 
+import gzip
 import json
-import lzma
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.kernel import KernelFamily, KernelTable
+from perfcast.cost.learned.descent import TreeColumns
 from perfcast.cost.learned.family import Family
 from perfcast.cost.learned.kinship import KINS, Segment
 from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Quantiles, Spread
@@ -21,7 +23,7 @@ from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
 from perfcast.files import write_bytes_atomically
 
-SCHEMA = 1
+SCHEMA = 2
 WEIGHTS = Path(__file__).parent.parent / "weights" / "learned"
 
 #: Models by name: the kernels of a family are split where libraries are of another kind.
@@ -58,9 +60,9 @@ def family_of(model_name: str) -> Family:
 def save_family(fitted: FittedFamily, model_name: str, folder: Path, record: Mapping[str, Any]) -> Path:
     """Write one model with a record of how it was trained; returns the file."""
     content = {"schema": SCHEMA, "model": model_name, "record": dict(record), **_to_json(fitted)}
-    path = folder / f"{model_name}.json.xz"
+    path = folder / f"{model_name}.json.gz"
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes_atomically(path, lzma.compress(json.dumps(content).encode(), preset=6))
+    write_bytes_atomically(path, gzip.compress(json.dumps(content).encode(), mtime=0))
     return path
 
 
@@ -79,21 +81,21 @@ def _load(model_name: str, folder: Path) -> FittedFamily:
         return _from_json(read_content(model_name, folder), model_name)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CalibrationError(
-            f"{folder / f'{model_name}.json.xz'} does not hold a whole model ({error!r}); train it again: "
+            f"{folder / f'{model_name}.json.gz'} does not hold a whole model ({error!r}); train it again: "
             "perfcast train learned --data DIR"
         ) from None
 
 
 def read_content(model_name: str, folder: Path) -> dict[str, Any]:
     """The file as it is, checked for its schema."""
-    path = folder / f"{model_name}.json.xz"
+    path = folder / f"{model_name}.json.gz"
     try:
-        content = json.loads(lzma.decompress(path.read_bytes()))
+        content = json.loads(gzip.decompress(path.read_bytes()))
     except FileNotFoundError:
         raise CalibrationError(
             f"{path} is missing; reinstall perfcast, or train it: perfcast train learned --data DIR"
         ) from None
-    except (lzma.LZMAError, OSError, ValueError) as error:
+    except (EOFError, zlib.error, OSError, ValueError) as error:
         raise CalibrationError(f"{path} is damaged ({error}); reinstall perfcast") from None
     found = (content.get("schema"), content.get("model")) if isinstance(content, dict) else None
     if found != (SCHEMA, model_name):
@@ -114,7 +116,7 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "scalars": [[device, key(s), v.tolist()] for (device, s), v in fitted.scalars.values.items()],
         "scalar_architectures": {k: list(v) for k, v in fitted.scalars.architectures.items()},
         "scalar_spread": fitted.scalars.spread.tolist(),
-        "common": fitted.common.text,
+        "common": _trees_to_plain(fitted.common),
         "shrink": dict(fitted.shrink),
         "trust": dict(fitted.scalars.trust),
         "apart": dict(fitted.scalars.apart),
@@ -122,7 +124,7 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
         "coverage": dict(fitted.coverage),
         "acquainted": sorted(fitted.acquainted),
         "sustained": {name: list(shares) for name, shares in fitted.scalars.sustained.items()},
-        "known": None if fitted.known is None else fitted.known.text,
+        "known": None if fitted.known is None else _trees_to_plain(fitted.known),
         "architectures": [list(names) for names in fitted.architectures],
         "trained": sorted(list(one) for one in fitted.trained),
         "spread": {
@@ -142,6 +144,14 @@ def _to_json(fitted: FittedFamily) -> dict[str, Any]:
             for s, h in fitted.hulls.items()
         ],
     }
+
+
+def _trees_to_plain(trees: Trees) -> dict[str, Any] | None:
+    return None if trees.columns is None else trees.columns.to_plain()
+
+
+def _trees_of(plain: Mapping[str, Any] | None) -> Trees:
+    return Trees(None if plain is None else TreeColumns.of_plain(plain))
 
 
 def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
@@ -164,9 +174,9 @@ def _from_json(content: Mapping[str, Any], model_name: str) -> FittedFamily:
             {name: (shares[0], shares[1]) for name, shares in content["sustained"].items()},
             content["apart"],
         ),
-        common=Trees(content["common"]),
+        common=_trees_of(content["common"]),
         shrink=content["shrink"],
-        known=None if content["known"] is None else Trees(content["known"]),
+        known=None if content["known"] is None else _trees_of(content["known"]),
         architectures=tuple((v, a, c) for v, a, c in content["architectures"]),
         trained=frozenset((code, name, dtype) for code, name, dtype in content["trained"]),
         spread=Spread(spread(spreads["known"]), {kin: spread(spreads[kin]) for kin in KINS}),

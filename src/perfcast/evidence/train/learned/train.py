@@ -182,8 +182,8 @@ def _carry_over(output: Path) -> None:
     """Models that whole steps are behind, not tables of kernels: as they are shipped."""
     output.mkdir(parents=True, exist_ok=True)
     for name in FITTED_TO_STEPS:
-        content = (WEIGHTS / f"{name}.json.xz").read_bytes()
-        write_bytes_atomically(output / f"{name}.json.xz", content)
+        content = (WEIGHTS / f"{name}.json.gz").read_bytes()
+        write_bytes_atomically(output / f"{name}.json.gz", content)
 
 
 def vendors_of(parts: Iterable[TrainingRows]) -> frozenset[str]:

@@ -249,7 +249,7 @@ def fitted_family(record: VisionRecord, steps: Sequence[VisionStep]) -> FittedFa
             {device.name: architecture_of(device) for device in devices},
             np.full(NUM_SCALARS, 0.05),
         ),
-        common=Trees(""),
+        common=Trees(),
         shrink={},
         known=None,
         architectures=tuple(architectures),
@@ -279,5 +279,5 @@ def package_files() -> tuple[Path, ...]:
     return (
         learned / "families" / "convolution_narrow.toml",
         learned / "streams.toml",
-        WEIGHTS / "convolution_narrow.json.xz",
+        WEIGHTS / "convolution_narrow.json.gz",
     )

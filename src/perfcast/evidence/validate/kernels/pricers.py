@@ -117,7 +117,7 @@ class LearnedPricer:
 
 def is_trained(model: str, folder: Path | None) -> bool:
     """Whether a model of the learned forecaster has its file."""
-    return ((folder or WEIGHTS) / f"{model}.json.xz").exists()
+    return ((folder or WEIGHTS) / f"{model}.json.gz").exists()
 
 
 @dataclass(frozen=True)
