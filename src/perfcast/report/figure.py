@@ -242,6 +242,7 @@ class Figure:
         is_stacked: Whether bars of several series go on from one another; else they overlap or stand apart.
         is_grouped: Whether bars of several series with one label stand side by side.
         hovers_by_x: Whether pointing shows all series at one x.
+        zooms: Whether a page lets one look closer along x.
         legend: Where it is, if any.
         right_margin: Room for labels beside the plot, in pixels.
     """
@@ -255,6 +256,7 @@ class Figure:
     is_stacked: bool = False
     is_grouped: bool = False
     hovers_by_x: bool = False
+    zooms: bool = False
     legend: Literal["", "above", "below"] = ""
     rules: tuple[Rule, ...] = ()
     labels: tuple[Label, ...] = ()

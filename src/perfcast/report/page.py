@@ -166,7 +166,11 @@ def _section(section: Section, level: int, render_figure: Callable[[Figure], str
 def _table(table: Table, level: int) -> str:
     if not table.rows:
         return ""
-    places = [place for place, column in enumerate(table.columns) if _is_shown(column.only)]
+    places = [
+        place
+        for place, column in enumerate(table.columns)
+        if _is_shown(column.only) and any(row[place] is not None for row in table.rows)
+    ]
     columns = [table.columns[place] for place in places]
     shown = [[row[place] for place in places] for row in table.rows[:MAX_ROWS]]
     numeric = [_is_numeric(column, [row[at] for row in shown]) for at, column in enumerate(columns)]

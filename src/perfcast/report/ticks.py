@@ -12,9 +12,10 @@ from perfcast.units import DAY, GIB, GIGA, HOUR, KILO, MEGA, MIB, MICRO, MILLI, 
 SCALED_UNITS = {float(GIB): "GiB", float(MIB): "MiB", DAY: "days"}
 _PREFIXES = ((PETA, "P"), (TERA, "T"), (GIGA, "G"), (MEGA, "M"), (KILO, "k"), (1.0, ""))
 _SMALL = ((MILLI, "m"), (MICRO, "µ"), (MICRO * MILLI, "n"), (MICRO * MICRO, "p"))
-_DIGITS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-#: Fewer marks than this say nothing of an axis.
-_FEWEST = 3
+#: Digits that are marked between powers of ten, many before few.
+_DIGITS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0))
+#: Powers of ten that mark an axis well enough; and an axis that is too short for digits of theirs.
+_ENOUGH, _SHORT = 4, 5.0
 _SAME = 1e-9
 #: A span below this part of its ends is none.
 _LEAST = 1e-12
@@ -66,23 +67,21 @@ def linear_places(low: float, high: float, most: int) -> list[float]:
 def log_places(low: float, high: float, most: int) -> list[float]:
     """Powers of ten, every few of them where there are many; with digits between where there are few.
 
-    An axis that holds less than that is marked evenly.
+    An axis of less than ``_SHORT`` times is marked evenly.
     """
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if high < _SHORT * low:
+        return linear_places(low, high, most)
+    first, last = math.ceil(math.log10(low) - _SAME), math.floor(math.log10(high) + _SAME)
     step = max(-(-(last - first + 1) // max(most, 1)), 1)
     powers = [10.0**power for power in range(first, last + 1) if power % step == 0]
-    if step > 1:
+    if len(powers) >= _ENOUGH or step > 1:
         return powers
-    found = powers
     for digits in _DIGITS:
-        tried = [d * 10.0**power for power in range(first - 1, last + 1) for d in digits]
-        tried = [place for place in tried if low * (1 - _SAME) <= place <= high * (1 + _SAME)]
-        if len(tried) > most and len(found) >= _FEWEST - 1:
-            break
-        found = tried
-        if len(found) >= _FEWEST:
-            return found
-    return found if len(found) >= _FEWEST - 1 else linear_places(low, high, most)
+        found = [d * 10.0**power for power in range(first - 1, last + 1) for d in digits]
+        found = [place for place in found if low * (1 - _SAME) <= place <= high * (1 + _SAME)]
+        if len(found) <= most:
+            return found if len(found) > 1 else linear_places(low, high, most)
+    return powers if len(powers) > 1 else linear_places(low, high, most)
 
 
 def write_tick(axis: Axis, place: float, size: float = 1.0) -> str:

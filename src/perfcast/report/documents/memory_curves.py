@@ -76,6 +76,7 @@ def _stack(
         height=430,
         legend="below",
         hovers_by_x=True,
+        zooms=True,
         rules=tuple(rules),
         labels=tuple(labels),
         right_margin=_RIGHT_MARGIN,
@@ -190,6 +191,7 @@ def reserved_figure(reserved: ReservedMemory, capacity_bytes: int) -> Figure:
         height=360,
         legend="below",
         hovers_by_x=True,
+        zooms=True,
         rules=(*rules, *(Rule(x=start) for start in reserved.step_starts)),
         labels=tuple(
             Label(x=start, text=f"step {step}") for step, start in enumerate(reserved.step_starts, 1)

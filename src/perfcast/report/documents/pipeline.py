@@ -64,6 +64,7 @@ def pipeline_figure(forecast: PlanForecast, cause_words: Mapping[str, str]) -> F
     ticks = tuple((2 * at + 0.5, f"stage {stages[rank]} · rank {rank}") for at, rank in enumerate(shown))
     return Figure(
         name="timeline",
+        zooms=True,
         series=series,
         height=110 + _LANE_PIXELS * len(lanes),
         legend="above",

@@ -218,8 +218,8 @@ def ranks_figure(forecast: PlanForecast) -> Figure:
 def _timeline(forecast: PlanForecast) -> Section:
     note = (
         "Of each rank, compute above and collectives below; gaps are waiting. Collectives inside layers are "
-        "drawn for one micro-batch alone. '--timeline FILE' writes every event for Perfetto, "
-        "which looks closer."
+        "drawn for one micro-batch alone. Drag to look closer, double-click to see all; '--timeline FILE' "
+        "writes every event for Perfetto."
     )
     return Section(title="Timeline", blocks=(pipeline_figure(forecast, CAUSE_WORDS), Note(note)), only="page")
 

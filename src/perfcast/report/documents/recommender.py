@@ -163,8 +163,8 @@ def ranks_figure(forecast: RecommenderForecast) -> Figure:
 
 def _timeline(forecast: RecommenderForecast) -> Section:
     note = (
-        "Of each rank, compute above and collectives below; gaps are waiting. '--timeline "
-        "FILE' writes every event for Perfetto, which looks closer."
+        "Of each rank, compute above and collectives below; gaps are waiting. Drag to look "
+        "closer, double-click to see all; '--timeline FILE' writes every event for Perfetto."
     )
     return Section(title="Timeline", blocks=(timeline_figure(forecast), Note(note)), only="page")
 
@@ -180,6 +180,7 @@ def timeline_figure(forecast: RecommenderForecast) -> Figure:
             series.append(_line(look, colour, pieces, lanes))
     return Figure(
         name="timeline",
+        zooms=True,
         series=tuple(series),
         height=130 + 2 * _LANE_PIXELS * len(lanes),
         legend="above",

@@ -39,7 +39,8 @@ def timeline_section(forecast: Forecast) -> Section:
     """The picture and what it leaves out."""
     note = (
         "One operation after another; those too short to be seen are drawn together, in the colour of what "
-        "takes most of them. '--timeline FILE' writes every one for Perfetto, which looks closer."
+        "takes most of them. Drag to look closer, double-click to see all; '--timeline FILE' writes every "
+        "one for Perfetto."
     )
     return Section(title="Timeline", blocks=(timeline_figure(forecast), Note(note)), only="page")
 
@@ -49,6 +50,7 @@ def timeline_figure(forecast: Forecast) -> Figure:
     pieces = [*_phases(forecast), *_modules(forecast), *_operations(forecast)]
     return Figure(
         name="timeline",
+        zooms=True,
         series=tuple(_curves(pieces)),
         height=130 + _LANE_PIXELS * len(_LANES),
         legend="below",

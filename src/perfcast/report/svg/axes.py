@@ -205,7 +205,7 @@ def draw_grid(
         else:
             d = "".join(f"M{frame.left:.1f},{at:.1f}H{frame.right:.1f}" for at in places)
         if d:
-            canvas.add("path", d=d, stroke=LINE, fill="none")
+            canvas.add("path", d=d, stroke=LINE, fill="none", class_="xgrid" if is_upright else None)
 
 
 def draw_left(canvas: Canvas, frame: Box, y: Projection, ticks: Sequence[Tick], room: float) -> None:

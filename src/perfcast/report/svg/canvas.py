@@ -46,7 +46,7 @@ class Canvas:
     def add(self, name: str, tip: str = "", **attributes: float | str | None) -> None:
         """An element; '_' in names of attributes is '-', None leaves one out."""
         said = "".join(
-            f' {key.replace("_", "-")}="{escape(value) if isinstance(value, str) else number(value)}"'
+            f' {_name(key)}="{escape(value) if isinstance(value, str) else number(value)}"'
             for key, value in attributes.items()
             if value is not None
         )
@@ -114,6 +114,10 @@ class Canvas:
             stroke_dasharray=dash,
             fill="none",
         )
+
+
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
 
 
 def number(value: float) -> str:

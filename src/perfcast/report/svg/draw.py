@@ -30,7 +30,7 @@ from perfcast.report.svg.treemap import draw_treemap
 
 #: Of a page, and of a telephone.
 WIDE, NARROW = 1000.0, 360.0
-_GAP, _TITLE = 8.0, 20.0
+_GAP, _TITLE = 8.0, 24.0
 #: The most of the width that names beside bars may take; longer ones stand above their bars.
 _MOST_LEFT = 0.36
 _LABEL_ROOM = 17.0
@@ -90,28 +90,57 @@ def _draw_plot(canvas: Canvas, figure: Figure, width: float) -> float:
     title = axis_title(figure, "y") if figure.y.is_visible else ""
     if title:
         lift = STRIP if needs_strip(figure) else 0.0
-        canvas.text(0, frame.top - 8 - lift, title, kind="soft")
+        canvas.text(0, frame.top - 11 - lift, title, kind="soft")
     draw_grid(canvas, frame, x, y, marks)
+    zooms = figure.zooms and canvas.tips is not None and figure.x.scale == "linear"
+    if zooms:
+        canvas.open("svg", _zoomed(x, frame))
+        wide, high = frame.right - frame.left, frame.bottom - frame.top
+        canvas.add("rect", x=frame.left, y=frame.top, width=wide, height=high, fill="transparent")
     _draw_series(canvas, figure, x, y, layout, width)
+    if figure.hovers_by_x:
+        draw_strips(canvas, figure, x, frame)
+    if zooms:
+        canvas.close("svg")
     if figure.x.is_visible:
         canvas.line((frame.left, frame.bottom), (frame.right, frame.bottom), INK, 0.7)
+        canvas.open("g", {"class": "xticks"})
         draw_bottom(canvas, frame, x, layout.bottom, width)
+        canvas.close("g")
         _draw_bottom_title(canvas, figure, layout, width)
     if layout.label_room:
         _draw_names(canvas, y, marks[1], width)
     else:
         draw_left(canvas, frame, y, marks[1], frame.left - _GAP)
+    canvas.open("g", {"class": "notes"})
     draw_rules(canvas, figure, x, y, frame)
     draw_labels(canvas, figure, x, y, frame)
+    canvas.close("g")
     for segment in figure.segments:
         canvas.line(
             (x.inside(segment.x[0]), y.inside(segment.y[0])),
             (x.inside(segment.x[1]), y.inside(segment.y[1])),
             INK,
         )
-    if figure.hovers_by_x:
-        draw_strips(canvas, figure, x, frame)
     return layout.height
+
+
+def _zoomed(x: Projection, frame: Box) -> dict[str, float | str]:
+    """A window onto the plot that a page's script moves."""
+    wide, high = frame.right - frame.left, frame.bottom - frame.top
+    return {
+        "class": "zoom",
+        "x": f"{frame.left:.1f}",
+        "y": f"{frame.top:.1f}",
+        "width": f"{wide:.1f}",
+        "height": f"{high:.1f}",
+        "viewBox": f"{frame.left:.1f} {frame.top:.1f} {wide:.1f} {high:.1f}",
+        "preserveAspectRatio": "none",
+        "tabindex": 0,
+        "data-low": repr(x.low),
+        "data-high": repr(x.high),
+        "data-unit": "s" if x.axis.unit == "s" else "",
+    }
 
 
 def _draw_bottom_title(canvas: Canvas, figure: Figure, layout: _Layout, width: float) -> None:

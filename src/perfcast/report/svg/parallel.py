@@ -127,6 +127,6 @@ def _boxed(
         if "\n" not in text
         else LINE_HEIGHT * _TICK * (text.count("\n") + 1) + 2,
         rx=2,
-        **{"class": "ground"},
+        class_="ground",
     )
     canvas.text(x, y, text, anchor=anchor, size=_TICK, is_bold=is_bold)

@@ -44,7 +44,7 @@ def draw_strips(canvas: Canvas, figure: Figure, x: Projection, frame: Box) -> No
                 width=wide,
                 height=frame.bottom - frame.top,
                 fill="transparent",
-                **{"class": "strip"},
+                class_="strip",
             )
 
 

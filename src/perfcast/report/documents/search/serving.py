@@ -164,7 +164,7 @@ def batches_figure(result: ServingResult, name: str = "batches") -> Figure:
         series=tuple(series),
         height=400,
         legend="above",
-        rules=() if limit is None else (Rule(x=limit, is_alarm=True),),
+        rules=() if limit is None else (Rule(x=limit, label="limit", is_alarm=True),),
         x=log_seconds_axis(
             drawn if limit is None else [*drawn, limit],
             "each token" if request.mode == "decode" else "first token",

@@ -55,6 +55,7 @@ def requests_figure(occupancy: Occupancy) -> Figure:
         height=300,
         legend="above",
         hovers_by_x=True,
+        zooms=True,
         x=Axis(title="time", unit="s", from_zero=True),
         y=Axis(title="requests", unit="count", from_zero=True),
     )
