@@ -56,7 +56,8 @@ def capture_work(step: ResolvedStep) -> CapturedWork:
     graph, sizes = build_graph(request, step.device)
     framework = "pytorch" if training is None else training.framework
     wrapper = load_training_profile(framework).kernels.wrapper
-    work = shard_graph(graph, plan, reduction=REDUCTIONS[wrapper])
+    advanced = sizes.batch_size * (1 if step.mode == "decode" else sizes.sequence_length or 1)
+    work = shard_graph(graph, plan, reduction=REDUCTIONS[wrapper], num_tokens=advanced)
     host = host_of(step.device, host_mode(request), request.host)
     sequence_length = sizes.sequence_length or 1
     return CapturedWork(work, sequence_length, graph.parameter_count, host.pace_seconds(graph))

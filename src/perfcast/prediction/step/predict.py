@@ -14,12 +14,14 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
+from perfcast.prediction.plan.captured_memory import captured_memory, leaves_model_whole
 from perfcast.prediction.plan.memory import estimate_plan_memory
 from perfcast.prediction.recommendations.bounds import find_bound_recommendations
 from perfcast.prediction.recommendations.way_out import with_way_out
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.step.alone import forecast_alone, is_alone
 from perfcast.prediction.step.assumptions import list_beyond_positions, list_plan_assumptions
+from perfcast.prediction.step.capture import replica_of
 from perfcast.prediction.step.constants import StepConstants
 from perfcast.prediction.step.priced import PricedStep, price_planned
 from perfcast.prediction.step.resolve import resolve_step
@@ -156,10 +158,12 @@ def forecast_step(priced: PricedStep, request: PlanRequest) -> PlanForecast:
 
 
 def _memory(planned: PlannedStep) -> PlanMemory | None:
-    """Of the worst stage; None of a model that is captured for want of a closed form."""
-    if not planned.step.model.has_sizes:
-        return None
+    """Of the worst stage; None of a captured model that the plan cuts, of which no closed form is known."""
     step = planned.step
+    if not step.model.has_sizes:
+        if not leaves_model_whole(step.plan):
+            return None
+        return captured_memory(replica_of(step), step.device, step.plan, step.training)
     held = estimate_plan_memory(
         step.model,
         step.device,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
 from perfcast.core.hardware import Device
+from perfcast.core.own_module import OwnModule
 from perfcast.core.plans.choice import choose_plan, implied_devices
 from perfcast.core.words import known_word
 from perfcast.errors import PlanError, QuestionError
@@ -122,6 +123,11 @@ def _plan(
     from perfcast.prediction.request.plan import PlanRequest
     from perfcast.simulate.stragglers import parse_slowdowns
 
+    if isinstance(asked.model, OwnModule):
+        raise QuestionError(
+            f"a plan over {asked.model.title}: its inputs are one batch, and a plan deals batches out; write "
+            "a function that takes batch_size and returns module and inputs, and give FILE.py:FUNCTION"
+        )
     why = "of one device that runs the model's own modules (--framework pytorch)"
     _refuse(asked, ("optimizer_implementation", "host", "cuda_graphs"), why)
     _refuse(asked, ("autocast",), "of one device that runs the model's own modules")
