@@ -277,8 +277,7 @@ def _rule_lines(rule: Rule, scales: tuple[float, float]) -> list[dict[str, Any]]
         where = {"x0": 0, "x1": 1, "xref": "x domain", "y0": at, "y1": at}
     looks: list[dict[str, Any]] = [{"color": LINE, "width": 1.5}]
     if rule.is_alarm:
-        looks = [{"color": "rgba(255,255,255,0.85)", "width": 5}] if rule.x is None else []
-        looks.append({"dash": "dash", "color": RED, "width": 2})
+        looks = [{"dash": "dash", "color": RED, "width": 2}]
     return [{"type": "line", "line": look, **where} for look in looks]
 
 

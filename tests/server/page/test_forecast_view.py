@@ -11,7 +11,7 @@ def test_it_opens_with_an_answer_and_all_its_figures(visit):
     page = visit.open("/")
     expect(page.locator(".answer h2.title")).to_contain_text("llama3-8b on 8 × h100-sxm")
     expect(page.locator(".answer [data-figure].js-plotly-plot").first).to_be_visible()
-    assert "/forecast?model=llama3-8b&device=h100-sxm&devices=8" in page.url
+    page.wait_for_url("**/forecast?model=llama3-8b&device=h100-sxm&devices=8**")
 
 
 def test_an_address_restores_its_question(visit):
@@ -27,7 +27,7 @@ def test_a_control_changes_answer_address_and_command_and_back_takes_them_back(v
     expect(page.locator(".answer .lead").first).to_contain_text("32 × 2048")
     expect(page.locator("#perfcast-command")).to_contain_text("--batch-size 32")
     expect(page.locator("#perfcast-python")).to_contain_text("batch_size=32")
-    assert "batch_size=32" in page.url
+    page.wait_for_url("**batch_size=32**")
     page.go_back()
     expect(page.locator(".answer .lead").first).to_contain_text("16 × 2048")
     assert page.get_by_label("Batch (sequences)", exact=True).input_value() == "16"

@@ -23,6 +23,7 @@ def test_a_search_runs_to_its_end_and_each_plan_can_be_looked_into_and_compared(
     expect(detail.locator(".answer h2.title").last).to_contain_text("gpt2 on 4 × h100-sxm")
     assert detail.locator(".card:has-text('Step') strong").first.inner_text() == found
     page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
     rows.nth(1).press("Enter")
     expect(detail.locator(".answer h2.title").first).to_contain_text("compared with")
     assert (
@@ -45,4 +46,4 @@ def test_the_button_asks_again_after_a_change(visit):
     page.get_by_label("Batch (sequences)", exact=True).fill("32")
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.locator(".answer .lead").first).to_contain_text("32 × 512")
-    assert "global_batch_size=32" in page.url
+    page.wait_for_url("**global_batch_size=32**")

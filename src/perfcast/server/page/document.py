@@ -12,7 +12,7 @@ import nicegui.elements.plotly  # noqa: F401
 from nicegui.element import Element
 
 from perfcast.report.document import Document, list_figures
-from perfcast.report.figure import Bars, Curve, Figure
+from perfcast.report.figure import Curve, Figure, Heatmap, Treemap
 from perfcast.report.page import render_body
 from perfcast.report.plots import plotly_dict
 from perfcast.report.svg.draw import svg_of
@@ -64,7 +64,7 @@ def render_document(document: Document, *, is_narrow: bool = False) -> Rendered:
 def can_be_looked_into(figure: Figure) -> bool:
     """Whether there is more to be seen from closer by, or inside."""
     return any(
-        len(series.x) > _LEAST_POINTS if isinstance(series, Curve) else not isinstance(series, Bars)
+        len(series.x) > _LEAST_POINTS if isinstance(series, Curve) else isinstance(series, (Heatmap, Treemap))
         for series in figure.series
     )
 

@@ -11,7 +11,7 @@ MEMORY = View(
     icon="memory",
     lead="What one step holds and when, why the peak is what it is, and what would make it fit.",
     verb="memory",
-    start={"model": "gpt2-large", "device": "a100-pcie-40gb", "batch_size": 8, "sequence_length": 1024},
+    start={"model": "gpt2", "device": "rtx-4090", "batch_size": 16, "sequence_length": 1024},
     groups=(
         Group(
             title="Model",
