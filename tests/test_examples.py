@@ -70,13 +70,6 @@ def test_the_program_to_record_is_recorded_explained_and_forecast_from(
     assert "Speed-up" in capsys.readouterr().out
 
 
-def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(block, "README.md", "exec"), {})
-    low, middle, high = map(float, capsys.readouterr().out.splitlines()[0].split())
-    assert low < middle < high
-
-
 def documented_commands() -> list[str]:
     """Every line of README and docs that forecasts something with what a checkout has."""
     texts = (README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))))
@@ -109,26 +102,3 @@ def test_the_documented_commands_run_and_what_they_forecast_fits(
     if "--html" in asked:
         asked[asked.index("--html") + 1] = str(tmp_path / "page.html")
     assert run([*asked, *(() if "--world-size" in asked else ("--require-fit",))]) == 0
-
-
-def test_the_readmes_output_is_what_the_command_prints(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "90")
-    (block,) = re.findall(r"```console\n\$ (perfcast predict.*?)```", README, re.DOTALL)
-    command, _, shown = block.partition("\n")
-    assert run(shlex.split(command)[1:]) == 0
-    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert shown.strip().splitlines() == "\n".join(printed).strip().splitlines()
-
-
-def test_the_readmes_answer_about_serving_says_what_the_command_prints(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The beginning of it, word for word; figures are those of the day on which it was written."""
-    monkeypatch.setenv("COLUMNS", "90")
-    (block,) = re.findall(r"```console\n\$ (perfcast serving.*?)```", README, re.DOTALL)
-    command, _, shown = block.partition("\n")
-    assert run(shlex.split(command)[1:]) == 0
-    words = re.findall(r"[A-Za-z]{3,}", shown)
-    assert words == re.findall(r"[A-Za-z]{3,}", capsys.readouterr().out)[: len(words)]
