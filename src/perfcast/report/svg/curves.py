@@ -19,7 +19,7 @@ _MOST_RUNS = 0.75
 #: Across all of what the areas of markers share, in pixels, on a figure of usual width.
 _LARGEST, _LEAST = 60.0, 3.0
 #: Points that are nearer than this to one drawn before of their series are not seen.
-_SAME = 1.5
+_SAME, _MOST_SAME = 1.5, 2.5
 _DASHES = {"solid": None, "dash": "6 4", "dot": "2 3"}
 #: Of a line without markers, points that can be pointed at.
 _MOST_TARGETS = 150
@@ -164,16 +164,23 @@ class CurveDrawer:
         attributes: dict[str, float | str] = {}
         if curve.opacity < _OPAQUE:
             attributes["opacity"] = curve.opacity
+        is_plain = isinstance(curve.colour, str) and curve.symbols == "circle"
+        if is_plain:
+            attributes["fill"] = str(curve.colour)
         self._canvas.open("g", attributes)
         seen: set[tuple[int, int, str]] = set()
         for at, px, py in self._places(curve):
             colour = curve.colour if isinstance(curve.colour, str) else curve.colour[at]
-            spot = (round(px / _SAME), round(py / _SAME), colour)
+            same = max(_SAME, min(self._radius(curve, at), _MOST_SAME))
+            spot = (round(px / same), round(py / same), colour)
             if spot in seen or not self._is_inside(px, py):
                 continue
             seen.add(spot)
-            symbol = curve.symbols if isinstance(curve.symbols, str) else curve.symbols[at]
             tip = self._tip(curve, at) if says_points else ""
+            if is_plain:
+                self._canvas.add("circle", tip, cx=px, cy=py, r=self._radius(curve, at))
+                continue
+            symbol = curve.symbols if isinstance(curve.symbols, str) else curve.symbols[at]
             draw_marker(self._canvas, px, py, symbol, self._radius(curve, at), colour, tip)
         self._canvas.close("g")
 

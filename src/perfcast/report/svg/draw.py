@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from perfcast.report.figure import Bars, Curve, Figure, Heatmap, Parallel, Treemap
@@ -186,11 +187,18 @@ def _lay_out(figure: Figure, width: float) -> _Layout:
         foot += _TITLE
     if figure.legend == "below":
         foot += legend.height + 4
+    height = min(height, top + foot + _square(figure, right - left))
     end = height - foot
     least = top + 60
     if end < least:
         height, end = height + least - end, least
     return _Layout(Box(left, top, right, end), legend, bottom, label_room, height)
+
+
+def _square(figure: Figure, width: float) -> float:
+    """The height at which the cells of a matrix with names are as high as wide; no limit of others."""
+    names = [s for s in figure.series if isinstance(s, Heatmap) and s.columns]
+    return min((width * len(s.rows) / len(s.columns) for s in names), default=math.inf)
 
 
 def _left_room(figure: Figure, texts: list[str], width: float) -> tuple[float, float, float]:

@@ -81,7 +81,7 @@ def _draw_lying(canvas: Canvas, parallel: Parallel, width: float) -> None:
         canvas.line((left, y), (right, y), INK)
         title = axis.title.replace("_", " ")
         _boxed(canvas, 2, y - 9, title, is_bold=True)
-        end = 0.0
+        end = float("-inf")
         for at, text in sorted(axis.ticks):
             x = left + at * (right - left)
             shown = cut_text(text.replace("\n", ""), 120, _TICK)

@@ -12,6 +12,7 @@ from perfcast.report.data.traces import forecast as forecast_data
 from perfcast.report.documents.traces import explained as documents
 from perfcast.report.documents.traces import forecast as forecasts
 from perfcast.report.documents.traces.compared import changes_figure
+from perfcast.report.figure import Bars, Curve
 from perfcast.report.page import render_page
 from perfcast.report.timelines import explained as timeline
 from perfcast.traces.events import Trace
@@ -104,6 +105,12 @@ def test_a_forecast_is_printed_and_follows_its_schema(tmp_path: Path):
     found = forecast_from_traces([trace], TraceForecastRequest(changes=parse_what_if(["speed:gemm=2"])))
     assert "Speed-up" in text_of(forecasts.document_of(found))
     assert json_of(forecast_data.data_of(found))["speedup"] == found.speedup
+    bars, interval = forecasts.steps_figure(found).series
+    assert isinstance(bars, Bars)
+    assert isinstance(interval, Curve)
+    assert bars.values[0] == found.measured_seconds
+    assert bars.values[-1] == found.step_seconds
+    assert interval.errors == ((found.step_seconds_low, found.step_seconds_high),)
 
 
 def test_a_recording_without_a_device_is_explained(tmp_path: Path):

@@ -18,7 +18,7 @@ from perfcast.searches.space.fixed import KEYS
 from perfcast.units import GIB
 
 #: Plans that are drawn.
-MAX_LINES = 400
+MAX_LINES = 300
 #: Colours of the lines from the slowest share of them to the fastest.
 _SHADES = ("#c9ced6", "#b4bfd0", "#92add0", "#6a99cc", "#3b82c4", "#1f4e7d")
 _DIMENSIONS = (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfcast.report.blocks import share_table
+from perfcast.report import palette
+from perfcast.report.blocks import amount_bars, share_table
 from perfcast.report.document import Card, Document, Fact, Section
+from perfcast.report.figure import Curve, Figure
 from perfcast.traces.forecast.from_traces import TraceForecast
 from perfcast.units import format_seconds
 
@@ -36,10 +38,37 @@ def document_of(forecast: TraceForecast) -> Document:
         ),
         facts=_facts(forecast),
         blocks=(
+            Section(title="A step", blocks=(steps_figure(forecast),), only="page"),
             Section(title="What the forecast rests on", blocks=(share_table("", "Recorded work", known),)),
         ),
         assumptions=forecast.assumptions,
     )
+
+
+def steps_figure(forecast: TraceForecast) -> Figure:
+    """A step as recorded, as the recorded program runs again, in the long run, and as forecast."""
+    rows = {
+        "recorded": (forecast.measured_seconds, palette.GREY),
+        "run again": (forecast.replayed_seconds, palette.GREY),
+        "in the long run": (forecast.steady_seconds, palette.GREY),
+        "forecast": (forecast.step_seconds, palette.BLUE),
+    }
+    figure = amount_bars(
+        "steps",
+        {name: seconds for name, (seconds, _) in rows.items()},
+        colours=[colour for _, colour in rows.values()],
+    )
+    interval = Curve(
+        name="90 % interval",
+        mode="markers",
+        colour=palette.INK,
+        sizes=3,
+        x=(forecast.step_seconds,),
+        y=(float(len(rows) - 1),),
+        errors=((forecast.step_seconds_low, forecast.step_seconds_high),),
+    )
+    texts = max(forecast.step_seconds_high, *(seconds for seconds, _ in rows.values()))
+    return figure.with_series(interval).with_end(1.3 * texts)
 
 
 def _facts(forecast: TraceForecast) -> tuple[Fact, ...]:
