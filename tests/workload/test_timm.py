@@ -7,10 +7,11 @@ import sys
 import pytest
 import torch
 
+from perfcast import predict_memory
 from perfcast.core.graph import Graph
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.errors import InputError, ModelError, UnknownNameError
-from perfcast.prediction import Request, build_graph, predict_memory, resolve_device
+from perfcast.prediction import Request, build_graph, resolve_device
 from perfcast.prediction.model import read_model
 from perfcast.torch_internals.vision import make_torchvision_importable
 from perfcast.workload.models.timm import build_timm_program, check_timm_name

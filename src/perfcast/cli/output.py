@@ -127,6 +127,7 @@ def write_answer(
     said: Sequence[str] = (),
     is_exact: bool = False,
     fits: Iterable[Fit | None] = (),
+    command: str | None = None,
 ) -> None:
     """Write what was asked for; on the terminal the document, unless JSON goes there.
 
@@ -137,6 +138,7 @@ def write_answer(
         said: Lines that follow on the terminal.
         is_exact: Whether the JSON keeps every digit, since a program reads it back.
         fits: What --require-fit asks of.
+        command: That asks the same; None: the one that runs.
 
     Raises:
         InputError: A file cannot be written.
@@ -150,7 +152,7 @@ def write_answer(
     is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
     shown = document() if is_shown else None
     if shown is not None:
-        write_pages(outputs, shown)
+        write_pages(outputs, shown, command)
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
     if outputs.json != STANDARD_OUTPUT and shown is not None:
@@ -161,8 +163,11 @@ def write_answer(
         _require_fit(tuple(fits))
 
 
-def write_pages(outputs: Outputs, document: Document) -> None:
+def write_pages(outputs: Outputs, document: Document, command: str | None = None) -> None:
     """The page and the picture of a document, as far as they are asked for.
+
+    Args:
+        command: As of ``write_answer``.
 
     Raises:
         InputError: A file cannot be written, or there is nothing to draw.
@@ -171,7 +176,7 @@ def write_pages(outputs: Outputs, document: Document) -> None:
         from perfcast.files import write_text_atomically
         from perfcast.report.page import render_page
 
-        provenance = replace(document.provenance, command=_command())
+        provenance = replace(document.provenance, command=_command() if command is None else command)
         write_text_atomically(outputs.html, render_page(replace(document, provenance=provenance)))
     if outputs.picture_place is not None:
         from perfcast.files import write_bytes_atomically
@@ -196,6 +201,7 @@ def write_result(
         written=written,
         said=said,
         fits=result.fit_verdicts,
+        command=result.command,
     )
 
 

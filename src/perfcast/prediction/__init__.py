@@ -6,10 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfcast.core.forecast.device import Forecast
-    from perfcast.core.forecast.plan import PlanForecast
-    from perfcast.core.hardware import Device
-    from perfcast.cost.model import CostModel
     from perfcast.prediction.names import (
         COST_MODELS,
         local_memory_bytes,
@@ -43,9 +39,7 @@ __all__ = [
     "build_graph",
     "forecast_from",
     "local_memory_bytes",
-    "predict",
     "predict_either",
-    "predict_memory",
     "predict_one_device",
     "resolve_cost_model",
     "resolve_device",
@@ -57,58 +51,3 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOME[name]), name)
     return found
-
-
-def predict(
-    model: str,
-    device: str | Device,
-    *,
-    cost_model: str | CostModel | None = None,
-    framework: str | None = None,
-    weights: str | None = None,
-    **options: object,
-) -> Forecast | PlanForecast:
-    """Forecast time and memory of one step on one device.
-
-    Args:
-        model, options: See ``Request``.
-        device: Catalog name, ``FILE.toml``, 'cpu', or a Device.
-        cost_model: 'learned', 'roofline' or 'linear', or an object that prices operations; by default
-            'learned', for the local processor 'linear'.
-        weights: Folder of trained models, for 'learned'; the shipped ones by default.
-        framework: Whose program runs: 'pytorch', the model's own modules, or the kernels of one that trains
-            ('megatron', 'fsdp', …) or serves ('vllm', 'sglang', 'trtllm'). By default a training is
-            PyTorch's, and a transformer that generates is served by vLLM.
-
-    Returns:
-        A ``Forecast`` of the model's own modules; of a framework's kernels a ``PlanForecast`` of one device.
-        Both have ``step_seconds`` with its interval, ``program``, ``memory`` and ``assumptions``.
-
-    Raises:
-        InputError: Unknown names, impossible sizes, a model that cannot be captured; the message says
-            what to do.
-    """
-    from perfcast.prediction.request.one_device import OneDeviceRequest, Request
-    from perfcast.prediction.route import predict_either
-
-    workload = Request(model=model, **options)  # type: ignore[arg-type]
-    return predict_either(
-        OneDeviceRequest(
-            workload=workload, device=device, cost_model=cost_model, framework=framework, weights=weights
-        )
-    )
-
-
-def predict_memory(model: str, device: str | Device, *, allocator: str = "", **options: object) -> Forecast:
-    """Forecast memory alone; times are NaN. The 'cpu' device needs no calibration for this.
-
-    Args:
-        model, device, options: As for ``predict``.
-        allocator: Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
-    """
-    from perfcast.prediction.one_device.memory import forecast_memory
-    from perfcast.prediction.request.memory import MemoryRequest
-    from perfcast.prediction.request.one_device import Request
-
-    workload = Request(model=model, **options)  # type: ignore[arg-type]
-    return forecast_memory(MemoryRequest(workload=workload, device=device, allocator=allocator))

@@ -47,7 +47,8 @@ class Shown(Showing):
         return ()
 
     @property
-    def _command(self) -> str:
+    def command(self) -> str:
+        """The command line that asks the same; '' where it holds objects, which none can name."""
         from perfcast.verbs.spelled import command_line
 
         try:

@@ -32,7 +32,7 @@ class Showing(ABC):
         """As JSON holds it."""
 
     @property
-    def _command(self) -> str:
+    def command(self) -> str:
         """The command line that gives the same; '' where none does."""
         return ""
 
@@ -126,7 +126,7 @@ class Showing(ABC):
         from perfcast.report.page import render_page
 
         shown = self.document()
-        provenance = replace(shown.provenance, command=self._command)
+        provenance = replace(shown.provenance, command=self.command)
         _write(path, render_page(replace(shown, provenance=provenance)))
 
 

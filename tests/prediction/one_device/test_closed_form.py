@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from perfcast import predict_memory
 from perfcast.errors import ModelError, PlanError
-from perfcast.prediction import Request, predict_memory
+from perfcast.prediction import Request
 from perfcast.prediction.one_device.closed_form import compare_with_closed_form
 
 CONFIG = {

@@ -14,6 +14,7 @@ from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.cost.model import CostModel
+from perfcast.prediction.plan.by_text import read_asked_plan
 from perfcast.prediction.plan.captured_memory import captured_memory, leaves_model_whole
 from perfcast.prediction.plan.memory import estimate_plan_memory
 from perfcast.prediction.recommendations.bounds import find_bound_recommendations
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 def predict_plan(
     model: str | Transformer,
     cluster: str | Cluster,
-    plan: Plan,
+    plan: str | Plan,
     *,
+    batch_size: int | None = None,
+    micro_batch_size: int | None = None,
     mode: Mode = "train",
     training: Training | None = None,
     dtype: str = AUTO,
@@ -58,15 +61,25 @@ def predict_plan(
     A transformer is described by its sizes; anything else is captured, and its graph cut by the plan.
     Arguments are those of ``PlanRequest``.
 
+    Args:
+        plan: A Plan, or a text such as ``'tp=8,pp=4,zero=1'``; data parallelism and micro-batches then follow
+            from the cluster's devices and the batch.
+        batch_size: Sequences of a step, over all devices; None: the plan's own, or enough to fill it.
+        micro_batch_size: Of one forward; None: the plan's own, or a replica's batch (in a pipeline 1).
+
     Raises:
         InputError: Unknown names, a plan that model, framework or cluster cannot follow; the message states
             the equation.
     """
+    asked = read_asked_plan(
+        plan, cluster, model, mode=mode, batch_size=batch_size, micro_batch_size=micro_batch_size
+    )
     return predict_step(
         PlanRequest(
             model=model,
-            cluster=cluster,
-            plan=plan,
+            cluster=asked.cluster,
+            plan=asked.plan,
+            recompute_is_open=asked.recompute_is_open,
             mode=mode,
             training=training,
             dtype=dtype,
@@ -81,7 +94,7 @@ def predict_plan(
             recommendations=recommendations,
             memory=memory,
             constants=constants,
-            notes=notes,
+            notes=(*notes, *asked.notes),
         )
     )
 
