@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from builders import small_forecast
 from perfcast.report.brief import brief_of
-from perfcast.report.document import Card, Document, Fact
+from perfcast.report.document import Card, Column, Document, Fact, Table
 from perfcast.report.documents.plan_step import document_of as plan_document
 from perfcast.report.documents.step import document_of as step_document
 from plan_forecasts import plan_forecast
@@ -41,3 +41,15 @@ def test_it_never_takes_more_than_six_lines_of_a_terminal(title, lead, verdict, 
     lines = brief_of(document).split("\n")
     assert len(lines) <= 6
     assert all(0 < len(line) <= 120 for line in lines)
+
+
+def test_a_document_without_cards_is_told_by_some_rows_of_its_first_table():
+    rows = tuple(("●", str(count), 1.0 / count, None) for count in (1, 2, 4, 8, 16))
+    columns = (Column(""), Column("Devices"), Column("Step", "s"), Column("Cost", "$"))
+    document = Document(title="t", blocks=(Table(columns=columns, rows=rows),))
+    assert brief_of(document).splitlines() == [
+        "t",
+        "Devices 1 · Step 1.00 s",
+        "Devices 4 · Step 250 ms",
+        "Devices 16 · Step 62.5 ms",
+    ]

@@ -60,3 +60,19 @@ def test_a_figure_without_an_interval_says_that_nothing_is_known():
     assert found.figures[0].is_told_apart is None
     assert found.figures[0].ratio == pytest.approx(2.0)
     assert "nothing says whether they can be told apart" in text_of(document_of(found)).replace("\n", " ")
+
+
+def swept(**seconds: float) -> Document:
+    """A sweep, which has rows and no headline."""
+    table = Table(
+        columns=(Column(""), Column("Devices"), Column("Step", "s"), Column("MFU", "share")),
+        rows=tuple(("●", name, value, 0.5) for name, value in seconds.items()),
+    )
+    return Document(title="sweep", blocks=(table,))
+
+
+def test_answers_without_a_headline_are_compared_row_by_row():
+    found = compare_documents(swept(a=1.0, b=2.0), swept(b=3.0, c=4.0))
+    assert [(figure.label, figure.difference, figure.unit) for figure in found.figures] == [
+        ("b: Step", 1.0, "s")
+    ]

@@ -119,3 +119,13 @@ def test_a_picture_needs_no_script_and_is_written_as_svg(tmp_path):
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<svg")
     with pytest.raises(UnknownNameError, match="kinds"):
         step().picture("kind")
+
+
+def test_formulas_have_no_timeline_and_say_what_has_one(tmp_path):
+    played = plan()
+    formulas = shown(
+        PlanResult, replace(plan_forecast(), time=replace(played.time, spans=())), ASKED, run=None
+    )
+    assert played.timeline() is not None
+    with pytest.raises(InputError, match="ask without closed_form"):
+        formulas.to_perfetto(tmp_path / "a.json")

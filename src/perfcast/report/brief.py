@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from perfcast.report.document import Card, Document, card_details
-from perfcast.report.values import format_value
+from perfcast.report.document import (
+    Card,
+    Cell,
+    Column,
+    Document,
+    card_details,
+    list_tables,
+    pick_rows,
+)
+from perfcast.report.values import Value, format_value
 
+#: Rows that stand for a table.
+_MOST_ROWS = 3
 #: Letters of a line.
 _MOST_LETTERS = 120
 
@@ -19,9 +30,32 @@ def brief_of(document: Document) -> str:
         lines.append(_whole(cards[0]))
         lines.append(_as_many_as_fit([_short(card) for card in cards[1:]]))
     else:
-        lines += [f"{fact.label}: {fact.text}" for fact in document.facts[:2]]
+        lines += (
+            _first_rows(document)
+            or [f"{fact.label}: {fact.text}" for fact in document.facts if fact.label][:2]
+        )
     lines.append(document.limits)
     return "\n".join(_cut(line) for line in lines if line)
+
+
+def _first_rows(document: Document) -> list[str]:
+    """Some rows of the first table, from one end to the other: 'Devices 8 · Step 6.91 s · MFU 55.5 %'."""
+    tables = [table for table in list_tables(document) if table.rows and table.only != "page"]
+    if not tables:
+        return []
+    shown = replace(tables[0], pick="spread")
+    lines = []
+    for row in pick_rows(shown, _MOST_ROWS):
+        pairs = zip(shown.columns, row or (), strict=False)
+        said = [(column.heading, _text(column, value)) for column, value in pairs if column.heading]
+        lines.append(
+            _as_many_as_fit([f"{heading} {text}" for heading, text in said if text not in ("", "–")])
+        )
+    return lines
+
+
+def _text(column: Column, value: Value | Cell) -> str:
+    return value.text if isinstance(value, Cell) else format_value(value, column.unit, column.missing)
 
 
 def _whole(card: Card) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfcast.report.answers import Answer
-from perfcast.report.document import Block, Card, Document, Section, Table
-from perfcast.report.values import Unit
+from perfcast.report.document import Block, Card, Cell, Column, Document, Section, Table
+from perfcast.report.values import Unit, Value, format_value
 
 #: Units of which parts are compared.
 _OF_PARTS = ("s", "B")
@@ -128,6 +128,56 @@ def _figures(first: Document, second: Document) -> Iterator[ComparedFigure]:
                 ratio=after / before if before else None,
                 is_told_apart=_is_told_apart(card, other),
             )
+    if not first.cards and not second.cards:
+        yield from _rows(first, second)
+
+
+def _rows(first: Document, second: Document) -> Iterator[ComparedFigure]:
+    """Of answers without a headline, such as sweeps: the rows that the first tables of both have."""
+    tables = [
+        next((table for _, table in _tables(one.blocks, "") if table.rows), None) for one in (first, second)
+    ]
+    if tables[0] is None or tables[1] is None:
+        return
+    mine, others = (_by_key(table) for table in tables if table is not None)
+    for (key, unit), before in mine.items():
+        after = others.get((key, unit))
+        if after is not None:
+            yield ComparedFigure(
+                label=key,
+                unit=unit,
+                first=before,
+                second=after,
+                first_low=None,
+                first_high=None,
+                second_low=None,
+                second_high=None,
+                difference=after - before,
+                ratio=after / before if before else None,
+                is_told_apart=None,
+            )
+
+
+def _by_key(table: Table) -> dict[tuple[str, Unit], float]:
+    """What leads each row, and its first time, or else its first figure that has a unit."""
+    units = [column.unit for column in table.columns]
+    place = (
+        units.index("s") if "s" in units else next((at for at, unit in enumerate(units[1:], 1) if unit), None)
+    )
+    if place is None:
+        return {}
+    found = {}
+    for row in table.rows:
+        pairs = zip(table.columns[:place], row[:place], strict=True)
+        lead = [_text(column, value) for column, value in pairs if column.heading]
+        value = row[place]
+        if isinstance(value, int | float):
+            found[f"{', '.join(lead)}: {table.columns[place].heading}", units[place]] = float(value)
+    return found
+
+
+def _text(column: Column, value: Value | Cell) -> str:
+    return value.text if isinstance(value, Cell) else format_value(value, column.unit, column.missing)
 
 
 def _is_told_apart(one: Card, other: Card) -> bool | None:

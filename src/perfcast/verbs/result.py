@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from perfcast.errors import InputError, QuestionError
 from perfcast.verbs.showing import Showing
@@ -26,6 +26,9 @@ class Shown(Showing):
     Attributes:
         question: What was asked.
     """
+
+    #: What to say, or to ask, where there is no timeline.
+    why_no_timeline: ClassVar[str] = "nothing in it says what happens when"
 
     question: Question
 
@@ -67,7 +70,7 @@ class Shown(Showing):
 
         events = self.timeline()
         if events is None:
-            raise InputError(f"{type(self).__name__} has no timeline: nothing in it says what happens when")
+            raise InputError(f"{type(self).__name__} has no timeline: {self.why_no_timeline}")
         write_text_atomically(path, write_plain(events, indent=None, is_exact=True))
 
     def compare(self, other: Shown) -> Comparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfcast.core.forecast.device import Forecast
 from perfcast.core.forecast.plan import PlanForecast
@@ -54,6 +54,8 @@ class PlanResult(Shown, PlanForecast):
         run: The whole run, where its tokens were given.
     """
 
+    why_no_timeline: ClassVar[str] = "formulas have none; ask without closed_form"
+
     run: RunForecast | None
 
     def document(self) -> Document:
@@ -68,8 +70,10 @@ class PlanResult(Shown, PlanForecast):
 
         return data_of(self, self.run)
 
-    def timeline(self) -> dict[str, Any]:
-        """What every rank does when."""
+    def timeline(self) -> dict[str, Any] | None:
+        """What every rank does when; None of formulas."""
+        if not self.time.spans:
+            return None
         from perfcast.report.timelines.plan_step import about, events_of
 
         return trace_events(events_of(self), about(self))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfcast.core.forecast.serving import ServingForecast
 from perfcast.core.forecast.serving_sweep import ServingSweep
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class ServingResult(Shown, ServingForecast):
     """One deployment under one load."""
+
+    why_no_timeline: ClassVar[str] = "ask with a window, such as window='0:10', and by events"
 
     def document(self) -> Document:
         """As text and page say it."""
