@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from perfcast.cli.main import cli
-from perfcast.server.questions import VERBS
+from perfcast.errors import InputError
+from perfcast.server.questions import VERBS, read_question
 
 PLAN = {
     "model": "llama3-8b",
@@ -132,3 +133,15 @@ def test_no_option_of_any_verb_takes_a_file(api, address, path):
         response = api.post(f"/api/v1/{address}", json={"model": "gpt2", "device": "h100-sxm", name: path})
         assert response.status_code in (404, 422), (name, response.text)
         assert "root:" not in response.text
+
+
+@pytest.mark.parametrize("plan", ["pp=2,stages=17/15", "pp=2,vp=2,stages=8/8/8/8,zero=1,mbs=1"])
+def test_layers_of_stages_are_no_path(plan):
+    asked = {**PLAN, "plan": plan}
+    assert read_question("predict", asked).plain["plan"] == plan
+
+
+@pytest.mark.parametrize("plan", ["stages=8/../4", "stages=/etc/passwd", "stages=8/8/x", "8/8"])
+def test_a_path_is_no_layers_of_stages(plan):
+    with pytest.raises(InputError, match="names a file"):
+        read_question("predict", {**PLAN, "plan": plan})

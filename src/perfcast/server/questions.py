@@ -30,6 +30,9 @@ MOST_LETTERS = 2000
 #: Names of the catalog that look like paths: a cluster of servers with fewer devices, ``dgx-h100/4:64``.
 _CLUSTER = re.compile(r"[\w-]+/\d+(:\d+)?")
 _TIMM = re.compile(r"timm:[\w.]+")
+#: Layers of each stage in the text of a plan, which a slash parts too.
+_STAGES = re.compile(r"\bstages=\d+(/\d+)+(?=$|[, ])")
+_PLANS = ("plan", "prefill_plan", "decode_plan", "fix", "compare")
 #: Whole numbers that fit 64 bits; none of the options means anything near it.
 _MOST = 2**53
 
@@ -122,6 +125,8 @@ def _paths_of(question: Question) -> set[str]:
 def _looks_like_path(name: str, text: str) -> bool:
     if name.startswith("cluster"):
         text = ",".join(part for part in text.split(",") if not _CLUSTER.fullmatch(part.strip()))
+    if name in _PLANS:
+        text = _STAGES.sub("", text)
     if text.startswith("timm:"):
         return _TIMM.fullmatch(text) is None
     return any(sign in text for sign in ("/", "\\", ".."))

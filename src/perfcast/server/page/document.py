@@ -12,10 +12,10 @@ import nicegui.elements.plotly  # noqa: F401
 from nicegui.element import Element
 
 from perfcast.report.document import Document, list_figures
-from perfcast.report.figure import Curve, Figure, Heatmap, Treemap
+from perfcast.report.figure import Curve, Figure, Heatmap, Parallel, Treemap
 from perfcast.report.page import render_body
 from perfcast.report.plots import plotly_dict
-from perfcast.report.svg.draw import svg_of
+from perfcast.report.svg.draw import WIDE, svg_of
 from perfcast.report.values import format_value
 
 #: Widths of figures in pixels: beside the controls, and on a phone.
@@ -56,7 +56,8 @@ def render_document(document: Document, *, is_narrow: bool = False) -> Rendered:
     def place(figure: Figure) -> str:
         if figure.name in figures:
             return _place(figure)
-        return f'<div class="figure" id="figure-{escape(figure.name)}">{svg_of(figure, width)}</div>'
+        room = WIDE if not is_narrow and isinstance(figure.series[0], Parallel) else width
+        return f'<div class="figure" id="figure-{escape(figure.name)}">{svg_of(figure, room)}</div>'
 
     return Rendered(title + render_body(document, place), figures, _headline(document))
 
