@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -57,25 +58,41 @@ def _public(module: ModuleType) -> list[str]:
 def _describe(path: str, value: object) -> str:
     if isinstance(value, ModuleType):
         return "\n\n".join(_describe(f"{path}.{name}", getattr(value, name)) for name in _public(value))
-    if hasattr(value, "__signature__"):
-        return describe_verb(path, value)
+    if inspect.isfunction(value):
+        return describe_function(path, value)
     return f"::: {path}"
 
 
-def describe_verb(path: str, function: object) -> str:
-    """A verb as a function: what it answers, and its keywords as a table, off its own documentation."""
-    signature = inspect.signature(function)  # type: ignore[arg-type]
-    said, _, rest = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-    arguments, _, returns = rest.partition("\n\nReturns:\n")
-    lines = [f"### {path}", "", said, ""]
-    lines += ["| Keyword | Type | |", "|---|---|---|"]
-    for line in arguments.splitlines():
-        name, _, meaning = line.strip().partition(": ")
-        kind = (
-            str(signature.parameters[name].annotation).strip("'").replace("|", "\\|").replace(" \\| None", "")
-        )
-        lines.append(f"| `{name}` | `{kind}` | {meaning.replace('|', chr(92) + '|')} |")
-    return "\n".join([*lines, "", "**Returns**: " + returns.partition("\n\n")[0].strip()])
+def describe_function(path: str, function: Callable[..., object]) -> str:
+    """A function: what it answers, and its keywords as a table, off its own documentation."""
+    signature = inspect.signature(function)
+    sections = re.split(r"^(Args|Returns|Raises):\n", inspect.getdoc(function) or "", flags=re.MULTILINE)
+    said = dict(zip(sections[1::2], sections[2::2], strict=True))
+    lines = [f"### {path}", "", _plain(sections[0].partition("\n>>>")[0]), ""]
+    arguments = _entries(said.get("Args", ""))
+    if arguments:
+        lines += ["| Keyword | Type | |", "|---|---|---|"]
+    for name, meaning in arguments.items():
+        kind = str(signature.parameters[name].annotation).strip("'").removesuffix(" | None")
+        lines.append(_line(name, kind, meaning))
+    returns = said.get("Returns", "")
+    return "\n".join([*lines, *(["", f"**Returns**: {_plain(returns)}"] if returns else [])])
+
+
+def _line(name: str, kind: str, meaning: str) -> str:
+    cells = (f"`{name}`", f"`{kind}`", _plain(meaning))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _entries(text: str) -> dict[str, str]:
+    """Name → meaning of the lines of a section, with those that go on below."""
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, flags=re.MULTILINE)
+    return {name: " ".join(meaning.split()) for name, meaning in found}
+
+
+def _plain(text: str) -> str:
+    """A docstring's text, in which brackets are no links."""
+    return " ".join(text.split()).replace("``", "`").replace("[", "\\[")
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:

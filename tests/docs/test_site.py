@@ -17,7 +17,7 @@ sys.path.insert(0, str(DOCS / "tools"))
 
 from catalog_tables import catalog_table, counts  # noqa: E402
 from commands import describe_command, leaf_commands  # noqa: E402
-from site_hooks import describe_names, describe_verb, notebook_page  # noqa: E402
+from site_hooks import describe_function, describe_names, notebook_page  # noqa: E402
 
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "tools" not in path.parts)
 
@@ -55,7 +55,7 @@ def test_public_names_are_those_of_the_package():
 
 
 def test_a_verb_has_its_keywords():
-    lines = describe_verb("perfcast.predict", perfcast.predict).splitlines()
+    lines = describe_function("perfcast.predict", perfcast.predict).splitlines()
     assert lines[0] == "### perfcast.predict"
     assert any(line.startswith("| `batch_size` | `int` | Sequences or samples") for line in lines)
 
