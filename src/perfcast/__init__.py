@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from perfcast.prediction.serving.predict import predict_serving
     from perfcast.prediction.step.predict import predict_plan
     from perfcast.traces.record.recorder import trace_step
-    from perfcast.verbs import trace
-    from perfcast.verbs.catalog.lists import clusters, devices, models
+    from perfcast.verbs import catalog, trace
     from perfcast.verbs.memory.answer import memory, predict_memory
     from perfcast.verbs.mesh_cost.answer import mesh_cost
     from perfcast.verbs.predict.answer import predict
@@ -44,11 +43,9 @@ _HOME = {
     "Request": "perfcast.prediction",
     "ServingForecast": "perfcast.core.forecast.serving",
     "ServingRequest": "perfcast.prediction.request.serving",
-    "clusters": "perfcast.verbs.catalog.lists",
-    "devices": "perfcast.verbs.catalog.lists",
+    "catalog": "perfcast.verbs.catalog",
     "memory": "perfcast.verbs.memory.answer",
     "mesh_cost": "perfcast.verbs.mesh_cost.answer",
-    "models": "perfcast.verbs.catalog.lists",
     "predict": "perfcast.verbs.predict.answer",
     "predict_memory": "perfcast.verbs.memory.answer",
     "predict_plan": "perfcast.prediction.step.predict",
@@ -62,7 +59,7 @@ _HOME = {
     "trace_step": "perfcast.traces.record.recorder",
 }
 #: Modules whose functions are called by their name, as ``perfcast.trace.explain``.
-_NAMESPACES = ("trace",)
+_NAMESPACES = ("catalog", "trace")
 
 __all__ = [
     "Forecast",
@@ -75,11 +72,9 @@ __all__ = [
     "ServingForecast",
     "ServingRequest",
     "__version__",
-    "clusters",
-    "devices",
+    "catalog",
     "memory",
     "mesh_cost",
-    "models",
     "predict",
     "predict_memory",
     "predict_plan",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 import perfcast.cli.options.asking as asking
 from made_up_questions import command_of, questions
+from perfcast.catalog.clusters import load_cluster
+from perfcast.catalog.devices import load_device
 from perfcast.errors import InputError, QuestionError, UnknownNameError
+from perfcast.verbs.predict.question import PredictQuestion
 from perfcast.verbs.question import (
     VERBS,
     Question,
@@ -129,3 +133,24 @@ def test_what_is_of_the_machine_alone_is_a_place_whatever_it_says():
     assert files_of(question_of("search", plain)).keys() == {"store", "backend", "address"}
     local = {"model": "gpt2", "cluster": ["dgx-h100:8", "mine.toml"], "backend": "local"}
     assert files_of(question_of("search", local)) == {"cluster": "mine.toml"}
+
+
+def test_texts_that_may_be_numbers_take_numbers():
+    plain = {"model": "gpt2", "device": "t4", "input_length": 1000, "output_length": 200.5, "max_tpot": 0.05}
+    question = question_of("serving", plain)
+    assert plain_of(question) == plain | {
+        "input_length": "1000",
+        "output_length": "200.5",
+        "max_tpot": "0.05",
+    }
+    with pytest.raises(QuestionError, match="framework: 3 is not text"):
+        question_of("serving", {"model": "gpt2", "framework": 3})
+
+
+def test_what_is_of_ones_own_is_not_written_by_a_name_that_means_another():
+    device = load_device("h100-sxm")
+    assert plain_of(PredictQuestion(model="gpt2", device=device))["device"] == "h100-sxm"
+    with pytest.raises(QuestionError, match="device: Device has no name"):
+        plain_of(PredictQuestion(model="gpt2", device=replace(device, memory_bytes=1)))
+    cluster = load_cluster("dgx-h100:16")
+    assert plain_of(PredictQuestion(model="gpt2", cluster=cluster))["cluster"] == "dgx-h100:16"

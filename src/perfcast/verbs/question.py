@@ -10,12 +10,13 @@ from __future__ import annotations
 import operator
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin
 
 from perfcast.errors import InputError, QuestionError, UnknownNameError
 from perfcast.verbs.shared.values import read_amount
@@ -291,6 +292,7 @@ class FieldKind:
         words: The closed set that it is one of; None: any.
         bounds: Smallest and largest number that it takes; None: any.
         is_amount: Whether its number may also be a text such as '15T'.
+        takes_numbers: Whether its text may be given as a number.
     """
 
     scalar: type
@@ -298,6 +300,7 @@ class FieldKind:
     words: tuple[str, ...] | None = None
     bounds: tuple[int, int] | None = None
     is_amount: bool = False
+    takes_numbers: bool = False
 
 
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
@@ -306,7 +309,12 @@ _IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true 
 
 def field_kinds(kind: type[Question]) -> Mapping[str, FieldKind]:
     """Field → what it takes, of those that plain data can fill."""
-    return {one.name: _kind_of(kind, one) for one in plain_fields(kind)}
+    return _field_kinds(cast("Hashable", kind))
+
+
+@cache
+def _field_kinds(kind: Any) -> Mapping[str, FieldKind]:
+    return MappingProxyType({one.name: _kind_of(kind, one) for one in plain_fields(kind)})
 
 
 def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
@@ -321,6 +329,7 @@ def _kind_of(kind: type[Question], one: Field[Any]) -> FieldKind:
                 is_list=part != inner,
                 bounds=one.metadata.get(_BOUNDS),
                 is_amount=bool(one.metadata.get(_AMOUNT)),
+                takes_numbers=inner == "str" and "float" in str(one.type).split(" | "),
             )
         words = names.get(inner)
         if get_origin(words) is Literal:
@@ -358,12 +367,20 @@ def _value(name: str, kind: FieldKind, value: object) -> object:
 def _scalar(name: str, kind: FieldKind, value: object) -> object:
     if kind.is_amount and isinstance(value, str):
         return read_amount(option_of(name), value)
+    if kind.takes_numbers and isinstance(value, int | float) and not isinstance(value, bool):
+        return write_number(value)
     found = _converted(kind.scalar, value)
     if found is None:
         raise QuestionError(f"{name}: {value!r} is not {_IN_WORDS[kind.scalar]}")
     if kind.bounds is not None and not kind.bounds[0] <= found <= kind.bounds[1]:
         raise QuestionError(f"{name}: {value!r} is not between {kind.bounds[0]:,} and {kind.bounds[1]:,}")
     return found
+
+
+def write_number(value: float) -> str:
+    """A number as short as it can be read back."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _converted(scalar: type, value: object) -> Any:

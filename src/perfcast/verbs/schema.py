@@ -66,8 +66,8 @@ def question_schema(verb: str) -> dict[str, Any]:
 
 def _type_of(taken: FieldKind) -> dict[str, Any]:
     one: dict[str, Any] = {"type": _NAMES[taken.scalar]}
-    if taken.is_amount:
-        one["type"] = [one["type"], "string"]
+    if taken.is_amount or taken.takes_numbers:
+        one["type"] = ["number", "string"]
     if taken.words is not None:
         one["enum"] = list(taken.words)
     if taken.bounds is not None:

@@ -6,7 +6,15 @@ import shlex
 from urllib.parse import parse_qsl, urlencode
 
 from perfcast.errors import QuestionError
-from perfcast.verbs.question import Question, field_kinds, option_of, plain_of, question_class, question_of
+from perfcast.verbs.question import (
+    Question,
+    field_kinds,
+    option_of,
+    plain_of,
+    question_class,
+    question_of,
+    write_number,
+)
 
 
 def command_line(question: Question) -> str:
@@ -36,12 +44,7 @@ def _option(option: str, value: object) -> list[str]:
 def _texts(value: object) -> list[str]:
     if isinstance(value, list):
         return [text for item in value for text in _texts(item)]
-    return [_number(value) if isinstance(value, float) else str(value)]
-
-
-def _number(value: float) -> str:
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
+    return [write_number(value) if isinstance(value, float) else str(value)]
 
 
 def python_call(question: Question) -> str:

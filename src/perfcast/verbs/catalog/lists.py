@@ -1,7 +1,4 @@
-"""The catalog, from Python: ``perfcast.devices()``, ``perfcast.models()``, ``perfcast.clusters()``.
-
-``perfcast.catalog`` itself is the room that holds it.
-"""
+"""The catalog, from Python: ``perfcast.catalog.devices()``, ``.models()`` and ``.clusters()``."""
 
 from __future__ import annotations
 
@@ -51,3 +48,6 @@ def clusters(name: str | None = None) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = clusters_data(name)["clusters"]
     return rows
+
+
+__all__ = ["clusters", "devices", "models"]

@@ -53,7 +53,7 @@ class FleetQuestion(EngineQuestion, RequestsQuestion):
         num_played: Of serving: deployments, best by formula, that are played by events.
     """
 
-    max_latency: str | None = None
+    max_latency: str | float | None = None
     limits_of: str | None = field(default=None, metadata=usually("p90"))
     dtypes: tuple[str, ...] | str = ()
     kv_cache_dtypes: tuple[str, ...] | str = ()
@@ -124,7 +124,7 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     min_mfu: float | None = None
     objective: str | None = None
     tokens: float | None = field(default=None, metadata=AMOUNT)
-    deadline: str | None = None
+    deadline: str | float | None = None
     prices: str | None = field(default=None, metadata=PLACE)
     top: int | None = field(default=None, metadata=usually(10, between=(1, 1000)))
     num_simulated: int | None = field(default=None, metadata=between(0, 10_000))
@@ -132,8 +132,8 @@ class SearchQuestion(FleetQuestion, TuningQuestion, _Searched):
     processes: int | None = field(default=None, metadata=between(1, 256))
     compare: tuple[str, ...] | str = ()
     sensitivity: bool = False
-    max_ttft: str | None = None
-    max_tpot: str | None = None
+    max_ttft: str | float | None = None
+    max_tpot: str | float | None = None
     hand_over: str | None = None
     backend: Backend | None = field(default=None, metadata=usually("local", is_place=True))
     address: str | None = field(default=None, metadata=PLACE)

@@ -98,13 +98,13 @@ class ServingQuestion(EngineQuestion, RequestsQuestion, _Served):
     chunked_prefill: bool | None = None
     block_tokens: int | None = None
     cuda_graphs: bool | None = None
-    max_ttft: str | None = None
-    max_tpot: str | None = None
-    max_latency: str | None = None
+    max_ttft: str | float | None = None
+    max_tpot: str | float | None = None
+    max_latency: str | float | None = None
     percentile: float | None = None
     method: MethodWord | None = field(default=None, metadata=usually("both"))
     cost_model: str | None = None
-    price: str | None = field(default=None, metadata=FILE)
+    price: str | float | None = field(default=None, metadata=FILE)
     sweep: tuple[str, ...] = ()
     window: str | None = None
 

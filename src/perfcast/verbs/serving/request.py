@@ -109,7 +109,9 @@ def request_of(
         method=_METHODS[known_word("method", asked.text("method"), METHOD_WORDS)],
         seed=asked.count("seed"),
         window=_window(asked.window) or (_WINDOW if with_timeline else None),
-        dollars_per_device_hour=None if asked.price is None else read_price(asked.price, cluster.device)[0],
+        dollars_per_device_hour=None
+        if asked.price is None
+        else read_price(str(asked.price), cluster.device)[0],
     )
 
 

@@ -42,13 +42,13 @@ class RunQuestion(Question):
     """
 
     tokens: float | None = field(default=None, metadata=AMOUNT)
-    mtbf: str | None = None
+    mtbf: str | float | None = None
     restart: float | None = None
-    checkpoint_interval: str | None = None
+    checkpoint_interval: str | float | None = None
     checkpoint_bandwidth: float | None = None
     async_checkpoint: bool = False
     pue: float | None = None
-    price: str | None = field(default=None, metadata=FILE)
+    price: str | float | None = field(default=None, metadata=FILE)
 
     @property
     def of_run(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def run_request_of(device: str, run: RunQuestion) -> RunRequest | None:
             raise InputError(f"{', '.join(run.of_run)}: of a whole run; give its --tokens")
         return None
     rule, interval = _interval(run.checkpoint_interval)
-    dollars, source = (None, "") if run.price is None else read_price(run.price, device)
+    dollars, source = (None, "") if run.price is None else read_price(str(run.price), device)
     bandwidth = run.checkpoint_bandwidth
     return RunRequest(
         tokens=run.tokens,
@@ -88,13 +88,14 @@ def run_request_of(device: str, run: RunQuestion) -> RunRequest | None:
     )
 
 
-def _interval(text: str | None) -> tuple[CheckpointRule, float | None]:
+def _interval(said: str | float | None) -> tuple[CheckpointRule, float | None]:
     """A rule, and seconds where a number of minutes is given."""
     from perfcast.prediction.request.run import CHECKPOINT_RULES
 
     usual = CHECKPOINT_RULES[0]
-    if text is None:
+    if said is None:
         return usual, None
+    text = str(said)
     named = next((rule for rule in CHECKPOINT_RULES if rule == text), None)
     return (named, None) if named else (usual, MINUTE * _number("--checkpoint-interval", text))
 
@@ -125,10 +126,10 @@ def read_price(text: str, device: str) -> tuple[float, str]:
     return float(dollars), f"{text}: {row['source']}"
 
 
-def _hours(mtbf: str | None) -> float | None:
+def _hours(mtbf: str | float | None) -> float | None:
     if mtbf is None:
         return None
-    return float("inf") if mtbf == "none" else HOUR * _number("--mtbf", mtbf)
+    return float("inf") if mtbf == "none" else HOUR * _number("--mtbf", str(mtbf))
 
 
 def _number(option: str, text: str) -> float:

@@ -30,8 +30,8 @@ class RequestsQuestion(Question):
         burstiness: Of --request-rate: 1 (default) is Poisson, 0 even, above 1 bursts.
     """
 
-    input_length: str | None = None
-    output_length: str | None = None
+    input_length: str | float | None = None
+    output_length: str | float | None = None
     prefix_hit_share: float | None = field(default=None, metadata=usually(0.0))
     concurrency: int | None = None
     request_rate: float | None = None
@@ -72,7 +72,7 @@ class EngineQuestion(Question):
     expert_load: float | None = field(default=None, metadata=usually(1.0))
     rank_wait_steps: int | None = None
     polls_every_steps: int | None = None
-    host_seconds: str | None = None
+    host_seconds: str | float | None = None
 
     def engine_options(self, framework: str | None, memory_fraction: float | None = None) -> EngineOptions:
         """As the request of a deployment has them.

@@ -35,14 +35,15 @@ def parse_counts(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def parse_time(option: str, text: str | None) -> float | None:
+def parse_time(option: str, said: str | float | None) -> float | None:
     """``'30d'``, ``'12h'``, ``'500ms'`` or seconds → seconds.
 
     Raises:
         PlanError: Not a finite time above 0.
     """
-    if text is None:
+    if said is None:
         return None
+    text = str(said)
     units = {"ms": MILLI, "us": MICRO, "µs": MICRO, "min": MINUTE, "d": DAY, "h": HOUR, "s": 1.0, "": 1.0}
     unit = next(name for name in units if text.endswith(name))
     try:
