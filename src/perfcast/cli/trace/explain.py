@@ -32,6 +32,6 @@ def explain(asked: ExplainQuestion, outputs: Outputs) -> None:
     """
     from perfcast.verbs.trace_explain.answer import answer
 
-    with status() as on_progress:
+    with status("explaining recordings") as on_progress:
         result = answer(asked, on_progress=on_progress)
     write_result(outputs, result)

@@ -46,6 +46,6 @@ def forecast(asked: TraceForecastQuestion, outputs: Outputs) -> None:
     """
     from perfcast.verbs.trace_forecast.answer import answer
 
-    with status() as on_progress:
+    with status("forecasting from recordings") as on_progress:
         result = answer(asked, on_progress=on_progress)
     write_result(outputs, result)
