@@ -45,7 +45,7 @@ def test_a_method_that_does_not_fit_is_told_those_that_do(client):
 def test_every_answer_has_the_hardened_headers(client, path):
     headers = client.get(path).headers
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "server" not in headers

@@ -77,10 +77,13 @@ class Settings:
             least = 0 if one.name in _MAY_BE_NONE else 1
             if not math.isfinite(value) or value < (least if isinstance(value, int) else MILLI):
                 raise InputError(f"{one.name}: {value} is no bound of a server; it must be at least {least}")
+        if self.port > _LAST_PORT:
+            raise InputError(f"port: {self.port} is none; the last is {_LAST_PORT}")
         if self.token is not None and len(self.token) < MIN_TOKEN_LENGTH:
             raise InputError(f"token: at least {MIN_TOKEN_LENGTH} characters, or it is soon guessed")
 
 
+_LAST_PORT = 65_535
 #: A token that is shorter can be guessed by asking.
 MIN_TOKEN_LENGTH = 16
 #: Bounds that may be zero: a free port, no queue, nothing kept.

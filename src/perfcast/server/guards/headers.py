@@ -30,11 +30,12 @@ PAGE_POLICY = (
     "worker-src 'self' blob:; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
     "object-src 'none'"
 )
-#: Of every answer. ``Cache-Control`` is only set where the answer says none.
+#: Of every answer. ``Cache-Control`` is only set where the answer says none. Forms of a page that tells
+#: nobody where it is come with 'Origin: null', which the host's guard takes for another site's: we are told.
 STANDARD = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
