@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 
 import perfcast as pc
+from perfcast.catalog.devices import load_device
 from perfcast.errors import InputError, QuestionError, UnknownNameError
 from perfcast.verbs.question import VERBS, question_class
 
@@ -62,3 +63,30 @@ def test_a_plan_is_taken_as_its_text_is():
 
 def test_dir_shows_what_is_public():
     assert dir(pc) == sorted(pc.__all__)
+
+
+def test_devices_and_clusters_are_taken_as_their_names_are():
+    load = {
+        "input_length": 64,
+        "output_length": 8,
+        "concurrency": 2,
+        "num_requests": 4,
+        "cost_model": "roofline",
+    }
+    device = load_device("h100-sxm")
+    named, given = (pc.serving("gpt2", where, **load) for where in ("h100-sxm", device))
+    assert named.to_dict() == given.to_dict()
+    assert named.command == given.command
+
+
+def test_lists_are_taken_where_several_are():
+    found = pc.scale("gpt2", cluster=["dgx-h100"], devices=[2, 4], batch_size=8, sequence_length=64)  # type: ignore[arg-type]
+    assert (
+        found.command
+        == "perfcast scale gpt2 --cluster dgx-h100 --devices 2,4 --batch-size 8 --sequence-length 64"
+    )
+
+
+def test_bounds_of_numbers_hold_from_python_too():
+    with pytest.raises(QuestionError, match="top: 2000 is not between 1 and 1,000"):
+        pc.search("gpt2", cluster="dgx-h100:8", global_batch_size=8, top=2000)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
+from perfcast.core.cluster import Cluster
+from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.text import format_values, stated_values
 from perfcast.core.serving.load import MeasuredWindow
@@ -30,7 +32,7 @@ class _Served(Question):
     arguments: ClassVar[tuple[str, ...]] = ("model",)
 
     model: str = field(metadata=FILE)
-    device: str | None = field(default=None, metadata=FILE)
+    device: str | Device | None = field(default=None, metadata=FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ class ServingQuestion(EngineQuestion, RequestsQuestion, _Served):
     verb: ClassVar[str] = "serving"
 
     devices: int | None = None
-    cluster: str | None = field(default=None, metadata=FILE)
+    cluster: str | Cluster | None = field(default=None, metadata=FILE)
     plan: str | Plan | None = None
     replicas: int | None = None
     prefill_plan: str | Plan | None = None

@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
+from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.choice import complete_plan
 from perfcast.core.plans.text import PlanValues, parse_plan
@@ -23,7 +25,6 @@ from perfcast.verbs.shared.step import format_of
 from perfcast.verbs.shared.values import check_fraction, parse_time
 
 if TYPE_CHECKING:
-    from perfcast.core.cluster import Cluster
     from perfcast.core.serving.requests import Requests
     from perfcast.prediction.request.serving import AskedMethod, EngineOptions, Limits, ServingRequest
 
@@ -258,15 +259,18 @@ def _cluster(asked: ServingQuestion, deployment: Deployment | None) -> Cluster:
         raise InputError(f"--devices {wanted}: at least one")
     if wanted is None and deployment is not None:
         wanted = deployment.num_devices
+    if isinstance(asked.cluster, Cluster):
+        return asked.cluster
+    device = asked.device.name if isinstance(asked.device, Device) else asked.device
     if asked.cluster is not None:
         if asked.cluster.rpartition(":")[1] == ":":
             wanted = asked.devices
-        return cluster_by_name(asked.cluster, wanted, asked.device)
-    if asked.device is None:
+        return cluster_by_name(asked.cluster, wanted, device)
+    if device is None:
         raise QuestionError("where does it run? give --device NAME, or --cluster NAME:N")
-    if (wanted or 1) == 1 and not has_cluster(resolve_device(asked.device)):
-        return lone_cluster(asked.device)
-    return cluster_of_device(asked.device, wanted or 1)
+    if (wanted or 1) == 1 and not has_cluster(resolve_device(device)):
+        return lone_cluster(device)
+    return cluster_of_device(device, wanted or 1)
 
 
 def _with_replicas(asked: ServingQuestion, deployment: Deployment, cluster: Cluster) -> Deployment:
