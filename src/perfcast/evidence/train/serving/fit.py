@@ -1,8 +1,9 @@
 """``train serving``: measured points of one half of the configurations → constants of serving.
 
 * Seconds of a request between client and engine, by framework: those that bring the forecast times to a first
-  token of servers (one pool) nearest to the measured ones, by the sum of absolute logarithms.
-* Seconds of a request's hand-over between two pools, likewise, of lines that one launch recipe alone fits.
+  token of servers (one pool) nearest to the measured ones, by the sum of absolute logarithms, of which each
+  counts as twofold at most: some runs were measured with stalls of seconds at their start.
+* Seconds of a request's hand-over between two pools, likewise.
 * Spreads: of measured over forecast times the 5th and 95th percentile, beyond what a part of the steps' own
   interval explains; the part is the one that makes the intervals narrowest at equal coverage.
 
@@ -32,6 +33,7 @@ OPERATIONS = ("ttft", "tpot", "e2e")
 _LEAST_POINTS = 10
 _CANDIDATES = np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 120)])
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
+_MOST_ERROR = math.log(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ def fit_points(points: Sequence[FittedPoint], num_configurations: int) -> Fitted
         fitted = [point for point in points if point.framework == name and not point.is_stated]
         one = [point for point in fitted if not point.is_split]
         requests[name] = added_seconds(one, 0.0)
-        two = [point for point in fitted if point.is_split and point.is_sure]
+        two = [point for point in fitted if point.is_split]
         handovers[name] = added_seconds(two, requests[name])
     sure = [point for point in points if point.is_sure]
     added = [
@@ -200,7 +202,8 @@ def added_seconds(points: Sequence[FittedPoint], already: float) -> float:
         return 0.0
     forecast = np.array([point.forecast["ttft"] for point in points]) + already
     measured = np.array([point.measured["ttft"] for point in points])
-    errors = np.abs(np.log((forecast[None, :] + _CANDIDATES[:, None]) / measured)).sum(axis=1)
+    errors = np.abs(np.log((forecast[None, :] + _CANDIDATES[:, None]) / measured))
+    errors = np.minimum(errors, _MOST_ERROR).sum(axis=1)
     return float(_CANDIDATES[int(errors.argmin())])
 
 
