@@ -153,17 +153,16 @@ def profile_document(profile: ClusterProfile, samples: Sequence[CollectiveSample
     return Document(
         title=f"{profile.name}: {profile.world_size} ranks, {profile.backend}",
         facts=tuple(facts),
-        blocks=(
-            table,
-            *(
-                Section(
-                    title=f"Axis {axis.name}", blocks=(axis_figure(axis, samples, f"axis-{at}"),), only="page"
-                )
-                for at, axis in enumerate(profile.axes)
-                if axis.curves
-            ),
-        ),
+        blocks=(table, *_axes(profile, samples)),
     )
+
+
+def _axes(profile: ClusterProfile, samples: Sequence[CollectiveSample]) -> list[Section]:
+    return [
+        Section(title=f"Axis {axis.name}", blocks=(axis_figure(axis, samples, f"axis-{at}"),), only="page")
+        for at, axis in enumerate(profile.axes)
+        if axis.curves
+    ]
 
 
 def axis_figure(axis: AxisProfile, samples: Sequence[CollectiveSample], name: str) -> Figure:

@@ -93,16 +93,7 @@ def _draw_plot(canvas: Canvas, figure: Figure, width: float) -> float:
         lift = STRIP if needs_strip(figure) else 0.0
         canvas.text(0, frame.top - 11 - lift, title, kind="soft")
     draw_grid(canvas, frame, x, y, marks)
-    zooms = figure.zooms and canvas.tips is not None and figure.x.scale == "linear"
-    if zooms:
-        canvas.open("svg", _zoomed(x, frame))
-        wide, high = frame.right - frame.left, frame.bottom - frame.top
-        canvas.add("rect", x=frame.left, y=frame.top, width=wide, height=high, fill="transparent")
-    _draw_series(canvas, figure, x, y, layout, width)
-    if figure.hovers_by_x:
-        draw_strips(canvas, figure, x, frame)
-    if zooms:
-        canvas.close("svg")
+    _draw_inside(canvas, figure, x, y, layout, width)
     if figure.x.is_visible:
         canvas.line((frame.left, frame.bottom), (frame.right, frame.bottom), INK, 0.7)
         canvas.open("g", {"class": "xticks"})
@@ -124,6 +115,23 @@ def _draw_plot(canvas: Canvas, figure: Figure, width: float) -> float:
             INK,
         )
     return layout.height
+
+
+def _draw_inside(
+    canvas: Canvas, figure: Figure, x: Projection, y: Projection, layout: _Layout, width: float
+) -> None:
+    """The series and what pointing at them says, in a window that a page's script moves."""
+    frame = layout.frame
+    zooms = figure.zooms and canvas.tips is not None and figure.x.scale == "linear"
+    if zooms:
+        canvas.open("svg", _zoomed(x, frame))
+        wide, high = frame.right - frame.left, frame.bottom - frame.top
+        canvas.add("rect", x=frame.left, y=frame.top, width=wide, height=high, fill="transparent")
+    _draw_series(canvas, figure, x, y, layout, width)
+    if figure.hovers_by_x:
+        draw_strips(canvas, figure, x, frame)
+    if zooms:
+        canvas.close("svg")
 
 
 def _zoomed(x: Projection, frame: Box) -> dict[str, float | str]:
