@@ -12,6 +12,7 @@ from builders import small_forecast
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.report.document import Document, list_figures
 from perfcast.report.documents.step import document_of
+from perfcast.report.figure import Axis, Figure, Heatmap
 from perfcast.report.pictures import PicturePlace, draw_picture, parse_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -64,3 +65,26 @@ def test_a_png_without_a_font_is_an_error_not_a_picture_without_words(
     monkeypatch.setattr("perfcast.report.pictures._draws", lambda family: False)
     with pytest.raises(InputError, match="fonts-dejavu-core"):
         picture("a.png", "phases")
+
+
+def test_cells_that_are_many_keep_their_edges_in_a_png() -> None:
+    pytest.importorskip("resvg_py")
+    values = tuple(tuple(float((row + column) % 2) for column in range(40)) for row in range(40))
+    names = tuple(map(str, range(40)))
+    heat = Heatmap(values=values, columns=names, rows=names, colours=((0.0, "#000000"), (1.0, "#ffffff")))
+    figure = Figure(
+        name="heat",
+        series=(heat,),
+        height=400,
+        x=Axis(scale="category", is_visible=False),
+        y=Axis(scale="category"),
+    )
+    data = draw_picture(Document(title="", blocks=(figure,)), PicturePlace("a.png"))
+    start, pixels = 8, b""
+    while start < len(data):
+        length = int.from_bytes(data[start : start + 4], "big")
+        if data[start + 4 : start + 8] == b"IDAT":
+            pixels += data[start + 8 : start + 8 + length]
+        start += 12 + length
+    assert len(zlib.decompress(pixels)) > 1e6
+    assert len(data) < 60_000  # smoothed cells would be shades that take far more

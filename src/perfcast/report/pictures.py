@@ -122,7 +122,8 @@ def png_of(svg: str) -> bytes:
     resvg = _resvg()
     for family in _FONTS:
         if _draws(family):
-            named = svg.replace(_FAMILY, f"'{family}'")
+            # resvg knows SVG's word for unsmoothed pixels, not that of CSS
+            named = svg.replace(_FAMILY, f"'{family}'").replace('"pixelated"', '"optimizeSpeed"')
             return bytes(resvg.svg_to_bytes(svg_string=named, zoom=_ZOOM, font_family=family))
     raise InputError(
         f"a PNG needs a font, and this machine has none of {', '.join(_FONTS)}: "
