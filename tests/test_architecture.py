@@ -212,3 +212,9 @@ def test_importing_the_package_and_the_command_line_loads_nothing_heavy():
     program = f"import sys, perfcast, perfcast.cli.main; print([m for m in {heavy!r} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports them by that."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert not {name for name in names if names.count(name) > 1}
