@@ -46,9 +46,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def describe_names(package: str) -> str:
-    """Every public name of a package: verbs with their keywords, all else with its docstring."""
+    """Every public name of a package: verbs with their keywords, all else with its docstring.
+
+    Names are asked of the package itself: an import may have put a room of the same name in its place.
+    """
     module = import_module(package)
-    return "\n\n".join(_describe(f"{package}.{name}", getattr(module, name)) for name in _public(module))
+    return "\n\n".join(_describe(f"{package}.{name}", module.__getattr__(name)) for name in _public(module))
 
 
 def _public(module: ModuleType) -> list[str]:
