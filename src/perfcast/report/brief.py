@@ -10,9 +10,9 @@ from perfcast.report.document import (
     Cell,
     Column,
     Document,
-    card_details,
     list_tables,
     pick_rows,
+    say_beside,
 )
 from perfcast.report.values import Value, format_value
 
@@ -60,13 +60,7 @@ def _text(column: Column, value: Value | Cell) -> str:
 
 def _whole(card: Card) -> str:
     """'Step time 12.3 ms (11.0 ms – 14.0 ms), 2.0 ms of it waiting for the host'."""
-    return f"{card.label} {format_value(card.value, card.unit)}{_beside(card, card_details(card))}"
-
-
-def _beside(card: Card, details: Sequence[str]) -> str:
-    if card.low is not None and details:
-        return f" ({details[0]})" + "".join(f", {detail}" for detail in details[1:])
-    return "".join(f", {detail}" for detail in details)
+    return f"{card.label} {format_value(card.value, card.unit)}{say_beside(card)}"
 
 
 def _short(card: Card) -> str:

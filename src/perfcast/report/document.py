@@ -260,6 +260,22 @@ def card_details(card: Card) -> list[str]:
     return [*found, card.detail] if card.detail else found
 
 
+def say_beside(card: Card, gap: str = " ") -> str:
+    """What follows a card's value: ' (106 ms – 168 ms) of 1.00 s: late, on two devices'.
+
+    Args:
+        gap: Before the interval.
+    """
+    details = card_details(card)
+    text = ""
+    if card.low is not None:
+        text = f"{gap}({details.pop(0)})"
+    if card.whole is not None:
+        text += f" {details.pop(0)}"
+    joint = ": " if card.whole is not None else ", "
+    return text + "".join(joint + detail for detail in details)
+
+
 def share_of(part: float, total: float) -> float:
     """A part of a whole; 0 of nothing."""
     return part / total if total else 0.0

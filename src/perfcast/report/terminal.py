@@ -27,8 +27,8 @@ from perfcast.report.document import (
     Section,
     Severity,
     Table,
-    card_details,
     pick_rows,
+    say_beside,
 )
 from perfcast.report.figure import Figure
 from perfcast.report.values import Value, format_value
@@ -72,7 +72,7 @@ def _print_headline(cards: Sequence[Card], facts: Sequence[Fact], console: Conso
     for card in cards:
         if _is_shown(card.only):
             text = Text(format_value(card.value, card.unit), style="bold" if is_first else "")
-            text.append(_beside(card), style="not bold" if card.severity != "alarm" else "")
+            text.append(say_beside(card, gap="  "), style="not bold" if card.severity != "alarm" else "")
             if card.severity == "alarm":
                 text.stylize(_STYLES["alarm"])
             grid.add_row(Text(card.label), text)
@@ -82,18 +82,6 @@ def _print_headline(cards: Sequence[Card], facts: Sequence[Fact], console: Conso
             grid.add_row(Text(fact.label), Text(fact.text, style=_STYLES[fact.severity]))
     if grid.row_count:
         console.print(grid)
-
-
-def _beside(card: Card) -> str:
-    """What follows a card's value: '  (106 ms – 168 ms) of 1.00 s: late, on two devices'."""
-    details = card_details(card)
-    text = ""
-    if card.low is not None:
-        text = f"  ({details.pop(0)})"
-    if card.whole is not None:
-        text += f" {details.pop(0)}"
-    joint = ": " if card.whole is not None else ", "
-    return text + "".join(joint + detail for detail in details)
 
 
 def _print_block(block: Block, console: Console) -> None:
