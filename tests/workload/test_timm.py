@@ -106,7 +106,7 @@ def test_a_built_model_runs_on_real_tensors():
 )
 def test_unknown_names_list_close_ones(name: str, message: str):
     with pytest.raises(UnknownNameError, match=message):
-        read_model(name)
+        predict_memory(name, GPU)
 
 
 def test_without_timm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.evidence.validate.vision import kept
-
 
 @pytest.fixture(autouse=True)
 def kept_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(kept, "_folder", lambda: tmp_path / "kept")
-    return tmp_path / "kept"
+    monkeypatch.setenv("PERFCAST_CACHE", str(tmp_path))
+    return tmp_path / "captures" / "evidence"
