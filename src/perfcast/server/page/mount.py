@@ -6,8 +6,8 @@ from functools import cache
 from importlib import resources
 
 from fastapi import FastAPI
+from nicegui import Client, ui
 from nicegui import app as pages
-from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -17,6 +17,8 @@ from perfcast.server.page.shell import draw_view
 from perfcast.server.page.view import View
 from perfcast.server.page.views import VIEWS
 
+#: Pages that were sent to browsers which have not connected yet, and how long that may take.
+_MOST_WAITING, _CONNECTS_WITHIN_SECONDS = 128, 5.0
 _FRESH = {"Cache-Control": "no-cache"}
 
 
@@ -46,8 +48,22 @@ def mount_page(app: FastAPI, *, token_is_asked: bool = False) -> None:
 
 def _add(view: View, desk: Desk) -> None:
     @ui.page(f"/{view.name}")
-    def page(request: Request) -> None:
+    def page(request: Request) -> Response | None:
+        if not _has_room():
+            return Response("Too many pages are being opened; come again.", 503, {"Retry-After": "5"})
         draw_view(view, VIEWS, str(request.url.query), desk)
+        return None
+
+
+def _has_room() -> bool:
+    """Whether pages that nobody looks at yet are few: each holds a megabyte until its browser connects."""
+    if _num_waiting() >= _MOST_WAITING:
+        Client.prune_instances(client_age_threshold=_CONNECTS_WITHIN_SECONDS)
+    return _num_waiting() < _MOST_WAITING
+
+
+def _num_waiting() -> int:
+    return sum(not client.has_socket_connection for client in Client.instances.values())
 
 
 async def _first(_: Request) -> Response:
