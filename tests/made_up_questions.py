@@ -26,7 +26,7 @@ def values(kind: FieldKind) -> st.SearchStrategy[object]:
     """Texts of a list hold no commas, which part them."""
     if not kind.is_list:
         return scalars(kind)
-    item = scalars(kind)
+    item = scalars(kind) if kind.scalar is not int else st.integers(1, 2**40)
     if kind.scalar is str and kind.words is None:
         item = st.text("abc:=-/ ", min_size=1, max_size=6).filter(lambda text: text == text.strip())
     return st.lists(item, min_size=1, max_size=3).map(tuple)
