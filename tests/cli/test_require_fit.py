@@ -69,7 +69,7 @@ def test_what_fits_exits_with_0(tiny: str, capsys: pytest.CaptureFixture[str]):
 
 
 def test_what_is_not_known_to_fit_is_not_taken_for_fitting(capsys: pytest.CaptureFixture[str]):
-    asked = ("predict", "resnet50", "--cluster", "dgx-h100:8", "--batch-size", "8", *PRICES)
+    asked = ("predict", "resnet50", "--cluster", "dgx-h100:8", "--plan", "pp=2", "--batch-size", "8", *PRICES)
     assert run([*asked, "--require-fit"]) == 3
     assert "whether it fits is not known" in capsys.readouterr().err
 
