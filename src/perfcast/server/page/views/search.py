@@ -35,6 +35,10 @@ def _is_serving(plain: Plain) -> bool:
     return plain.get("mode") == "serving"
 
 
+def _is_of_steps(plain: Plain) -> bool:
+    return not _is_serving(plain)
+
+
 SEARCH = View(
     name="search",
     title="Search",
@@ -67,11 +71,26 @@ SEARCH = View(
         Group(
             title="Sizes",
             controls=(
-                Control(fields=("global_batch_size",), label="Batch (sequences)"),
-                Control(fields=("sequence_length",), label="Tokens of each"),
-                Control(fields=("input_length",), label="Prompt tokens", applies=_is_serving),
-                Control(fields=("output_length",), label="Answer tokens", applies=_is_serving),
-                Control(fields=("concurrency",), label="Clients at once", applies=_is_serving),
+                Control(fields=("global_batch_size",), label="Batch (sequences)", applies=_is_of_steps),
+                Control(fields=("sequence_length",), label="Tokens of each", applies=_is_of_steps),
+                Control(
+                    fields=("input_length",),
+                    label="Prompt tokens",
+                    example="such as 1024",
+                    applies=_is_serving,
+                ),
+                Control(
+                    fields=("output_length",),
+                    label="Answer tokens",
+                    example="such as 256",
+                    applies=_is_serving,
+                ),
+                Control(
+                    fields=("concurrency",),
+                    label="Clients at once",
+                    example="such as 64",
+                    applies=_is_serving,
+                ),
             ),
         ),
         Group(
