@@ -59,5 +59,5 @@ def test_an_answer_shows_itself_in_every_way(way, tables, tmp_path):
     assert len(compared.to_dataframe())
     assert all(figure.difference == 0 for figure in compared.data().figures)
     assert compared._repr_html_()
-    with pytest.raises(InputError, match="has no timeline"):
+    with pytest.raises(InputError, match="no timeline"):
         result.to_perfetto(tmp_path / "a.json")
