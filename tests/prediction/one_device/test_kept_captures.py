@@ -139,6 +139,12 @@ def test_a_program_of_ones_own_is_captured_at_each_call(asked: list[Request], tm
     assert not list(tmp_path.rglob("*.capture"))
 
 
+def test_the_code_that_captures_is_read():
+    root = Path(around.__file__).parents[2]
+    assert not [place for place in around._OWN_CODE if not (root / place).exists()]
+    assert {"workload", "torch_internals", "core"} <= {*around._OWN_CODE}
+
+
 def test_packages_variables_and_checkouts_are_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     here = around.surroundings()
     assert here == around.surroundings()

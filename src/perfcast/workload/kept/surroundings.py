@@ -35,13 +35,12 @@ _GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def surroundings() -> str | None:
-    """A digest of all of it; None where a library may change without a sign.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
+    """A digest of all of it; None where a library may change without a sign, or the code cannot be read."""
     variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES))
-    return _digest(tuple(sys.path), tuple(variables))
+    try:
+        return _digest(tuple(sys.path), tuple(variables))
+    except OSError:
+        return None
 
 
 @cache
