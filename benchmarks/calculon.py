@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.prediction.names import resolve_cost_model, resolve_device

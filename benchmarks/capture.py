@@ -21,7 +21,7 @@ CASES = [
 PROGRAM = """
 import json, resource, sys, time
 model, batch_size, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.prediction import Request, build_graph, forecast_from
 from perfcast.cost.roofline import Roofline
 import torch, transformers

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective.datasheet import price_collectives
 from perfcast.cost.collective.table import collective_table

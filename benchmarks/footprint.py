@@ -11,8 +11,8 @@ import platform
 import statistics
 import time
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.weights import kinds_of_layer, stage_weights

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation
 from perfcast.core.tensor import TensorType

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.cost.model import CostModel

@@ -9,7 +9,7 @@ import json
 import resource
 import time
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

@@ -72,8 +72,8 @@ def open_memory_search() -> SearchCell:
     """How many plans of a small space fit, and what the smallest takes."""
     from functools import cache
 
-    from perfcast.catalog.clusters import load_cluster
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.clusters import load_cluster
+    from perfcast.catalogs.devices import load_device
     from perfcast.core.training import Training
     from perfcast.memory_use.footprint import footprint_columns
     from perfcast.prediction.model import read_model

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.training import Training
 from perfcast.prediction.model import read_model
 from perfcast.prediction.names import resolve_cost_model, resolve_device

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation

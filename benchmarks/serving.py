@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Pool
 from perfcast.core.serving.load import ClosedLoad, Load, OpenLoad, SaturatedLoad

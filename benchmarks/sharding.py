@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.cost.embedding.select import embedding_pricer
 from perfcast.searches.sharding.choose import choose_sharding, judge_placements

@@ -16,9 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_model
 from perfcast.core.operation import Operation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

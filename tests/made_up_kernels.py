@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.convolution import square_sizes
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table, join_kernel_tables

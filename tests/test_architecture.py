@@ -22,7 +22,7 @@ FLOORS: dict[str, float] = {
     "units": 0, "errors": 0, "files": 0.2, "version": 0.2, "torch_internals": 0.2, "figures": 0.2,  # the slab
     "core": 0.5,
     "frameworks": 0.7,
-    "workload": 1, "cost": 1, "memory_use": 1, "catalog": 1,
+    "workload": 1, "cost": 1, "memory_use": 1, "catalogs": 1,
     "simulate": 2,
     "prediction": 2.5,
     "traces": 3, "measure": 3,

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from perfcast import __version__
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cli.main import run
 from perfcast.core.dtype import DType
 from perfcast.report.answers import schema_of

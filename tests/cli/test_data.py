@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import find_device_name
+from perfcast.catalogs.devices import find_device_name
 from perfcast.cli.main import run
 
 LINES = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cli.main import run
 from stand_in_bench import StandInBench
 

@@ -79,7 +79,7 @@ def test_help_stays_instant():
     """Completion of names imports the catalog when a shell asks, not before."""
     code = (
         "import sys; from perfcast.cli.main import run; run(['predict', '--help']); "
-        "print('perfcast.catalog.devices' in sys.modules, file=sys.stderr)"
+        "print('perfcast.catalogs.devices' in sys.modules, file=sys.stderr)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stderr.strip() == "False"

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from consistency.questions import contradictions, list_questions
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.models import load_models
 
 
 def main(arguments: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consistency.questions import DEVICE, LENGTH, ROOF, ask, contradictions, list_questions
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.models import load_models
 from perfcast.prediction.model import read_model
 
 #: Every so many-th transformer of the catalog is asked about under plans and by frameworks' kernels.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.formats import FORMATS
 from perfcast.core.precision import (

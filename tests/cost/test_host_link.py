@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.host import FROM_HOST, host_copy, host_update
 from perfcast.cost.host_link import host_bytes_per_second, price_on_host

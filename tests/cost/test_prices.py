@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import collective_operation
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.formats import CACHE_FORMATS, FORMATS
 from perfcast.core.plan import Plan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.training import FRAMEWORKS, Training
 from perfcast.errors import CatalogError, PlanError, UnknownNameError
 from perfcast.frameworks.load import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.frameworks.load import load_inference_profiles
 
 

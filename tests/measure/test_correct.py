@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.learned.corrections.load import load_corrected
 from perfcast.cost.learned.corrections.measured import corrections_path, load_measured
 from perfcast.errors import CalibrationError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_models
 from perfcast.core.formats import FORMATS
 from perfcast.core.mode import MOST_TOKENS
 from perfcast.core.precision import split_parts

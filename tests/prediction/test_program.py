@@ -82,7 +82,7 @@ def test_two_frameworks_in_one_request_contradict():
         model="gpt2", cluster="dgx-h100:8", plan=Plan(data_parallel=8), framework="fsdp",
         training=Training(framework="megatron"),
     )  # fmt: skip
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.devices import load_device
 
     with pytest.raises(PlanError, match="framework fsdp, but a training by megatron"):
         program_of(request, GPT2, load_device("h100-sxm"))

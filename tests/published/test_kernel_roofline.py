@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.convolution import square_sizes
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builders import allocation, matmul
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device

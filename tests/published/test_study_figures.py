@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builders import made_up_device
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.published.kernels.figures import collect_study_figures
 

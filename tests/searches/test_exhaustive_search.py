@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import SCHEDULES
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.errors import InputError
 from perfcast.searches.prices_file import read_prices
 

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, ModelError, PlanError, UnknownNameError

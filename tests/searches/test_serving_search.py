@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.errors import PlanError
 from perfcast.searches.serving.batches import (
     broken_limits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.forecast.plan import RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.prediction.request.plan import PlanRequest

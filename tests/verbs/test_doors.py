@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 import perfcast as pc
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError, QuestionError, UnknownNameError
 from perfcast.verbs.question import VERBS, question_class
 

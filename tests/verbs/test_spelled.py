@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import perfcast.cli.options.asking as asking
 from made_up_questions import command_of, questions
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError, QuestionError, UnknownNameError
 from perfcast.verbs.predict.question import PredictQuestion
 from perfcast.verbs.question import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_models
 from perfcast.core.operation import OperationKind
 from perfcast.errors import InputError
 from perfcast.prediction import Request, build_graph

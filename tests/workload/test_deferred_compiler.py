@@ -7,7 +7,7 @@ import sys
 
 CAPTURE = """
 import sys
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.prediction.one_device.graph import capture_step
 from perfcast.prediction.request.one_device import Request
 request = Request(model="gpt2", batch_size=1, sequence_length=16, dtype="bf16")

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from perfcast.catalog.models import ModelEntry, load_model
+from perfcast.catalogs.models import ModelEntry, load_model
 from perfcast.workload.capture.capture import CaptureOptions, capture
 from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.shape import StepShape

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.formats import FORMATS
 from perfcast.errors import ModelError
 from perfcast.workload.models.quantisation import quantised_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from perfcast.catalog.models import ModelEntry, load_models
+from perfcast.catalogs.models import ModelEntry, load_models
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.errors import ModelError

@@ -12,7 +12,7 @@ from perfcast.cli.output import Outputs, output_options, write_answer, write_jso
 from perfcast.errors import InputError
 
 if TYPE_CHECKING:
-    from perfcast.catalog.templates import Kind
+    from perfcast.catalogs.templates import Kind
 
 
 @click.group(cls=NamingGroup)
@@ -83,7 +83,7 @@ def new_cluster(file: str) -> None:
 
 def _write_template(kind: Kind, file: str) -> None:
     """Raises InputError where the file is there, or is none of TOML."""
-    from perfcast.catalog.templates import template_of
+    from perfcast.catalogs.templates import template_of
     from perfcast.files import write_text_atomically
 
     path = Path(file)

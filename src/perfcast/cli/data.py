@@ -25,7 +25,7 @@ def data() -> None:
 @output_options()
 def summary(folders: tuple[str, ...], outputs: Outputs) -> None:
     """Count what the tables hold, what is kept of it, and why the rest is not."""
-    from perfcast.catalog.devices import find_device_name, load_device_entries
+    from perfcast.catalogs.devices import find_device_name, load_device_entries
     from perfcast.evidence.dataset.coverage import cover, summarise
     from perfcast.evidence.dataset.shipped import folder_of
     from perfcast.evidence.dataset.table import read_tables

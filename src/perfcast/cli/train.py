@@ -88,7 +88,7 @@ def train(
     (data,) = folders
     from rich.console import Console
 
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.devices import load_device
     from perfcast.evidence.train.published.registry import find_training, load_trainer
     from perfcast.evidence.train.published.request import TrainingRequest
     from perfcast.published.nets.store import predictor_folder
@@ -137,7 +137,7 @@ def _train_learned(
 ) -> None:
     from rich.console import Console
 
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.devices import load_device
     from perfcast.evidence.train.learned.train import ModelRecord, train_all
     from perfcast.published.nets.store import predictor_folder
 

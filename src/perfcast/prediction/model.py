@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.mode import MOST_TOKENS
 from perfcast.core.own_module import OwnModule
 from perfcast.core.transformer import Transformer

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.hardware import Device
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline

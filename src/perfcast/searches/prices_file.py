@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.clusters import load_cluster_entries, whole_name
-from perfcast.catalog.devices import find_device_name
+from perfcast.catalogs.clusters import load_cluster_entries, whole_name
+from perfcast.catalogs.devices import find_device_name
 from perfcast.core.cluster import Cluster
 from perfcast.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfcast.catalog.runs import load_run_figures
+from perfcast.catalogs.runs import load_run_figures
 from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.plan import CAUSES

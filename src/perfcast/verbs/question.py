@@ -263,8 +263,8 @@ def _named(name: str, value: object) -> object:
 
 def _catalog_name(value: object) -> str | None:
     """Of a device or cluster that is as the catalog has it; None: there is none."""
-    from perfcast.catalog.clusters import load_cluster
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.clusters import load_cluster
+    from perfcast.catalogs.devices import load_device
     from perfcast.core.cluster import Cluster
     from perfcast.core.hardware import Device
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.cli.main import run
 from perfcast.cli.serving.launch import check_launch, first_launch_files
 from perfcast.core.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.models import load_models
 from perfcast.core.attention_weights import count_elements
 from perfcast.core.plan import Plan
 from perfcast.core.transformer import Transformer

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_up_clusters import pure
-from perfcast.catalog.clusters import load_cluster_entries, load_cluster_entry
+from perfcast.catalogs.clusters import load_cluster_entries, load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective.choose import CHOICES, algorithms_of

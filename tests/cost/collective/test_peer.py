@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.collective import collective_operation
 from perfcast.cost.collective.peer import (
     BARRIER_SECONDS,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.collective import bus_factor
 from perfcast.core.mesh import DeviceMesh
 from perfcast.cost.collective.datasheet import price_collective

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builders import made_up_device
-from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.catalogs.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily
 from perfcast.cost.learned.families.products import ELEMENT_BYTES

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from made_up_kernels import DEVICES, SLOWNESS, made_up_seconds, training_rows
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.learned.kinship import KINS
 from perfcast.cost.learned.predictor import EXTRAPOLATED, INTERPOLATED, FittedFamily
 from perfcast.cost.learned.scalars import vendor_key

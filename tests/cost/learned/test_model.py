@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from builders import allocation, elementwise, made_up_device, matmul
 from made_up_kernels import DEVICES
-from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.catalogs.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType

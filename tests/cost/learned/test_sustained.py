@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import made_up_device
-from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.catalogs.devices import load_device, load_device_entries
 from perfcast.core.dtype import DType
 from perfcast.cost.learned.sustained import (
     TYPICAL_BASE_OVER_BOOST,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.devices import find_device_name, load_device, load_processor_entries
+from perfcast.catalogs.devices import find_device_name, load_device, load_processor_entries
 from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.load import estimate_measured, load_corrected

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.graph import Graph, Node, Phase
 from perfcast.core.operation import Operation, OperationKind

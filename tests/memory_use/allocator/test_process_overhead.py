@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import CatalogError, InputError
 from perfcast.memory_use.allocator import communicator, cublas_workspace_bytes, driver_context
 from perfcast.memory_use.allocator.context import load_process_figures, parse_process_figures

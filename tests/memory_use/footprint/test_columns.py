@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import OFFLOAD, RECOMPUTE, Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training

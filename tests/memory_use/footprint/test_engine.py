@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.precision import inference_precision
 from perfcast.core.weights import count_parameters

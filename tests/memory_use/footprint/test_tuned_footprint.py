@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.footprint import StageFootprint
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category

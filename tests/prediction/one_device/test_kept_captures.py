@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_model
 from perfcast.core.captured import CapturedStep, StepSizes
 from perfcast.core.graph import Graph
 from perfcast.core.tuning.text import parse_tuning

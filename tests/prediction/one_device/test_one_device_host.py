@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.learned.model import LearnedCost
 from perfcast.errors import PlanError, UnknownNameError
 from perfcast.prediction import Request

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.clusters import load_cluster_entry
+from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.errors import PlanError
 from perfcast.prediction.plan.filled_cluster import fill_cluster
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Experts, Transformer

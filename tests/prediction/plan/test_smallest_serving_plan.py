@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
 from perfcast.prediction.plan.smallest import least_cuts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders import made_up_device
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.hardware import Device

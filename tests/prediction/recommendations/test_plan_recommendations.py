@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builders import made_up_device
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.forecast.recommendation import PlanRecommendation
 from perfcast.core.plan import Plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.embedding.lookup import EmbeddingTable, ShardingKind, TablePlacement
 from perfcast.core.embedding.model import Recommender, recommender_from_config
 from perfcast.core.forecast.recommender import RECOMMENDER_CAUSES, RecommenderForecast

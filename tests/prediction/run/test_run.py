@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up_steps import step_forecast
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.plan import StragglerEffect
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import parse_tuning

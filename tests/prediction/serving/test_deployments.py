@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.errors import InputError, PlanError, UnknownNameError

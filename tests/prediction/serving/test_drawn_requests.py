@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.serving.lengths import LENGTH_SHAPES, Lengths
 from perfcast.core.serving.load import ClosedLoad, RecordedLoad
 from perfcast.core.serving.requests import Requests

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.forecast.serving import Between
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import collective_operation
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

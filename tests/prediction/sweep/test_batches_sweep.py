@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from made_up_steps import step_forecast
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.forecast.plan import PlanForecast, RankTime, StepTime
 from perfcast.core.plan import Plan
 from perfcast.errors import InputError, PlanError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builders import allocation, elementwise, matmul
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.core.operation import Operation, OperationKind

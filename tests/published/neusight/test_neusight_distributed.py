@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster_entry
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster_entry
+from perfcast.catalogs.devices import load_device
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation

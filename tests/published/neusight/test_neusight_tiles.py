@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError
 from perfcast.published.kernels.figures import collect_study_figures
 from perfcast.published.neusight.tiles import (

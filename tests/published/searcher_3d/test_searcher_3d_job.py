@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import count_parameters
 from perfcast.published.searcher_3d.job import describe_cluster, describe_model

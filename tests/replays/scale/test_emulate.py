@@ -7,7 +7,7 @@ from math import isnan
 import pytest
 
 from made_up_collectives import ProgramWriter
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.errors import TraceError
 from perfcast.replays.communication.play import CollectiveRunner
 from perfcast.replays.program.program import ReplayProgram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.mesh import DeviceMesh
 from perfcast.measure.mesh_discovery.discover import discover_mesh
 from perfcast.measure.mesh_discovery.synthetic import make_cluster

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from made_up_steps import step_forecast
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.prediction.request.run import RunRequest
 from perfcast.prediction.run.predict import RunForecast, forecast_run
 from perfcast.report.answers import to_plain

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.plan import CONTEXT_COMMUNICATION, OFFLOAD, ORDERS, RECOMPUTE, SCHEDULES, Plan
 from perfcast.core.plans.idle import without_idle

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from handover_jobs import TRAININGS, cluster, write
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.tuning.text import parse_tuning
 from perfcast.errors import PlanError, UnknownNameError

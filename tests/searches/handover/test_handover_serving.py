@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serving_parsers import check_json_options, check_settings, parser_of, read_yaml, started
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Disaggregated, Pool
 from perfcast.core.serving.scheduling import Speculation

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.runs import load_run_figures
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.runs import load_run_figures
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.searches.ranking.objectives import OBJECTIVES, Job, find_objective, order_of, watts_of_devices

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.errors import PlanError
 from perfcast.searches.report.devices import SIZES_PER_OCTAVE, find_fewest_devices, list_sizes
 

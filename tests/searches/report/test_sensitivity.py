@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.errors import PlanError
 from perfcast.searches.report.sensitivity import (

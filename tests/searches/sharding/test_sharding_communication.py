@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.cost.collective.datasheet import price_collective
 from perfcast.searches.sharding.communication import Curve, cluster_communication
 

@@ -1,8 +1,8 @@
 import pytest
 
 from made_up_sharding import random_tables, table
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.embedding.lookup import ShardingKind
 from perfcast.errors import InputError, PlanError, UnknownNameError
 from perfcast.searches.sharding.on_cluster import find_sharding, parse_kinds

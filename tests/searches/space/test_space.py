@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import ORDERS, Plan
 from perfcast.core.plans.table import COLUMNS, PlanTable, join
 from perfcast.core.training import Training

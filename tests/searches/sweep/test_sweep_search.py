@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.errors import InputError, PlanError

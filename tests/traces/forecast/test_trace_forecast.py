@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.operation import OperationKind
 from perfcast.cost.roofline import Roofline

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.operation import AttributeValue, Operation, OperationKind
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.collective import message_bytes
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.plan import Plan

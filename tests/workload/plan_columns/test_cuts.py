@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.core.training import Training

@@ -13,19 +13,19 @@ Names = Callable[[], Iterable[str]]
 
 
 def _devices() -> Iterable[str]:
-    from perfcast.catalog.devices import load_device_entries, load_processor_entries
+    from perfcast.catalogs.devices import load_device_entries, load_processor_entries
 
     return (*load_device_entries(), *load_processor_entries(), "cpu")
 
 
 def _clusters() -> Iterable[str]:
-    from perfcast.catalog.clusters import load_cluster_entries
+    from perfcast.catalogs.clusters import load_cluster_entries
 
     return load_cluster_entries()
 
 
 def _models() -> Iterable[str]:
-    from perfcast.catalog.models import load_models
+    from perfcast.catalogs.models import load_models
 
     return load_models()
 

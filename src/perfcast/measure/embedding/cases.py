@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfcast.catalog.reuse import load_reuse
+from perfcast.catalogs.reuse import load_reuse
 from perfcast.core.arrays import Integers
 from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.core.embedding.reuse import rescaled_reuse

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from perfcast.catalog.devices import find_device_name
+from perfcast.catalogs.devices import find_device_name
 from perfcast.core.hardware import Device
 from perfcast.cost.learned.corrections.measured import corrections_path
 from perfcast.errors import CalibrationError

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.forecast.plan import PlanForecast, StepTime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcast.catalog.clusters import ClusterEntry
+from perfcast.catalogs.clusters import ClusterEntry
 from perfcast.core.cluster import Cluster
 from perfcast.errors import PlanError
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.models import load_model
 from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.collective import collective_operation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfcast.catalog.runs import RunFigures
+from perfcast.catalogs.runs import RunFigures
 from perfcast.core.hardware import Device
 
 #: Causes of a step's seconds in which the device computes.

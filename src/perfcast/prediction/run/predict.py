@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.runs import RunFigures, load_run_figures
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.runs import RunFigures, load_run_figures
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from perfcast.catalog.runs import load_run_figures
+from perfcast.catalogs.runs import load_run_figures
 from perfcast.core.forecast.serving import ServingForecast, ServingMethod
 from perfcast.core.serving.load import OpenLoad, RecordedLoad
 from perfcast.core.serving.outcome import Played

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DType
 from perfcast.core.formats import arithmetic_of

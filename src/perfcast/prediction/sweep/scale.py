@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
+from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.fit import Fit
 from perfcast.core.forecast.plan import PlanForecast

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device

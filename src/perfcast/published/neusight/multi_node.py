@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfcast.catalog.clusters import load_cluster_entry
+from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingDType

@@ -16,7 +16,7 @@ from perfcast.frameworks.load import load_training_profile
 #: Level of a cluster whose members share a host, and one launcher.
 _HOST_LEVEL = "node"
 #: Devices of one host where the catalog's levels are racks. NVIDIA, GB200 NVL72 datasheet (2024) and GB300
-#: NVL72 datasheet (2025): 18 compute trays of two boards, each with two GPUs. Others: catalog/data/clusters.
+#: NVL72 datasheet (2025): 18 compute trays of two boards, each with two GPUs. Others: catalogs/data/clusters.
 _DEVICES_PER_HOST = {"gb200": 4, "gb300": 4, "rubin": 4, "mi455x": 4, "trainium3": 4}
 
 
@@ -55,7 +55,7 @@ def count_devices_per_node(cluster: Cluster) -> int:
     Raises:
         PlanError: The cluster does not say which devices share a host.
 
-    >>> from perfcast.catalog.clusters import load_cluster
+    >>> from perfcast.catalogs.clusters import load_cluster
     >>> count_devices_per_node(load_cluster("dgx-h100:64"))
     8
     """

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from perfcast.catalog.runs import RunFigures
+from perfcast.catalogs.runs import RunFigures
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.forecast.plan import CAUSES
 from perfcast.core.hardware import Device

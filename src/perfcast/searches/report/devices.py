@@ -111,7 +111,7 @@ def _least(known: _Known, num_steps: int, deadline_seconds: float) -> float:
 def list_sizes(cluster: Cluster) -> list[int]:
     """Sizes up to a cluster's own, rising: parts of a server that divide it, then whole servers.
 
-    >>> from perfcast.catalog.clusters import load_cluster
+    >>> from perfcast.catalogs.clusters import load_cluster
     >>> list_sizes(load_cluster("dgx-h100:32"))
     [1, 2, 4, 8, 16, 24, 32]
     """

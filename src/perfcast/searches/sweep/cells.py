@@ -17,7 +17,7 @@ from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
-from perfcast.catalog.clusters import whole_name
+from perfcast.catalogs.clusters import whole_name
 from perfcast.cost.profile import data_folder
 from perfcast.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plans.table import FLAGS, WORDS
 from perfcast.core.plans.text import PlanValue
 from perfcast.core.training import Optimizer, Training, TrainingDType, TrainingFramework

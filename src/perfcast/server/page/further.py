@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlencode
 
-from perfcast.catalog.clusters import load_cluster_entries
+from perfcast.catalogs.clusters import load_cluster_entries
 from perfcast.errors import InputError
 from perfcast.prediction.plan.cluster import cluster_of_device
 from perfcast.server.page.fields import fields_of

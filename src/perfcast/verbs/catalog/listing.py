@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perfcast.catalog.devices import (
+from perfcast.catalogs.devices import (
     DeviceEntry,
     load_device_entries,
     load_device_entry,
     load_processor_entries,
 )
-from perfcast.catalog.models import ModelEntry, load_model, load_models
+from perfcast.catalogs.models import ModelEntry, load_model, load_models
 from perfcast.core.dtype import DType
 from perfcast.core.hardware import Device
 from perfcast.core.instructions import instruction_family
 from perfcast.figures import Figure
 
 if TYPE_CHECKING:
-    from perfcast.catalog.clusters import ClusterEntry
+    from perfcast.catalogs.clusters import ClusterEntry
     from perfcast.report.document import Document
 
 
@@ -102,7 +102,7 @@ def clusters_shown(name: str | None) -> Document:
 
 
 def _cluster_rows(name: str | None) -> list[dict[str, Any]]:
-    from perfcast.catalog.clusters import load_cluster_entries, load_cluster_entry
+    from perfcast.catalogs.clusters import load_cluster_entries, load_cluster_entry
 
     entries = [load_cluster_entry(name)] if name else list(load_cluster_entries().values())
     return [_cluster_row(entry) for entry in entries]

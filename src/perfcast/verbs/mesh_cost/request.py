@@ -25,7 +25,7 @@ def parse_mesh(cluster_name: str, shape: str) -> DeviceMesh:
     Raises:
         InputError: An unknown cluster, an axis that is not NAME=SIZE, or a shape that does not fit.
     """
-    from perfcast.catalog.clusters import load_cluster
+    from perfcast.catalogs.clusters import load_cluster
     from perfcast.core.mesh import DeviceMesh
 
     axes: list[tuple[str, int]] = []

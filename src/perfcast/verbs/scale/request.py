@@ -140,7 +140,7 @@ def _usual_context(model: NamedModel) -> int:
 
 
 def _cost_model(asked: ScaleQuestion) -> str | CostModel | None:
-    from perfcast.catalog.clusters import load_cluster_entry
+    from perfcast.catalogs.clusters import load_cluster_entry
     from perfcast.verbs.shared.cost_model import find_cost_model
 
     stem = asked.clusters[0].partition(":")[0]

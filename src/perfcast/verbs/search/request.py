@@ -79,7 +79,7 @@ def training_request_of(asked: SearchQuestion) -> SearchRequest:
 
 def _training_dtype(asked: SearchQuestion) -> tuple[str, tuple[str, ...]]:
     """As it is asked for, or what is usual on the first cluster, with that in words."""
-    from perfcast.catalog.clusters import load_cluster_entry
+    from perfcast.catalogs.clusters import load_cluster_entry
     from perfcast.prediction.defaults import usual_dtype
     from perfcast.prediction.model import read_model
     from perfcast.prediction.names import resolve_device
@@ -137,7 +137,7 @@ def sweep_job_of(asked: SearchQuestion) -> PlanSearch:
         InputError: A value that an option cannot have, or no price of a cluster.
         QuestionError: Options that contradict.
     """
-    from perfcast.catalog.clusters import load_cluster
+    from perfcast.catalogs.clusters import load_cluster
     from perfcast.searches.sweep.plans import PlanSearch
 
     objective = choose_objective(asked)
@@ -212,7 +212,7 @@ def choose_objective(asked: SearchQuestion) -> str:
 
 def choose_cost_models(name: str | None, clusters: Sequence[str]) -> Mapping[str, str | CostModel | None]:
     """The cost model of each cluster's device, as ``--cost-model`` names it."""
-    from perfcast.catalog.clusters import load_cluster
+    from perfcast.catalogs.clusters import load_cluster
     from perfcast.verbs.shared.cost_model import find_cost_model
 
     if name is None or find_baseline(name) is not None:

@@ -20,7 +20,7 @@ def request_of(asked: ShardQuestion) -> ShardingRequest:
     Raises:
         InputError: A file that holds no tables, unknown names, values that no placement can have.
     """
-    from perfcast.catalog.clusters import load_cluster
+    from perfcast.catalogs.clusters import load_cluster
     from perfcast.searches.sharding.inputs.index_samples import apply_samples, load_samples
     from perfcast.searches.sharding.inputs.tables import load_tables
     from perfcast.searches.sharding.on_cluster import parse_kinds

@@ -101,7 +101,7 @@ def _sides(asked: TraceForecastQuestion, trace: Trace) -> tuple[Side | None, Sid
 
 
 def _recorded_device(trace: Trace) -> str | None:
-    from perfcast.catalog.devices import find_device_name
+    from perfcast.catalogs.devices import find_device_name
 
     return find_device_name(trace.devices[0].name) if trace.devices else None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders import elementwise, matmul
 from made_up_kernels import products
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.evidence import Evidence, weigh_measurements

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders import made_up_device
 from made_up_kernels import describe, products
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelTable
 from perfcast.cost.learned.families import products as family

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.embedding.lookup import EmbeddingLookup
 from perfcast.core.embedding.reuse import uniform_reuse, zipf_reuse
 from perfcast.core.hardware import Device

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from made_up_kernels import training_rows
-from perfcast.catalog.devices import find_device_name, load_device_entry
+from perfcast.catalogs.devices import find_device_name, load_device_entry
 from perfcast.cost.learned.store import load_family, read_content
 from perfcast.errors import InputError
 from perfcast.evidence.dataset.measurements import Measurements, tidy

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.kernel import KernelFamily, KernelTable, build_kernel_table
 from perfcast.errors import InputError
 from perfcast.evidence.train.published import habitat as habitat_training

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError
 from perfcast.evidence.train.vision.fit import Problem, build_problem, fit_constants, left_out_seconds
 from perfcast.evidence.train.vision.steps import StepParts, VisionStep, by_turns, is_same_model

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.kernel import join_kernel_tables
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.traits import describe_traits

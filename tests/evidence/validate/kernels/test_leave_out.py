@@ -8,7 +8,7 @@ import pytest
 from small_tables import gemm_table, study_folder
 
 from made_up_kernels import training_rows
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.learned.predictor import FittedFamily
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.evidence.train.learned import train as learned

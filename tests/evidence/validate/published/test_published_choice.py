@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
+from perfcast.catalogs.clusters import load_cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

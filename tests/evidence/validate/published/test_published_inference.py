@@ -4,7 +4,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.cost.model import CostModel
 from perfcast.cost.roofline import Roofline
 from perfcast.evidence.validate.published.inference import forecast as published_inference

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from small_tables import permute_measured, step_table, study_folder
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import load_models
 from perfcast.errors import InputError
 from perfcast.evidence.validate.kernels.trained import STUDY_DEVICES, find_trained, learned_from
 from perfcast.evidence.validate.protocol import describe_published

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.models import ModelEntry, load_model
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.models import ModelEntry, load_model
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
 from perfcast.core.plan import Plan

@@ -9,8 +9,8 @@ import example_lines as lines
 import pytest
 from example_lines import write_lines
 
-from perfcast.catalog.clusters import load_cluster_entry
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster_entry
+from perfcast.catalogs.devices import load_device
 from perfcast.errors import InputError
 from perfcast.evidence.validate.row import is_skip_reason
 from perfcast.evidence.validate.vision.examples.cases import ExampleCase, read_cases

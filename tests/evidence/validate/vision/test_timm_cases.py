@@ -109,7 +109,7 @@ def test_every_line_has_a_row_whose_forecast_reads_no_measurement(tmp_path: Path
 
 def test_a_captured_step_is_kept_and_taken_again(tmp_path: Path, kept: Path):
     (case, *_) = read_cases(write(tmp_path, {}))
-    from perfcast.catalog.devices import load_device
+    from perfcast.catalogs.devices import load_device
 
     first = graphs.kept_graph(case.request, load_device("rtx-3090"))
     assert len(list(kept.iterdir())) == 1

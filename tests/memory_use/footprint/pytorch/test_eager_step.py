@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.forecast.device import MemoryForecast
 from perfcast.core.forecast.footprint import PeakCandidate
 from perfcast.core.transformer import Transformer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.tuning.text import parse_tuning

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
 from perfcast.core.plan import Plan
 from perfcast.core.plans.table import to_table
 from perfcast.report.data.search.training import data_of

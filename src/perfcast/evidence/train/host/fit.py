@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import find_device_name, load_device
+from perfcast.catalogs.devices import find_device_name, load_device
 from perfcast.cost.host.costs import cost_file, parse_host_costs
 from perfcast.cost.host.issue import host_of
 from perfcast.errors import InputError

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import find_device_name, load_device_entries
+from perfcast.catalogs.devices import find_device_name, load_device_entries
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import encode_words, join_kernel_tables
 from perfcast.cost.learned.predictor import FittedFamily

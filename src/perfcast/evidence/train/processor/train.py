@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.catalog.devices import find_device_name, load_device
+from perfcast.catalogs.devices import find_device_name, load_device
 from perfcast.core.arrays import Floats
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device

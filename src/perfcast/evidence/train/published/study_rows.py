@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device_entry
+from perfcast.catalogs.devices import load_device_entry
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.errors import InputError

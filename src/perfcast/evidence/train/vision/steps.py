@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.graph import Graph
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import KernelFamily

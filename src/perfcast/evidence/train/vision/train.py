@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.kernel import SIZES, KernelFamily
 from perfcast.cost.learned.families import convolution_narrow

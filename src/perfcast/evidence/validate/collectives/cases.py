@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Flags, Floats, Integers, Objects
 from perfcast.core.cluster import Link
 from perfcast.core.collective import COLLECTIVES, bus_factor

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device_entry
+from perfcast.catalogs.devices import load_device_entry
 from perfcast.core.arrays import Floats
 from perfcast.cost.collective.constants import Constants, parse_constants
 from perfcast.errors import InputError

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster_entry
+from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.core.arrays import Floats
 from perfcast.core.cluster import Cluster
 from perfcast.core.token_routing import TokenRouting

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from perfcast.catalog.clusters import load_cluster_entry
+from perfcast.catalogs.clusters import load_cluster_entry
 from perfcast.core.cluster import Cluster
 from perfcast.errors import PlanError
 

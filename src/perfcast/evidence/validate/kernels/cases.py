@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from perfcast.catalog.devices import find_device_name, load_device_entries
+from perfcast.catalogs.devices import find_device_name, load_device_entries
 from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.kernel import KernelTable
 from perfcast.errors import InputError

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Floats, Integers, Objects
 from perfcast.core.hardware import Device
 from perfcast.cost.learned.corrections.covariance import Covariance, load_covariance

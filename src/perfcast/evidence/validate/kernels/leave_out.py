@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device, load_device_entries
+from perfcast.catalogs.devices import load_device, load_device_entries
 from perfcast.core.hardware import Device
 from perfcast.core.instructions import instruction_family
 from perfcast.cost.learned.store import model_names_of, save_family

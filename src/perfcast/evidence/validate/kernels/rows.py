@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.core.arrays import Integers, Objects
 from perfcast.core.kernel import KernelFamily, join_kernel_tables
 from perfcast.evidence.dataset.words import encode

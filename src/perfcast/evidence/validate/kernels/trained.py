@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.devices import load_device_entries
+from perfcast.catalogs.devices import load_device_entries
 from perfcast.errors import InputError
 from perfcast.published.nets.store import predictor_folder, read_record
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.evidence.validate.published.cases import PublishedCase
 from perfcast.evidence.validate.published.summary import LEAST_PLANS
 from perfcast.published.searcher_3d.job import describe_cluster, describe_model

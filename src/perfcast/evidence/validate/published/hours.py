@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.clusters import ClusterEntry, load_cluster_entries
-from perfcast.catalog.devices import find_device_name, load_device
+from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entries
+from perfcast.catalogs.devices import find_device_name, load_device
 from perfcast.core.forecast.plan import PlanForecast
 from perfcast.core.mode import METHODS
 from perfcast.core.plan import Plan

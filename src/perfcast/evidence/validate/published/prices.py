@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster
 from perfcast.core.plan import RECOMPUTE, Plan, Recompute
 from perfcast.core.plans.text import usual_reshard

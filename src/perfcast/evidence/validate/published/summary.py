@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats
 from perfcast.evidence.validate.published.cases import PublishedCase
 

@@ -6,8 +6,8 @@ import math
 import re
 from dataclasses import replace
 
-from perfcast.catalog.clusters import ClusterEntry, load_cluster_entries, load_cluster_entry
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entries, load_cluster_entry
+from perfcast.catalogs.devices import load_device
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.evidence.validate.collectives.systems import cluster_name
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError
@@ -22,7 +22,7 @@ _KINDS = (
     (r"\bib\b|infiniband", "infiniband"),
     (r"ethernet", "ethernet"),
 )
-#: Latencies of kinds that the catalog's own link may not have (sources: catalog/data/clusters).
+#: Latencies of kinds that the catalog's own link may not have (sources: catalogs/data/clusters).
 _LATENCY_SECONDS = {"efa": 15.5 * MICRO, "roce": 3 * MICRO, "infiniband": 2 * MICRO, "ethernet": 25 * MICRO}
 #: Least rate that is believed to be the network between nodes, not a management port.
 _LEAST_GBIT = 150

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from perfcast.catalog.devices import find_device_name
+from perfcast.catalogs.devices import find_device_name
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer

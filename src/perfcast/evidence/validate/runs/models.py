@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.transformer import Transformer
 from perfcast.errors import UnknownNameError
 from perfcast.evidence.validate.runs.lines import Line, UnreadableError

@@ -21,8 +21,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perfcast.catalog.clusters import ClusterEntry, load_cluster_entry
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.clusters import ClusterEntry, load_cluster_entry
+from perfcast.catalogs.models import load_models
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import AUTO
 from perfcast.core.plan import Plan

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Floats, Integers
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation

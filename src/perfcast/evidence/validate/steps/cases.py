@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.devices import find_device_name
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.devices import find_device_name
+from perfcast.catalogs.models import load_model
 from perfcast.core.mode import Mode
 from perfcast.errors import InputError, UnknownNameError
 from perfcast.evidence.dataset.table import read_frame

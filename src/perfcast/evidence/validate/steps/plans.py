@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfcast.catalog.clusters import load_cluster_entry
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.clusters import load_cluster_entry
+from perfcast.catalogs.models import load_model
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.arrays import Flags, Floats
 from perfcast.core.graph import Graph, Phase
 from perfcast.core.hardware import Device

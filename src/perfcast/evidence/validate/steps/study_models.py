@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.models import load_model
 from perfcast.core.graph import Graph
 from perfcast.core.operation import OperationKind
 from perfcast.errors import InputError

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from perfcast.catalog.models import load_models
+from perfcast.catalogs.models import load_models
 from perfcast.core.plan import Plan
 from perfcast.core.serving.deployment import Aggregated, Deployment, Pool
 from perfcast.errors import InputError, PlanError

@@ -15,9 +15,9 @@ from perfcast.server.page.widgets.base import Changed, Entered, FormControl, add
 @cache
 def names_of(kind: Names) -> tuple[str, ...]:
     """All names that the catalog has of a kind, in its order."""
-    from perfcast.catalog.clusters import load_cluster_entries
-    from perfcast.catalog.devices import load_device_entries
-    from perfcast.catalog.models import load_models
+    from perfcast.catalogs.clusters import load_cluster_entries
+    from perfcast.catalogs.devices import load_device_entries
+    from perfcast.catalogs.models import load_models
 
     load: Callable[[], object] = {
         "models": load_models,

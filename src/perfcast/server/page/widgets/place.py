@@ -77,7 +77,7 @@ def _names(kind: str) -> Names:
 
 def _counterpart(name: str, kind: str) -> str:
     """The catalog's cluster of a device, or the device of a cluster; '' where it knows none."""
-    from perfcast.catalog.clusters import load_cluster_entries
+    from perfcast.catalogs.clusters import load_cluster_entries
     from perfcast.prediction.plan.cluster import cluster_of_device
 
     if kind == _DEVICE:

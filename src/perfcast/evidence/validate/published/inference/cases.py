@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.clusters import load_cluster_entry
-from perfcast.catalog.devices import find_device_name
-from perfcast.catalog.models import load_model
+from perfcast.catalogs.clusters import load_cluster_entry
+from perfcast.catalogs.devices import find_device_name
+from perfcast.catalogs.models import load_model
 from perfcast.core.cluster import Cluster
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.plan import Plan

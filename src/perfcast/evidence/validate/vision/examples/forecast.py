@@ -14,8 +14,8 @@ from typing import Literal
 
 import torch
 
-from perfcast.catalog.clusters import load_cluster_entry
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.clusters import load_cluster_entry
+from perfcast.catalogs.devices import load_device
 from perfcast.core.captured import StepSizes
 from perfcast.core.cluster import Cluster
 from perfcast.core.forecast.device import Forecast

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.devices import find_device_name
+from perfcast.catalogs.devices import find_device_name
 from perfcast.core.tensor import MemoryFormat
 from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.runs.lines import spelled

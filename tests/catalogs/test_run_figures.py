@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.runs import load_run_figures, parse_run_file
+from perfcast.catalogs.runs import load_run_figures, parse_run_file
 from perfcast.errors import CatalogError
 from perfcast.units import DAY
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import (
+from perfcast.catalogs.devices import (
     DeviceEntry,
     find_device_name,
     load_device,

@@ -22,6 +22,6 @@ def template_of(kind: Kind, name: str) -> str:
         raise InputError(
             f"'{name}': a name is of small letters, digits, dashes and points, such as my-{kind}"
         )
-    text = resources.files("perfcast.catalog.templates").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
+    text = resources.files("perfcast.catalogs.templates").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
     key = name if "." not in name else f'"{name}"'
     return text.replace(f"my-{kind}", key)

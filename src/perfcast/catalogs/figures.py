@@ -16,7 +16,7 @@ Entry = TypeVar("Entry")
 
 def data_files(folder: str) -> list[Path]:
     """The catalog's own files of one kind, sorted by name."""
-    root = Path(str(resources.files("perfcast.catalog") / "data" / folder))
+    root = Path(str(resources.files("perfcast.catalogs") / "data" / folder))
     return sorted(root.glob("*.toml"))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcast.catalog.figures import collect_aliases, data_files, normalize, resolve_name
+from perfcast.catalogs.figures import collect_aliases, data_files, normalize, resolve_name
 from perfcast.errors import CatalogError, UnknownNameError
 from perfcast.figures import Figure
 

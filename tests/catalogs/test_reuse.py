@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.reuse import load_reuse, load_reuse_entries, parse_reuse_file
+from perfcast.catalogs.reuse import load_reuse, load_reuse_entries, parse_reuse_file
 from perfcast.errors import CatalogError, UnknownNameError
 
 _GOOD = """

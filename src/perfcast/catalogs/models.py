@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import collect_aliases, load_entries, parse_entries, resolve_name
+from perfcast.catalogs.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.errors import CatalogError
 from perfcast.figures import Figure, parse_figure
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from perfcast.catalog.models import TASKS, ModelEntry, load_model, load_models
+from perfcast.catalogs.models import TASKS, ModelEntry, load_model, load_models
 from perfcast.errors import UnknownNameError
 from perfcast.workload.models.huggingface import build_program
 from perfcast.workload.recommender.model import build_dlrm_program

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcast.catalog.clusters import (
+from perfcast.catalogs.clusters import (
     ClusterEntry,
     load_cluster,
     load_cluster_entries,
     load_cluster_entry,
     parse_cluster_file,
 )
-from perfcast.catalog.devices import load_device
+from perfcast.catalogs.devices import load_device
 from perfcast.core.dtype import DType
 from perfcast.core.plan import Plan
 from perfcast.cost.collective.constants import load_constants

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
+from perfcast.catalogs.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
 from perfcast.core.hardware import STATUSES, Device
 from perfcast.errors import CatalogError, UnknownNameError

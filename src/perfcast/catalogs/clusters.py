@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfcast.catalog.devices import find_device_name
-from perfcast.catalog.figures import collect_aliases, load_entries, parse_entries, resolve_name
+from perfcast.catalogs.devices import find_device_name
+from perfcast.catalogs.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
 from perfcast.figures import Figure, Problems, parse_figure

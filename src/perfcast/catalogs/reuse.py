@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfcast.catalog.figures import load_entries, parse_entries, resolve_name
+from perfcast.catalogs.figures import load_entries, parse_entries, resolve_name
 from perfcast.core.embedding.lookup import ReuseHistogram
 from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError

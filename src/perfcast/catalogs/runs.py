@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from perfcast.catalog.figures import data_files
+from perfcast.catalogs.figures import data_files
 from perfcast.errors import CatalogError
 from perfcast.figures import Figure, parse_figure, parse_table, parse_toml
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcast.catalog.devices import (
+from perfcast.catalogs.devices import (
     DeviceEntry,
     launch_floor,
     load_device,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perfcast.catalog.clusters import load_cluster
-from perfcast.catalog.devices import load_device
-from perfcast.catalog.templates import template_of
+from perfcast.catalogs.clusters import load_cluster
+from perfcast.catalogs.devices import load_device
+from perfcast.catalogs.templates import template_of
 from perfcast.errors import InputError
 
 
@@ -22,7 +22,7 @@ def test_the_file_of_a_cluster_has_any_number_of_devices(tmp_path):
 
 
 def test_every_key_that_a_device_may_have_stands_in_its_file():
-    from perfcast.catalog.devices import _KEYS
+    from perfcast.catalogs.devices import _KEYS
 
     text = template_of("device", "x")
     assert all(f"{key} =" in text or f".{key}]" in text for key in set(_KEYS) - {"neusight", "status"})
