@@ -24,6 +24,7 @@ from perfcast.workload.capture.autocast import CudaAutocast
 from perfcast.workload.capture.composite import AcceleratorCalls, run_backward
 from perfcast.workload.capture.errors import capture_errors
 from perfcast.workload.capture.fold import LayerRun, NotFoldableError, find_layer_runs, skipping_layers
+from perfcast.workload.capture.lists import ListsWrittenInPlace
 from perfcast.workload.capture.recorder import Recorder
 from perfcast.workload.capture.recording import Recording
 from perfcast.workload.capture.unfold import unfold
@@ -298,7 +299,8 @@ def _append_optimizer(recording: Recording, program: Program, choice: OptimizerC
     for name, parameter in module.named_parameters():
         if name in recording.gradients:
             parameter.grad = torch.empty_like(parameter)
-    optimizer.step()
+    with ListsWrittenInPlace():
+        optimizer.step()
     recorder = Recorder(module)
     recorder.announce(Phase.OPTIMIZER)
     merged = _Merge(recording)
@@ -309,7 +311,7 @@ def _append_optimizer(recording: Recording, program: Program, choice: OptimizerC
             (storage,) = recorder.register([parameter.grad], Category.GRADIENT)
             merged.same(storage, recording.gradients[name])
     _register_state(recorder, optimizer)
-    with recorder:
+    with ListsWrittenInPlace(), recorder:
         optimizer.step()
     recorder.forget_references()
     module.zero_grad(set_to_none=True)
