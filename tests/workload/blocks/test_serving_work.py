@@ -193,7 +193,8 @@ def test_experts_spread_over_replicas_take_their_tokens():
     ("framework", "ranks", "inwards", "back"),
     [
         ("vllm", 8, "all_gather", "reduce_scatter"),
-        ("sglang", 8, "all_gather", "reduce_scatter"),
+        ("sglang", 2, "all_gather", "reduce_scatter"),
+        ("sglang", 8, "all_to_all", "all_to_all"),
         ("trtllm", 2, "all_gather", "reduce_scatter"),
         ("trtllm", 8, "all_to_all", "all_to_all"),
         ("pytorch", 8, "all_to_all", "all_to_all"),

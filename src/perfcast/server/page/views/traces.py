@@ -38,6 +38,9 @@ class Traces:
         with ui.element("div").classes("view"):
             with ui.element("div").classes("controls"):
                 self._draw_controls(given)
+                ui.label("Nothing of a recording leaves this server, which forgets it after a time.").classes(
+                    "hint"
+                )
             with ui.element("div").classes("result").props("id=answer"):
                 self._problem = ui.label().classes("problem").props("role=alert")
                 with ui.element("div").classes("job") as self._work:
@@ -51,8 +54,6 @@ class Traces:
         if self._id:
             verb = _FORECAST if self._device.value or self._changes.value else _EXPLAIN
             ui.timer(0, lambda: self._ask(verb), once=True)
-        else:
-            self._say("Upload a recording: nothing of it leaves this server, which forgets it after a time.")
 
     def _draw_controls(self, given: dict[str, str]) -> None:
         ui.upload(
