@@ -353,6 +353,27 @@ def test_the_module_runs_as_a_program():
     assert json.loads(result.stdout)["devices"][0]["name"] == "t4"
 
 
+def test_a_process_that_ends_at_once_has_run_what_is_to_run_at_exit():
+    program = (
+        "import atexit, sys; from perfcast.cli.main import main; atexit.register(print, 'at exit'); "
+        "sys.argv = ['perfcast', 'catalog', 'devices', 'no-such-device']; sys.stdout.write('before '); main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "before at exit\n")
+    assert "no-such-device" in result.stderr
+
+
+def test_a_process_waits_for_its_other_threads_before_it_ends():
+    program = (
+        "import sys, threading, time; from perfcast.cli.main import main; "
+        "threading.Thread(target=lambda: (time.sleep(0.5), print('worked'))).start(); "
+        "sys.argv = ['perfcast', 'catalog', 'devices', 't4']; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stdout.endswith("worked\n")
+
+
 def test_every_device_of_the_json_list_gives_its_peaks_by_element_type(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

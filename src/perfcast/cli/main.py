@@ -5,9 +5,11 @@ Exit codes: 0 done, 2 bad input, 3 does not fit (with --require-fit), 1 an inter
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
+import threading
 
 import click
 
@@ -53,8 +55,26 @@ def main() -> None:
         gc.set_threshold(1_000_000, 20, 100)
     code = run(sys.argv[1:])
     if collects_late:
-        gc.freeze()
+        _end(code)
     sys.exit(code)
+
+
+def _end(code: int) -> None:
+    """End at once: what the process made is given back whole, and not piece by piece.
+
+    What is to run at exit runs, and what was written is written; where other threads still work or an
+    output takes nothing more, it returns, and the process ends as any other.
+    """
+    gc.freeze()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        return
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
