@@ -84,6 +84,10 @@ class Operation:
     recompute_flops: int = 0
     attributes: tuple[tuple[str, AttributeValue], ...] = ()
 
+    def __hash__(self) -> int:
+        """Of what tells most operations apart; prices are looked up by the ten thousand."""
+        return hash((self.name, self.flops, self.memory_traffic_bytes, self.attributes))
+
     @property
     def uses_matrix_units(self) -> bool:
         """Whether tensor cores can do the arithmetic."""
