@@ -12,7 +12,7 @@ from builders import small_forecast
 from perfcast.cli.output import write_json
 from perfcast.core.forecast.device import Forecast
 from perfcast.errors import InputError, UnknownNameError
-from perfcast.report.answers import SUBJECTS, downsample_indices, schema_of
+from perfcast.report.answers import SUBJECTS, downsample_indices, schema_of, write_plain
 from perfcast.report.data import memory, step
 from rendered import json_of
 
@@ -130,3 +130,19 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path, value: flo
 def test_an_unwritable_place_for_json_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write"):
         write_json({}, tmp_path / "missing" / "x.json")
+
+
+def test_indented_json_is_the_standard_library_s() -> None:
+    plain = {
+        "a": [1, 2.5, 1e-300, 1e22, -0.0, True, None, 'é\n"\\', [], {}, (), [[0.125]]],
+        "keys": {1: 2, False: 3, None: 4, 2.5: 5, "x": (1,)},
+        "whole": 10**30,
+    }
+    assert write_plain(plain) == json.dumps(plain, indent=2) + "\n"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_lacks_is_refused_with_an_indent_and_without(value: float) -> None:
+    for indent in (None, 2):
+        with pytest.raises(ValueError, match="JSON"):
+            write_plain({"a": [value]}, indent=indent)

@@ -200,16 +200,20 @@ def load_cluster_entry(name: str) -> ClusterEntry:
         if len(entries) != 1:
             raise CatalogError(f"{name}: expected one cluster under [clusters], found {len(entries)}")
         return next(iter(entries.values()))
-    entries = dict(load_cluster_entries())
-    aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
+    known = load_cluster_entries()
     hint = "See 'perfcast catalog clusters'; a path ending in .toml names a file of your own."
-    return entries[resolve_name("cluster", name, entries, aliases, hint)]
+    return known[resolve_name("cluster", name, known, _aliases(), hint)]
 
 
 @cache
 def load_cluster_entries() -> Mapping[str, ClusterEntry]:
     """All clusters of the catalog, checked, in the order of the files."""
     return load_entries("clusters", "cluster", parse_cluster_file)
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    return collect_aliases({key: entry.aliases for key, entry in load_cluster_entries().items()})
 
 
 def parse_cluster_file(path: Path) -> dict[str, ClusterEntry]:

@@ -68,10 +68,16 @@ def load_device(name: str) -> Device:
 
 def load_device_entry(name: str) -> DeviceEntry:
     """Like ``load_device``, with the sources of every figure; catalog names only."""
-    entries = {**load_device_entries(), **load_processor_entries()}
-    aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
+    entries, aliases = _entries()
     hint = "See 'perfcast catalog devices'; 'cpu' is the local machine after 'perfcast calibrate'."
     return entries[resolve_name("device", name, entries, aliases, hint)]
+
+
+@cache
+def _entries() -> tuple[Mapping[str, DeviceEntry], Mapping[str, str]]:
+    """All devices and processors, and their aliases."""
+    entries = {**load_device_entries(), **load_processor_entries()}
+    return entries, collect_aliases({key: entry.aliases for key, entry in entries.items()})
 
 
 def find_device_name(spelling: str) -> str | None:

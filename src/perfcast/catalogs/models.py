@@ -49,11 +49,10 @@ def load_model(name: str) -> ModelEntry:
         UnknownNameError: Not in the catalog; lists close names.
     """
     entries = load_models()
-    aliases = collect_aliases({key: entry.aliases for key, entry in entries.items()})
     hint = (
         "See 'perfcast catalog models'; a config.json, its folder, timm:NAME, FILE.py:FUNCTION are taken too."
     )
-    return entries[resolve_name("model", name, entries, aliases, hint)]
+    return entries[resolve_name("model", name, entries, _aliases(), hint)]
 
 
 @cache
@@ -61,6 +60,11 @@ def load_models() -> Mapping[str, ModelEntry]:
     """All models of the catalog, checked, in the order of the files."""
     stated = load_entries("models", "model", _parse_model_file)
     return MappingProxyType({name: _complete(entry, stated) for name, entry in stated.items()})
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    return collect_aliases({key: entry.aliases for key, entry in load_models().items()})
 
 
 def _complete(entry: ModelEntry, others: Mapping[str, ModelEntry]) -> ModelEntry:

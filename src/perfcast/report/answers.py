@@ -15,6 +15,7 @@ from functools import cache
 from importlib import import_module
 from inspect import cleandoc
 from itertools import pairwise
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from perfcast.errors import UnknownNameError
@@ -111,8 +112,10 @@ def write_plain(data: object, *, indent: int | None = 2, is_exact: bool = False)
     Raises:
         ValueError: A number is not finite.
     """
-    written = data if is_exact else _with_stable_digits(data)
-    return json.dumps(written, indent=indent, allow_nan=False) + "\n"
+    if indent is None or is_exact:
+        written = data if is_exact else _with_stable_digits(data)
+        return json.dumps(written, indent=indent, allow_nan=False) + "\n"
+    return _indented(data, "\n", " " * indent) + "\n"
 
 
 def _with_stable_digits(value: object) -> object:
@@ -123,6 +126,41 @@ def _with_stable_digits(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_with_stable_digits(item) for item in value]
     return value
+
+
+def _indented(value: object, line: str, step: str) -> str:
+    """As ``json.dumps`` writes it with stable digits, several times as fast as its encoder with an indent.
+
+    Args:
+        line: A line's end and the blanks of this level.
+        step: Blanks of a level.
+    """
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if isinstance(value, float):
+        return _written(value)
+    if isinstance(value, Mapping):
+        inner = line + step
+        rows = [f"{_key(key)}: {_indented(item, inner, step)}" for key, item in value.items()]
+        return f"{{{inner}{f',{inner}'.join(rows)}{line}}}" if rows else "{}"
+    if isinstance(value, list | tuple):
+        inner = line + step
+        rows = [_indented(item, inner, step) for item in value]
+        return f"[{inner}{f',{inner}'.join(rows)}{line}]" if rows else "[]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _written(value: float) -> str:
+    stable = float(f"{value:.{STABLE_DIGITS}g}")
+    if not math.isfinite(stable):
+        raise ValueError(f"Out of range float values are not JSON compliant: {value}")
+    return float.__repr__(stable)
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return encode_basestring_ascii(key)
+    return json.dumps({key: 0})[1:-4]  # numbers and flags become texts
 
 
 def finite_or_none(value: float) -> float | None:

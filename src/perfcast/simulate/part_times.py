@@ -94,6 +94,35 @@ class _Pricer:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Player:
+    """Plays calls; what was played before with the same seconds is not played again.
+
+    Attributes:
+        played: By the calls' identity and all that decides their times.
+    """
+
+    price: _Pricer
+    launch_seconds: float
+    slowdown: tuple[float, float]
+    played: dict[object, CallsTime]
+
+    def __call__(self, calls: Sequence[Call], of: Sequence[Call] | None = None, part: str = "") -> CallsTime:
+        """Time of calls.
+
+        Args:
+            of: Calls that outlive this one, of which these are a part.
+            part: Which part.
+        """
+        durations = [self.price(call.operation) * call.num_runs for call in calls]
+        key = (id(calls if of is None else of), part, self.launch_seconds, self.slowdown, *durations)
+        found = self.played.get(key)
+        if found is None:
+            found = time_calls(calls, durations, launch_seconds=self.launch_seconds, slowdown=self.slowdown)
+            self.played[key] = found
+        return found
+
+
 def time_parts(
     work: StepWork,
     seconds: Mapping[Operation, float],
@@ -101,6 +130,7 @@ def time_parts(
     launch_seconds: float = 0.0,
     slowdown: tuple[float, float] = (1.0, 1.0),
     splits_backward: bool | None = None,
+    played: dict[object, CallsTime] | None = None,
 ) -> PartTimes:
     """Play every part of every different layer once.
 
@@ -109,6 +139,8 @@ def time_parts(
         launch_seconds: Between two launches of the host.
         slowdown: Factors of compute and of communication while both run, at least 1.
         splits_backward: Whether gradients of weights are needed apart; None: as the schedule does.
+        played: Parts of the same calls in other steps, by calls and seconds; those of this one are added. It
+            must not outlive the work.
 
     Raises:
         PlanError: An operation without a price; factors below 1.
@@ -116,18 +148,15 @@ def time_parts(
     if min(slowdown) < 1 or launch_seconds < 0:
         raise PlanError(f"slowdowns of {slowdown} and {launch_seconds} s a launch: at least 1 and 0")
     price = _Pricer(seconds)
+    timed = _Player(price, launch_seconds, slowdown, {} if played is None else played)
 
-    def timed(calls: Sequence[Call]) -> CallsTime:
-        durations = [price(call.operation) * call.num_runs for call in calls]
-        return time_calls(calls, durations, launch_seconds=launch_seconds, slowdown=slowdown)
-
-    def beside(calls: Sequence[Call]) -> SideTime:
+    def beside(calls: Sequence[Call], of: Sequence[Call]) -> SideTime:
         if not calls:
             return NO_SIDE
         own = sum(price(c.operation) * c.num_runs for c in calls if c.stream is Stream.COMPUTE)
         rest = apart([c.stream is not Stream.COMPUTE for c in calls], calls)
         host = launch_seconds * sum(c.count * c.num_launches for c in calls)
-        return SideTime(timed(rest).seconds, own, host)
+        return SideTime(timed(rest, of, "beside").seconds, own, host)
 
     splits = splits_backward
     if splits is None:
@@ -138,16 +167,16 @@ def time_parts(
         if splits:
             is_weight = [call.is_weight_gradient for call in layer.backward]
             parts = (
-                timed(apart([not flag for flag in is_weight], layer.backward)),
-                timed(apart(is_weight, layer.backward)),
+                timed(apart([not flag for flag in is_weight], layer.backward), layer.backward, "inputs"),
+                timed(apart(is_weight, layer.backward), layer.backward, "weights"),
             )
         return LayerTime(
             layer.name,
             *passes_of(layer, timed(layer.forward), timed(layer.backward), slowdown),
             *parts,
-            beside(layer.gather),
-            beside(layer.gather_again),
-            beside([behind(call, ()) for call in layer.gradient_reduction]),
+            beside(layer.gather, layer.gather),
+            beside(layer.gather_again, layer.gather_again),
+            beside([behind(call, ()) for call in layer.gradient_reduction], layer.gradient_reduction),
         )
 
     different: dict[int, CallsTime] = {}

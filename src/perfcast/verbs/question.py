@@ -117,7 +117,7 @@ class Question:
     def says(self, name: str) -> bool:
         """Whether anything is said of a field; that a switch is off says something where None is usual."""
         value = getattr(self, name)
-        return value is not None and value != () and value is not _default(type(self), name)
+        return value is not None and value != () and value is not type(self).__dataclass_fields__[name].default
 
     def hold(self, **values: object) -> None:
         """What a question does to its own fields while it is made."""
@@ -137,10 +137,6 @@ def option_of(name: str) -> str:
 def each(values: tuple[Item, ...] | Item) -> tuple[Item, ...]:
     """What a field of several holds, which Python may give as one."""
     return values if isinstance(values, tuple) else (values,)
-
-
-def _default(kind: type[Question], name: str) -> object:
-    return next(one.default for one in fields(kind) if one.name == name)
 
 
 def usual_values(kind: type[Question]) -> Mapping[str, Plain]:

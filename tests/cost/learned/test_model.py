@@ -230,3 +230,17 @@ def test_prices_err_as_one_where_nothing_of_the_vendor_was_measured(model):
     operations = [matmul(512, 512, 512), elementwise(4096)]
     assert model.estimate(operations, load_device("arc-pro-b60")).errs_as_one
     assert not model.estimate(operations, load_device("b200")).errs_as_one
+
+
+@every_device
+def test_a_price_does_not_depend_on_what_is_priced_beside_it(model: LearnedCost, device):
+    operations = one_of_each()
+    whole, foreign = model._estimate(operations, device)
+    assert len(foreign) == len(operations)
+    for at, operation in enumerate(operations):
+        one = model.estimate([operation], device)
+        assert one.seconds[0] == whole.seconds[at]
+        assert (one.seconds_low[0], one.seconds_high[0]) == (whole.seconds_low[at], whole.seconds_high[at])
+        assert (one.bound_by[0], one.provenance[0]) == (whole.bound_by[at], whole.provenance[at])
+    twice = model.estimate([*operations, *operations], device)
+    assert twice.seconds.tolist() == 2 * whole.seconds.tolist()

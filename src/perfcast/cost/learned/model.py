@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +43,8 @@ _SHORT = 3.0
 _TELLING = "product_narrow"
 #: The model that was fitted to whole steps.
 _OF_STEPS = "convolution_narrow"
+#: Operations of a device whose prices are kept.
+_MOST_KEPT = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +130,17 @@ class LearnedCost:
     def estimate(self, operations: Sequence[Operation], device: Device) -> Estimates:
         """Price each operation once; one without a rule is a bound with a wide interval.
 
-        A processor has no kernels among the families: it is priced by ``cost/processor``. Prices of the lists
-        last asked for are kept: plans that differ elsewhere run the same kernels.
+        A processor has no kernels among the families: it is priced by ``cost/processor``. Prices last asked
+        for are kept: plans that differ elsewhere run the same kernels.
         """
         if device.is_cpu:
             return price_on_processor(operations, device)
-        return _estimated(self, tuple(operations), device)
+        return _kept_prices(self, device).estimate(operations, self._estimate)
 
-    def _estimate(self, operations: tuple[Operation, ...], device: Device) -> Estimates:
+    def _estimate(
+        self, operations: Sequence[Operation], device: Device
+    ) -> tuple[Estimates, Sequence[bool | None]]:
+        """Prices, and whether nobody's of the vendor was measured; None of an operation without a rule."""
         count = len(operations)
         roofline, least = roofline_seconds(operations, device), least_seconds(operations, device)
         launch = device.launch_seconds if np.isfinite(device.launch_seconds) else 0.0
@@ -144,7 +149,7 @@ class LearnedCost:
         low, high = np.where(unknown, roofline, 0.0), np.where(unknown, seconds * UNKNOWN_SPREAD, 0.0)
         bound_by = np.where(free, "nothing", np.where(unknown, "memory", "")).astype(object)
         provenance = np.where(unknown, BOUNDED, EXTRAPOLATED).astype(object)
-        foreign: list[bool] = []
+        foreign: list[bool | None] = [None] * count
         move, narrowed = np.zeros(count), np.ones(count)
         translation = translate(operations, self.framework, device.vendor, device.architecture)
         for family, table in translation.tables.items():
@@ -164,7 +169,8 @@ class LearnedCost:
                 limit = np.where(more_compute, "compute", "memory")
                 bound_by[at] = np.where(is_short, "launch", limit)
                 provenance[at] = priced.provenance
-                foreign.append(bool(priced.is_foreign.all()) and not self._moves_device(device))
+                for place, flag in zip(at.tolist(), priced.is_foreign.tolist(), strict=True):
+                    foreign[place] = flag and foreign[place] is not False and not self._moves_device(device)
         assert len(seconds) == count
         is_measured = device.name in load_family("rows", self.folder).scalars.architectures
         price_streams(operations, device, is_measured, (seconds, low, high), self._widths_of_steps(device))
@@ -178,9 +184,8 @@ class LearnedCost:
         low[relatives] = np.maximum(low[relatives] / WIDENING, least[relatives])
         high[relatives] *= WIDENING
         self._keep_below_16_bits(operations, device, (seconds, low))
-        is_one = bool(foreign) and all(foreign)
-        found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()), is_one)
-        return widen_announced(found, device)
+        found = Estimates(seconds, low, high, tuple(bound_by.tolist()), tuple(provenance.tolist()))
+        return widen_announced(found, device), foreign
 
     def _widths_of_steps(self, device: Device) -> dict[bool, tuple[float, float]]:
         """How far off steps were to which convolutions and streams were fitted; True: of gradients.
@@ -229,10 +234,60 @@ def _by_model(table: KernelTable) -> list[tuple[str, np.ndarray[tuple[int], np.d
     return [(str(name), np.flatnonzero(names == name)) for name in sorted(set(names.tolist()))]
 
 
-@lru_cache(maxsize=512)
-def _estimated(cost_model: LearnedCost, operations: tuple[Operation, ...], device: Device) -> Estimates:
-    """As the cost model estimates; its arrays are read and not written."""
-    found = cost_model._estimate(operations, device)
-    for seconds in (found.seconds, found.seconds_low, found.seconds_high):
-        seconds.flags.writeable = False
-    return found
+class _KeptPrices:
+    """Prices of single operations on one device, each independent of the others that it was priced with."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._rows: dict[Operation, _Row] = {}
+
+    def estimate(
+        self,
+        operations: Sequence[Operation],
+        price: Callable[[Sequence[Operation], Device], tuple[Estimates, Sequence[bool | None]]],
+    ) -> Estimates:
+        """Of all: those that are kept, and by ``price`` those that are not."""
+        found = [self._rows.get(operation) for operation in operations]
+        missing = [operation for operation, row in zip(operations, found, strict=True) if row is None]
+        if missing:
+            new = dict.fromkeys(missing)
+            rows = dict(zip(new, _rows(*price(list(new), self._device)), strict=True))
+            found = [
+                rows[operation] if row is None else row
+                for operation, row in zip(operations, found, strict=True)
+            ]
+            if len(self._rows) + len(rows) > _MOST_KEPT:
+                self._rows.clear()
+            if len(rows) <= _MOST_KEPT:
+                self._rows.update(rows)
+        return _estimates([row for row in found if row is not None])
+
+
+#: Seconds, low and high, what bounds it, provenance, whether nobody's of the vendor was measured.
+_Row = tuple[float, float, float, str, str, bool | None]
+
+
+def _rows(estimates: Estimates, foreign: Sequence[bool | None]) -> Iterator[_Row]:
+    spans = (estimates.seconds, estimates.seconds_low, estimates.seconds_high)
+    columns = (span.tolist() for span in spans)
+    return zip(*columns, estimates.bound_by, estimates.provenance, foreign, strict=True)
+
+
+def _estimates(rows: Sequence[_Row]) -> Estimates:
+    spans = np.array([row[:3] for row in rows], dtype=np.float64).reshape(-1, 3)
+    foreign = [row[5] for row in rows if row[5] is not None]
+    seconds, low, high = np.ascontiguousarray(spans.T)
+    return Estimates(
+        seconds,
+        low,
+        high,
+        tuple(row[3] for row in rows),
+        tuple(row[4] for row in rows),
+        bool(foreign) and all(foreign),
+    )
+
+
+@lru_cache(maxsize=24)
+def _kept_prices(cost_model: LearnedCost, device: Device) -> _KeptPrices:
+    """Of a cost model's prices on a device."""
+    return _KeptPrices(device)

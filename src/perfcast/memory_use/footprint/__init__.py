@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
@@ -12,6 +13,7 @@ from perfcast.core.precision import Precision
 from perfcast.core.tensor import Category
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
+from perfcast.errors import PlanError
 from perfcast.frameworks.choice import DEFAULT_SERVING
 from perfcast.frameworks.load import load_inference_profiles, training_profile_of
 from perfcast.frameworks.profile import TrainingProfile
@@ -28,7 +30,13 @@ from perfcast.memory_use.footprint.serving import ServingSetting, serving_stages
 from perfcast.memory_use.footprint.setting import Setting, workspace_bytes
 from perfcast.memory_use.footprint.spread import load_spread
 
-__all__ = ["FootprintColumns", "estimate_footprint", "estimate_serving_footprint", "footprint_columns"]
+__all__ = [
+    "FootprintColumns",
+    "device_bytes_of_plans",
+    "estimate_footprint",
+    "estimate_serving_footprint",
+    "footprint_columns",
+]
 
 
 def estimate_footprint(
@@ -58,6 +66,30 @@ def estimate_footprint(
     stages = stage_footprints(setting, plan)
     footprint = _with_spread(stages, training.framework, _context_bytes(device, plan), notes)
     return replace(footprint, layer_terms=_layer_terms(setting, plan))
+
+
+def device_bytes_of_plans(
+    model: Transformer,
+    plans: Sequence[Plan],
+    training: Training,
+    sequence_length: int,
+    *,
+    device: Device | None = None,
+) -> list[int | None]:
+    """What each plan takes of a device's memory, as ``estimate_footprint`` has it; None of one that cannot
+    cut the model."""
+    if not plans:
+        return []
+    try:
+        columns = footprint_columns(model, to_table(plans), training, sequence_length, device=device)
+    except PlanError:
+        if len(plans) == 1:
+            return [None]
+        alone = (
+            device_bytes_of_plans(model, [plan], training, sequence_length, device=device) for plan in plans
+        )
+        return [found for (found,) in alone]
+    return [int(found) for found in columns.device_bytes.tolist()]
 
 
 def _layer_terms(setting: Setting, plan: Plan) -> tuple[Term, ...]:

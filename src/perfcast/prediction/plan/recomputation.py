@@ -13,12 +13,13 @@ from dataclasses import replace
 
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
+from perfcast.core.plans.table import to_table
 from perfcast.core.plans.text import format_values, stated_values
 from perfcast.core.training import Training
 from perfcast.core.transformer import Transformer
 from perfcast.core.weights import layers_of_parts
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory_use.footprint import estimate_footprint
+from perfcast.memory_use.footprint import estimate_footprint, footprint_columns
 from perfcast.units import format_bytes
 
 _KEYS = ("recompute", "recompute_layers")
@@ -35,14 +36,13 @@ def least_recomputation(
         PlanError: A plan that cannot cut the model.
     """
 
-    def held(tried: Plan) -> int:
-        return estimate_footprint(model, tried, training, sequence_length, device=device).device_bytes
-
-    needed, capacity = held(plan), device.memory_bytes
+    needed = estimate_footprint(model, plan, training, sequence_length, device=device).device_bytes
+    capacity = device.memory_bytes
     if needed <= capacity:
         return plan, ""
     for plans in _more_and_more(model, plan, training):
-        found = bisect_left(plans, True, key=lambda tried: held(tried) <= capacity)
+        held = footprint_columns(model, to_table(plans), training, sequence_length, device=device)
+        found = bisect_left(held.device_bytes.tolist(), True, key=lambda taken: taken <= capacity)
         if found < len(plans):
             values = {key: value for key, value in stated_values(plans[found]).items() if key in _KEYS}
             without = f"{format_bytes(needed)} of {format_bytes(capacity)}"

@@ -23,8 +23,8 @@ from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.core.work import Calls, Layer, StepWork, Stream
 from perfcast.prediction.step.priced import PricedStep
-from perfcast.prediction.step.prices import price_step
-from perfcast.prediction.step.timer import Seconds, Timer
+from perfcast.prediction.step.prices import seconds_on
+from perfcast.prediction.step.timer import Seconds, Timer, Variant
 
 _AXES = {
     Stream.TENSOR: "tensor-parallel communication takes no time",
@@ -74,29 +74,34 @@ def find_bound_recommendations(
 
 def _relaxed(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple[str, float]]:
     """Names and step times."""
+    variants = dict(_variants(priced, timer, base))
+    times = timer.time_all([one for one in variants.values() if one is not None])
+    seconds = iter([time.step_seconds for time in times])
+    for name, variant in variants.items():
+        yield name, max(map(busy_seconds, base.ranks)) if variant is None else next(seconds)
+
+
+def _variants(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple[str, Variant | None]]:
+    """Names and relaxed steps; None of the one whose time the base itself tells."""
     step, work, seconds = priced.planned.step, priced.planned.work, priced.prices.seconds
-
-    def timed(work: StepWork = work, seconds: Seconds = seconds, timer: Timer = timer) -> float:
-        return timer.time(work, seconds).step_seconds
-
     by_stream = operations_by_stream(work)
     collectives = {stream: by_stream[stream] for stream in _AXES if by_stream.get(stream)}
     for stream, operations in collectives.items():
-        yield _AXES[stream], timed(seconds=_without(seconds, operations))
+        yield _AXES[stream], Variant(work, _without(seconds, operations))
     if len(collectives) > 1:
         everything = [o for operations in collectives.values() for o in operations]
-        yield "all communication takes no time", timed(seconds=_without(seconds, everything))
+        yield "all communication takes no time", Variant(work, _without(seconds, everything))
     if timer.launch_seconds:
-        yield "the host is never late", timed(timer=replace(timer, launch_seconds=0.0))
+        yield "the host is never late", Variant(work, seconds, launch_seconds=0.0)
     if len(work.stages) > 1:
-        yield "no stage waits for another (no bubble)", max(map(busy_seconds, base.ranks))
-        even = timer.time(work, seconds, stage_slowdowns=balancing_slowdowns(base))
-        yield "all stages take equally long", even.step_seconds
+        yield "no stage waits for another (no bubble)", None
+        even = Variant(work, seconds, stage_slowdowns=balancing_slowdowns(base))
+        yield "all stages take equally long", even
     if any(call.is_recomputed for layer in work.layers for call in layer.backward):
-        yield "nothing is computed twice", timed(work=without_recomputation(work))
+        yield "nothing is computed twice", Variant(without_recomputation(work), seconds)
     for name, device in _better_devices(step.device):
-        relaxed = price_step(work.operations(), device, step.cluster, step.cost_model, step.training)
-        yield name, timed(seconds=relaxed.seconds)
+        relaxed = seconds_on(device, priced.prices, step.cluster, step.cost_model, step.training)
+        yield name, Variant(work, relaxed)
 
 
 def balancing_slowdowns(base: StepTime) -> list[float]:

@@ -18,7 +18,7 @@ from perfcast.cost.model import CostModel
 from perfcast.errors import PlanError
 from perfcast.frameworks.choice import framework_instead
 from perfcast.frameworks.load import load_training_profile
-from perfcast.memory_use.footprint import estimate_footprint
+from perfcast.memory_use.footprint import device_bytes_of_plans, estimate_footprint
 from perfcast.prediction.recommendations.plan_times import PlanTime, time_plans
 
 _LARGEST_TENSOR_PARALLEL = 8
@@ -103,16 +103,26 @@ def _candidates(
     model: Transformer, plan: Plan, training: Training, sequence_length: int, device: Device, needed: int
 ) -> Iterator[_Candidate]:
     """Changed plans that need less."""
+    run_by: dict[Training, list[tuple[tuple[str, ...], Plan]]] = {}
+    order: list[tuple[Training, int]] = []
     for changes, changed in _variants(plan, training):
-        run_by = replace(training, framework=framework_instead(training.framework, changed))
-        try:
-            footprint = estimate_footprint(model, changed, run_by, sequence_length, device=device)
-        except PlanError:
-            continue
-        if run_by.framework != training.framework:
-            changes = (*changes[:-1], f"{changes[-1]} ({run_by.framework})")
-        if footprint.device_bytes < needed:
-            yield _Candidate(changes, changed, run_by, footprint.device_bytes)
+        framework = framework_instead(training.framework, changed)
+        if framework != training.framework:
+            changes = (*changes[:-1], f"{changes[-1]} ({framework})")
+        alike = run_by.setdefault(replace(training, framework=framework), [])
+        order.append((replace(training, framework=framework), len(alike)))
+        alike.append((changes, changed))
+    held = {
+        run: device_bytes_of_plans(
+            model, [changed for _, changed in rows], run, sequence_length, device=device
+        )
+        for run, rows in run_by.items()
+    }
+    for run, at in order:
+        changes, changed = run_by[run][at]
+        needs = held[run][at]
+        if needs is not None and needs < needed:
+            yield _Candidate(changes, changed, run, needs)
 
 
 def _variants(plan: Plan, training: Training) -> Iterator[tuple[tuple[str, ...], Plan]]:

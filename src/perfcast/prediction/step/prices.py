@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfcast.core.cluster import Cluster
 from perfcast.core.hardware import Device
-from perfcast.core.operation import Operation
+from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.training import Training
 from perfcast.cost.model import CostModel
 from perfcast.cost.prices import Prices, price_operations
@@ -31,3 +31,19 @@ def price_step(
         for seconds in (prices.seconds, prices.seconds_low, prices.seconds_high)
     )
     return Prices(middle, low, high, prices.provenance)
+
+
+def seconds_on(
+    device: Device, priced: Prices, cluster: Cluster, cost_model: CostModel, training: Training | None
+) -> dict[Operation, float]:
+    """What the operations of a step take on another device of the same cluster, whose links stay as they are.
+
+    Args:
+        priced: As they run in the step.
+
+    Raises:
+        PlanError: A precision that the device lacks.
+    """
+    kernels = [o for o in priced.seconds if o.kind is not OperationKind.COLLECTIVE]
+    alone = price_operations(kernels, device, cost_model)
+    return {**priced.seconds, **scale_seconds(alone.seconds, device, cluster, training)}

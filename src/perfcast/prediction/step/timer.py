@@ -15,10 +15,26 @@ from perfcast.prediction.step.constants import StepConstants
 
 if TYPE_CHECKING:
     from perfcast.core.training import Training
+    from perfcast.simulate.layer import CallsTime
     from perfcast.simulate.stragglers import Slowdowns
     from perfcast.simulate.training import PlayedStep
 
 Seconds = Mapping[Operation, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A step that is timed beside others which differ little from it.
+
+    Attributes:
+        launch_seconds: Of the host from one kernel to the next; None: as the timer has it.
+        stage_slowdowns: Factors on each stage's compute; None: as priced.
+    """
+
+    work: StepWork
+    seconds: Seconds
+    launch_seconds: float | None = None
+    stage_slowdowns: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,20 +91,43 @@ class Timer:
         self, work: StepWork, seconds: Seconds, stage_slowdowns: Sequence[float] | None
     ) -> StepTime:
         """A step; of decoding, from one token of every micro-batch to the next."""
-        from perfcast.simulate.closed_form.decoding import round_of_micro_batches
-        from perfcast.simulate.closed_form.step import closed_form_step
+        (time,) = self._all_by_formula([Variant(work, seconds, stage_slowdowns=stage_slowdowns)])
+        return time
 
-        count = work.plan.num_micro_batches if self.mode == "decode" else 1
-        if count > 1:
-            work = replace(work, plan=replace(work.plan, num_micro_batches=1))
-        once = closed_form_step(
-            work,
-            seconds,
-            launch_seconds=self.launch_seconds,
-            slowdown=slowdown_beside(),
-            rank_slowdowns=stage_slowdowns,
-        )
-        return round_of_micro_batches(once, count) if count > 1 else once
+    def time_all(self, variants: Sequence[Variant]) -> list[StepTime]:
+        """Variants of one step, without timelines; by formula parts that they share are played once."""
+        if self.method == "closed_form":
+            return [lengthened(time, self.fixed_seconds) for time in self._all_by_formula(variants)]
+        found = []
+        for one in variants:
+            launch_seconds = self.launch_seconds if one.launch_seconds is None else one.launch_seconds
+            timer = replace(self, launch_seconds=launch_seconds)
+            found.append(timer.time(one.work, one.seconds, stage_slowdowns=one.stage_slowdowns))
+        return found
+
+    def _all_by_formula(self, variants: Sequence[Variant]) -> list[StepTime]:
+        from perfcast.simulate.closed_form.decoding import round_of_micro_batches
+        from perfcast.simulate.closed_form.step import StepCase, closed_form_steps
+        from perfcast.simulate.part_times import time_parts
+
+        played: dict[object, CallsTime] = {}
+        slowdown = slowdown_beside()
+        cases, counts = [], []
+        for one in variants:
+            launch_seconds = self.launch_seconds if one.launch_seconds is None else one.launch_seconds
+            times = time_parts(
+                one.work, one.seconds, launch_seconds=launch_seconds, slowdown=slowdown, played=played
+            )
+            work, count = one.work, one.work.plan.num_micro_batches if self.mode == "decode" else 1
+            if count > 1:
+                work = replace(work, plan=replace(work.plan, num_micro_batches=1))
+            cases.append(StepCase(work, times, one.stage_slowdowns))
+            counts.append(count)
+        steps = closed_form_steps(cases)
+        return [
+            round_of_micro_batches(once, count) if count > 1 else once
+            for once, count in zip(steps, counts, strict=True)
+        ]
 
     def play(self, work: StepWork, seconds: Seconds) -> PlayedStep:
         """The step event by event; of decoding one round, each micro-batch once through all stages."""

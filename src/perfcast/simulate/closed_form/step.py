@@ -41,21 +41,60 @@ def closed_form_step(
         PlanError: An operation without a price, or numbers for which the schedule does not exist.
     """
     times = time_parts(work, seconds, launch_seconds=launch_seconds, slowdown=slowdown)
-    stages = stage_columns(work, times, rank_slowdowns)
-    optimizers = [slower(times.optimizers[at], factor) for at, factor in stages.different]
-    batches = Batches(
-        index=np.zeros(1, dtype=np.int64),
-        num_micro_batches=np.array([work.plan.num_micro_batches]),
-        optimizers=[np.array(call_figures(time))[:, None] for time in optimizers],
-        leads=[np.array([time.lead_seconds]) for time in optimizers],
-        message=np.array([times.boundary_seconds]),
-    )
-    step, causes = time_stages(stages.group, stages.kinds, batches)
-    by_cause = [
-        {cause: value for cause, value in zip(CAUSES, row, strict=True) if value}
-        for row in causes[:, :, 0].tolist()
+    (step,) = closed_form_steps([StepCase(work, times, rank_slowdowns)])
+    return step
+
+
+@dataclass(frozen=True, eq=False)
+class StepCase:
+    """A step of which several differ in times, not in how they run.
+
+    Attributes:
+        rank_slowdowns: Factor on each stage's compute; None: as timed.
+    """
+
+    work: StepWork
+    times: PartTimes
+    rank_slowdowns: Sequence[float] | None = None
+
+
+def closed_form_steps(cases: Sequence[StepCase]) -> list[StepTime]:
+    """Times of steps by formula; those that run alike are columns of one.
+
+    Raises:
+        PlanError: Numbers for which a schedule does not exist.
+    """
+    alike: dict[_Outline, list[int]] = {}
+    outlines = [_outline(case.work, case.times, case.rank_slowdowns) for case in cases]
+    for at, outline in enumerate(outlines):
+        alike.setdefault(outline, []).append(at)
+    found: dict[int, StepTime] = {}
+    for outline, places in alike.items():
+        found.update(zip(places, _time_alike(outline, [cases[at] for at in places]), strict=True))
+    return [found[at] for at in range(len(cases))]
+
+
+def _time_alike(outline: _Outline, cases: Sequence[StepCase]) -> list[StepTime]:
+    stages = _stages_of(outline, [case.times for case in cases])
+    optimizers = [
+        [slower(case.times.optimizers[at], factor) for case in cases] for at, factor in stages.different
     ]
-    return StepTime(float(step[0]), rank_times(work, by_cause))
+    batches = Batches(
+        index=np.arange(len(cases)),
+        num_micro_batches=np.array([case.work.plan.num_micro_batches for case in cases]),
+        optimizers=[np.array([call_figures(time) for time in times]).T for times in optimizers],
+        leads=[np.array([time.lead_seconds for time in times]) for times in optimizers],
+        message=np.array([case.times.boundary_seconds for case in cases]),
+    )
+    steps, causes = time_stages(stages.group, stages.kinds, batches)
+    found = []
+    for at, (case, step) in enumerate(zip(cases, steps.tolist(), strict=True)):
+        by_cause = [
+            {cause: value for cause, value in zip(CAUSES, row, strict=True) if value}
+            for row in causes[:, :, at].tolist()
+        ]
+        found.append(StepTime(step, rank_times(case.work, by_cause)))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +111,32 @@ class OnePlan:
     different: tuple[tuple[int, float], ...]
 
 
-def stage_columns(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None = None) -> OnePlan:
+@dataclass(frozen=True)
+class _Outline:
+    """What steps have in common that are columns of one.
+
+    Attributes:
+        rows: What each different stage runs.
+        different: Of each, the first such stage, and by what its compute takes longer.
+        factors: All of the latter, rising.
+    """
+
+    group: Group
+    rows: tuple[tuple[Content, ...], ...]
+    different: tuple[tuple[int, float], ...]
+    factors: tuple[float, ...]
+
+
+def stage_columns(work: StepWork, times: PartTimes) -> OnePlan:
     """Passes of all stages of one plan.
 
     Raises:
         PlanError: A stage without a chunk that the schedule asks for.
     """
+    return _stages_of(_outline(work, times, None), [times])
+
+
+def _outline(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[float] | None) -> _Outline:
     factors = [1.0] * len(work.stages) if rank_slowdowns is None else list(rank_slowdowns)
     rows = [_chunks(work, stage) for stage in range(len(work.stages))]
     keys = [
@@ -87,15 +146,32 @@ def stage_columns(work: StepWork, times: PartTimes, rank_slowdowns: Sequence[flo
     different = list(dict.fromkeys(keys))
     places = [keys.index(key) for key in different]
     cut = Cut(tuple(rows[at] for at in places), tuple(different.index(key) for key in keys))
-    group = _group(work, times, cut)
-    layers = layer_figures(
-        (one.forward, one.backward, one.input_gradient, one.weight_gradient) for one in times.layers
+    return _Outline(
+        _group(work, times, cut),
+        cut.stages,
+        tuple((at, factors[at]) for at in places),
+        tuple(sorted(set(factors))),
     )
-    columns = [layers[:, :, at, None] for at in range(len(times.layers))]
-    sides = side_figures(times.layers)[..., None]
-    passes = {factor: Passes(group, columns, sides, factor) for factor in sorted(set(factors))}
-    kinds = tuple(stage_passes(group, passes[factors[at]], rows[at]) for at in places)
-    return OnePlan(group, kinds, tuple((at, factors[at]) for at in places))
+
+
+def _stages_of(outline: _Outline, times: Sequence[PartTimes]) -> OnePlan:
+    """Stages of n steps of one outline."""
+    group = outline.group
+    figures = [
+        layer_figures(
+            (one.forward, one.backward, one.input_gradient, one.weight_gradient) for one in each.layers
+        )
+        for each in times
+    ]
+    layers = np.stack(figures, axis=-1)
+    columns = [np.ascontiguousarray(layers[:, :, at]) for at in range(layers.shape[2])]
+    sides = np.stack([side_figures(each.layers) for each in times], axis=-1)
+    passes = {factor: Passes(group, columns, sides, factor) for factor in outline.factors}
+    kinds = tuple(
+        stage_passes(group, passes[factor], row)
+        for row, (_, factor) in zip(outline.rows, outline.different, strict=True)
+    )
+    return OnePlan(group, kinds, outline.different)
 
 
 def _chunks(work: StepWork, stage: int) -> tuple[Content, ...]:
