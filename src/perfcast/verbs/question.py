@@ -117,7 +117,9 @@ class Question:
     def says(self, name: str) -> bool:
         """Whether anything is said of a field; that a switch is off says something where None is usual."""
         value = getattr(self, name)
-        return value is not None and value != () and value is not type(self).__dataclass_fields__[name].default
+        return (
+            value is not None and value != () and value is not type(self).__dataclass_fields__[name].default
+        )
 
     def hold(self, **values: object) -> None:
         """What a question does to its own fields while it is made."""
