@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
 from perfcast.core.hardware import Device
@@ -57,7 +58,27 @@ def estimate_footprint(
     Raises:
         PlanError: A plan that cannot cut the model; the message states the equation.
     """
-    profile = profile or training_profile_of(training)
+    if profile is None:
+        return _kept_footprint(model, plan, training, sequence_length, device)
+    return _footprint(model, plan, training, sequence_length, device, profile)
+
+
+@lru_cache(maxsize=64)
+def _kept_footprint(
+    model: Transformer, plan: Plan, training: Training, sequence_length: int, device: Device | None
+) -> Footprint:
+    """Of one forecast several ask: what it recomputes, its memory, and the way out."""
+    return _footprint(model, plan, training, sequence_length, device, training_profile_of(training))
+
+
+def _footprint(
+    model: Transformer,
+    plan: Plan,
+    training: Training,
+    sequence_length: int,
+    device: Device | None,
+    profile: TrainingProfile,
+) -> Footprint:
     notes = _assumptions(model, plan, training, device, profile)
     setting = Setting(model, training, profile, sequence_length, device)
     if profile.memory is None:

@@ -75,7 +75,8 @@ def find_bound_recommendations(
 def _relaxed(priced: PricedStep, timer: Timer, base: StepTime) -> Iterator[tuple[str, float]]:
     """Names and step times."""
     variants = dict(_variants(priced, timer, base))
-    times = timer.time_all([one for one in variants.values() if one is not None])
+    timed = [one for one in variants.values() if one is not None]
+    times = timer.time_all(timed, dict(priced.played_parts))
     seconds = iter([time.step_seconds for time in times])
     for name, variant in variants.items():
         yield name, max(map(busy_seconds, base.ranks)) if variant is None else next(seconds)

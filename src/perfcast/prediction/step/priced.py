@@ -14,6 +14,7 @@ from perfcast.prediction.step.resolve import resolve_step
 from perfcast.prediction.step.work import PlannedStep, plan_step
 
 if TYPE_CHECKING:
+    from perfcast.simulate.layer import CallsTime
     from perfcast.simulate.training import PlayedStep
 
 
@@ -33,6 +34,11 @@ class PricedStep:
         """Event by event; played once, however often it is asked for."""
         return self.planned.step.timer.play(self.planned.work, self.prices.seconds)
 
+    @cached_property
+    def played_parts(self) -> dict[object, CallsTime]:
+        """Parts that the step by formula has played; to be copied by who adds those of other work."""
+        return {}
+
     def time(self, *, with_spans: bool = False) -> StepTime:
         """The step by the method asked for, and where its time goes.
 
@@ -41,7 +47,7 @@ class PricedStep:
         """
         timer = self.planned.step.timer
         if timer.method == "closed_form":
-            return timer.time(self.planned.work, self.prices.seconds)
+            return timer.time(self.planned.work, self.prices.seconds, played=self.played_parts)
         return timer.time_played(self.played, with_spans=with_spans)
 
 

@@ -62,18 +62,20 @@ class Timer:
         *,
         stage_slowdowns: Sequence[float] | None = None,
         with_path: bool = True,
+        played: dict[object, CallsTime] | None = None,
     ) -> StepTime:
         """The step and where its time goes, without a timeline.
 
         Args:
             stage_slowdowns: Factor on each stage's compute, of a training or by formula; None: as priced.
             with_path: Whether to give a simulated training's critical path, which takes most of the time.
+            played: Parts of the step by formula, see ``simulate.part_times.time_parts``.
         """
         from perfcast.simulate.training import simulate_step
 
         launch_seconds, slowdown = self.launch_seconds, slowdown_beside()
         if self.method == "closed_form":
-            time = self._by_formula(work, seconds, stage_slowdowns)
+            time = self._by_formula(work, seconds, stage_slowdowns, played)
         elif self.mode == "train":
             time = simulate_step(
                 work,
@@ -88,16 +90,27 @@ class Timer:
         return lengthened(time, self.fixed_seconds)
 
     def _by_formula(
-        self, work: StepWork, seconds: Seconds, stage_slowdowns: Sequence[float] | None
+        self,
+        work: StepWork,
+        seconds: Seconds,
+        stage_slowdowns: Sequence[float] | None,
+        played: dict[object, CallsTime] | None,
     ) -> StepTime:
         """A step; of decoding, from one token of every micro-batch to the next."""
-        (time,) = self._all_by_formula([Variant(work, seconds, stage_slowdowns=stage_slowdowns)])
+        (time,) = self._all_by_formula([Variant(work, seconds, stage_slowdowns=stage_slowdowns)], played)
         return time
 
-    def time_all(self, variants: Sequence[Variant]) -> list[StepTime]:
-        """Variants of one step, without timelines; by formula parts that they share are played once."""
+    def time_all(
+        self, variants: Sequence[Variant], played: dict[object, CallsTime] | None = None
+    ) -> list[StepTime]:
+        """Variants of one step, without timelines; by formula parts that they share are played once.
+
+        Args:
+            played: Parts of the step by formula, as of ``time``.
+        """
         if self.method == "closed_form":
-            return [lengthened(time, self.fixed_seconds) for time in self._all_by_formula(variants)]
+            times = self._all_by_formula(variants, played)
+            return [lengthened(time, self.fixed_seconds) for time in times]
         found = []
         for one in variants:
             launch_seconds = self.launch_seconds if one.launch_seconds is None else one.launch_seconds
@@ -105,12 +118,14 @@ class Timer:
             found.append(timer.time(one.work, one.seconds, stage_slowdowns=one.stage_slowdowns))
         return found
 
-    def _all_by_formula(self, variants: Sequence[Variant]) -> list[StepTime]:
+    def _all_by_formula(
+        self, variants: Sequence[Variant], played: dict[object, CallsTime] | None
+    ) -> list[StepTime]:
         from perfcast.simulate.closed_form.decoding import round_of_micro_batches
         from perfcast.simulate.closed_form.step import StepCase, closed_form_steps
         from perfcast.simulate.part_times import time_parts
 
-        played: dict[object, CallsTime] = {}
+        played = {} if played is None else played
         slowdown = slowdown_beside()
         cases, counts = [], []
         for one in variants:
