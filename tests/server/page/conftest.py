@@ -29,9 +29,9 @@ def server() -> Iterator[str]:
         process.terminate()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium of the system."""
+    """Headless Chromium of the system; it ends with a file's tests, since its event loop shuts out others."""
     if not CHROMIUM.exists():
         pytest.skip("no chromium is installed: a page is tested in a real browser")
     playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested by playwright")
