@@ -56,7 +56,8 @@ def test_another_fault_of_torchvision_is_not_hidden(tmp_path: Path):
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from perfcast.torch_internals.vision import make_torchvision_importable\n"
-        "make_torchvision_importable()"
+        "make_torchvision_importable()\n"
+        "import torchvision"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "of another kind" in found.stderr

@@ -7,10 +7,10 @@ exist"). Models whose forwards use none of them need no more than that the names
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,26 +18,29 @@ import torch
 
 #: How torchvision names the operators whose shapes it registers (``torchvision/_meta_registrations.py``).
 _NAMED = re.compile(r"""register_meta\(\s*["'](\w+)["']|register_fake\(\s*["']torchvision::(\w+)["']""")
-_FAULT = "operator torchvision::"
 
 
 @cache
 def make_torchvision_importable() -> None:
-    """Import torchvision if it is installed; where its operators are missing, their names are defined first.
+    """Load torchvision's operators where it is installed; where they cannot be, their names are defined.
 
-    The names stand for nothing: a model that runs one of them fails as it would have without them.
+    torchvision itself is imported by whoever needs it. The names stand for nothing: a model that runs one of
+    them fails as it would have without them.
     """
-    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
-        return
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if _FAULT not in str(error):
-            raise
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
+    folders = _folders()
+    if "torchvision" not in sys.modules and folders and not _loads(folders):
         _define_operators()
-        importlib.import_module("torchvision")
+
+
+def _loads(folders: Sequence[Path]) -> bool:
+    """Whether its compiled operators are there, and can be loaded."""
+    libraries = [path for folder in folders for path in sorted(folder.glob("_C*"))]
+    try:
+        for library in libraries:
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+    except (OSError, RuntimeError):
+        return False
+    return bool(libraries)
 
 
 @cache
@@ -52,7 +55,11 @@ def _define_operators() -> torch.library.Library:
 
 def _operator_names() -> set[str]:
     """As its files register them; its import is what fails."""
-    spec = importlib.util.find_spec("torchvision")
-    folders = (spec.submodule_search_locations or []) if spec is not None else []
-    texts = [path.read_text(encoding="utf-8") for folder in folders for path in Path(folder).rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for folder in _folders() for path in folder.rglob("*.py")]
     return {name for text in texts for found in _NAMED.findall(text) for name in found if name}
+
+
+def _folders() -> tuple[Path, ...]:
+    """Where torchvision is installed, if it is."""
+    spec = importlib.util.find_spec("torchvision")
+    return tuple(map(Path, (spec.submodule_search_locations or []) if spec is not None else []))

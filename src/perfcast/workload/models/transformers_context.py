@@ -65,12 +65,12 @@ def import_lightly() -> None:
     """Import what modules of models need of transformers, without what takes longest and does nothing here.
 
     They ask for one file of torch.compile; the folder of models, whose files were all read to list their
-    names, is read once more for the same names; losses of detectors take one function of scipy's optimizers.
+    names, is read once more for the same names; losses of detectors take single functions of what is large.
     Whatever of it is used later is as it would have been.
     """
     load_alone("_trace_wrapped_higher_order_op")
     _list_models_once(import_module("transformers"))
-    _defer_assignment()
+    _defer_losses()
 
 
 def _list_models_once(transformers: Any) -> None:
@@ -99,20 +99,36 @@ def _list_models_once(transformers: Any) -> None:
         tools.define_import_structure = original
 
 
-def _defer_assignment() -> None:
-    """``scipy.optimize``, which matches boxes to objects, is imported by the first loss that does."""
-    if "transformers.loss.loss_utils" in sys.modules or "scipy.optimize" in sys.modules:
+def _defer_losses() -> None:
+    """What losses of detectors take from elsewhere is imported by the first that runs.
+
+    ``scipy.optimize`` matches boxes to objects; ``transformers.image_transforms`` turns their corners, and
+    imports all that prepares images.
+    """
+    if "transformers.loss.loss_utils" in sys.modules:
         return
-
-    def linear_sum_assignment(*args: Any, **options: Any) -> Any:
-        from scipy import optimize
-
-        return optimize.linear_sum_assignment(*args, **options)
-
-    stand_in: Any = ModuleType("scipy.optimize")
-    stand_in.linear_sum_assignment = linear_sum_assignment
-    sys.modules["scipy.optimize"] = stand_in
+    stand_ins = [
+        _later(module, function)
+        for module, function in (
+            ("scipy.optimize", "linear_sum_assignment"),
+            ("transformers.image_transforms", "center_to_corners_format"),
+        )
+        if module not in sys.modules
+    ]
+    sys.modules.update({one.__name__: one for one in stand_ins})
     try:
         import_module("transformers.loss.loss_utils")
     finally:
-        del sys.modules["scipy.optimize"]
+        for one in stand_ins:
+            del sys.modules[one.__name__]
+
+
+def _later(module: str, function: str) -> ModuleType:
+    """A module of one function, which is imported when it is called."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        return getattr(import_module(module), function)(*args, **options)
+
+    stand_in = ModuleType(module)
+    setattr(stand_in, function, call)
+    return stand_in
