@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+#: As if torchvision were not installed: transformers imports it, and it imports all of torch.compile.
 CAPTURE = """
 import sys
+sys.modules["torchvision"] = None
 from perfcast.catalogs.devices import load_device
 from perfcast.prediction.one_device.graph import capture_step
 from perfcast.prediction.request.one_device import Request
