@@ -17,6 +17,16 @@ PRECISIONS = (
     *((name, name) for name in ("bf16", "fp16", "fp32", "tf32", "fp8", "fp8_block", "mxfp8", "nvfp4")),
 )
 
+#: What is run: the same controls in every view of a step.
+MODEL = Group(
+    title="Model",
+    controls=(
+        Control(fields=("model",), widget="name", names="models", label="Model"),
+        Control(fields=("mode",), widget="choice", choices=MODES, label="What is run"),
+        Control(fields=("dtype",), widget="choice", choices=PRECISIONS, label="Precision"),
+    ),
+)
+
 
 def has_plan(plain: Plain) -> bool:
     """Whether several devices are asked for, or a plan."""
@@ -38,14 +48,7 @@ FORECAST = View(
         "sequence_length": 4096,
     },
     groups=(
-        Group(
-            title="Model",
-            controls=(
-                Control(fields=("model",), widget="name", names="models", label="Model"),
-                Control(fields=("mode",), widget="choice", choices=MODES, label="What is run"),
-                Control(fields=("dtype",), widget="choice", choices=PRECISIONS, label="Precision"),
-            ),
-        ),
+        MODEL,
         Group(
             title="Where it runs",
             controls=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfcast.server.page.view import Control, Group, View
-from perfcast.server.page.views.forecast import BATCHES, LENGTHS, MODES, PRECISIONS, has_plan
+from perfcast.server.page.views.forecast import BATCHES, LENGTHS, MODEL, has_plan
 
 MEMORY = View(
     name="memory",
@@ -13,14 +13,7 @@ MEMORY = View(
     verb="memory",
     start={"model": "gpt2", "device": "rtx-4090", "batch_size": 16, "sequence_length": 1024},
     groups=(
-        Group(
-            title="Model",
-            controls=(
-                Control(fields=("model",), widget="name", names="models", label="Model"),
-                Control(fields=("mode",), widget="choice", choices=MODES, label="What is run"),
-                Control(fields=("dtype",), widget="choice", choices=PRECISIONS, label="Precision"),
-            ),
-        ),
+        MODEL,
         Group(
             title="Where it runs",
             controls=(
