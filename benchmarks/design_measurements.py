@@ -22,7 +22,7 @@ from perfcast.core.operation import Operation
 from perfcast.cost.learned.corrections.covariance import load_covariance
 from perfcast.cost.learned.corrections.load import estimate_measured
 from perfcast.cost.learned.corrections.measured import MeasuredKernel, MeasuredKernels
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.measure.correct import as_kernels
 from perfcast.measure.few import design
 from perfcast.measure.few.cases import FewCase, few_cases

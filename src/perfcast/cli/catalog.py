@@ -84,7 +84,7 @@ def new_cluster(file: str) -> None:
 def _write_template(kind: Kind, file: str) -> None:
     """Raises InputError where the file is there, or is none of TOML."""
     from perfcast.catalogs.templates import template_of
-    from perfcast.files import write_text_atomically
+    from perfcast.files.writing import write_text_atomically
 
     path = Path(file)
     if path.suffix != ".toml":

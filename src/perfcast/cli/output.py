@@ -70,7 +70,7 @@ class Outputs:
         Raises:
             InputError: One of them cannot be.
         """
-        from perfcast.files import check_writable
+        from perfcast.files.writing import check_writable
 
         for path in self.paths:
             check_writable(path)
@@ -173,13 +173,13 @@ def write_pages(outputs: Outputs, document: Document, command: str | None = None
         InputError: A file cannot be written, or there is nothing to draw.
     """
     if outputs.html is not None:
-        from perfcast.files import write_text_atomically
+        from perfcast.files.writing import write_text_atomically
         from perfcast.report.page import render_page
 
         provenance = replace(document.provenance, command=_command() if command is None else command)
         write_text_atomically(outputs.html, render_page(replace(document, provenance=provenance)))
     if outputs.picture_place is not None:
-        from perfcast.files import write_bytes_atomically
+        from perfcast.files.writing import write_bytes_atomically
         from perfcast.report.pictures import draw_picture
 
         write_bytes_atomically(outputs.picture_place.path, draw_picture(document, outputs.picture_place))
@@ -246,7 +246,7 @@ def write_json(data: object, path: str | Path, *, indent: int | None = 2, is_exa
         InputError: The place cannot be written.
         ValueError: A number is not finite; nothing is written.
     """
-    from perfcast.files import write_text_atomically
+    from perfcast.files.writing import write_text_atomically
     from perfcast.report.answers import to_plain, write_plain
 
     text = write_plain(to_plain(data), indent=indent, is_exact=is_exact)

@@ -237,7 +237,7 @@ def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) ->
     from rich.console import Console
 
     from perfcast.evidence.train.embedding.train import train_embedding
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
 
     check_writable(output)
     if len(files) > 1:

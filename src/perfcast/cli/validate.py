@@ -102,7 +102,7 @@ def validate(suite: str, **options: object) -> None:
     stopped run goes on).
     """
     from perfcast.evidence.dataset.shipped import places_of
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
 
     if suite not in _SUITES:
         raise UnknownNameError("suite", suite, _SUITES, f"Known: {', '.join(_SUITES)}.")

@@ -19,7 +19,7 @@ from perfcast.core.arrays import Floats
 from perfcast.core.collective import COLLECTIVES
 from perfcast.cost.collective_fit import Curve, fit_curve
 from perfcast.errors import CalibrationError, UnknownNameError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 SCHEMA = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcast.cost.profile import DeviceProfile, data_folder, load_local_profile, profile_path
 from perfcast.errors import CalibrationError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 __all__ = [
     "append_record",

@@ -65,7 +65,7 @@ class Shown(Showing):
         Raises:
             InputError: The answer has no timeline, or the file cannot be written.
         """
-        from perfcast.files import write_text_atomically
+        from perfcast.files.writing import write_text_atomically
         from perfcast.report.answers import write_plain
 
         events = self.timeline()

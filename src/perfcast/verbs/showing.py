@@ -159,6 +159,6 @@ class Picture:
 
 
 def _write(path: str | Path, text: str) -> None:
-    from perfcast.files import write_text_atomically
+    from perfcast.files.writing import write_text_atomically
 
     write_text_atomically(path, text)

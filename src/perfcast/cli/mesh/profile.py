@@ -175,7 +175,7 @@ def _output_path(output: str | None, name: str) -> Path:
     from pathlib import Path
 
     from perfcast.cost.profile import data_folder
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
 
     if output is None:
         data_folder().mkdir(parents=True, exist_ok=True)

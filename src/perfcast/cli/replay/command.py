@@ -38,7 +38,7 @@ def replay(asked: ReplayQuestion, generate_folder: str | None, anonymise: bool, 
     after the other, or, with as many --ranks, each by a rank of its own. Under torchrun or Slurm every rank
     runs this command, and rank 0 reports. Nothing in a trace is run as code; what tensors hold is made up.
     """
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
     from perfcast.measure.collectives.environment import find_place
     from perfcast.verbs.replay.request import request_of
 

@@ -42,7 +42,7 @@ def write_hand_over(found: SearchReport, target: str, folder: str) -> tuple[str,
     Raises:
         PlanError: It can run none of them; says what is in the winner's way.
     """
-    from perfcast.files import write_text_atomically
+    from perfcast.files.writing import write_text_atomically
     from perfcast.units import format_seconds
 
     plan, files, obstacle = _first_files(found, target)

@@ -74,7 +74,7 @@ def write_launch_files(files: Mapping[Path, str]) -> tuple[str, ...]:
     Raises:
         InputError: One cannot be written.
     """
-    from perfcast.files import write_text_atomically
+    from perfcast.files.writing import write_text_atomically
 
     for path, text in files.items():
         try:

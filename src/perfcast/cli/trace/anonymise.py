@@ -27,7 +27,7 @@ def anonymise(trace: str, out: str, salt: str | None, steps: tuple[int, int] | N
     """
     import secrets
 
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
     from perfcast.traces.anonymise.trace import anonymise_trace
 
     check_writable(out)

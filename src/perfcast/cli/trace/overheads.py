@@ -19,7 +19,7 @@ def overheads(traces: tuple[str, ...], output: str, host: str, framework: str, m
 
     Profiles are of a host and a framework; programs that run the same operators may share one.
     """
-    from perfcast.files import check_writable
+    from perfcast.files.writing import check_writable
     from perfcast.report.documents.traces.recordings import overheads_document
     from perfcast.traces.kineto.reader import read_ranks
     from perfcast.traces.overheads.profile import fit_overheads

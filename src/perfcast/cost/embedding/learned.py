@@ -26,7 +26,7 @@ from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.model import PHASES, check_phase
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 SCHEMA = 2
 SHIPPED = Path(__file__).parent.parent / "weights" / "embedding" / "cpu.json"

@@ -21,7 +21,7 @@ from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Quant
 from perfcast.cost.learned.scalars import DeviceScalars
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 
 SCHEMA = 2
 WEIGHTS = Path(__file__).parent.parent / "weights" / "learned"

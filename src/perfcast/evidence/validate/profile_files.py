@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perfcast.errors import CatalogError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.frameworks.load import profile_folder
 from perfcast.units import UNIT_FACTORS
 

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from perfcast.cost.cluster_profile import AxisProfile, ClusterProfile, fit_axes, save_cluster_profile
 from perfcast.errors import CalibrationError, InputError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence, local_environment, run_together

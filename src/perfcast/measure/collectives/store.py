@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfcast.cost.cluster_profile import CollectiveSample
 from perfcast.errors import CalibrationError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 #: Axis, collective, size wanted.
 Key = tuple[str, str, int]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfcast.errors import InputError
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfcast.cost.profile import data_folder
 from perfcast.errors import InputError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.published.nets.archive import Archive, read_archive, write_archive
 
 RECORD = "predictor.json"

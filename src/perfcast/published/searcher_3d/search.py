@@ -34,7 +34,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from perfcast.errors import InputError, PerfcastError
-from perfcast.files import check_writable, write_text_atomically
+from perfcast.files.writing import check_writable, write_text_atomically
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel, read_cluster, read_model
 
 BASE_EFFICIENCY = 0.35

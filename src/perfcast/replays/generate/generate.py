@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import InputError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.replays.generate.given import GivenTensors
 from perfcast.replays.generate.names import Names
 from perfcast.replays.generate.plan import ProgramPlan, plan_program

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfcast.errors import CalibrationError, TraceError
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence, local_environment, run_together
 from perfcast.measure.collectives.plan import BACKENDS, Backend

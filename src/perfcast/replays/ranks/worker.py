@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import InputError
-from perfcast.files import write_bytes_atomically, write_text_atomically
+from perfcast.files.writing import write_bytes_atomically, write_text_atomically
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.plan import Backend
 from perfcast.replays.ranks.context import RankContext, join

@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from perfcast.errors import InputError, PlanError
-from perfcast.files import write_bytes_atomically, write_text_atomically
+from perfcast.files.writing import write_bytes_atomically, write_text_atomically
 from perfcast.searches.sweep.cells import CELL_COLUMNS, KEY, RESULT_COLUMNS, Cell, Row, SearchCell, SweepJob
 
 JOB_FILE = "job.json"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import TraceError
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.traces.anonymise.names import Names
 from perfcast.traces.anonymise.nodes import check_steps, nodes_of_steps
 from perfcast.traces.files.archive import DEFAULT_MAX_BYTES, open_members

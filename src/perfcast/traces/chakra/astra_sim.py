@@ -21,7 +21,7 @@ from pathlib import Path
 
 from perfcast.core.cluster import Cluster
 from perfcast.errors import InputError, TraceError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.traces.chakra.collectives import WORLD
 from perfcast.traces.chakra.order import missing_dependencies
 from perfcast.traces.chakra.play import collective_members

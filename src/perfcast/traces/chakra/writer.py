@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.traces.chakra.messages import message_classes
 from perfcast.traces.chakra.trace import ChakraAttribute, ChakraNode, ChakraTensors, ChakraTrace
 

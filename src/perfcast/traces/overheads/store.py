@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import CalibrationError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.traces.overheads.profile import Key, OverheadMean, OverheadProfile
 from perfcast.traces.timeline.program import Overhead
 

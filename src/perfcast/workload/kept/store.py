@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perfcast.core.captured import CapturedStep
 from perfcast.errors import InputError
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.units import MIB
 from perfcast.workload.kept.encoding import MOST_FILE_BYTES, DamagedError, decode, encode
 

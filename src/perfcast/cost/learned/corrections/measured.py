@@ -22,7 +22,7 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_k
 from perfcast.cost.learned.store import model_names_of
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 SCHEMA = 2
 #: Of an older version: scalars, from which no measurement can be read back.

@@ -31,7 +31,7 @@ from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import read_tables
 from perfcast.evidence.train.learned.fit import fit_family
 from perfcast.evidence.train.learned.prepared import TrainingRows
-from perfcast.files import write_bytes_atomically
+from perfcast.files.writing import write_bytes_atomically
 
 VERSION = 2
 #: Of ``perfcast train vision``.

@@ -23,7 +23,7 @@ from perfcast.cost.learned.translate import translate
 from perfcast.errors import InputError
 from perfcast.evidence.validate.vision.timm_steps.cases import TimmCase, read_cases
 from perfcast.evidence.validate.vision.timm_steps.graphs import kept_graph
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.prediction.one_device.graph import run_on
 
 #: How far the multiplications of a model of today may be from those printed beside a measured step: a name

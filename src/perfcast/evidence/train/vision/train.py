@@ -39,7 +39,7 @@ from perfcast.evidence.train.vision.steps import (
     is_same_model,
     read_steps,
 )
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 #: Where the constants lie in the package: the part's prefix, and the file.
 _CONVOLUTIONS, _STREAMS = "convolution.", "stream."

@@ -24,7 +24,7 @@ from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.result import SuiteResult
 from perfcast.evidence.validate.row import Row, weakest_provenance
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
 from perfcast.memory_use.first_touch import with_first_touch
 from perfcast.workload.capture.capture import CaptureOptions, capture

@@ -21,7 +21,7 @@ from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
 from perfcast.evidence.validate.profile_files import write_profiles
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint
 

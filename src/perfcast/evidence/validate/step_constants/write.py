@@ -12,7 +12,7 @@ from perfcast.core.training import FRAMEWORKS
 from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.evidence.validate.published.priced import Chosen
 from perfcast.evidence.validate.step_constants.scales import TRACED, host_owner
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 _CHOSEN = (
     "perfcast validate published --write-spread: chosen on published training runs (VIA-Research/vTrain MIT, "

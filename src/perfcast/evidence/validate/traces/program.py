@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.evidence.validate.traces.turns import ask_for_turns
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 from perfcast.units import TIB
 

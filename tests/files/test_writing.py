@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfcast.errors import InputError
-from perfcast.files import write_text_atomically
+from perfcast.files.writing import write_text_atomically
 
 
 def test_a_file_is_written_whole_and_no_temporary_file_stays(tmp_path: Path) -> None:
