@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-torch check docs docs-figures bench fuzz-web clean
+.PHONY: demo test test-torch check docs docs-figures bench fuzz fuzz-web clean
 
 demo: $(VENV)/.installed
 	@mkdir -p out
@@ -55,10 +55,25 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/calculon.py
 
-# What the API is asked at random, for long: by its own description, and by requests that nobody honest makes.
+# Every door at random: CASES inputs each, by coverage where atheris is installed; laws and the API's own description
+# too. Ctrl-C stops; the next call goes on. `make fuzz ONLY=text/,file/` takes some of the targets.
+CASES ?= 100000
+ONLY ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python tests/fuzz/every.py --cases $(CASES) --jobs $(JOBS) --only "$(ONLY)"
+	$(if $(ONLY),,test ! -d tests/laws || PERFCAST_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q -n $(JOBS) tests/laws)
+	$(if $(ONLY),,$(MAKE) fuzz-web)
+
 fuzz-web: $(VENV)/.installed
 	PERFCAST_API_EXAMPLES=300 $(BIN)/python -m pytest -q tests/server/test_openapi.py
 	$(BIN)/python tests/hostile_requests.py 10000
+
+# atheris has wheels for some releases of Python alone; without it hypothesis draws, and says so.
+$(VENV)/.fuzz: $(VENV)/.installed
+	-$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
