@@ -119,6 +119,17 @@ def test_the_ground_needs_nothing_but_the_standard_library_and_arrays(module: st
     assert outside <= {"perfcast", "numpy"}
 
 
+#: What reads code as data. marshal makes keys of a table in memory there, and reads no file.
+READS_CODE = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+MAKES_KEYS = "perfcast.traces.kineto.columns"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_is_pickled(module: str):
+    allowed = {"marshal"} if module == MAKES_KEYS else set()
+    assert not {m.partition(".")[0] for m in imports_of(module)} & READS_CODE - allowed
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_no_file_imports_the_private_tools_of_torch_distributed(module: str):
     assert not [m for m in imports_of(module) if m.startswith("torch.distributed._tools")]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 import tempfile
 from pathlib import Path
 
 from perfcast.errors import PerfcastError
+from perfcast.files.typed_json import read_typed, write_typed
 from perfcast.measure.collectives.launch import run_together
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
 from perfcast.measure.mesh_discovery.matrix import PairSamples, checked_pairs
 
-_RESULT = "found.pickle"
+_RESULT = "found.json"
 _MEETING = "meeting"
 
 
@@ -33,8 +33,7 @@ def launch_and_discover(
             for rank in range(num_ranks)
         ]
         run_together(commands, folder)
-        with (folder / _RESULT).open("rb") as file:
-            mesh, samples = pickle.load(file)
+        mesh, samples = read_typed((folder / _RESULT).read_bytes())
         assert isinstance(mesh, DiscoveredMesh)
         assert isinstance(samples, PairSamples)
         return mesh, samples
@@ -50,8 +49,7 @@ def main(arguments: list[str]) -> int:
         meter = join(rank, num_ranks, rank, f"file://{folder / _MEETING}", stall_seconds)
         found = discover_together(meter, seed)
         if found is not None:
-            with (folder / _RESULT).open("wb") as file:
-                pickle.dump(found, file)
+            (folder / _RESULT).write_bytes(write_typed(found))
         leave()
     except PerfcastError as error:
         print(error, file=sys.stderr)

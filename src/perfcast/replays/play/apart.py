@@ -9,7 +9,6 @@ PyTorch and the tensors of the program, behaves as the original does.
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfcast.errors import PerfcastError, TraceError
+from perfcast.files.typed_json import read_typed, write_typed
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.replays.play.memory_bound import bound_memory
 from perfcast.replays.play.modules import load_module
 from perfcast.replays.program.program import ReplayProgram
@@ -47,8 +48,9 @@ def run_apart(
     """
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder) / "task", Path(folder) / "result"
-        with task.open("wb") as file:
-            pickle.dump((function, arguments, dict(options or {}), module, on_repetition is not None), file)
+        task.write_bytes(
+            write_typed((function, arguments, dict(options or {}), module, on_repetition is not None))
+        )
         with subprocess.Popen(
             [sys.executable, "-m", "perfcast.replays.play.apart", str(task), str(result)],
             env=os.environ | {"PYTHONPATH": _search_path()},
@@ -58,10 +60,9 @@ def run_apart(
             exit_code = _followed(process, on_repetition)
         if not result.exists():
             raise TraceError(f"the process of the replay ended with exit code {exit_code} and no result")
-        with result.open("rb") as file:
-            is_error, value = pickle.load(file)  # written by the process above, in a folder of our own
+        is_error, value = read_typed(result.read_bytes())
     if is_error:
-        raise value
+        raise TraceError(value)
     found: Result = value
     return found
 
@@ -92,8 +93,7 @@ def _followed(process: subprocess.Popen[str], on_repetition: Callable[[int], Non
 
 def main(task: str, result: str) -> None:
     """Do a task and write what came of it."""
-    with Path(task).open("rb") as file:
-        function, arguments, options, module, is_followed = pickle.load(file)
+    function, arguments, options, module, is_followed = read_typed(Path(task).read_bytes())
     if is_followed:
         options["on_repetition"] = lambda number: print(f"{_PROGRESS}{number}", flush=True)
     try:
@@ -104,13 +104,10 @@ def main(task: str, result: str) -> None:
                 bound_memory(argument)
         outcome = (False, function(*arguments, **options))
     except PerfcastError as error:
-        outcome = (True, TraceError(str(error)))
+        outcome = (True, str(error))
     except KeyboardInterrupt:
-        outcome = (True, TraceError("interrupted before anything was measured"))
-    temporary = Path(result).with_suffix(".part")
-    with temporary.open("wb") as file:
-        pickle.dump(outcome, file)
-    temporary.replace(result)
+        outcome = (True, "interrupted before anything was measured")
+    write_bytes_atomically(result, write_typed(outcome))
 
 
 if __name__ == "__main__":

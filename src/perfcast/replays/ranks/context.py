@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from perfcast.errors import TraceError
+from perfcast.files.typed_json import read_typed, write_typed
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence
 from perfcast.measure.collectives.plan import BACKENDS
@@ -54,11 +55,20 @@ class RankContext:
 
     def gather(self, value: Value) -> list[Value]:
         """Every rank's value, in order of ranks; plain data only."""
+        import torch
         import torch.distributed as dist
 
-        found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, group=self.control)
-        return found
+        own = torch.frombuffer(bytearray(write_typed(value)), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
+        dist.all_gather(sizes, torch.tensor([len(own)]), group=self.control)
+        longest = max(int(size) for size in sizes)
+        texts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.world_size)]
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: len(own)] = own
+        dist.all_gather(texts, padded, group=self.control)
+        return [
+            read_typed(bytes(text[: int(size)].tolist())) for text, size in zip(texts, sizes, strict=True)
+        ]
 
     def make_groups(self, wanted: Iterable[GroupKey]) -> None:
         """Make the groups that any rank's program names; all ranks call this together.

@@ -1,12 +1,11 @@
 """A replay of several ranks: one process each, started here or by a launcher such as torchrun.
 
-What a rank does is a function of the caller's: a job (data that pickles) and the rank's context in, data out.
-Whatever ends one rank ends all of them, and says which it was.
+What a rank does is a function of the caller's: a job, which ``typed_json`` passes, and the rank's context in,
+data out. Whatever ends one rank ends all of them, and says which it was.
 """
 
 from __future__ import annotations
 
-import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfcast.errors import CalibrationError, TraceError
+from perfcast.files.typed_json import read_typed, write_typed
 from perfcast.files.writing import write_bytes_atomically
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.launch import first_sentence, local_environment, run_together
@@ -49,14 +49,14 @@ def run_ranks(
         meeting = (folder / "rendezvous").as_uri()
         for rank, job in enumerate(jobs):
             task = RankJob(name, job, Place(rank, len(jobs), rank, meeting, "perfcast"), backend)
-            write_bytes_atomically(job_path(folder, rank), pickle.dumps(task))
+            write_bytes_atomically(job_path(folder, rank), write_typed(task))
         program = [sys.executable, "-m", "perfcast.replays.ranks.worker", str(folder)]
         try:
             run_together([[*program, str(r)] for r in range(len(jobs))], folder, local_environment())
         except CalibrationError as error:
             raise TraceError(_what_failed(folder, len(jobs)) or f"{error}; the others were stopped") from None
         results = [result_path(folder, rank).read_bytes() for rank in range(len(jobs))]
-        return [pickle.loads(result) for result in results]  # written by the ranks, in a folder of our own
+        return [read_typed(result) for result in results]
 
 
 def run_as_rank(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcast.errors import InputError
+from perfcast.files.typed_json import read_typed, write_typed
 from perfcast.files.writing import write_bytes_atomically, write_text_atomically
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.plan import Backend
@@ -33,11 +33,11 @@ class RankJob:
 
 def work(folder: Path, rank: int) -> None:
     """What a started process does: its job, and its result or its error into the folder."""
-    task: RankJob = pickle.loads(job_path(folder, rank).read_bytes())  # written by whoever started this
+    task: RankJob = read_typed(job_path(folder, rank).read_bytes())
     try:
         context = join(task.place, task.backend)
         result = _function_of(task.function)(task.job, context)
-        write_bytes_atomically(result_path(folder, rank), pickle.dumps(result))
+        write_bytes_atomically(result_path(folder, rank), write_typed(result))
         context.leave()
     except InputError as error:
         write_text_atomically(error_path(folder, rank), str(error))
@@ -46,12 +46,12 @@ def work(folder: Path, rank: int) -> None:
 
 def job_path(folder: Path, rank: int) -> Path:
     """Where the job of a rank is."""
-    return folder / f"rank{rank}.job.pickle"
+    return folder / f"rank{rank}.job.json"
 
 
 def result_path(folder: Path, rank: int) -> Path:
     """Where a rank leaves its result."""
-    return folder / f"rank{rank}.result.pickle"
+    return folder / f"rank{rank}.result.json"
 
 
 def error_path(folder: Path, rank: int) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import queue
 import resource
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcast.errors import InputError, PerfcastError, UnknownNameError
+from perfcast.files.typed_json import write_typed
 from perfcast.server.processes.message import Asked, Kind, Told
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def part_of(result: Shown, kind: Kind) -> bytes | None:
     if kind == "json":
         return write_plain(to_plain(result.data())).encode()
     if kind == "document":
-        return pickle.dumps(result.document())
+        return write_typed(result.document())
     if kind == "html":
         return _page(result)
     events = result.timeline()

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import secrets
 import signal
 import sys
@@ -19,6 +18,7 @@ from multiprocessing.context import ForkServerContext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from perfcast.files.typed_json import read_typed
 from perfcast.server.problems import LOG, Problem, ProblemError, refuse
 from perfcast.server.processes import child
 from perfcast.server.processes.message import Asked, Kind, Told
@@ -58,7 +58,7 @@ class Reply:
     @property
     def document(self) -> Document:
         """What text and page say."""
-        found: Document = pickle.loads(self.parts["document"])  # written by a process of ours
+        found: Document = read_typed(self.parts["document"])
         return found
 
 
