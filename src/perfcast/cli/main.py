@@ -10,6 +10,8 @@ import gc
 import os
 import sys
 import threading
+import warnings
+from typing import TextIO
 
 import click
 
@@ -53,10 +55,26 @@ def main() -> None:
     collects_late = any(verb in _COLLECT_LATE for verb in sys.argv[1:2])
     if collects_late:
         gc.set_threshold(1_000_000, 20, 100)
+    warnings.showwarning = _show_warning
     code = run(sys.argv[1:])
     if collects_late:
         _end(code)
     sys.exit(code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own on one line, as errors are; others as Python shows them."""
+    if category.__module__.startswith("perfcast."):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _end(code: int) -> None:
