@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,15 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.validated import finish, finish_study, finish_suite, outputs
 from perfcast.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from perfcast.cli.output import Outputs
     from perfcast.evidence.validate.kernels.leave_out import By, LeaveOut
-    from perfcast.evidence.validate.result import Result
-    from perfcast.report.document import Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +23,7 @@ class Options:
     data: tuple[str, ...]
     max_rows: int
     predictors: tuple[str, ...]
+    subjects: tuple[str, ...]
     leave_out: tuple[str, ...]
     by: By
     train_data: tuple[str, ...]
@@ -47,6 +43,13 @@ class Options:
 @click.option("--data", multiple=True, metavar="DIR", help="Measured data; may be repeated; default: sample.")
 @click.option("--max-rows", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--predictor", "predictors", multiple=True, help="May be repeated; default: all.")
+@click.option(
+    "--subject",
+    "subjects",
+    multiple=True,
+    metavar="NAME",
+    help="coverage: of what; may be repeated; default: all.",
+)
 @click.option(
     "--leave-out",
     multiple=True,
@@ -97,9 +100,10 @@ def validate(suite: str, **options: object) -> None:
     peaks of training runs, and which runs fitted), 'collectives' (measured collectives of many systems),
     'published' (step times of published training runs), 'vision' (measured steps of image and other models),
     'serving' (measured times to the first and of further tokens under load),
-    'embedding' (embedding lookups measured here by 'perfcast train embedding --passes') or 'traces' (eight
+    'embedding' (embedding lookups measured here by 'perfcast train embedding --passes'), 'traces' (eight
     models recorded here, forecast at other batches and really run; --data DIR keeps finished parts, so that a
-    stopped run goes on).
+    stopped run goes on) or 'coverage' (how often the truth lies in the 90 % intervals of forecasts, and how
+    wide those are, on devices, sources and programs left out; --data DIR holds tables or folders of them).
     """
     from perfcast.evidence.dataset.shipped import places_of
     from perfcast.files.writing import check_writable
@@ -110,7 +114,9 @@ def validate(suite: str, **options: object) -> None:
     if chosen.measurements and suite != "kernels":
         raise InputError(f"--measurements is for suite 'kernels', not for '{suite}'")
     _check_study(suite, chosen)
-    _outputs(chosen).check()
+    if chosen.subjects and suite != "coverage":
+        raise InputError(f"--subject is for suite 'coverage', not for '{suite}'")
+    outputs(chosen).check()
     into_folder = chosen.write_spread is not None and suite in _SPREAD_FOLDERS
     check_writable(f"{chosen.write_spread}/{suite}" if into_folder else chosen.write_spread)
     if suite not in _MEASURED_HERE:
@@ -141,7 +147,7 @@ def _local(options: Options) -> None:
         max_rows=options.max_rows,
         on_row=lambda row: console.print(describe_row(row.to_json()), markup=False, soft_wrap=True),
     )
-    _finish(summary_document(result.summary), result, options)
+    finish(summary_document(result.summary), result, options)
     if options.write_spread:
         machine = local.describe_machine(load_local_profile())
         local.write_spread(Path(options.write_spread), result, machine)
@@ -162,7 +168,7 @@ def _kernels(options: Options) -> None:
         leave_out=_leave_out(options),
         say=_say,
     )
-    _finish_suite(result, options)
+    finish_suite(result, options)
 
 
 def _few_measurements(options: Options) -> None:
@@ -180,7 +186,7 @@ def _few_measurements(options: Options) -> None:
         leave_out=_leave_out(options),
         say=_say,
     )
-    _finish(document_of(result.summary), result, options)
+    finish(document_of(result.summary), result, options)
 
 
 def _neusight(options: Options) -> None:
@@ -197,9 +203,9 @@ def _neusight(options: Options) -> None:
         say=_say,
     )
     if options.study:
-        _finish_study(result, options)
+        finish_study(result, options)
     else:
-        _finish_suite(result, options)
+        finish_suite(result, options)
 
 
 def _collectives(options: Options) -> None:
@@ -214,7 +220,7 @@ def _collectives(options: Options) -> None:
         leave_out=options.leave_out,
         say=_say,
     )
-    _finish(collectives_document(result.summary), result, options)
+    finish(collectives_document(result.summary), result, options)
 
 
 def _memory(options: Options) -> None:
@@ -234,7 +240,7 @@ def _memory(options: Options) -> None:
     result = validate_memory(
         [Path(place) for place in options.data], predictors, max_rows=options.max_rows, say=_say
     )
-    _finish(memory_document(result.to_json_rows(), result.summary), result, options)
+    finish(memory_document(result.to_json_rows(), result.summary), result, options)
 
 
 def _published(options: Options) -> None:
@@ -258,13 +264,13 @@ def _published(options: Options) -> None:
         say=_say,
         track=lambda items, words: track(items, description=words, console=quiet, transient=True),
     )
-    _finish(published_document(result.summary), result, options)
+    finish(published_document(result.summary), result, options)
 
 
 def _vision(options: Options) -> None:
     from perfcast.evidence.validate.vision.suite import validate_vision
 
-    _finish_suite(
+    finish_suite(
         validate_vision(*_of_tables("vision", options), max_rows=options.max_rows, say=_say), options
     )
 
@@ -272,7 +278,7 @@ def _vision(options: Options) -> None:
 def _serving(options: Options) -> None:
     from perfcast.evidence.validate.serving.suite import validate_serving
 
-    _finish_suite(
+    finish_suite(
         validate_serving(*_of_tables("serving", options), max_rows=options.max_rows, say=_say), options
     )
 
@@ -300,7 +306,7 @@ def _embedding(options: Options) -> None:
 
     place = Path(options.data[0]) if options.data else None
     result, scores = validate_embedding(place, options.predictors, _say)
-    _finish(embedding_document(scores), result, options)
+    finish(embedding_document(scores), result, options)
 
 
 def _traces(options: Options) -> None:
@@ -317,7 +323,18 @@ def _traces(options: Options) -> None:
     result, scores = validate_traces(
         Path(options.data[0]), options.predictors, max_rows=options.max_rows, say=_say
     )
-    _finish(trace_document(result.rows, scores), result, options)
+    finish(trace_document(result.rows, scores), result, options)
+
+
+def _coverage(options: Options) -> None:
+    if options.predictors:
+        raise InputError("suite 'coverage' judges the shipped forecasts: no --predictor; --subject chooses")
+    from perfcast.evidence.validate.coverage.suite import validate_coverage
+    from perfcast.report.documents.evidence.coverage import coverage_document
+
+    places, _ = _of_tables("coverage", options)
+    result = validate_coverage(places, options.subjects, max_rows=options.max_rows, say=_say)
+    finish(coverage_document(result.summary, result.protocol), result, options)
 
 
 #: Suites that fit several files.
@@ -335,6 +352,7 @@ _SUITES: Mapping[str, Callable[[Options], None]] = {
     "serving": _serving,
     "embedding": _embedding,
     "traces": _traces,
+    "coverage": _coverage,
 }
 
 
@@ -362,57 +380,3 @@ def _say(text: str) -> None:
 def _say_written(paths: Sequence[Path]) -> None:
     for path in paths:
         click.echo(f"wrote {path}")
-
-
-def _finish_suite(result: Result, options: Options) -> None:
-    """Tables of a suite whose predictors stand side by side."""
-    from perfcast.report.documents.evidence.validation import suite_document
-
-    _finish(suite_document(result.summary), result, options)
-
-
-def _finish(document: Document, result: Result, options: Options) -> None:
-    """Tables to the terminal, errors as figures to the page, JSON to where it is wanted, row by row."""
-    from rich.console import Console
-
-    from perfcast.cli.output import write_pages
-    from perfcast.report.documents.evidence.errors import with_error_figures
-    from perfcast.report.terminal import print_document
-
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(document, console)
-    outputs = _outputs(options)
-    if outputs.draws:
-        write_pages(outputs, with_error_figures(document, result.summary))
-        for path in replace(outputs, json=None).paths:
-            console.print(f"wrote {path}", markup=False)
-    _write(result, options, console)
-
-
-def _outputs(options: Options) -> Outputs:
-    from perfcast.cli.output import Outputs
-
-    return Outputs(json=options.json_path, html=options.html_path, picture=options.picture)
-
-
-def _finish_study(result: Result, options: Options) -> None:
-    """The study's table to the terminal and its page, JSON to where it is wanted."""
-    from rich.console import Console
-
-    from perfcast.cli.output import write_answer
-    from perfcast.report.documents.evidence.study import study_document
-
-    outputs = replace(_outputs(options), json="-" if options.json_path == "-" else None)
-    write_answer(outputs, lambda: study_document(result.summary, result.protocol))
-    _write(result, options, Console(highlight=False))
-
-
-def _write(result: Result, options: Options, console: Console) -> None:
-    from perfcast.evidence.validate.result import write_result
-
-    if options.json_path == "-":
-        write_result(result, sys.stdout)
-    elif options.json_path:
-        with Path(options.json_path).open("w", encoding="utf-8") as file:
-            write_result(result, file)
-        console.print(f"wrote {options.json_path}", markup=False)

@@ -1,0 +1,1 @@
+"""How often the truth lies in the 90 % intervals of forecasts, on measurements left out."""
