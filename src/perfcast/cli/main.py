@@ -18,6 +18,7 @@ import click
 from perfcast import __version__
 from perfcast.cli.lazy import LazyGroup
 from perfcast.errors import DoesNotFitError, InputError, PerfcastError
+from perfcast.files.limits import limited
 
 _HOMES = {
     "predict": "perfcast.cli.predict.command",
@@ -41,8 +42,14 @@ _HOMES = {
 
 @click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perfcast")
-def cli() -> None:
+@click.option(
+    "--max-file", metavar="SIZE", help="Unpacked bytes beyond which no file is read; default: by its kind."
+)
+@click.pass_context
+def cli(context: click.Context, max_file: str | None) -> None:
     """Forecast how fast deep-learning training and inference run, and how much memory they need."""
+    if max_file is not None:
+        context.with_resource(limited(max_file))
 
 
 #: Verbs whose process ends with their answer and measures nothing: most that they make stays to the end.
@@ -52,7 +59,7 @@ _COLLECT_LATE = ("predict", "memory", "search", "scale", "serving", "shard", "me
 
 def main() -> None:
     """Entry point; turns errors into one line and an exit code."""
-    collects_late = any(verb in _COLLECT_LATE for verb in sys.argv[1:2])
+    collects_late = any(verb in _COLLECT_LATE for verb in _verbs(sys.argv[1:]))
     if collects_late:
         gc.set_threshold(1_000_000, 20, 100)
     warnings.showwarning = _show_warning
@@ -75,6 +82,13 @@ def _show_warning(
         click.echo(f"warning: {message}", err=True)
     else:
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def _verbs(arguments: list[str]) -> list[str]:
+    """The verb, behind the options that stand before it."""
+    while arguments and arguments[0].startswith("--max-file"):
+        arguments = arguments[1 if "=" in arguments[0] else 2 :]
+    return arguments[:1]
 
 
 def _end(code: int) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from perfcast.cli.options.steps import STEP_RANGE
-from perfcast.units import GIB, KIB, MIB, TIB
-
-_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
+from perfcast.files.limits import parse_size
 
 
-def bytes_of(_: click.Context, __: click.Parameter, value: str) -> int:
+def bytes_of(_: click.Context, option: click.Parameter, value: str) -> int:
     """A number of bytes, with a unit: 500MiB, 8GiB, 8G."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]*)", value.strip())
-    unit = match[2].lower() if match else ""
-    unit = unit + "ib" if unit in ("k", "m", "g", "t") else unit
-    if match is None or unit not in _UNITS or float(match[1]) <= 0:
-        raise click.BadParameter(f"'{value}' is no size; such as 500MiB or 8GiB")
-    return int(float(match[1]) * _UNITS[unit])
+    return parse_size(option.opts[0], value)
 
 
 limit_option = click.option(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, get_args
 from perfcast.core.embedding.lookup import NUM_REUSE_BINS
 from perfcast.core.words import known_word
 from perfcast.errors import QuestionError
+from perfcast.files.limits import parse_size
 from perfcast.verbs.question import each
 from perfcast.verbs.replay.question import BackendWord, GapsWord, Only, PrepareWord, ReplayQuestion
-from perfcast.verbs.shared.recordings import parse_size, parse_steps
+from perfcast.verbs.shared.recordings import parse_steps
 
 if TYPE_CHECKING:
     from perfcast.replays.request import PlayOptions, RankOptions, ReplayRequest

@@ -1,27 +1,10 @@
-"""Texts that questions about recordings share: sizes and ranges of steps."""
+"""Texts that questions about recordings share: ranges of steps."""
 
 from __future__ import annotations
 
 import re
 
 from perfcast.errors import QuestionError
-from perfcast.units import GIB, KIB, MIB, TIB
-
-_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
-
-
-def parse_size(option: str, text: str) -> int:
-    """A number of bytes, with a unit: 500MiB, 8GiB, 8G.
-
-    Raises:
-        QuestionError: It is none.
-    """
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]*)", text.strip())
-    unit = match[2].lower() if match else ""
-    unit = unit + "ib" if unit in ("k", "m", "g", "t") else unit
-    if match is None or unit not in _UNITS or float(match[1]) <= 0:
-        raise QuestionError(f"{option}: '{text}' is no size; such as 500MiB or 8GiB")
-    return int(float(match[1]) * _UNITS[unit])
 
 
 def parse_steps(option: str, text: str | None) -> range | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfcast.files.limits import parse_size
 from perfcast.verbs.result import shown
-from perfcast.verbs.shared.recordings import parse_size
 from perfcast.verbs.trace_explain.question import ExplainQuestion
 from perfcast.verbs.trace_explain.result import ExplanationResult
 

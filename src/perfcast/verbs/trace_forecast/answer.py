@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfcast.errors import PlanError, QuestionError
+from perfcast.files.limits import parse_size
 from perfcast.verbs.result import shown
-from perfcast.verbs.shared.recordings import parse_size, parse_steps
+from perfcast.verbs.shared.recordings import parse_steps
 from perfcast.verbs.trace_forecast.question import TraceForecastQuestion
 from perfcast.verbs.trace_forecast.result import TraceForecastResult
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfcast.files.limits import parse_size
 from perfcast.verbs.question import each
 from perfcast.verbs.result import shown
-from perfcast.verbs.shared.recordings import parse_size
 from perfcast.verbs.trace_info.question import TraceInfoQuestion
 from perfcast.verbs.trace_info.result import TraceFiles, TraceInfoResult
 
