@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from made_up_clusters import pure
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.core.mesh import DeviceMesh
 from perfcast.errors import InputError
-from perfcast.simulate.network.mesh import groups_of, simulate_axes
+from perfcast.simulate.network.mesh import groups_of, simulate_axes, usual_algorithm
 
 FAST, SLOW = 100e9, 10e9
 
@@ -25,7 +26,7 @@ def test_the_groups_of_an_axis_are_all_groups_each_once():
 
 
 def test_an_uncongested_ring_takes_its_closed_form():
-    (time,) = simulate_axes(mesh(), ["dp"], "all_reduce", [1e9], "star")
+    (time,) = simulate_axes(mesh(), ["dp"], "all_reduce", [1e9], "star", constants=pure())
     steps = 2 * 3
     assert time.seconds == pytest.approx(steps * (0.25e9 / SLOW + 5e-6), rel=1e-3)
 
@@ -42,3 +43,10 @@ def test_an_oversubscribed_uplink_is_the_busiest_link_and_takes_twice_as_long():
 def test_a_fabric_that_is_none_lists_what_there_is():
     with pytest.raises(InputError, match="fat-tree"):
         simulate_axes(mesh(), ["dp"], "all_reduce", [1e6], "fattree")
+
+
+def test_rings_go_through_all_ranks_of_a_unit_where_a_group_has_several():
+    assert usual_algorithm("all_reduce", (8, 4)) == "rings"
+    assert usual_algorithm("all_reduce", (1, 4)) == usual_algorithm("all_gather", (8, 1)) == "ring"
+    assert usual_algorithm("broadcast", (8, 4)) == "ring"
+    assert usual_algorithm("all_to_all", (8, 4)) == "direct"

@@ -154,7 +154,7 @@ def _offers(
         work = function(geometry)
         if ALGORITHMS[code] == "in_network":
             work = replace(work, transfer_seconds=np.where(table.reducible, work.transfer_seconds, np.inf))
-        copied = _copied_seconds(geometry, collective, constants) if ALGORITHMS[code] in _WITH_COPY else 0.0
+        copied = copied_seconds(ALGORITHMS[code], geometry, collective, constants)
         offers += offers_of(code, work, geometry, copied, constants)
     return offers
 
@@ -178,12 +178,12 @@ def _cheapest(
     return seconds, latency, chosen
 
 
-def _copied_seconds(geometry: Geometry, collective: str, constants: Constants) -> Floats | float:
-    """The piece of 1/n that a rank keeps is copied by the same workers that send the others.
+def copied_seconds(algorithm: str, geometry: Geometry, collective: str, constants: Constants) -> Floats:
+    """The piece of 1/n that a rank keeps is copied by the same workers that send the others; shape [n].
 
     The library starts as many of them as it takes to fill a device's links, so the pace of copies is taken in
     parts of the innermost link's rate.
     """
-    share = constants.copy_shares.get(collective, 0.0)
+    share = constants.copy_shares.get(collective, 0.0) if algorithm in _WITH_COPY else 0.0
     seconds: Floats = share * geometry.message_bytes / geometry.members / geometry.copy_rate
     return seconds
