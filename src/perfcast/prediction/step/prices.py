@@ -30,7 +30,7 @@ def price_step(
         scale_seconds(seconds, device, cluster, training)
         for seconds in (prices.seconds, prices.seconds_low, prices.seconds_high)
     )
-    return Prices(middle, low, high, prices.provenance)
+    return Prices(middle, low, high, prices.provenance, prices.errs_as_one)
 
 
 def seconds_on(

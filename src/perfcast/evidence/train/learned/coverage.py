@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,26 +16,52 @@ from perfcast.evidence.train.learned.prepared import Prepared
 from perfcast.evidence.train.learned.widths import errors_of, unseen_spread
 
 
-def cross_coverage(p: Prepared, left: LeftOut) -> dict[Kin, float]:
-    """By kin, share of the rows of a fold inside the interval that the other folds make; folds count alike.
+@dataclass(frozen=True, eq=False)
+class JudgedFold:
+    """Rows that were left out together, beside the interval that the other folds of their kin make.
+
+    Attributes:
+        rows: Which of the prepared rows.
+        errors: log(measured / predicted), shape [rows].
+        low, high: Ends of the interval, as logarithms over the prediction, shape [rows].
+    """
+
+    kin: Kin
+    rows: Integers
+    errors: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def share_inside(self) -> float:
+        """Of the rows."""
+        return float(((self.errors >= self.low) & (self.errors <= self.high)).mean())
+
+
+def judged_folds(p: Prepared, left: LeftOut) -> Iterator[JudgedFold]:
+    """Every fold by an interval from the others.
 
     With n folds the interval comes from n - 1 and is wider for it. Nothing for a kin of fewer than two folds,
     nor of the very architecture: those are as unsure as without it.
     """
-    found: dict[Kin, float] = {}
     for kin in KINS[1:]:
         errors, folds = errors_of(p, left, kin)
         present = np.isfinite(errors) & (folds >= 0)
         numbers = np.unique(folds[present]).tolist()
         if len(numbers) < 2:
             continue
-        shares = []
         for number in numbers:
             mine = np.flatnonzero(present & (folds == number))
-            table = unseen_spread(p, _without(left, kin, mine))[kin]
-            shares.append(_share_inside(p, errors, mine, table))
-        found[kin] = round(float(np.mean(shares)), 3)
-    return found
+            spans = _spans(p, mine, unseen_spread(p, _without(left, kin, mine))[kin])
+            yield JudgedFold(kin, mine, errors[mine], spans[:, 0], spans[:, 1])
+
+
+def cross_coverage(p: Prepared, left: LeftOut) -> dict[Kin, float]:
+    """By kin, share of the rows of a fold inside the interval from the other folds; these count alike."""
+    shares: dict[Kin, list[float]] = {}
+    for fold in judged_folds(p, left):
+        shares.setdefault(fold.kin, []).append(fold.share_inside)
+    return {kin: round(float(np.mean(some)), 3) for kin, some in shares.items()}
 
 
 def _without(left: LeftOut, kin: Kin, rows: Integers) -> LeftOut:
@@ -44,10 +71,11 @@ def _without(left: LeftOut, kin: Kin, rows: Integers) -> LeftOut:
     return replace(left, errors={**left.errors, kin: errors}, folds={**left.folds, kin: folds})
 
 
-def _share_inside(p: Prepared, errors: Floats, rows: Integers, table: Quantiles) -> float:
+def _spans(p: Prepared, rows: Integers, table: Quantiles) -> Floats:
+    """Shape [rows, 2]."""
     regime = p.shares[rows].argmax(axis=1)
     pairs, which = np.unique(p.segment_index[rows] * NUM_SCALARS + regime, return_inverse=True)
     spans = np.array(
         [find_spread(table, p.segments[i // NUM_SCALARS], i % NUM_SCALARS) for i in pairs.tolist()]
-    )[which]
-    return float(((errors[rows] >= spans[:, 0]) & (errors[rows] <= spans[:, 1])).mean())
+    )
+    return np.asarray(spans[which], dtype=np.float64)

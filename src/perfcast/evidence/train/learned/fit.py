@@ -37,7 +37,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
     and to measure the spread on unseen devices; a tenth of the rows, to measure it on known ones.
     """
     prepared = prepare(family, rows, threads)
-    fewer = prepare(family, rows.take(_evenly(prepared, _ROWS_FOR_COMMON)), threads)
+    fewer = prepare(family, rows.take(evenly(prepared, _ROWS_FOR_COMMON)), threads)
     left = leave_out(fewer)
     scalars, common, _ = fit_common(fewer, np.ones(len(fewer.target), dtype=bool))
     scalars = replace(scalars, trust=left.trust, apart=distances(fewer, left))
@@ -58,7 +58,7 @@ def fit_family(family: Family, rows: TrainingRows, threads: int = 1) -> FittedFa
     )
 
 
-def _evenly(p: Prepared, most: int) -> Integers:
+def evenly(p: Prepared, most: int) -> Integers:
     """At most ``most`` rows, every device and segment alike."""
     group = p.rows.device_index * len(p.segments) + p.segment_index
     counts = np.bincount(group)

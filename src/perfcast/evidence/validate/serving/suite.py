@@ -208,11 +208,11 @@ def _labels(rows: Sequence[Row]) -> dict[str, list[str]]:
         "model": of("model"),
         "half": of("half"),
         "lengths": [f"{row.columns.get('isl')}/{row.columns.get('osl')}" for row in rows],
-        "clients": [_clients(row.columns.get("concurrency")) for row in rows],
+        "clients": [clients_of(row.columns.get("concurrency")) for row in rows],
     }
 
 
-def _clients(count: Any) -> str:
+def clients_of(count: Any) -> str:
     """'9 to 64' of 16."""
     for low, high in _CLIENTS:
         if isinstance(count, int | float) and low <= count <= high:

@@ -89,6 +89,11 @@ def validate_vision(
     )
 
 
+def holds_vision(place: Path) -> bool:
+    """Whether a folder or file is, or has, a table of this suite."""
+    return bool(find_tables([place], (timm_cases.STEM,)) or _find([place], examples.FILE))
+
+
 def _read(places: Sequence[Path]) -> list[ExampleCase | TimmCase]:
     tables, lines = find_tables(places, (timm_cases.STEM,)), _find(places, examples.FILE)
     if not tables and not lines:
