@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_DOCUMENT
 from perfcast.cli.output import Outputs, write_answer
 from perfcast.cli.progress import status
 
@@ -18,22 +19,23 @@ if TYPE_CHECKING:
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--quick", is_flag=True, help="A third of the measurements; a coarser fit.")
 @click.option("--restart", is_flag=True, help="Forget what was measured before.")
-@click.option("--html", metavar="FILE", help="Every measured point and fitted line, as one page.")
+@click.option(
+    "--html", type=OUTPUT_DOCUMENT, metavar="FILE", help="Every measured point and fitted line, as one page."
+)
 def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None:
     """Measure this machine's kernels and fit a profile of it, for --device cpu and --cost-model linear.
 
     Takes some minutes. Ctrl-C loses nothing: the next run measures what is missing.
     """
-    from rich.console import Console
-
     from perfcast.measure.calibrate import calibrate as run_calibration
     from perfcast.measure.calibrate import load_measurements
     from perfcast.measure.store import profile_path
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.documents.calibration import document_of
 
     outputs = Outputs(html=html)
     outputs.check()
-    console = Console(stderr=True)
+    console = visible_console(is_error=True)
     with nullcontext() if console.is_terminal else status("measuring this machine's kernels"):
         profile = run_calibration(
             device, progress=console if console.is_terminal else None, quick=quick, restart=restart

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.lazy import NamingGroup
+from perfcast.cli.options.places import OUTPUT_FILE
 from perfcast.cli.output import Outputs, output_options, write_answer, write_json
 from perfcast.errors import InputError
+from perfcast.printer.streams import say
 
 if TYPE_CHECKING:
     from perfcast.catalogs.templates import Kind
@@ -68,14 +70,14 @@ def models(name: str | None, outputs: Outputs) -> None:
 
 
 @catalog.command(name="new-device")
-@click.argument("file", metavar="FILE.toml")
+@click.argument("file", type=OUTPUT_FILE, metavar="FILE.toml")
 def new_device(file: str) -> None:
     """Write a commented file of a device of your own, which --device FILE.toml takes."""
     _write_template("device", file)
 
 
 @catalog.command(name="new-cluster")
-@click.argument("file", metavar="FILE.toml")
+@click.argument("file", type=OUTPUT_FILE, metavar="FILE.toml")
 def new_cluster(file: str) -> None:
     """Write a commented file of a cluster of your own, which --cluster FILE.toml:N takes."""
     _write_template("cluster", file)
@@ -92,7 +94,7 @@ def _write_template(kind: Kind, file: str) -> None:
     if path.exists():
         raise InputError(f"{file} is there already; name a new file")
     write_text_atomically(path, template_of(kind, path.stem))
-    click.echo(f"wrote {file}: replace its figures, then give it as --{kind}")
+    say(f"wrote {file}: replace its figures, then give it as --{kind}")
 
 
 @catalog.command()
@@ -104,12 +106,12 @@ def captures(clear: bool) -> None:
 
     folder = store.captures_folder()
     if folder is None:
-        click.echo(f"captures are kept in memory alone: {store.FOLDER_VARIABLE} says so")
+        say(f"captures are kept in memory alone: {store.FOLDER_VARIABLE} says so")
         return
     found = store.clear(folder) if clear else store.kept_files(folder)
     said = "removed from" if clear else "kept in"
     steps = "step" if found.count == 1 else "steps"
-    click.echo(f"{found.count} captured {steps}, {format_bytes(found.num_bytes)}, {said} {folder}")
+    say(f"{found.count} captured {steps}, {format_bytes(found.num_bytes)}, {said} {folder}")
 
 
 @catalog.command()
@@ -119,7 +121,7 @@ def schemas(answer: str | None) -> None:
     from perfcast.report.answers import SUBJECTS, schema_of
 
     if answer is None:
-        click.echo("\n".join(SUBJECTS))
+        say("\n".join(SUBJECTS))
     else:
         write_json(schema_of(answer), "-", is_exact=True)
 

@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from perfcast.cli.options.names import complete_names
+from perfcast.cli.options.places import guard_places
 
 
 class NamingGroup(click.Group):
@@ -53,4 +54,5 @@ class LazyGroup(NamingGroup):
         command = getattr(import_module(self._homes[cmd_name]), cmd_name)
         assert isinstance(command, click.Command)
         complete_names(command)
+        guard_places(command)
         return command

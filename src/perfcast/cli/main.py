@@ -6,12 +6,16 @@ Exit codes: 0 done, 2 bad input, 3 does not fit (with --require-fit), 1 an inter
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import io
 import os
 import sys
 import threading
 import warnings
-from typing import TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import click
 
@@ -19,6 +23,7 @@ from perfcast import __version__
 from perfcast.cli.lazy import LazyGroup
 from perfcast.errors import DoesNotFitError, InputError, PerfcastError
 from perfcast.files.limits import limited
+from perfcast.printer.streams import drop_output, finish_output, output_error, prepare_streams, say
 
 _HOMES = {
     "predict": "perfcast.cli.predict.command",
@@ -40,7 +45,35 @@ _HOMES = {
 }
 
 
-@click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
+class _NobodyReadsError(Exception):
+    """Standard output is a pipe that was closed at its other end."""
+
+
+class _Root(LazyGroup):
+    """All verbs. click would end the process with 1 where nobody reads on; it is told in another way."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Raises _NobodyReadsError."""
+        with _told_of_readers():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Raises _NobodyReadsError."""
+        with _told_of_readers():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_of_readers() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _NobodyReadsError from error
+
+
+@click.group(cls=_Root, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perfcast")
 @click.option(
     "--max-file", metavar="SIZE", help="Unpacked bytes beyond which no file is read; default: by its kind."
@@ -59,14 +92,21 @@ _COLLECT_LATE = ("predict", "memory", "search", "scale", "serving", "shard", "me
 
 def main() -> None:
     """Entry point; turns errors into one line and an exit code."""
+    prepare_streams()
     collects_late = any(verb in _COLLECT_LATE for verb in _verbs(sys.argv[1:]))
     if collects_late:
         gc.set_threshold(1_000_000, 20, 100)
     warnings.showwarning = _show_warning
-    code = run(sys.argv[1:])
+    code = _finished(run(sys.argv[1:]))
     if collects_late:
         _end(code)
     sys.exit(code)
+
+
+def _finished(code: int) -> int:
+    """The exit code, once standard output has all that was said."""
+    error = finish_output()
+    return code if error is None else _report(error, code or 2)
 
 
 def _show_warning(
@@ -79,9 +119,9 @@ def _show_warning(
 ) -> None:
     """Our own on one line, as errors are; others as Python shows them."""
     if category.__module__.startswith("perfcast."):
-        click.echo(f"warning: {message}", err=True)
+        say(f"warning: {message}", is_error=True)
     else:
-        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+        say(warnings.formatwarning(message, category, filename, lineno, line).rstrip("\n"), is_error=True)
 
 
 def _verbs(arguments: list[str]) -> list[str]:
@@ -103,7 +143,8 @@ def _end(code: int) -> None:
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            if stream is not None:
+                stream.flush()
     except (OSError, ValueError, AttributeError):
         return
     os._exit(code)
@@ -114,21 +155,40 @@ def run(arguments: list[str]) -> int:
     try:
         cli.main(arguments, prog_name="perfcast", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        return 2
+        return _report_usage(error)
     except InputError as error:
-        click.echo(f"error: {error}", err=True)
-        return 2
+        return _report(error, 2)
     except DoesNotFitError as error:
-        click.echo(f"error: {error}", err=True)
-        return 3
+        return _report(error, 3)
     except PerfcastError as error:
-        click.echo(f"error: {error}", err=True)
-        return 1
+        return _report(error, 1)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        say("interrupted", is_error=True)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _NobodyReadsError:
+        drop_output()
         return 0
+    except SystemExit as error:
+        return _report(f"a program that was read ended itself (sys.exit({error.code!r}))", 2)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OF_STREAMS:
+            raise
+        return _report(output_error(error), 2)
     return 0
+
+
+#: What a stream says that takes nothing more. Files say it too, but name themselves, or were told of where
+#: they are written.
+_OF_STREAMS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _report(error: object, code: int) -> int:
+    say(f"error: {error}", is_error=True)
+    return code
+
+
+def _report_usage(error: click.ClickException) -> int:
+    text = io.StringIO()
+    error.show(text)
+    say(text.getvalue().removesuffix("\n"), is_error=True)
+    return 2

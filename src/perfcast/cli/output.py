@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfcast.cli.options.pack import Command
+from perfcast.cli.options.places import OUTPUT_DOCUMENT, OUTPUT_PICTURE
 from perfcast.errors import DoesNotFitError
+from perfcast.files.places import STANDARD_OUTPUT
+from perfcast.printer.streams import say, write_document
 
 if TYPE_CHECKING:
     from perfcast.core.forecast.fit import Fit
@@ -21,15 +24,13 @@ if TYPE_CHECKING:
     from perfcast.report.pictures import PicturePlace
     from perfcast.verbs.result import Shown
 
-STANDARD_OUTPUT = "-"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """Files to write, None for those that nobody asked for.
 
     Attributes:
-        json: '-' is standard output, on which nothing else is then written.
+        json, html, timeline: One of them may be '-', standard output, on which nothing else is then written.
         picture: Ends in .svg or .png, then perhaps :FIGURE.
         brief: Whether the terminal shows a few lines of the answer.
         require_fit: Whether an answer that does not fit ends with exit code 3.
@@ -47,6 +48,11 @@ class Outputs:
         """Those that are asked for."""
         picture = self.picture_place.path if self.picture_place is not None else None
         return tuple(path for path in (self.json, self.html, picture, self.timeline) if path is not None)
+
+    @property
+    def takes_terminal(self) -> bool:
+        """Whether a document goes to standard output, and no text."""
+        return STANDARD_OUTPUT in self.paths
 
     @property
     def draws(self) -> bool:
@@ -83,16 +89,25 @@ def output_options(
 
     Files are checked to be writable.
     """
-    options = {"json": click.option("--json", metavar="FILE", help="JSON; '-' is standard output.")}
+    options = {
+        "json": click.option(
+            "--json", type=OUTPUT_DOCUMENT, metavar="FILE", help="JSON; '-' is standard output."
+        )
+    }
     if html:
-        options["html"] = click.option("--html", metavar="FILE", help="One self-contained page.")
+        options["html"] = click.option(
+            "--html", type=OUTPUT_DOCUMENT, metavar="FILE", help="One self-contained page."
+        )
         options["picture"] = click.option(
-            "--picture", metavar="FILE", help="The page's figures as .svg or .png; FILE:NAME is one of them."
+            "--picture",
+            type=OUTPUT_PICTURE,
+            metavar="FILE",
+            help="The page's figures as .svg or .png; FILE:NAME is one of them.",
         )
         options["brief"] = click.option("--brief", is_flag=True, help="The answer in a few lines.")
     if timeline:
         options["timeline"] = click.option(
-            "--timeline", metavar="FILE", help="Trace events; opens in Perfetto."
+            "--timeline", type=OUTPUT_DOCUMENT, metavar="FILE", help="Trace events; opens in Perfetto."
         )
 
     if fit:
@@ -105,8 +120,10 @@ def output_options(
         def command(**given: Any) -> Any:
             outputs = Outputs(**{name: given.pop(name) for name in options})
             outputs.check()
-            if outputs.brief and outputs.json == STANDARD_OUTPUT:
-                raise click.UsageError("--brief: nothing else is written beside --json -")
+            if outputs.brief and outputs.takes_terminal:
+                raise click.UsageError(
+                    "--brief: nothing else is written beside a document on standard output"
+                )
             return function(**given, outputs=outputs)
 
         decorated: Command = command
@@ -149,13 +166,13 @@ def write_answer(
 
     if outputs.json is not None and data is not None:
         write_json(versioned(to_plain(data())), outputs.json, is_exact=is_exact)
-    is_shown = outputs.draws or outputs.json != STANDARD_OUTPUT
+    is_shown = outputs.draws or not outputs.takes_terminal
     shown = document() if is_shown else None
     if shown is not None:
         write_pages(outputs, shown, command)
     if outputs.timeline is not None and timeline is not None:
         write_json(timeline(), outputs.timeline, indent=None, is_exact=True)
-    if outputs.json != STANDARD_OUTPUT and shown is not None:
+    if not outputs.takes_terminal and shown is not None:
         lines = (*said, *(f"wrote {path}" for path in (*outputs.paths, *written)))
         show = print_brief if outputs.brief else print_answer
         show(shown, lines)
@@ -173,11 +190,10 @@ def write_pages(outputs: Outputs, document: Document, command: str | None = None
         InputError: A file cannot be written, or there is nothing to draw.
     """
     if outputs.html is not None:
-        from perfcast.files.writing import write_text_atomically
         from perfcast.report.page import render_page
 
         provenance = replace(document.provenance, command=_command() if command is None else command)
-        write_text_atomically(outputs.html, render_page(replace(document, provenance=provenance)))
+        _write_text(outputs.html, render_page(replace(document, provenance=provenance)))
     if outputs.picture_place is not None:
         from perfcast.files.writing import write_bytes_atomically
         from perfcast.report.pictures import draw_picture
@@ -221,19 +237,18 @@ def print_brief(document: Document, said: Sequence[str] = ()) -> None:
     from perfcast.report.brief import brief_of
 
     for line in (brief_of(document), *said):
-        click.echo(line)
+        say(line)
 
 
 def print_answer(document: Document, said: Sequence[str] = ()) -> None:
     """A document on the terminal, then some lines."""
-    from rich.console import Console
-
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.terminal import print_document
 
-    console = Console(highlight=False)
+    console = visible_console()
     print_document(document, console)
     for line in said:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def write_json(data: object, path: str | Path, *, indent: int | None = 2, is_exact: bool = False) -> None:
@@ -246,13 +261,16 @@ def write_json(data: object, path: str | Path, *, indent: int | None = 2, is_exa
         InputError: The place cannot be written.
         ValueError: A number is not finite; nothing is written.
     """
-    from perfcast.files.writing import write_text_atomically
     from perfcast.report.answers import to_plain, write_plain
 
-    text = write_plain(to_plain(data), indent=indent, is_exact=is_exact)
+    _write_text(path, write_plain(to_plain(data), indent=indent, is_exact=is_exact))
+
+
+def _write_text(path: str | Path, text: str) -> None:
+    from perfcast.files.writing import write_text_atomically
+
     if str(path) == STANDARD_OUTPUT:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        write_document(text)
     else:
         write_text_atomically(path, text)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
+from perfcast.printer.streams import say
+
 #: Waits that nobody has to be told about.
 _QUIET_SECONDS = 2.0
 #: Between two lines where standard error is no terminal.
@@ -35,7 +37,7 @@ def status(doing: str = "") -> Iterator[Callable[[float | None, str], None]]:
 class _Teller(threading.Thread):
     """Says what is being done, from the third second on."""
 
-    def __init__(self, doing: str, stream: TextIO) -> None:
+    def __init__(self, doing: str, stream: TextIO | None) -> None:
         super().__init__(daemon=True)
         self._text, self._stream = doing, stream
         self._ended = threading.Event()
@@ -55,20 +57,22 @@ class _Teller(threading.Thread):
         if self._ended.wait(_QUIET_SECONDS):
             return
         with ExitStack() as stack:
-            say = self._line(stack) if self._stream.isatty() else self._write
-            pause = 0.2 if self._stream.isatty() else _LINE_SECONDS
+            is_terminal = self._stream is not None and self._stream.isatty()
+            tell = self._line(stack) if is_terminal else self._write
+            pause = 0.2 if is_terminal else _LINE_SECONDS
             is_going = True
             while is_going:
                 if self._text:
-                    say(f"{self._text} … {time.monotonic() - began:.0f} s")
+                    tell(f"{self._text} … {time.monotonic() - began:.0f} s")
                 is_going = not self._ended.wait(pause)
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        say(text, is_error=True)
 
     def _line(self, stack: ExitStack) -> Callable[[str], None]:
-        from rich.console import Console
+        from rich.text import Text
 
-        line = stack.enter_context(Console(file=self._stream, highlight=False).status(""))
-        return lambda text: line.update(text)
+        from perfcast.printer.boxes import visible_console
+
+        line = stack.enter_context(visible_console(is_error=True).status(""))
+        return lambda text: line.update(Text(text))

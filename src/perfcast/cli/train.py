@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.errors import InputError
+from perfcast.printer.streams import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--vendor", default="nvidia", show_default=True, type=click.Choice(["nvidia", "amd"]))
 @click.option(
     "--output",
+    type=OUTPUT_FOLDER,
     metavar="DIR",
     help="Folder (embedding: file) of the result; default: in the user's data folder.",
 )
@@ -86,19 +89,18 @@ def train(
     if len(folders) != 1:
         raise InputError(f"{predictor} is trained on one folder; --data is given {len(folders)} times")
     (data,) = folders
-    from rich.console import Console
-
     from perfcast.catalogs.devices import load_device
     from perfcast.evidence.train.published.registry import find_training, load_trainer
     from perfcast.evidence.train.published.request import TrainingRequest
+    from perfcast.printer.boxes import visible_console
     from perfcast.published.nets.store import predictor_folder
 
     trainer = load_trainer(predictor)
     left_out = tuple(load_device(name).name for name in leave_out)
     folder = Path(output) if output else predictor_folder(predictor, seed, vendor, left_out)
-    console = Console(highlight=False)
+    console = visible_console()
     try:
-        with _Reporter(Console(stderr=True, highlight=False), threads) as progress:
+        with _Reporter(visible_console(is_error=True), threads) as progress:
             record = trainer(
                 TrainingRequest(
                     data=Path(data),
@@ -111,10 +113,10 @@ def train(
                 )
             )
     except KeyboardInterrupt:
-        click.echo(f"stopped; the same command goes on from {folder}", err=True)
+        say(f"stopped; the same command goes on from {folder}", is_error=True)
         raise
     _print_record(console, record)
-    console.print(f"wrote {folder}", markup=False, soft_wrap=True)
+    console.print(f"wrote {folder}", soft_wrap=True)
 
 
 def _check_options(
@@ -135,55 +137,51 @@ def _check_options(
 def _train_learned(
     folders: tuple[str, ...], leave_out: tuple[str, ...], output: str | None, threads: int
 ) -> None:
-    from rich.console import Console
-
     from perfcast.catalogs.devices import load_device
     from perfcast.evidence.train.learned.train import ModelRecord, train_all
+    from perfcast.printer.boxes import visible_console
     from perfcast.published.nets.store import predictor_folder
 
     left_out = tuple(load_device(name).name for name in leave_out)
     folder = Path(output) if output else predictor_folder("learned", 0, "nvidia", left_out)
-    console = Console(highlight=False)
+    console = visible_console()
 
     def report(model: str, record: ModelRecord | None) -> None:
         if record is None:
-            click.echo(f"{model}: training", err=True)
+            say(f"{model}: training", is_error=True)
         else:
             text = f"{model}: {record.num_rows} rows of {len(record.devices)} devices, {record.seconds:.0f} s"
-            console.print(text, markup=False)
+            console.print(text)
 
-    console.print("reading tables", markup=False)
+    console.print("reading tables")
     try:
         train_all([Path(name) for name in folders], folder, left_out, threads, report=report)
     except KeyboardInterrupt:
-        click.echo(f"stopped; the same command goes on from {folder}", err=True)
+        say(f"stopped; the same command goes on from {folder}", is_error=True)
         raise
-    console.print(f"wrote {folder}", markup=False, soft_wrap=True)
+    console.print(f"wrote {folder}", soft_wrap=True)
 
 
 def _train_vision(folders: tuple[str, ...], output: str | None, max_rows: int | None) -> None:
-    from rich.console import Console
-
     from perfcast.evidence.train.vision.train import train_vision
+    from perfcast.printer.boxes import visible_console
     from perfcast.published.nets.store import predictor_folder
 
     if len(folders) != 1:
         raise InputError("vision is fitted to one folder with vision/timm.csv.gz: --data DIR")
     folder = Path(output) if output else predictor_folder("vision", 0, "nvidia", ())
-    record = train_vision(
-        Path(folders[0]), folder, lambda line: click.echo(line, err=True), max_rows=max_rows
-    )
-    console = Console(highlight=False, soft_wrap=True)
+    record = train_vision(Path(folders[0]), folder, lambda line: say(line, is_error=True), max_rows=max_rows)
+    console = visible_console(soft_wrap=True)
     for left_out, errors in (("family", record.by_family), ("device", record.by_device)):
         console.print(f"each step's {left_out} left out: steps, median and mean error, bias in percent")
         for group in errors:
             figures = f"{100 * group.median:5.1f} {100 * group.mean:5.1f} {100 * group.bias:+5.1f}"
-            console.print(f"  {group.name:52s} {group.count:5d} {figures}", markup=False)
+            console.print(f"  {group.name:52s} {group.count:5d} {figures}")
     for name, widths in (("measured devices", record.known), ("devices never measured", record.unseen)):
         console.print(
             f"90 % of {name}: inference {_percent(widths.forward)}, gradients {_percent(widths.gradient)}"
         )
-    console.print(f"wrote {folder}", markup=False)
+    console.print(f"wrote {folder}")
 
 
 def _percent(span: tuple[float, float]) -> str:
@@ -194,34 +192,40 @@ def _percent(span: tuple[float, float]) -> str:
 
 def _train_processor(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
     from perfcast.evidence.train.processor.train import describe, train_processor
+    from perfcast.files.writing import check_writable
 
     if len(folders) != 1 or output is None:
         raise InputError("processor is trained on one folder: --data DIR --output FILE")
-    fitted = train_processor(Path(folders[0]), Path(output), lambda text: click.echo(text, err=True))
+    check_writable(output)
+    fitted = train_processor(Path(folders[0]), Path(output), lambda text: say(text, is_error=True))
     for line in describe(fitted):
-        click.echo(line)
+        say(line)
 
 
 def _train_host(folders: tuple[str, ...], output: str | None, _: int | None) -> None:
     from perfcast.evidence.train.host.fit import describe, fit_host, format_costs
+    from perfcast.files.writing import check_writable, write_fitted_text
 
     if len(folders) != 1 or output is None:
         raise InputError("host is fitted to one folder: --data DIR --output FILE")
-    fitted = fit_host(Path(folders[0]), lambda text: click.echo(text, err=True))
-    Path(output).write_text(format_costs(fitted), encoding="utf-8")
+    check_writable(output)
+    fitted = fit_host(Path(folders[0]), lambda text: say(text, is_error=True))
+    write_fitted_text(output, format_costs(fitted))
     for line in describe(fitted):
-        click.echo(line)
+        say(line)
 
 
 def _train_serving(folders: tuple[str, ...], output: str | None, max_rows: int | None) -> None:
     from perfcast.evidence.train.serving.fit import fit_serving, format_constants
+    from perfcast.files.writing import check_writable, write_fitted_text
 
     if not folders or output is None:
         raise InputError("serving is fitted to measured points under load: --data DIR --output FILE")
     places = [Path(folder) for folder in folders]
-    fitted = fit_serving(places, lambda text: click.echo(text, err=True), max_rows=max_rows)
-    Path(output).write_text(format_constants(fitted), encoding="utf-8")
-    click.echo(format_constants(fitted))
+    check_writable(output)
+    fitted = fit_serving(places, lambda text: say(text, is_error=True), max_rows=max_rows)
+    write_fitted_text(output, format_constants(fitted))
+    say(format_constants(fitted))
 
 
 #: By folders, output and most rows: what is fitted to steps and operators of whole models, not to kernels.
@@ -234,26 +238,23 @@ _OF_STEPS: Mapping[str, Callable[[tuple[str, ...], str | None, int | None], None
 
 
 def _train_embedding(files: tuple[str, ...], output: str | None, passes: int) -> None:
-    from rich.console import Console
-
     from perfcast.evidence.train.embedding.train import train_embedding
     from perfcast.files.writing import check_writable
+    from perfcast.printer.boxes import visible_console
 
     check_writable(output)
     if len(files) > 1:
         raise InputError(f"embedding is trained on one file; --data is given {len(files)} times")
-    console = Console(highlight=False)
-    with _measuring(Console(stderr=True, highlight=False)) as report:
+    console = visible_console()
+    with _measuring(visible_console(is_error=True)) as report:
         target, record = train_embedding(
             Path(files[0]) if files else None, Path(output) if output else None, passes, report
         )
     for optimizer, num_cases in record.num_cases.items():
         spread = ", ".join(f"{phase} {value:.1%}" for phase, value in record.spread[optimizer].items())
-        console.print(
-            f"{optimizer}: fitted to {num_cases} cases; spread on cases left out: {spread}", markup=False
-        )
-    console.print(f"measured on {record.machine}", markup=False, soft_wrap=True)
-    console.print(f"wrote {target}", markup=False, soft_wrap=True)
+        console.print(f"{optimizer}: fitted to {num_cases} cases; spread on cases left out: {spread}")
+    console.print(f"measured on {record.machine}", soft_wrap=True)
+    console.print(f"wrote {target}", soft_wrap=True)
 
 
 @contextmanager
@@ -267,7 +268,7 @@ def _measuring(console: Console) -> Iterator[Callable[[int, int], None]]:
         def report(done: int, wanted: int) -> None:
             bars.update(bar, completed=done, total=wanted)
             if not console.is_terminal and (done % 100 == 0 or done == wanted):
-                click.echo(f"measured {done} of {wanted} lookups", err=True)
+                say(f"measured {done} of {wanted} lookups", is_error=True)
 
         yield report
 
@@ -303,7 +304,7 @@ class _Reporter:
     def _report(self, name: str, done: int, wanted: int, error: float, best: float) -> None:
         note = f"validation {error:.2%}, best {best:.2%}"
         if not self._console.is_terminal:
-            click.echo(f"{name}: epoch {done}/{wanted}, {note}", err=True)
+            say(f"{name}: epoch {done}/{wanted}, {note}", is_error=True)
             return
         if name not in self._rows:
             self._rows[name] = self._bars.add_task(name, total=wanted, note=note)

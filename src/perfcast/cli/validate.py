@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_DOCUMENT, OUTPUT_FOLDER, OUTPUT_PICTURE
 from perfcast.cli.validated import finish, finish_study, finish_suite, outputs
 from perfcast.errors import InputError, UnknownNameError
+from perfcast.printer.streams import say
 
 if TYPE_CHECKING:
     from perfcast.evidence.validate.kernels.leave_out import By, LeaveOut
@@ -73,10 +75,17 @@ class Options:
     help="neusight: the study's own table: whole steps, its four predictors and ours.",
 )
 @click.option(
-    "--html", "html_path", metavar="FILE", help="One self-contained page: errors by what they are of."
+    "--html",
+    "html_path",
+    type=OUTPUT_DOCUMENT,
+    metavar="FILE",
+    help="One self-contained page: errors by what they are of.",
 )
 @click.option(
-    "--picture", metavar="FILE", help="The page's figures as .svg or .png; FILE:NAME is one of them."
+    "--picture",
+    type=OUTPUT_PICTURE,
+    metavar="FILE",
+    help="The page's figures as .svg or .png; FILE:NAME is one of them.",
 )
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="With --leave-out.")
 @click.option(
@@ -88,10 +97,13 @@ class Options:
 )
 @click.option(
     "--write-spread",
+    type=OUTPUT_FOLDER,
     metavar="PATH",
     help="Fit what is shipped anew: local into a file, memory and published into a folder.",
 )
-@click.option("--json", "json_path", metavar="FILE", help="JSON; '-' is standard output.")
+@click.option(
+    "--json", "json_path", type=OUTPUT_DOCUMENT, metavar="FILE", help="JSON; '-' is standard output."
+)
 def validate(suite: str, **options: object) -> None:
     """Compare forecasts with measurements.
 
@@ -135,23 +147,22 @@ def _check_study(suite: str, options: Options) -> None:
 def _local(options: Options) -> None:
     if options.data or options.leave_out:
         raise InputError("suite 'local' measures this machine; it takes no --data and no --leave-out")
-    from rich.console import Console
-
     from perfcast.cost.profile import load_local_profile
     from perfcast.evidence.validate.local import suite as local
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.documents.evidence.validation import describe_row, summary_document
 
-    console = Console(highlight=False, stderr=options.json_path == "-")
+    console = visible_console(is_error=outputs(options).takes_terminal)
     result = local.validate_local(
         options.predictors or local.PREDICTORS,
         max_rows=options.max_rows,
-        on_row=lambda row: console.print(describe_row(row.to_json()), markup=False, soft_wrap=True),
+        on_row=lambda row: console.print(describe_row(row.to_json()), soft_wrap=True),
     )
     finish(summary_document(result.summary), result, options)
     if options.write_spread:
         machine = local.describe_machine(load_local_profile())
         local.write_spread(Path(options.write_spread), result, machine)
-        console.print(f"wrote {options.write_spread}", markup=False)
+        console.print(f"wrote {options.write_spread}")
 
 
 def _kernels(options: Options) -> None:
@@ -246,13 +257,13 @@ def _memory(options: Options) -> None:
 def _published(options: Options) -> None:
     if options.train_data or options.weights:
         raise InputError("suite 'published' trains nothing; it takes no --train-data and no --weights")
-    from rich.console import Console
     from rich.progress import track
 
     from perfcast.evidence.validate.published import suite as published
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.documents.evidence.validation import published_document
 
-    places, quiet = [Path(place) for place in options.data], Console(stderr=True)
+    places, quiet = [Path(place) for place in options.data], visible_console(is_error=True)
     if options.write_spread:
         _say_written(published.write_constants(places, Path(options.write_spread), _say))
         return
@@ -376,9 +387,9 @@ def _leave_out(options: Options) -> LeaveOut | None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    say(text, is_error=True)
 
 
 def _say_written(paths: Sequence[Path]) -> None:
     for path in paths:
-        click.echo(f"wrote {path}")
+        say(f"wrote {path}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from perfcast.files.places import STANDARD_OUTPUT
+from perfcast.files.writing import written_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,19 +43,19 @@ def finish_suite(result: Result, options: Asked) -> None:
 
 def finish(document: Document, result: Result, options: Asked) -> None:
     """Tables to the terminal, errors as figures to the page, JSON to where it is wanted, row by row."""
-    from rich.console import Console
-
     from perfcast.cli.output import write_pages
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.documents.evidence.errors import with_error_figures
     from perfcast.report.terminal import print_document
 
-    console = Console(highlight=False, stderr=options.json_path == "-")
-    print_document(document, console)
     files = outputs(options)
+    console = visible_console(is_error=files.takes_terminal)
+    print_document(document, console)
     if files.draws:
         write_pages(files, with_error_figures(document, result.summary))
         for path in replace(files, json=None).paths:
-            console.print(f"wrote {path}", markup=False)
+            if path != STANDARD_OUTPUT:
+                console.print(f"wrote {path}")
     _write(result, options, console)
 
 
@@ -65,14 +68,13 @@ def outputs(options: Asked) -> Outputs:
 
 def finish_study(result: Result, options: Asked) -> None:
     """The study's table to the terminal and its page, JSON to where it is wanted."""
-    from rich.console import Console
-
     from perfcast.cli.output import write_answer
+    from perfcast.printer.boxes import visible_console
     from perfcast.report.documents.evidence.study import study_document
 
     files = replace(outputs(options), json="-" if options.json_path == "-" else None)
     write_answer(files, lambda: study_document(result.summary, result.protocol))
-    _write(result, options, Console(highlight=False))
+    _write(result, options, visible_console())
 
 
 def _write(result: Result, options: Asked, console: Console) -> None:
@@ -81,6 +83,8 @@ def _write(result: Result, options: Asked, console: Console) -> None:
     if options.json_path == "-":
         write_result(result, sys.stdout)
     elif options.json_path:
-        with Path(options.json_path).open("w", encoding="utf-8") as file:
-            write_result(result, file)
-        console.print(f"wrote {options.json_path}", markup=False)
+        with written_atomically(options.json_path) as file:
+            text = io.TextIOWrapper(file, "utf-8")
+            write_result(result, text)
+            text.detach()
+        console.print(f"wrote {options.json_path}")

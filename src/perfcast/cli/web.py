@@ -8,6 +8,7 @@ import click
 
 from perfcast.cli.options.pack import Command
 from perfcast.errors import InputError
+from perfcast.printer.streams import say
 
 #: Option → what it bounds. Defaults stand in ``server.settings.Settings``.
 _BOUNDS = {
@@ -62,5 +63,5 @@ def web(**given: object) -> None:
 
     settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     if settings.host not in (LOCAL_HOST, "localhost", "::1") and settings.token is None:
-        click.echo("note: others can reach this server, and no --token is asked of them", err=True)
-    run_server(settings, on_ready=lambda address: click.echo(f"perfcast is at {address} (Ctrl+C ends it)"))
+        say("note: others can reach this server, and no --token is asked of them", is_error=True)
+    run_server(settings, on_ready=lambda address: say(f"perfcast is at {address} (Ctrl+C ends it)"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcast.cost.profile import DeviceProfile, data_folder, load_local_profile, profile_path
 from perfcast.errors import CalibrationError
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_text_atomically
 
 __all__ = [
     "append_record",
@@ -28,13 +28,13 @@ def measurements_path(device: str = "cpu", folder: Path | None = None) -> Path:
 
 def save_profile(profile: DeviceProfile, path: Path) -> None:
     """Write it whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps(profile.to_json(), indent=1, allow_nan=False) + "\n")
+    make_folder(path.parent)
+    write_text_atomically(path, json.dumps(profile.to_json(), indent=1, allow_nan=False) + "\n", updates=True)
 
 
 def append_record(path: Path, record: dict[str, Any]) -> None:
     """One JSON line, flushed, so that an interrupted run has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record, allow_nan=False) + "\n")
 

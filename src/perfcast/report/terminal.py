@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
+from perfcast.printer.text import visible
 from perfcast.report.document import (
     Block,
     Card,
@@ -43,7 +45,8 @@ _LEAST_WIDTH, _NUMBERS_WIDTH = 16, 46
 
 
 def print_document(document: Document, console: Console) -> None:
-    """The whole document, figures left out."""
+    """The whole document, figures left out; names in it command no terminal."""
+    document = _readable(document)
     console.print(Text(document.title, style="bold"))
     if document.verdict:
         console.print(Text(document.verdict, style=_STYLES["alarm"]))
@@ -62,6 +65,18 @@ def print_document(document: Document, console: Console) -> None:
         console.print()
         numbered = enumerate(document.provenance.sources, 1)
         _print_lines(console, ((f"[{number}]", source) for number, source in numbered))
+
+
+def _readable(part: Any) -> Any:
+    """The same with every text ``visible``, so that it is laid out as it is shown."""
+    if isinstance(part, str):
+        return visible(part)
+    if isinstance(part, tuple):
+        return tuple(_readable(one) for one in part)
+    if isinstance(part, Figure) or not is_dataclass(part):
+        return part
+    changed = {one.name: _readable(getattr(part, one.name)) for one in fields(part)}
+    return replace(part, **changed)  # type: ignore[type-var]
 
 
 def _print_headline(cards: Sequence[Card], facts: Sequence[Fact], console: Console) -> None:

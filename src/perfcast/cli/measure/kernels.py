@@ -60,14 +60,15 @@ def kernels(device: str, quick: bool, restart: bool, source: str | None, outputs
 
 
 def _progress() -> AbstractContextManager[Progress]:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+
+    from perfcast.printer.boxes import visible_console
 
     @contextmanager
     def shown() -> Iterator[Progress]:
         columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Bar(*columns, console=visible_console(is_error=True), transient=True) as bar:
             task = bar.add_task("measuring", total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 

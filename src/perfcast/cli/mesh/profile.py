@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FILE
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.units import KIB, MIB
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
 @click.option("--restart", is_flag=True, help="Forget what was measured before.")
 @click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
-@click.option("--output", metavar="FILE", help="The profile; default: in perfcast's data folder.")
+@click.option(
+    "--output", type=OUTPUT_FILE, metavar="FILE", help="The profile; default: in perfcast's data folder."
+)
 @output_options(html=True)
 def profile(
     ranks: int | None,
@@ -76,12 +79,11 @@ def _measure(
     """None on ranks other than the first, which have nothing to show."""
     import os
 
-    from rich.console import Console
-
     from perfcast.measure.collectives.environment import find_place
     from perfcast.measure.collectives.plan import make_plan, parse_mesh
     from perfcast.measure.collectives.profile import profile_as_rank, profile_here
     from perfcast.measure.collectives.store import measurements_path
+    from perfcast.printer.boxes import visible_console
 
     place = None if ranks is not None else find_place(os.environ)
     axes = parse_mesh(mesh)
@@ -90,7 +92,7 @@ def _measure(
     path = _output_path(output, f"cluster_{plan.backend}_{plan.mesh.replace('=', '').replace(',', '_')}.json")
     if restart and (place is None or place.rank == 0):
         measurements_path(path).unlink(missing_ok=True)
-    console = Console(stderr=True)
+    console = visible_console(is_error=True)
     if place is None:
         return profile_here(plan, path, console), _samples(path, plan), path
     found = profile_as_rank(plan, place, path, console)
@@ -175,10 +177,10 @@ def _output_path(output: str | None, name: str) -> Path:
     from pathlib import Path
 
     from perfcast.cost.profile import data_folder
-    from perfcast.files.writing import check_writable
+    from perfcast.files.writing import check_writable, make_folder
 
     if output is None:
-        data_folder().mkdir(parents=True, exist_ok=True)
+        make_folder(data_folder())
     path = Path(output) if output else data_folder() / name
     check_writable(str(path))
     return path

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from perfcast.cli.output import Outputs, write_result
 from perfcast.cli.progress import status
 from perfcast.errors import QuestionError
 from perfcast.prediction.request.parallel_program import ParallelProgramRequest
 from perfcast.prediction.request.plan import PlanRequest
 from perfcast.prediction.request.recommender import RecommenderRequest
+from perfcast.printer.streams import say
 from perfcast.verbs.predict.answer import answer_plan, answer_request
 from perfcast.verbs.predict.question import PredictQuestion
 from perfcast.verbs.predict.request import request_of
@@ -57,5 +56,5 @@ def _write_chakra(priced: PricedStep, folder: str) -> None:
     else:
         write_folder(workload, folder)
     for note in workload.notes:
-        click.echo(f"note: {note}", err=True)
-    click.echo(f"wrote {folder}", err=True)
+        say(f"note: {note}", is_error=True)
+    say(f"wrote {folder}", is_error=True)

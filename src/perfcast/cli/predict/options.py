@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from perfcast.cli.options.asking import asking
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.options.run import RUN_OPTIONS
 from perfcast.cli.options.step import step_options
 from perfcast.cli.options.tuning import TUNING_OPTIONS
@@ -23,6 +24,11 @@ predict_options = asking(
     click.option("--stragglers", metavar="SPEC"),
     click.option("--host", metavar="NAME"),
     click.option("--cuda-graphs", is_flag=True),
-    click.option("--chakra", metavar="DIR", help="Chakra traces of the step; under a plan, for ASTRA-sim."),
+    click.option(
+        "--chakra",
+        type=OUTPUT_FOLDER,
+        metavar="DIR",
+        help="Chakra traces of the step; under a plan, for ASTRA-sim.",
+    ),
     *RUN_OPTIONS,
 )

@@ -11,6 +11,7 @@ import click
 from perfcast.cli.output import Outputs, output_options, write_result
 from perfcast.cli.progress import status
 from perfcast.cli.replay.options import replay_options
+from perfcast.printer.streams import say
 from perfcast.verbs.replay.question import ReplayQuestion
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _generate(
             with_gaps(program, one.played.gaps_seconds) for program, one in zip(programs, found, strict=True)
         ]
     made = generate(programs, folder, is_anonymised=is_anonymised, fidelity=fidelity)
-    click.echo(f"wrote {made.folder}", err=True)
+    say(f"wrote {made.folder}", is_error=True)
 
 
 def _report(asked: ReplayQuestion, found: tuple[Fidelity, ...], outputs: Outputs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from perfcast.cli.options.asking import asking
+from perfcast.cli.options.places import OUTPUT_FILE, OUTPUT_FOLDER
 from perfcast.cli.trace.options import asked_limit_option
 from perfcast.verbs.replay.question import MOST, ReplayQuestion
 
@@ -45,8 +46,14 @@ _RANKS = (
     click.option("--emulate", metavar="[CLUSTER]:RANKS"),
 )
 _OUTPUTS = (
-    click.option("--profile", metavar="FILE"),
-    click.option("--generate", "generate_folder", metavar="DIR", help="A program that needs PyTorch only."),
+    click.option("--profile", type=OUTPUT_FILE, metavar="FILE"),
+    click.option(
+        "--generate",
+        "generate_folder",
+        type=OUTPUT_FOLDER,
+        metavar="DIR",
+        help="A program that needs PyTorch only.",
+    ),
     click.option("--anonymise", is_flag=True, help="The generated program's names hashed."),
 )
 

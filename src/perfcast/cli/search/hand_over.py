@@ -42,14 +42,11 @@ def write_hand_over(found: SearchReport, target: str, folder: str) -> tuple[str,
     Raises:
         PlanError: It can run none of them; says what is in the winner's way.
     """
-    from perfcast.files.writing import write_text_atomically
+    from perfcast.files.writing import make_folder, write_text_atomically
     from perfcast.units import format_seconds
 
     plan, files, obstacle = _first_files(found, target)
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--output {folder}: {error.strerror}") from error
+    make_folder(folder)
     lines = []
     if obstacle:
         lines = [

@@ -6,6 +6,7 @@ import click
 
 from perfcast.cli.options import values
 from perfcast.cli.options.asking import asking
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.options.requests import (
     ENGINE_OPTIONS,
     LATENCY_OPTION,
@@ -49,10 +50,10 @@ _SEARCH = (
     click.option("--max-ttft", metavar="TIME"),
     click.option("--max-tpot", metavar="TIME"),
     click.option("--hand-over", metavar="NAME"),
-    click.option("--output", metavar="DIR", help="Where the files of --hand-over go."),
+    click.option("--output", type=OUTPUT_FOLDER, metavar="DIR", help="Where the files of --hand-over go."),
     click.option("--backend", default="local", show_default=True),
     click.option("--address", metavar="HOST:PORT"),
-    click.option("--store", metavar="DIR"),
+    click.option("--store", type=OUTPUT_FOLDER, metavar="DIR"),
 )
 _FLEET = (
     *LENGTH_OPTIONS,
@@ -68,7 +69,12 @@ _FLEET = (
     click.option("--max-step-tokens", callback=values.counts, metavar="N,…"),
     click.option("--pools", multiple=True, metavar="KIND,…"),
     click.option("--num-played", type=click.IntRange(0, 200), default=8, show_default=True),
-    click.option("--launch", metavar="DIR", help="Of serving: where what starts the best deployment goes."),
+    click.option(
+        "--launch",
+        type=OUTPUT_FOLDER,
+        metavar="DIR",
+        help="Of serving: where what starts the best deployment goes.",
+    ),
     click.option(
         "--launch-model", metavar="NAME", help="Of its weights on Hugging Face; default: the catalog model's."
     ),

@@ -74,12 +74,9 @@ def write_launch_files(files: Mapping[Path, str]) -> tuple[str, ...]:
     Raises:
         InputError: One cannot be written.
     """
-    from perfcast.files.writing import write_text_atomically
+    from perfcast.files.writing import make_folder, write_text_atomically
 
     for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--launch {path.parent}: {error.strerror}") from error
+        make_folder(path.parent)
         write_text_atomically(path, text)
     return tuple(str(path) for path in files)

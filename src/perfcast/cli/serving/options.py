@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from perfcast.cli.options.asking import asking
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.options.requests import (
     ENGINE_OPTIONS,
     LATENCY_OPTION,
@@ -62,6 +63,7 @@ _FILES = (
     click.option("--window", metavar="FROM:TO"),
     click.option(
         "--launch",
+        type=OUTPUT_FOLDER,
         metavar="DIR",
         help="Write what starts the deployment: commands of vllm, sglang or trtllm, and a Dynamo deployment.",
     ),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FILE
 from perfcast.cli.options.steps import STEP_RANGE
 from perfcast.cli.trace.options import limit_option
+from perfcast.printer.streams import say
 
 
 @click.command()
 @click.argument("trace", metavar="TRACE")
 @click.option(
-    "--output", "--out", "out", required=True, metavar="FILE", help="What is written; '.gz' is compressed."
+    "--output",
+    "--out",
+    "out",
+    type=OUTPUT_FILE,
+    required=True,
+    metavar="FILE",
+    help="What is written; '.gz' is compressed.",
 )
 @click.option(
     "--salt",
@@ -38,4 +46,4 @@ def anonymise(trace: str, out: str, salt: str | None, steps: tuple[int, int] | N
         steps=steps,
         max_bytes=max_bytes,
     )
-    click.echo(f"{found.path}: {found.num_kept} of {found.num_read} entries, {found.num_hashed} names hashed")
+    say(f"{found.path}: {found.num_kept} of {found.num_read} entries, {found.num_hashed} names hashed")

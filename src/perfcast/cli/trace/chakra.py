@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.cli.trace.options import limit_option, step_numbers, steps_option
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
 @click.option(
-    "--output", "--out", "folder", metavar="DIR", help="Write Chakra traces of recordings into this folder."
+    "--output",
+    "--out",
+    "folder",
+    type=OUTPUT_FOLDER,
+    metavar="DIR",
+    help="Write Chakra traces of recordings into this folder.",
 )
 @click.option(
     "--astra-sim", is_flag=True, help="Write all that ASTRA-sim needs beside them: it takes the folder as is."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FILE
 from perfcast.cli.output import print_answer
 from perfcast.cli.trace.options import limit_option
 
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--output", required=True, metavar="FILE", help="The profile, as JSON.")
+@click.option("--output", type=OUTPUT_FILE, required=True, metavar="FILE", help="The profile, as JSON.")
 @click.option("--host", default="", help="What to call the host: its processor, for example.")
 @click.option("--framework", default="", help="And the framework with its version.")
 @limit_option

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import click
 
+from perfcast.cli.options.places import OUTPUT_FOLDER
 from perfcast.cli.output import Outputs, output_options, write_answer
 from perfcast.errors import PerfcastError
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--output", "--out", "folder", default="traces", show_default=True, metavar="DIR", help="A new folder."
+    "--output",
+    "--out",
+    "folder",
+    type=OUTPUT_FOLDER,
+    default="traces",
+    show_default=True,
+    metavar="DIR",
+    help="A new folder.",
 )
 @click.option("--steps", "num_steps", type=click.IntRange(1), default=3, show_default=True, help="To record.")
 @click.option(

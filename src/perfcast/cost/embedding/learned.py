@@ -26,7 +26,7 @@ from perfcast.cost.embedding.features import base_terms, speed_features
 from perfcast.cost.embedding.model import PHASES, check_phase
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError, PlanError, UnknownNameError
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_text_atomically
 
 SCHEMA = 2
 SHIPPED = Path(__file__).parent.parent / "weights" / "embedding" / "cpu.json"
@@ -172,7 +172,7 @@ def save_embedding_weights(
         "record": dict(record),
         "optimizers": {name: _to_json(entry) for name, entry in weights.items()},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_text_atomically(path, json.dumps(content, allow_nan=False) + "\n")
 
 

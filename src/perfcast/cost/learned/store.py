@@ -21,7 +21,7 @@ from perfcast.cost.learned.predictor import CellError, FittedFamily, Hull, Quant
 from perfcast.cost.learned.scalars import DeviceScalars
 from perfcast.cost.learned.trees import Trees
 from perfcast.errors import CalibrationError
-from perfcast.files.writing import write_bytes_atomically
+from perfcast.files.writing import make_folder, write_bytes_atomically
 
 SCHEMA = 2
 WEIGHTS = Path(__file__).parent.parent / "weights" / "learned"
@@ -61,8 +61,8 @@ def save_family(fitted: FittedFamily, model_name: str, folder: Path, record: Map
     """Write one model with a record of how it was trained; returns the file."""
     content = {"schema": SCHEMA, "model": model_name, "record": dict(record), **_to_json(fitted)}
     path = folder / f"{model_name}.json.gz"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes_atomically(path, gzip.compress(json.dumps(content).encode(), mtime=0))
+    make_folder(folder)
+    write_bytes_atomically(path, gzip.compress(json.dumps(content).encode(), mtime=0), updates=True)
     return path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perfcast.errors import CatalogError
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import write_fitted_text
 from perfcast.frameworks.load import profile_folder
 from perfcast.units import UNIT_FACTORS
 
@@ -39,7 +39,7 @@ def _write(name: str, values: Mapping[str, float], folder: Path, table: str, sou
             raise CatalogError(f"{path.name}: [{table}] has no figure {key} from source '{source}'")
         written = f"{value / UNIT_FACTORS[figure['unit']]:.4g}"
         lines[place] = f'{key} = {{ value = {written}, unit = "{figure["unit"]}", source = "{source}" }}'
-    write_text_atomically(path, "\n".join(lines) + "\n")
+    write_fitted_text(path, "\n".join(lines) + "\n")
     return path
 
 

@@ -73,7 +73,7 @@ def load_records(path: Path, setup: str) -> list[Record]:
     text = path.read_text(encoding="utf-8")
     whole, _, cut_off = text.rpartition("\n")
     if cut_off:
-        write_text_atomically(path, whole + "\n" if whole else "")
+        write_text_atomically(path, whole + "\n" if whole else "", updates=True)
     found: dict[Key, Record] = {}
     for number, line in enumerate(whole.splitlines(), start=1):
         record = _parse(line, f"{path}:{number}")

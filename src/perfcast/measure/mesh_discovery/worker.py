@@ -8,9 +8,11 @@ from pathlib import Path
 
 from perfcast.errors import PerfcastError
 from perfcast.files.typed_json import read_typed, write_typed
+from perfcast.files.writing import write_bytes_atomically
 from perfcast.measure.collectives.launch import run_together
 from perfcast.measure.mesh_discovery.found import DiscoveredMesh
 from perfcast.measure.mesh_discovery.matrix import PairSamples, checked_pairs
+from perfcast.printer.streams import say
 
 _RESULT = "found.json"
 _MEETING = "meeting"
@@ -49,10 +51,10 @@ def main(arguments: list[str]) -> int:
         meter = join(rank, num_ranks, rank, f"file://{folder / _MEETING}", stall_seconds)
         found = discover_together(meter, seed)
         if found is not None:
-            (folder / _RESULT).write_bytes(write_typed(found))
+            write_bytes_atomically(folder / _RESULT, write_typed(found))
         leave()
     except PerfcastError as error:
-        print(error, file=sys.stderr)
+        say(str(error), is_error=True)
         return 1
     return 0
 

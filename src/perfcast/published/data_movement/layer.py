@@ -34,6 +34,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from perfcast.printer.streams import say
+
 #: A number, or an array of numbers that broadcasts against the others (a grid of plans).
 Values: TypeAlias = Any
 
@@ -172,10 +174,10 @@ def published_seconds() -> tuple[PublishedSeconds, ...]:
 
 def main() -> int:
     """Print ``published | ours | difference`` in seconds; 1 where one differs."""
-    print(f"{'H100 SXM5, seconds':<22}{'published':>24}{'ours':>24}{'difference':>12}")
+    say(f"{'H100 SXM5, seconds':<22}{'published':>24}{'ours':>24}{'difference':>12}")
     differences = []
     for value in published_seconds():
         ours = value.compute()
         differences.append(ours - value.seconds)
-        print(f"{value.name:<22}{value.seconds:>24}{ours:>24}{differences[-1]:>12}")
+        say(f"{value.name:<22}{value.seconds:>24}{ours:>24}{differences[-1]:>12}")
     return int(any(differences))

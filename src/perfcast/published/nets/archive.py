@@ -38,7 +38,7 @@ def write_archive(path: Path, archive: Archive) -> None:
     notes = np.frombuffer(json.dumps(dict(archive.notes), sort_keys=True).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **{_NOTES: notes, **archive.arrays})  # type: ignore[arg-type]
-    write_bytes_atomically(path, buffer.getvalue())
+    write_bytes_atomically(path, buffer.getvalue(), updates=True)
 
 
 def read_archive(path: Path) -> Archive:

@@ -32,7 +32,8 @@ def write_predictor(
     """
     for part, archive in archives.items():
         write_archive(folder / f"{part}.npz", archive)
-    write_text_atomically(folder / RECORD, json.dumps({"predictor": name, **record}, indent=1) + "\n")
+    text = json.dumps({"predictor": name, **record}, indent=1) + "\n"
+    write_text_atomically(folder / RECORD, text, updates=True)
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from perfcast.core.cluster import Cluster
 from perfcast.core.plan import Plan
 from perfcast.core.training import Training, TrainingDType
 from perfcast.prediction.step.predict import predict_plan
+from perfcast.printer.streams import say
 from perfcast.units import GIGA, MILLI
 
 #: Nodes → printed seconds.
@@ -135,17 +136,17 @@ def forecast_multi_node(
 def main() -> None:
     """Print both, and why they differ."""
     hop = decompose().hop_seconds
-    print(f"NeuSight's printed forecasts: one node + hops of {hop / MILLI:.2f} ms; ours: {MODEL}, fp32")
-    print(f"{'nodes':>6} {'plan':>16} {'printed ms':>11} {'hops':>5} {'ours ms':>9}  of which")
+    say(f"NeuSight's printed forecasts: one node + hops of {hop / MILLI:.2f} ms; ours: {MODEL}, fp32")
+    say(f"{'nodes':>6} {'plan':>16} {'printed ms':>11} {'hops':>5} {'ours ms':>9}  of which")
     for row in forecast_multi_node():
         plan = f"tp8 pp{row.plan.pipeline_parallel} dp{row.plan.data_parallel}"
         causes = ", ".join(f"{name} {seconds / MILLI:.0f}" for name, seconds in row.seconds_by_cause.items())
-        print(
+        say(
             f"{row.nodes:>6} {plan:>16} {row.printed_seconds / MILLI:>11.1f} {row.hops:>5} "
             f"{row.seconds / MILLI:>9.1f}  {causes}"
         )
     for subject, reason in WHY.items():
-        print(f"{subject}: {reason}")
+        say(f"{subject}: {reason}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from multiprocessing import get_context
 
 from perfcast.errors import InputError, PerfcastError
 from perfcast.files.writing import check_writable, write_text_atomically
+from perfcast.printer.streams import say
 from perfcast.published.searcher_3d.files import SearcherCluster, SearcherModel, read_cluster, read_model
 
 BASE_EFFICIENCY = 0.35
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str]) -> int:
         winner, times = search(cluster, model, options.workers)
         write_text_atomically(options.output, format_times(times))
     except PerfcastError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", is_error=True)
         return 2
-    print("best (data, tensor, pipeline):", winner)
+    say(f"best (data, tensor, pipeline): {winner}")
     return 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import InputError
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.replays.generate.given import GivenTensors
 from perfcast.replays.generate.names import Names
 from perfcast.replays.generate.plan import ProgramPlan, plan_program
@@ -96,7 +96,7 @@ def generate(
     texts["manifest.json"] = json.dumps(manifest, indent=1) + "\n"
     texts["README.md"] = _readme(manifest)
     for name, text in texts.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((place / name).parent)
         write_text_atomically(place / name, text)
     return Generated(place, tuple(sorted(texts)), manifest)
 

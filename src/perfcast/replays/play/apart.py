@@ -19,6 +19,7 @@ from typing import TypeVar
 from perfcast.errors import PerfcastError, TraceError
 from perfcast.files.typed_json import read_typed, write_typed
 from perfcast.files.writing import write_bytes_atomically
+from perfcast.printer.streams import say
 from perfcast.replays.play.memory_bound import bound_memory
 from perfcast.replays.play.modules import load_module
 from perfcast.replays.program.program import ReplayProgram
@@ -48,8 +49,8 @@ def run_apart(
     """
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder) / "task", Path(folder) / "result"
-        task.write_bytes(
-            write_typed((function, arguments, dict(options or {}), module, on_repetition is not None))
+        write_bytes_atomically(
+            task, write_typed((function, arguments, dict(options or {}), module, on_repetition is not None))
         )
         with subprocess.Popen(
             [sys.executable, "-m", "perfcast.replays.play.apart", str(task), str(result)],
@@ -81,7 +82,7 @@ def _followed(process: subprocess.Popen[str], on_repetition: Callable[[int], Non
                 if on_repetition is not None:
                     on_repetition(int(line.removeprefix(_PROGRESS)))
             else:
-                sys.stderr.write(line)
+                say(line.removesuffix("\n"), is_error=True)
         return process.wait()
     except KeyboardInterrupt:
         try:

@@ -104,7 +104,7 @@ class SweepStore:
             InputError: The folder cannot be written.
         """
         name = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:32]
-        write_bytes_atomically(self.folder / f"{name}.parquet", part)
+        write_bytes_atomically(self.folder / f"{name}.parquet", part, updates=True)
         self.finished.update(keys)
 
     def read(self, keys: Sequence[str]) -> pl.DataFrame:
@@ -139,7 +139,7 @@ def open_store(folder: Path, job: SweepJob) -> Iterator[SweepStore]:
         for left_behind in own.glob(".perfcast-*.tmp"):
             left_behind.unlink(missing_ok=True)
         about = {"settings": job.settings, "columns": job.described_columns, "versions": job.versions}
-        write_text_atomically(own / JOB_FILE, json.dumps(about, indent=1) + "\n")
+        write_text_atomically(own / JOB_FILE, json.dumps(about, indent=1) + "\n", updates=True)
         finished: set[str] = set()
         for path in _list_parts(own):
             finished.update(_read_part(path, [KEY])[KEY])

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcast.core.cluster import Cluster
-from perfcast.errors import InputError, TraceError
-from perfcast.files.writing import write_text_atomically
+from perfcast.errors import TraceError
+from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.traces.chakra.collectives import WORLD
 from perfcast.traces.chakra.order import missing_dependencies
 from perfcast.traces.chakra.play import collective_members
@@ -139,7 +139,7 @@ def write_folder(workload: ChakraWorkload, folder: str | Path) -> tuple[Path, ..
     """
     if len({trace.rank for trace in workload.traces}) < len(workload.traces):
         raise TraceError("two of the traces are of one rank: give one recording for each rank")
-    place = _made(folder)
+    place = make_folder(folder)
     written = []
     for trace in workload.traces:
         written.append(place / f"{PREFIX}.{trace.rank}.et")
@@ -174,15 +174,6 @@ def write_astra_sim(
         written.append(Path(folder) / name)
         write_text_atomically(written[-1], text)
     return tuple(written)
-
-
-def _made(folder: str | Path) -> Path:
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder '{folder}': {error.strerror or error}") from error
-    return place
 
 
 def _files(network: Sequence[NetworkDimension], has_groups: bool) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import TraceError
+from perfcast.files.writing import make_folder
 from perfcast.traces.record.recorder import REQUEST_VARIABLE, Request
 
 _SECONDS_TO_END = 30.0
@@ -91,10 +92,7 @@ def record(command: Sequence[str], request: Request) -> Recording:
 
 
 def _prepare(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TraceError(f"cannot make the folder '{folder}': {error.strerror}") from error
+    make_folder(folder)
     if any(folder.glob("*.record.json")):
         raise TraceError(f"'{folder}' holds a recording already: name another folder (--out)")
 

@@ -116,7 +116,7 @@ class Captures:
             return
         with suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes_atomically(path, data)
+            write_bytes_atomically(path, data, updates=True)
             _prune(path.parent, self._most_bytes)
 
 

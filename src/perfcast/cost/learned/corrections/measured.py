@@ -22,7 +22,7 @@ from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_k
 from perfcast.cost.learned.store import model_names_of
 from perfcast.cost.profile import data_folder
 from perfcast.errors import CalibrationError
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_text_atomically
 
 SCHEMA = 2
 #: Of an older version: scalars, from which no measurement can be read back.
@@ -129,8 +129,9 @@ def corrections_path(device_name: str, folder: Path | None = None) -> Path:
 
 def save_measured(measured: MeasuredKernels, path: Path) -> None:
     """Write them whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps(measured.to_json(), indent=1, allow_nan=False) + "\n")
+    make_folder(path.parent)
+    text = json.dumps(measured.to_json(), indent=1, allow_nan=False) + "\n"
+    write_text_atomically(path, text, updates=True)
 
 
 def load_measured(path: Path) -> MeasuredKernels:

@@ -31,7 +31,7 @@ from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import read_tables
 from perfcast.evidence.train.learned.fit import fit_family
 from perfcast.evidence.train.learned.prepared import TrainingRows
-from perfcast.files.writing import write_bytes_atomically
+from perfcast.files.writing import make_folder, write_bytes_atomically
 
 VERSION = 2
 #: Of ``perfcast train vision``.
@@ -180,10 +180,10 @@ def train_all(
 
 def _carry_over(output: Path) -> None:
     """Models that whole steps are behind, not tables of kernels: as they are shipped."""
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     for name in FITTED_TO_STEPS:
         content = (WEIGHTS / f"{name}.json.gz").read_bytes()
-        write_bytes_atomically(output / f"{name}.json.gz", content)
+        write_bytes_atomically(output / f"{name}.json.gz", content, updates=True)
 
 
 def vendors_of(parts: Iterable[TrainingRows]) -> frozenset[str]:

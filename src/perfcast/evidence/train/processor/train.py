@@ -21,6 +21,7 @@ from perfcast.errors import InputError, PerfcastError
 from perfcast.evidence.train.processor.fit import FittedProcessor, fit_processor
 from perfcast.evidence.train.processor.write import format_constants
 from perfcast.evidence.validate.sampling import sample
+from perfcast.files.writing import write_fitted_text
 from perfcast.prediction.one_device.graph import build_graph
 from perfcast.prediction.request.one_device import Request
 from perfcast.units import MILLI
@@ -66,7 +67,7 @@ def train_processor(folder: Path, output: Path, say: Callable[[str], None]) -> F
     )
     devices = sorted({step.device for step, _ in found})
     text = format_constants(fitted, devices, len({step.family for step, _ in found}))
-    output.write_text(text, encoding="utf-8")
+    write_fitted_text(output, text)
     return fitted
 
 

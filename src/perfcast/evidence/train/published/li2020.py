@@ -17,6 +17,7 @@ from perfcast.evidence.train.published.study_rows import (
     TRAINING_TABLES,
     StudyRows,
 )
+from perfcast.files.writing import make_folder
 from perfcast.published.li2020 import Li2020, WorkLine, operators_of, rates_of, work_of
 from perfcast.published.nets.direct import SIZES_SEEN, square_convolutions
 from perfcast.published.nets.store import write_predictor
@@ -71,7 +72,7 @@ def train_li2020(request: TrainingRequest) -> dict[str, Any]:
     Raises:
         InputError: A table is missing or no row is left.
     """
-    request.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(request.folder)
     lines: dict[str, dict[str, WorkLine]] = {}
     ratios: dict[str, dict[str, tuple[float, float]]] = {}
     names: set[str] = set()

@@ -15,6 +15,7 @@ from perfcast.evidence.train.published.study_rows import (
     select_devices,
 )
 from perfcast.evidence.train.task import Outcome, Task, fingerprint, summary
+from perfcast.files.writing import make_folder
 from perfcast.published.nets.archive import Archive
 from perfcast.published.nets.store import write_predictor
 
@@ -73,7 +74,7 @@ def train_net(task: Task, request: TrainingRequest) -> TrainedNet:
     Raises:
         InputError: The folder holds another training's checkpoint.
     """
-    request.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(request.folder)
     outcome = train(task, request.seed, request.num_epochs, request.folder, request.progress)
     return TrainedNet(outcome, {**summary(outcome, task), "fingerprint": fingerprint(task, request.seed)})
 

@@ -23,7 +23,7 @@ from perfcast.cost.learned.translate import translate
 from perfcast.errors import InputError
 from perfcast.evidence.validate.vision.timm_steps.cases import TimmCase, read_cases
 from perfcast.evidence.validate.vision.timm_steps.graphs import kept_graph
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_text_atomically
 from perfcast.prediction.one_device.graph import run_on
 
 #: How far the multiplications of a model of today may be from those printed beside a measured step: a name
@@ -212,8 +212,10 @@ def _load(path: Path) -> dict[str, StepParts]:
 
 
 def _save(found: Mapping[str, StepParts], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps({key: [p.seconds, p.flops] for key, p in found.items()}))
+    make_folder(path.parent)
+    write_text_atomically(
+        path, json.dumps({key: [p.seconds, p.flops] for key, p in found.items()}), updates=True
+    )
 
 
 def is_same_model(step: VisionStep, parts: StepParts) -> bool:

@@ -39,7 +39,7 @@ from perfcast.evidence.train.vision.steps import (
     is_same_model,
     read_steps,
 )
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import make_folder, write_fitted_text
 
 #: Where the constants lie in the package: the part's prefix, and the file.
 _CONVOLUTIONS, _STREAMS = "convolution.", "stream."
@@ -197,12 +197,12 @@ def _errors(
 
 
 def _write(record: VisionRecord, steps: Sequence[VisionStep], output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     for prefix, name, about in (
         (_CONVOLUTIONS, "convolution_narrow.toml", "Parts of convolutions in 16 bits and TF32"),
         (_STREAMS, "streams.toml", "Classes of kernels that stream memory"),
     ):
-        write_text_atomically(output / name, constants_text(record, prefix, about))
+        write_fitted_text(output / name, constants_text(record, prefix, about))
     plain = {
         "num_rows": len(steps),
         "num_models": len({s.model for s in steps}),

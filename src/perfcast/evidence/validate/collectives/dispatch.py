@@ -33,6 +33,7 @@ from perfcast.errors import InputError
 from perfcast.evidence.dataset.table import read_frame
 from perfcast.evidence.validate.collectives.constants import Path as Name
 from perfcast.evidence.validate.collectives.constants import read_content, with_values
+from perfcast.printer.streams import say
 from perfcast.units import MICRO, MILLI
 
 #: The table's devices → cluster.
@@ -182,7 +183,8 @@ def main(path: str) -> None:
     """Print the scores of the shipped constants and of those chosen without it, and the choice."""
     parts = read_dispatches(Path(path))
     chosen = choose_constants(parts)
-    print("chosen on all:", {".".join(name): float(f"{value:.3g}") for name, value in chosen.items()})
+    figures = {".".join(name): float(f"{value:.3g}") for name, value in chosen.items()}
+    say(f"chosen on all: {figures}")
     shipped = load_constants()
     for part in parts:
         mine = _kind(part)
@@ -190,7 +192,7 @@ def main(path: str) -> None:
         left_out = constants_with(choose_constants(others)) if others else shipped
         for words, constants in (("shipped", shipped), ("left out", left_out)):
             errors = part.forecast(constants) / part.seconds - 1
-            print(
+            say(
                 f"{part.device:>8} {part.ranks} ranks of {part.nodes} nodes {words:>8}: {len(errors)} rows, "
                 f"median error {np.median(np.abs(errors)):.1%}, signed {np.median(errors):+.1%}"
             )

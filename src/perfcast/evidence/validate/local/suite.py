@@ -24,7 +24,7 @@ from perfcast.evidence.validate.protocol import describe_sampling
 from perfcast.evidence.validate.result import SuiteResult
 from perfcast.evidence.validate.row import Row, weakest_provenance
 from perfcast.evidence.validate.sampling import DEFAULT_MAX_ROWS, sample
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import write_fitted_text
 from perfcast.measure.steps import CPU_OPTIMIZER, StepTime, measure_step, step_of
 from perfcast.memory_use.first_touch import with_first_touch
 from perfcast.workload.capture.capture import CaptureOptions, capture
@@ -99,7 +99,7 @@ def write_spread(path: Path, result: SuiteResult, machine: str) -> None:
             name: math.ceil(factor * 100) / 100 for name, factor in sorted(factors.items())
         },
     }
-    write_text_atomically(path, json.dumps(data, indent=2) + "\n")
+    write_fitted_text(path, json.dumps(data, indent=2) + "\n")
 
 
 def describe_machine(profile: DeviceProfile) -> str:

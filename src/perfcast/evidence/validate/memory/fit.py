@@ -21,7 +21,7 @@ from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
 from perfcast.evidence.validate.profile_files import write_profiles
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import write_fitted_text
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint
 
@@ -57,7 +57,7 @@ class MemoryFit:
     def write(self, folder: Path) -> tuple[Path, ...]:
         """The file of spreads, and the profiles of the frameworks that were fitted."""
         path = folder / "footprint_spread.json"
-        write_text_atomically(path, json.dumps(self.spread, indent=2) + "\n")
+        write_fitted_text(path, json.dumps(self.spread, indent=2) + "\n")
         return (path, *write_profiles(self.figures, folder, table="memory", source="fit"))
 
 

@@ -12,7 +12,7 @@ from perfcast.core.training import FRAMEWORKS
 from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.evidence.validate.published.priced import Chosen
 from perfcast.evidence.validate.step_constants.scales import TRACED, host_owner
-from perfcast.files.writing import write_text_atomically
+from perfcast.files.writing import write_fitted_text
 
 _CHOSEN = (
     "perfcast validate published --write-spread: chosen on published training runs (VIA-Research/vTrain MIT, "
@@ -33,7 +33,7 @@ _COMMENTS = {
 def write_step_constants(chosen: Chosen, folder: Path) -> tuple[Path, ...]:
     """``constants.toml`` and the profile of each framework, in a folder."""
     path = folder / "constants.toml"
-    write_text_atomically(path, constants_text(chosen))
+    write_fitted_text(path, constants_text(chosen))
     return (path, *write_profiles(_hosts(chosen.values), folder, table="host", source="published"))
 
 

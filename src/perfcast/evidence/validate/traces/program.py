@@ -123,7 +123,7 @@ def _run(name: str, batch_size: int, place: Path) -> None:
     if model.num_ranks > 1:
         times = _of_all_ranks(times, model.num_ranks)
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_text_atomically(place, json.dumps({"batch_size": batch_size} | vars(times)))
+        write_text_atomically(place, json.dumps({"batch_size": batch_size} | vars(times)), updates=True)
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -1,0 +1,1 @@
+"""What goes to the terminal: readable text, and nothing that commands it."""

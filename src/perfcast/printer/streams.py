@@ -1,0 +1,118 @@
+"""Standard output and standard error: lines, documents, and streams that take nothing more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from perfcast.errors import InputError
+from perfcast.printer.text import PLAINLY, visible
+
+
+def say(text: str = "", *, is_error: bool = False) -> None:
+    """A line for whoever runs the program: on standard output, or on standard error.
+
+    Raises:
+        InputError: Standard output is closed or takes nothing more.
+        BrokenPipeError: Nobody reads standard output any more.
+    """
+    _write(f"{visible(text)}\n", is_error=is_error)
+
+
+def write_document(text: str) -> None:
+    """A document, as JSON or a page, on standard output: UTF-8 whatever the terminal's encoding is.
+
+    Raises:
+        InputError, BrokenPipeError: As of ``say``.
+    """
+    with _told(is_error=False) as stream:
+        stream.flush()
+        binary = getattr(stream, "buffer", None)
+        if binary is None:
+            stream.write(text)
+        else:
+            binary.write(text.encode("utf-8", errors="replace"))
+        stream.flush()
+
+
+def _write(text: str, *, is_error: bool) -> None:
+    with _told(is_error=is_error) as stream:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            coding = stream.encoding or "ascii"
+            stream.write(text.encode(coding, errors="backslashreplace").decode(coding))
+        stream.flush()
+
+
+@contextmanager
+def _told(*, is_error: bool) -> Iterator[TextIO]:
+    """A stream whose failures become one error; failures of standard error can be told to nobody."""
+    stream = sys.stderr if is_error else sys.stdout
+    if stream is None or stream.closed:
+        if is_error:
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 (ends with the process)
+        else:
+            raise InputError("cannot write to standard output: it is closed")
+    try:
+        yield stream
+    except BrokenPipeError:
+        if not is_error:
+            raise
+    except OSError as error:
+        if not is_error:
+            raise output_error(error) from error
+
+
+def output_error(error: OSError) -> InputError:
+    """What is said of standard output that takes nothing more."""
+    reason = error.strerror or str(error)
+    return InputError(f"cannot write to standard output: {reason[:1].lower()}{reason[1:]}")
+
+
+def is_open(stream: TextIO | None) -> bool:
+    """Whether a stream takes anything."""
+    return stream is not None and not stream.closed
+
+
+def prepare_streams() -> None:
+    """Let no text fail for a terminal's encoding, and no file take the number of a stream that is closed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the smallest number that is free: this one
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(AttributeError, ValueError, OSError):
+                stream.reconfigure(errors=PLAINLY)  # type: ignore[union-attr]
+
+
+def finish_output() -> InputError | None:
+    """Write what standard output still holds; where it takes nothing more, what is to be said of that.
+
+    That nobody reads it any more is no error. It holds nothing afterwards, so that the process can end.
+    """
+    found: InputError | None = None
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+    except OSError as error:
+        found = output_error(error)
+        drop_output()
+    except ValueError:
+        return None
+    return found
+
+
+def drop_output() -> None:
+    """From here on standard output takes everything and keeps nothing."""
+    with suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
