@@ -61,3 +61,14 @@ def test_another_fault_of_torchvision_is_not_hidden(tmp_path: Path):
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "of another kind" in found.stderr
+
+
+def test_a_config_is_read_by_a_process_that_has_built_no_model():
+    """transformers imports torchvision where it is installed, whatever it was built for."""
+    program = (
+        "from perfcast.workload.models.transformer import read_transformer\n"
+        "config = {'model_type': 'llama', 'hidden_size': 64, 'num_hidden_layers': 3, 'vocab_size': 99}\n"
+        "print(read_transformer(config, None).num_layers)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == "3", found.stderr

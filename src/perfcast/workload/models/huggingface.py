@@ -11,7 +11,6 @@ from typing import Any
 
 from perfcast.errors import ModelError, UnknownNameError
 from perfcast.torch_internals.eager import DataDependentOutputException
-from perfcast.torch_internals.vision import make_torchvision_importable
 from perfcast.workload.models.balanced_experts import balance_experts
 from perfcast.workload.models.inputs import program_with_inputs
 from perfcast.workload.models.transformers_context import quiet_transformers
@@ -28,7 +27,6 @@ def build_program(config: Mapping[str, Any], architecture: str | None, shape: St
     Raises:
         ModelError: Unknown architecture, or a config that the architecture refuses.
     """
-    make_torchvision_importable()
     with quiet_transformers():
         module = _build_module(dict(config), architecture, shape)
         tune_module(module, shape.tuning, shape.product_dtype)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from perfcast.torch_internals.dynamo import load_alone
+from perfcast.torch_internals.vision import make_torchvision_importable
 
 
 @contextmanager
@@ -66,8 +67,9 @@ def import_lightly() -> None:
 
     They ask for one file of torch.compile; the folder of models, whose files were all read to list their
     names, is read once more for the same names; losses of detectors take single functions of what is large.
-    Whatever of it is used later is as it would have been.
+    Whatever of it is used later is as it would have been. It asks for torchvision where that is installed.
     """
+    make_torchvision_importable()
     load_alone("_trace_wrapped_higher_order_op")
     _list_models_once(import_module("transformers"))
     _defer_losses()

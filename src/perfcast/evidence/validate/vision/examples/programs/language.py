@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from perfcast.evidence.validate.vision.examples.programs.shape import ProgramShape
+from perfcast.workload.models.transformers_context import import_lightly
 from perfcast.workload.step import Program
 
 _MASKED_SHARE = 0.15
@@ -29,6 +30,7 @@ _SENTENCE = 32  # tokens of a translated sentence, source and target
 
 def build_bert(task: str, shape: ProgramShape) -> Program:
     """'pretrain' (option 'sequence_length') or 'squad'."""
+    import_lightly()
     from transformers import BertConfig, BertModel
 
     config = BertConfig(
@@ -86,6 +88,7 @@ class Bert(nn.Module):
 
 def build_bart(task: str, shape: ProgramShape) -> Program:
     """'pretrain' (option 'sequence_length', of source and target) or 'xsum'."""
+    import_lightly()
     from transformers import BartConfig, BartForConditionalGeneration
 
     source, target = _XSUM_LENGTHS
