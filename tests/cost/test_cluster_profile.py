@@ -15,6 +15,7 @@ from perfcast.cost.cluster_profile import (
     fit_axes,
     load_cluster_profile,
     price_collective,
+    price_doubt,
     save_cluster_profile,
 )
 from perfcast.cost.collective_fit import Curve
@@ -109,7 +110,7 @@ def test_samples_become_a_curve_per_axis_and_collective():
         for collective in ("all_reduce", "send")
         for n in (2**k for k in range(10, 20))
     ]
-    axes = fit_axes(samples)
+    axes = fit_axes(samples).axes
     assert [(a.name, a.size, list(a.curves)) for a in axes] == [
         ("dp", 2, ["all_reduce", "send"]), ("tp", 4, ["all_reduce", "send"]),
     ]  # fmt: skip
@@ -117,5 +118,39 @@ def test_samples_become_a_curve_per_axis_and_collective():
 
 
 def test_too_few_samples_are_named():
-    with pytest.raises(CalibrationError, match="send along 'tp': 1 different message sizes are too few"):
-        fit_axes([CollectiveSample("tp", 2, "send", 8, 1e-5)])
+    fits = fit_axes([CollectiveSample("tp", 2, "send", 8, 1e-5)])
+    with pytest.raises(CalibrationError, match=r"send along 'tp' \(1 different message sizes are too few"):
+        fits.check()
+
+
+def test_times_that_fall_refuse_their_collective_alone_by_name_and_a_profile_remembers(tmp_path):
+    sizes = [2**k for k in range(10, 20)]
+    samples = [CollectiveSample("tp", 2, "send", n, 1e-5 + n / 1e9) for n in sizes]
+    samples += [CollectiveSample("tp", 2, "all_reduce", n, 1e-2 / n) for n in sizes]
+    fits = fit_axes(samples)
+    fits.check()
+    assert [list(axis.curves) for axis in fits.axes] == [["send"]]
+    assert [(each.axis, each.collective) for each in fits.refused] == [("tp", "all_reduce")]
+    assert fits.refused[0].reason.startswith("larger messages took less time")
+    profile = ClusterProfile("c", "gloo", 2, fits.axes, refused=fits.refused)
+    save_cluster_profile(profile, tmp_path / "p.json")
+    assert load_cluster_profile(tmp_path / "p.json").refused == fits.refused
+    with pytest.raises(UnknownNameError, match="all_reduce"):
+        price_collective(profile, "all_reduce", ["tp"], [1024])
+
+
+def test_a_curve_that_misses_sizes_left_out_of_it_is_refused_and_a_middling_one_is_doubtful():
+    sizes = [2**k for k in range(10, 26)]
+
+    def noisy(factor: float) -> list[CollectiveSample]:
+        times = [(1e-5 + n / 1e9) * (factor if i % 2 else 1) for i, n in enumerate(sizes)]
+        return [CollectiveSample("tp", 2, "send", n, t) for n, t in zip(sizes, times, strict=True)]
+
+    assert fit_axes(noisy(1.0)).axes[0].curves["send"].quality == "good"
+    fits = fit_axes(noisy(1.8))
+    assert fits.axes[0].curves["send"].quality == "doubtful"
+    profile = ClusterProfile("c", "gloo", 2, fits.axes)
+    assert "off by" in price_doubt(profile, "send", ["tp"])
+    refused = fit_axes(noisy(40.0)).refused
+    assert [each.collective for each in refused] == ["send"]
+    assert "off by" in refused[0].reason

@@ -13,7 +13,7 @@ from perfcast.core.dtype import DType
 from perfcast.core.operation import Operation, OperationKind
 from perfcast.core.tensor import TensorType
 from perfcast.cost.families import Features, family_of
-from perfcast.cost.linear import LinearCost, Measurement, fit_line, fit_lines, line_seconds
+from perfcast.cost.linear import Fits, LinearCost, Measurement, fit_line, fit_lines, line_seconds
 from perfcast.cost.model import roofline_seconds
 from perfcast.cost.profile import DeviceProfile, Line, load_local_profile, load_profile_of, local_device
 from perfcast.errors import CalibrationError
@@ -51,7 +51,7 @@ def profile(lines: tuple[Line, ...] | None = None) -> DeviceProfile:
         peak_flops_per_second={"fp32": 200e9, "fp64": 100e9}, memory_bytes_per_second=100e9,
         dram_bytes_per_second=20e9, launch_seconds=2e-6, host_seconds=3e-6, optimizer_host_seconds=1e-6,
         torch_version="2.13.0", measured_at="2026-01-01T00:00:00+00:00",
-        lines=fit_lines([*products(), *additions()]) if lines is None else lines,
+        lines=fit_lines([*products(), *additions()]).lines if lines is None else lines,
     )  # fmt: skip
 
 
@@ -93,6 +93,26 @@ class TestFit:
         with pytest.raises(CalibrationError, match="time falls with work"):
             fit_line("elementwise", "fp32", falling)
 
+    def test_a_family_that_makes_no_line_is_named_and_the_rest_is_fitted(self) -> None:
+        falling = [addition(int(b), 1e-3 / b) for b in np.geomspace(100, 1e6, 12)]
+        fits = fit_lines([*products(), *falling])
+        assert [line.family for line in fits.lines] == ["matmul_nn"]
+        assert [(r.family, r.dtype, r.count) for r in fits.refused] == [("elementwise", "fp32", 12)]
+        made = replace(profile(fits.lines), refused=fits.refused)
+        assert DeviceProfile.from_json(made.to_json()) == made
+        estimates = LinearCost(made).estimate([operation(1000)], local_device(made))
+        assert estimates.provenance == ("bounded",)
+
+    def test_what_a_line_misses_by_widens_its_interval(self) -> None:
+        generator = np.random.default_rng(1)
+        noisy = [replace(m, seconds=m.seconds * generator.lognormal(0, 0.6)) for m in additions()]
+        line, exact = fit_line("elementwise", "fp32", noisy), fit_line("elementwise", "fp32", additions())
+        assert (line.quality, exact.quality) == ("doubtful", "good")
+        assert line.spread >= 1 + 2.06 * line.mape
+        made = [profile((each,)) for each in (line, exact)]
+        wide, narrow = (LinearCost(p).estimate([operation(10**6)], local_device(p)) for p in made)
+        assert wide.seconds_high[0] / wide.seconds[0] > narrow.seconds_high[0] / narrow.seconds[0]
+
     def test_a_time_that_is_not_positive_is_refused(self) -> None:
         with pytest.raises(CalibrationError, match="cannot be"):
             fit_lines([*additions(), addition(64, 0.0)])
@@ -101,7 +121,7 @@ class TestFit:
         assert fit_lines(additions()) == fit_lines(additions()[::-1])
 
     def test_a_family_with_too_few_measurements_has_no_line(self) -> None:
-        assert fit_lines(additions()[:3]) == ()
+        assert fit_lines(additions()[:3]) == Fits(())
 
 
 class TestEstimate:

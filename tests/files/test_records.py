@@ -217,7 +217,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_records_only(path, monkeypatch
     with open_records(path, KIND) as store:
         monkeypatch.setattr(module.os, "write", full)
         with pytest.raises(
-            InputError, match=r"No space left on device. The 1 records that it holds are kept"
+            InputError, match=r"no space left on device. The 1 records that it holds are kept"
         ):
             store.append(_record(2))
         monkeypatch.setattr(module.os, "write", write)

@@ -11,6 +11,8 @@ import pytest
 
 from perfcast.cost.families import family_of
 from perfcast.errors import CalibrationError
+from perfcast.files.lock import StoreWarning
+from perfcast.files.records import open_records
 from perfcast.measure import store
 from perfcast.measure.calibrate import calibrate, measurements_of
 from perfcast.measure.grid.cases import design
@@ -41,7 +43,7 @@ class FakeTimer:
 
 def keys_of(folder: Path) -> list[str]:
     lines = store.measurements_path("cpu", folder).read_text().splitlines()
-    return [json.loads(line)["key"] for line in lines]
+    return [json.loads(line)["key"] for line in lines[1:]]
 
 
 def test_an_interrupted_calibration_continues_and_repeats_nothing(tmp_path: Path) -> None:
@@ -66,13 +68,65 @@ def test_a_finished_calibration_measures_nothing_again(tmp_path: Path) -> None:
     assert again.timed == 0
 
 
-def test_a_line_cut_off_by_an_interruption_is_measured_again(tmp_path: Path) -> None:
+def test_lines_cut_off_by_interruptions_are_measured_again_and_what_they_swallowed_is_not(
+    tmp_path: Path,
+) -> None:
+    cases = sorted(small_grid(), key=lambda c: operation_of_case(c).memory_traffic_bytes)
+    calibrate("cpu", tmp_path, timer=FakeTimer(), cases=cases)
     path = store.measurements_path("cpu", tmp_path)
-    path.write_text('{"key": "a", "seconds": 1.0}\n{"key": "b", "sec')
-    assert [record["key"] for record in store.load_records(path)] == ["a"]
-    path.write_text('{"key": "a", "sec\n{"key": "b", "seconds": 1.0}\n')
-    with pytest.raises(CalibrationError, match="calibrate --restart"):
-        store.load_records(path)
+    records = [json.loads(line) for line in path.read_text().splitlines()[1 : len(cases) + 1]]
+    lines = [json.dumps({k: v for k, v in record.items() if k != "crc"}) for record in records]
+    torn = [lines[3][:40] + lines[4], lines[9][:70] + lines[10]]  # as older versions left them
+    path.write_text("\n".join([*lines[:3], torn[0], *lines[5:9], torn[1], *lines[11:]]) + "\n")
+    again = FakeTimer()
+    with pytest.warns(StoreWarning, match="lines 4, 9 are damaged"):
+        calibrate("cpu", tmp_path, timer=again, cases=cases)
+    finished = keys_of(tmp_path)
+    assert finished[len(cases) - 2 : len(cases)] == [cases[3].key, cases[9].key]
+    assert len(set(finished)) == len(cases)
+
+
+def test_restarting_keeps_what_was_measured_beside(tmp_path: Path) -> None:
+    for restart in (False, True):
+        calibrate("cpu", tmp_path, timer=FakeTimer(), cases=small_grid(), restart=restart)
+    old, new = tmp_path / "measurements_cpu.jsonl.old", store.measurements_path("cpu", tmp_path)
+    assert old.read_bytes() == new.read_bytes()
+
+
+def test_a_family_whose_times_fall_is_refused_alone_and_measured_again_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = small_grid()
+    is_falling, timed = True, list[str]()
+
+    def prepared(case: KernelCase, device: str) -> Callable[[], str]:
+        return lambda: case.key
+
+    def timer(calls: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+        keys = [call() for call in calls]
+        timed.extend(keys)
+        work = [operation_of_case(by_key[key]).memory_traffic_bytes for key in keys]
+        return [
+            1e-2 / w if is_falling and key.startswith("add ") else 1e-6 + w / 1e10
+            for key, w in zip(keys, work, strict=True)
+        ]
+
+    by_key = {case.key: case for case in cases}
+    additions = {key for key in by_key if key.startswith("add ")}
+    monkeypatch.setattr("perfcast.measure.calibrate.prepare", prepared)
+    profile = calibrate("cpu", tmp_path, timer=timer, cases=cases)
+    assert {line.family for line in profile.lines} == {"matmul_nn"}
+    assert [(each.family, each.dtype) for each in profile.refused] == [("elementwise", "fp32")]
+    assert profile.refused[0].reason.startswith("time falls with work")
+    assert {key for key in timed if timed.count(key) > 1} == additions  # once more, at once
+    assert store.load_local_profile("cpu", tmp_path) == profile
+
+    is_falling, timed = False, []
+    mended = calibrate("cpu", tmp_path, timer=timer, cases=cases)
+    assert set(timed) == additions
+    assert len(timed) == len(additions)
+    assert {line.family for line in mended.lines} == {"matmul_nn", "elementwise"}
+    assert mended.refused == ()
 
 
 def test_the_profile_is_what_the_measurements_say(tmp_path: Path) -> None:
@@ -90,8 +144,8 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_another_pytorch_does_not_count_as_measured(tmp_path: Path) -> None:
     cases = small_grid()[:24]
-    path = store.measurements_path("cpu", tmp_path)
-    store.append_record(path, {"key": cases[0].key, "seconds": 1.0, "setup": "torch 1.0"})
+    with open_records(store.measurements_path("cpu", tmp_path), store.calibration_kind("cpu")) as file:
+        file.append({"key": cases[0].key, "seconds": 1.0, "setup": "torch 1.0"})
     calibrate("cpu", tmp_path, timer=lambda calls, rounds: [1e-5] * len(calls), cases=small_grid())
     assert keys_of(tmp_path).count(cases[0].key) == 2
 

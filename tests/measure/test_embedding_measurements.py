@@ -13,6 +13,7 @@ import torch
 
 from perfcast.core.embedding.lookup import EmbeddingTable
 from perfcast.errors import CalibrationError, InputError, UnknownNameError
+from perfcast.files.lock import StoreWarning
 from perfcast.measure.embedding.cases import (
     DISTRIBUTIONS,
     GROUPS,
@@ -124,7 +125,7 @@ def test_an_interrupted_design_goes_on_where_it_stopped(tmp_path: Path):
     path = tmp_path / "embedding.jsonl"
     design = {"fit": (CASE,), GROUPS[-1]: (CASE,)}
     measure_design(path, 1, design, ("sgd",), visits=2)
-    assert len(path.read_text().splitlines()) == 2
+    assert len(path.read_text().splitlines()) == 3  # with the header
     assert load_repeatability(path) == ()
     done: list[tuple[int, int]] = []
     measure_design(path, 2, design, ("sgd",), lambda *numbers: done.append(numbers), visits=2)
@@ -136,18 +137,22 @@ def test_an_interrupted_design_goes_on_where_it_stopped(tmp_path: Path):
 
 @pytest.mark.parametrize("wrong", [{"forward": []}, {"backward": [0.0, 0.0]}, {"probes": [1.0]}])
 @pytest.mark.usefixtures("small_arena")
-def test_a_record_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, list[float]]):
-    path = tmp_path / "embedding.jsonl"
-    measure_design(path, 1, {"fit": (replace(CASE, seed=1),)}, ("sgd",), visits=1)
-    path.write_text(json.dumps(json.loads(path.read_text()) | wrong) + "\n")
-    with pytest.raises(CalibrationError, match="not a measured embedding lookup"):
+def test_a_record_that_cannot_be_is_named_and_measured_again(tmp_path: Path, wrong: dict[str, list[float]]):
+    path, design = tmp_path / "embedding.jsonl", {"fit": (replace(CASE, seed=1),)}
+    measure_design(path, 1, design, ("sgd",), visits=1)
+    record = json.loads(path.read_text().splitlines()[1])
+    del record["crc"]  # as older versions wrote it
+    path.write_text(json.dumps(record | wrong) + "\n")
+    with (
+        pytest.warns(StoreWarning, match="line 1 is damaged"),
+        pytest.raises(CalibrationError, match="holds no measured embedding lookups"),
+    ):
         load_samples(path)
+    with pytest.warns(StoreWarning, match="line 1 is damaged"):
+        measure_design(path, 1, design, ("sgd",), visits=1)
+    assert len(load_samples(path)["fit"]) == 1
 
 
 def test_nothing_measured_is_an_error_that_says_so(tmp_path: Path):
     with pytest.raises(CalibrationError, match="measure some: perfcast train embedding"):
         load_samples(tmp_path / "none.jsonl")
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"machine": "m", "group": "fit"}\n')
-    with pytest.raises(CalibrationError, match="not a measured embedding lookup"):
-        load_samples(bad)

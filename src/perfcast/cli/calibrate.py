@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--quick", is_flag=True, help="A third of the measurements; a coarser fit.")
-@click.option("--restart", is_flag=True, help="Forget what was measured before.")
+@click.option("--restart", is_flag=True, help="Begin anew; what was measured stays beside (.old).")
 @click.option(
     "--html", type=OUTPUT_DOCUMENT, metavar="FILE", help="Every measured point and fitted line, as one page."
 )
 def calibrate(device: str, quick: bool, restart: bool, html: str | None) -> None:
     """Measure this machine's kernels and fit a profile of it, for --device cpu and --cost-model linear.
 
-    Takes some minutes. Ctrl-C loses nothing: the next run measures what is missing.
+    Takes some minutes. Whatever ends it loses nothing: the next run measures what is missing, and families
+    whose measurements made no line.
     """
     from perfcast.measure.calibrate import calibrate as run_calibration
     from perfcast.measure.calibrate import load_measurements

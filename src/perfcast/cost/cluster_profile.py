@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,19 @@ class AxisProfile:
     curves: Mapping[str, Curve]
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedCurve:
+    """A collective along an axis whose measurements make no curve.
+
+    Attributes:
+        reason: Why, as a part of a sentence.
+    """
+
+    axis: str
+    collective: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class ClusterProfile:
     """A cluster as measured.
@@ -50,6 +63,7 @@ class ClusterProfile:
         axes: In the mesh's order, the first varying slowest.
         source: How the times came to be, in words.
         measured_at: ISO 8601, UTC; empty where a log does not say.
+        refused: What was measured and has no curve.
     """
 
     name: str
@@ -58,6 +72,7 @@ class ClusterProfile:
     axes: tuple[AxisProfile, ...]
     source: str = ""
     measured_at: str = ""
+    refused: tuple[RefusedCurve, ...] = ()
 
     def axis(self, name: str) -> AxisProfile:
         """An axis by its name.
@@ -78,7 +93,7 @@ class ClusterProfile:
             for a in self.axes
         ]
         rest = {k: getattr(self, k) for k in ("name", "backend", "world_size", "source", "measured_at")}
-        return {"schema": SCHEMA, **rest, "axes": axes}
+        return {"schema": SCHEMA, **rest, "axes": axes, "refused": [asdict(each) for each in self.refused]}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "cluster profile") -> ClusterProfile:
@@ -95,7 +110,11 @@ class ClusterProfile:
         axes = tuple(
             _axis(axis, f"{where}: axes[{i}]") for i, axis in enumerate(_take(data, "axes", list, where))
         )
-        return cls(world_size=_count(data, "world_size", where), axes=axes, **texts)
+        refused = tuple(
+            _refused(each, f"{where}: refused[{i}]")
+            for i, each in enumerate(_take({"refused": [], **data}, "refused", list, where))
+        )
+        return cls(world_size=_count(data, "world_size", where), axes=axes, refused=refused, **texts)
 
 
 def save_cluster_profile(profile: ClusterProfile, path: str | Path) -> None:
@@ -140,27 +159,45 @@ class CollectiveSample:
     seconds: float
 
 
-def fit_axes(samples: Iterable[CollectiveSample]) -> tuple[AxisProfile, ...]:
+@dataclass(frozen=True)
+class AxisFits:
+    """What measurements give: a curve of each collective of each axis, or why there is none."""
+
+    axes: tuple[AxisProfile, ...]
+    refused: tuple[RefusedCurve, ...] = ()
+
+    def check(self) -> None:
+        """Raises CalibrationError where not one curve was found; says why."""
+        if not any(axis.curves for axis in self.axes):
+            raise CalibrationError(f"no curve can be fitted: {name_refused(self.refused)}")
+
+
+def name_refused(refused: Sequence[RefusedCurve]) -> str:
+    """'all_reduce along 'tp' (time falls …)', one after the other."""
+    return "; ".join(f"{each.collective} along '{each.axis}' ({each.reason})" for each in refused)
+
+
+def fit_axes(samples: Iterable[CollectiveSample]) -> AxisFits:
     """A curve for every collective of every axis, in the order in which they first come.
 
-    Raises:
-        CalibrationError: Too few sizes of one, or times that fall; says of which.
+    One of too few sizes, whose times fall, or which says nothing of sizes left out of it (``Curve.quality``)
+    is refused.
     """
     axes: dict[tuple[str, int], dict[str, list[CollectiveSample]]] = {}
     for sample in samples:
         curves = axes.setdefault((sample.axis, sample.axis_size), {})
         curves.setdefault(sample.collective, []).append(sample)
-    return tuple(
-        AxisProfile(name, size, {k: _fit(v, f"{k} along '{name}'") for k, v in collectives.items()})
-        for (name, size), collectives in axes.items()
-    )
-
-
-def _fit(samples: Sequence[CollectiveSample], what: str) -> Curve:
-    try:
-        return fit_curve([s.size_bytes for s in samples], [s.seconds for s in samples])
-    except CalibrationError as error:
-        raise CalibrationError(f"{what}: {error}") from None
+    found: list[AxisProfile] = []
+    refused: list[RefusedCurve] = []
+    for (name, size), collectives in axes.items():
+        fitted: dict[str, Curve] = {}
+        for collective, some in collectives.items():
+            try:
+                fitted[collective] = fit_curve([s.size_bytes for s in some], [s.seconds for s in some])
+            except CalibrationError as error:
+                refused.append(RefusedCurve(name, collective, str(error)))
+        found.append(AxisProfile(name, size, fitted))
+    return AxisFits(tuple(found), tuple(refused))
 
 
 # ---- prices ------------------------------------------------------------------------------------
@@ -199,6 +236,14 @@ def price_collective(
     for step in _compose(collective, wanted):
         total = total + _curve(step.axis, step.collective).seconds(sizes / step.divisor)
     return total
+
+
+def price_doubt(profile: ClusterProfile, collective: str, axes: Sequence[str]) -> str:
+    """Of what ``price_collective`` takes, how good the worst curve is that is doubtful; '' where none is."""
+    wanted = [axis for axis in map(profile.axis, axes) if axis.size > 1]
+    curves = [_curve(step.axis, step.collective) for step in _compose(collective, wanted)]
+    doubtful = [curve for curve in curves if curve.quality != "good"]
+    return max(doubtful, key=lambda curve: curve.held_out_mape).described_quality if doubtful else ""
 
 
 def _compose(collective: str, axes: Sequence[AxisProfile]) -> list[_Step]:
@@ -250,6 +295,12 @@ def _take(data: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     if not isinstance(data.get(key), kind):
         raise CalibrationError(f"{where}: '{key}' must be a {kind.__name__}, found {data.get(key)!r:.40}")
     return data[key]
+
+
+def _refused(data: Any, where: str) -> RefusedCurve:
+    if not isinstance(data, dict):
+        raise CalibrationError(f"{where}: expected an object, found {type(data).__name__}")
+    return RefusedCurve(*(_take(data, key, str, where) for key in ("axis", "collective", "reason")))
 
 
 def _count(data: Mapping[str, Any], key: str, where: str) -> int:

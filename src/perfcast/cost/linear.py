@@ -32,7 +32,7 @@ from perfcast.core.hardware import Device
 from perfcast.core.operation import Operation
 from perfcast.cost.families import PRODUCT_FAMILIES, Features, features_of
 from perfcast.cost.model import UNKNOWN_SPREAD, Estimates, is_free, roofline_seconds
-from perfcast.cost.profile import DeviceProfile, Line
+from perfcast.cost.profile import DeviceProfile, Line, RefusedFamily
 from perfcast.cost.spread import load_spread
 from perfcast.errors import CalibrationError
 from perfcast.units import GIGA, MIB
@@ -85,7 +85,7 @@ class LinearCost:
                 limit, source = "memory", "bounded"
             else:
                 seconds[i], limit = line_seconds(line, features)
-                spread[i] = max(load_spread(self.name), line.largest_ratio)
+                spread[i] = max(load_spread(self.name), line.spread)
                 source = _provenance(features, line)
             seconds[i] += self._host_seconds(features.family)
             bound_by.append(limit)
@@ -161,11 +161,19 @@ def _memory_seconds(traffic: Floats | float, bandwidth: float, cache: float, bey
 # ---- fitting -----------------------------------------------------------------------------------
 
 
-def fit_lines(measurements: Sequence[Measurement]) -> tuple[Line, ...]:
-    """One line per family and element type that was measured often enough.
+@dataclass(frozen=True)
+class Fits:
+    """What measurements give: a line per family and element type, or why there is none."""
+
+    lines: tuple[Line, ...]
+    refused: tuple[RefusedFamily, ...] = ()
+
+
+def fit_lines(measurements: Sequence[Measurement]) -> Fits:
+    """A line of each family and element type that was measured often enough, refused where it is none.
 
     Raises:
-        CalibrationError: In some family more work takes less time, or a time is not positive.
+        CalibrationError: A time is not positive.
     """
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for measurement in measurements:
@@ -173,22 +181,27 @@ def fit_lines(measurements: Sequence[Measurement]) -> tuple[Line, ...]:
             raise CalibrationError(f"{measurement.key}: measured {measurement.seconds} s, which cannot be")
         features = measurement.features
         groups.setdefault((features.family, features.dtype.label), []).append(measurement)
-    return tuple(
-        fit_line(family, dtype, groups[family, dtype])
-        for family, dtype in sorted(groups)
-        if len(groups[family, dtype]) >= MIN_MEASUREMENTS
-    )
+    lines, refused = [], []
+    for (family, dtype), group in sorted(groups.items()):
+        if len(group) < MIN_MEASUREMENTS:
+            continue
+        try:
+            lines.append(fit_line(family, dtype, group))
+        except CalibrationError as error:
+            refused.append(RefusedFamily(family, dtype, len(group), str(error)))
+    return Fits(tuple(lines), tuple(refused))
 
 
 def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Line:
     """Fit one family; quality is of a fit without the held-out fifth, the line of a fit with all.
 
     Raises:
-        CalibrationError: More work takes less time.
+        CalibrationError: More work takes less time, or the line says nothing of what was left out of it
+            (``Line.quality``); the message is a part of a sentence.
     """
     ordered = sorted(measurements, key=lambda m: m.key)
     columns = _Columns.of(ordered)
-    _refuse_negative_slope(family, dtype, columns)
+    _refuse_negative_slope(family, columns)
     is_held_out = np.array([_is_held_out(m.key) for m in ordered])
     fitted = _fit_without_outliers(family, columns)
     if is_held_out.any() and (~is_held_out).sum() >= MIN_MEASUREMENTS:
@@ -204,7 +217,7 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
     r_squared = 1.0 - float((np.log(ratio) ** 2).sum()) / variance if variance > 0 else 0.0
     latency, rate, a, b, c, bandwidth, cache, beyond = fitted.tolist()
     all_ratios = columns.seconds / np.exp(_log_seconds(fitted, columns))
-    return Line(
+    line = Line(
         family,
         dtype,
         latency_seconds=latency,
@@ -224,6 +237,9 @@ def fit_line(family: str, dtype: str, measurements: Sequence[Measurement]) -> Li
         most_bytes=float(columns.traffic.max()),
         largest_ratio=max(float(np.quantile(all_ratios, 0.95)), 1.0),
     )
+    if line.quality == "refused":
+        raise CalibrationError(line.described_quality)
+    return line
 
 
 @dataclass(frozen=True)
@@ -329,7 +345,7 @@ def _starts(columns: _Columns, is_product: bool) -> list[Floats]:
     ]
 
 
-def _refuse_negative_slope(family: str, dtype: str, columns: _Columns) -> None:
+def _refuse_negative_slope(family: str, columns: _Columns) -> None:
     """The median slope of log seconds over log work (Theil and Sen's) must not fall."""
     work = np.log(np.maximum(columns.flops if family in PRODUCT_FAMILIES else columns.traffic, 1.0))
     seconds = np.log(columns.seconds)
@@ -339,10 +355,7 @@ def _refuse_negative_slope(family: str, dtype: str, columns: _Columns) -> None:
         return
     slope = float(np.median((seconds[j] - seconds[i])[apart] / (work[j] - work[i])[apart]))
     if slope < 0:
-        raise CalibrationError(
-            f"{family} in {dtype}: time falls with work (log-log slope {slope:.2f} over {len(work)} "
-            f"measurements), so no line fits; run `perfcast calibrate` again on a quiet machine"
-        )
+        raise CalibrationError(f"time falls with work (log-log slope {slope:.2f})")
 
 
 def _is_held_out(key: str) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import platformdirs
 
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.hardware import Device
+from perfcast.cost.fit_quality import Quality, describe_fit, judge_fit, spread_of_fit
 from perfcast.errors import CalibrationError
 
 SCHEMA = 1
@@ -57,6 +58,36 @@ class Line:
     most_bytes: float
     largest_ratio: float
 
+    @property
+    def spread(self) -> float:
+        """Factor from an estimate to the upper end of its interval: a bad fit has a wide one."""
+        return spread_of_fit(self.mape, self.largest_ratio)
+
+    @property
+    def quality(self) -> Quality:
+        """See ``cost.fit_quality``."""
+        return judge_fit(self.mape, self.r_squared, self.spread)
+
+    @property
+    def described_quality(self) -> str:
+        """What to think of the line, and why, as a part of a sentence."""
+        return describe_fit(self.mape, self.r_squared, self.spread)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFamily:
+    """A family whose measurements make no line; its operations are priced as those of one never measured.
+
+    Attributes:
+        count: Measurements.
+        reason: Why, as a part of a sentence.
+    """
+
+    family: str
+    dtype: str
+    count: int
+    reason: str
+
 
 @dataclass(frozen=True)
 class DeviceProfile:
@@ -73,6 +104,7 @@ class DeviceProfile:
             backward, that a kernel measured alone does not show.
         optimizer_host_seconds: The same per operation of an optimizer that loops over parameters.
         measured_at: ISO 8601, UTC.
+        refused: Families that were measured and have no line.
     """
 
     device: str
@@ -90,6 +122,7 @@ class DeviceProfile:
     torch_version: str
     measured_at: str
     lines: tuple[Line, ...]
+    refused: tuple[RefusedFamily, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; infinite rates become null."""
@@ -100,6 +133,7 @@ class DeviceProfile:
         data["lines"] = [
             {f.name: _finite_or_none(getattr(line, f.name)) for f in fields(Line)} for line in self.lines
         ]
+        data["refused"] = [asdict(family) for family in self.refused]
         return data
 
     @classmethod
@@ -114,13 +148,14 @@ class DeviceProfile:
             raise CalibrationError(
                 f"{where}: expected a profile of schema {SCHEMA}, found {found}; run `perfcast calibrate`"
             )
-        values = {f.name: _take(data, f.name, where) for f in fields(cls)}
+        values = {f.name: _take({"refused": [], **data}, f.name, where) for f in fields(cls)}
         lines = values["lines"]
         if not isinstance(lines, list) or not lines:
             raise CalibrationError(
                 f"{where}: 'lines' must be a list of fitted lines; run `perfcast calibrate`"
             )
         values["lines"] = tuple(_line(line, f"{where}: lines[{i}]") for i, line in enumerate(lines))
+        values["refused"] = _refused(values["refused"], where)
         peaks = values["peak_flops_per_second"]
         if not isinstance(peaks, dict) or not peaks:
             raise CalibrationError(f"{where}: 'peak_flops_per_second' must map element types to rates")
@@ -162,6 +197,18 @@ def _line(data: Any, where: str) -> Line:
         is_rate = isinstance(values[name], int | float) and not values[name] <= 0
         _check(is_rate and not math.isnan(values[name]), where, name, values[name])
     return Line(**values)
+
+
+def _refused(data: Any, where: str) -> tuple[RefusedFamily, ...]:
+    if not isinstance(data, list) or not all(isinstance(each, dict) for each in data):
+        raise CalibrationError(f"{where}: 'refused' must list families; run `perfcast calibrate` again")
+    for each in data:
+        for name in ("family", "dtype", "reason"):
+            _check(isinstance(each.get(name), str), where, f"{name} of a refused family", each.get(name))
+    return tuple(
+        RefusedFamily(each["family"], each["dtype"], int(_take(each, "count", where)), each["reason"])
+        for each in data
+    )
 
 
 def _take(data: Mapping[str, Any], name: str, where: str) -> Any:

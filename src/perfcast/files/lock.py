@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from perfcast.errors import InputError
+from perfcast.files.writing import reason_of
 
 try:
     import fcntl
@@ -83,7 +84,7 @@ def _acquire(path: Path, place: Path, elsewhere: str, wait_seconds: float) -> in
         place.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot write beside {path}: {_reason(error)}; {elsewhere}") from None
+        raise InputError(f"cannot write beside {path}: {reason_of(error)}; {elsewhere}") from None
     try:
         _wait(descriptor, path, place, elsewhere, wait_seconds)
         with suppress(OSError):  # who holds it is said where that can be written
@@ -106,14 +107,14 @@ def _wait(descriptor: int, path: Path, place: Path, elsewhere: str, wait_seconds
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 warnings.warn(
-                    f"{path}: its file system has no locks ({_reason(error)}); see to it that no other "
+                    f"{path}: its file system has no locks ({reason_of(error)}); see to it that no other "
                     "perfcast writes there meanwhile",
                     StoreWarning,
                     stacklevel=6,
                 )
                 return
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise InputError(f"{path} cannot be locked: {_reason(error)}; {elsewhere}") from None
+                raise InputError(f"{path} cannot be locked: {reason_of(error)}; {elsewhere}") from None
         if time.monotonic() >= deadline:
             raise InputError(f"{path} is being written by {_holder(place)}; wait for it, or {elsewhere}")
         time.sleep(_POLL_SECONDS)
@@ -140,8 +141,3 @@ def _holder(place: Path) -> str:
     where = "" if host == platform.node() else f" of {host}"
     day, _, clock = since.partition("T")
     return f"process {pid}{where} ({command}), since {clock[:8]} UTC on {day}"
-
-
-def _reason(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{text[:1].lower()}{text[1:]}"

@@ -29,7 +29,8 @@ from typing import Any, Generic, TypeVar
 
 from perfcast.errors import InputError, PerfcastError
 from perfcast.files.lock import WAIT_SECONDS, StoreWarning, hold_lock
-from perfcast.files.writing import write_bytes_atomically
+from perfcast.files.reading import read_bytes
+from perfcast.files.writing import reason_of, write_bytes_atomically
 
 T = TypeVar("T")
 #: Plain data of a record.
@@ -128,7 +129,7 @@ class RecordFile(Generic[T]):
             _append(self.path, lines)
         except OSError as error:
             raise InputError(
-                f"cannot write {self.path}: {error.strerror or error}. The {len(self._records)} records that "
+                f"cannot write {self.path}: {reason_of(error)}. The {len(self._records)} records that "
                 "it holds are kept: make room, and the same command goes on from there"
             ) from error
         self._records += parsed
@@ -156,7 +157,7 @@ def open_records(
             _keep_damaged(path, found.damaged)
         whole = _encode(data, found, kind)
         if whole != data:
-            write_bytes_atomically(path, whole)
+            write_bytes_atomically(path, whole, updates=True)
         yield RecordFile(path, kind, found)
 
 
@@ -176,6 +177,12 @@ def read_records(path: Path, kind: Kind[T]) -> Contents[T]:
     return Contents(found.records, lasting)
 
 
+def count_lines(path: Path) -> int:
+    """How many records a file may hold, without reading them; none where there is no file."""
+    data = _read(path)
+    return data.count(b"\n") - data.startswith(b'{"%s": "%s"' % (_MARK.encode(), _MARK_VALUE.encode()))
+
+
 def set_aside(path: Path) -> Path | None:
     """Rename a file to ``FILE.old``, or ``.old-2`` and so on where there is one; None where there is no file.
 
@@ -190,7 +197,7 @@ def set_aside(path: Path) -> Path | None:
     try:
         path.rename(place)
     except OSError as error:
-        raise InputError(f"cannot rename {path} to {place.name}: {error.strerror}") from None
+        raise InputError(f"cannot rename {path} to {place.name}: {reason_of(error)}") from None
     return place
 
 
@@ -228,12 +235,7 @@ def _split_checksum(line: bytes) -> tuple[bytes, int] | None:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    return read_bytes(path, what="a file of records") if os.path.lexists(path) else b""
 
 
 def _decode(data: bytes, path: Path, kind: Kind[T]) -> Contents[T]:
@@ -360,7 +362,7 @@ def _keep_damaged(path: Path, damaged: tuple[Damage, ...]) -> None:
     known = set(kept.split(b"\n"))
     new = b"".join(damage.text + b"\n" for damage in damaged if damage.text not in known)
     if new:
-        write_bytes_atomically(place, kept + new)
+        write_bytes_atomically(place, kept + new, updates=True)
     _warn(
         f"{path}: {_name_lines(damaged)} damaged; kept in {place.name}, and all others are used. What is "
         "missing is found anew"

@@ -2,16 +2,20 @@
 
 Every finished group of measurements is appended to a file at once, so an interrupted run loses nothing:
 the next one measures what is missing. The profile is written whole or not at all.
+
+A family whose measurements make no line is measured once more, in place of what was measured, at once and by
+every later run; where it still makes none, the profile leaves it out and says why.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.cost.families import PRODUCT_FAMILIES, Features, features_of
-from perfcast.cost.linear import Measurement, fit_lines, line_seconds
-from perfcast.cost.profile import DeviceProfile
+from perfcast.cost.linear import Fits, Measurement, fit_lines, line_seconds
+from perfcast.cost.profile import DeviceProfile, RefusedFamily
 from perfcast.errors import CalibrationError
+from perfcast.files.records import RecordFile, open_records, read_records
 from perfcast.measure import store
 from perfcast.measure.grid.cases import design
 from perfcast.measure.host import HostCase, fit_host, host_cases
@@ -37,6 +42,7 @@ from perfcast.units import MIB
 _GROUP = 12
 _ROUNDS = 5
 _DOUBTFUL_RATIO = 2.0
+_MEASURE_REFUSED = "`perfcast calibrate` measures them again: run it when the machine is quiet"
 _FIRST_TOUCH_BYTES = tuple(n * MIB for n in (1, 2, 4, 8, 16, 32, 64, 128))
 
 Case = KernelCase | HostCase
@@ -58,7 +64,7 @@ def calibrate(
         store_folder: Where files go; the user's data folder by default.
         progress: Console for a progress bar; None shows nothing.
         quick: A third of the grid.
-        restart: Forget earlier measurements.
+        restart: Begin anew; earlier measurements stay beside, as ``.old``.
         timer, cases: Stand-ins for the clock and the grid.
 
     Raises:
@@ -67,31 +73,54 @@ def calibrate(
     _check_device(device)
     folder = store_folder or store.data_folder()
     path = store.measurements_path(device, folder)
-    if restart:
-        path.unlink(missing_ok=True)
-    done = {record["key"] for record in _records_of_this_setup(path)}
     grid = _all_cases(device, quick, cases)
     timer = timer or (time_on_cuda if device == "cuda" else time_on_cpu)
-    _measure([case for case in grid if case.key not in done], device, path, timer, progress, "measuring")
-    doubtful = _doubtful(_records_of_this_setup(path))
-    _measure([case for case in grid if case.key in doubtful], device, path, timer, progress, "again")
-    profile = fit_profile(device, _records_of_this_setup(path))
-    store.save_profile(profile, store.profile_path(device, folder))
+    with open_records(path, store.calibration_kind(device), restart=restart) as file:
+        work = _Work(device, file, timer, progress)
+        _measure_all(work, grid)
+        profile = fit_profile(device, work.records())
+        store.save_profile(profile, store.profile_path(device, folder))
     return profile
 
 
+@dataclass(frozen=True)
+class _Work:
+    """Where measurements go and how they are made."""
+
+    device: str
+    file: RecordFile[dict[str, Any]]
+    timer: Timer
+    console: Console | None
+
+    def records(self) -> list[dict[str, Any]]:
+        return _of_this_setup(self.file.records)
+
+
+def _measure_all(work: _Work, grid: Sequence[Case]) -> None:
+    """What is missing, then what is doubtful, then families that make no line."""
+    before = {record["key"] for record in work.records()}
+    _measure(work, [case for case in grid if case.key not in before], "measuring")
+    doubtful = _doubtful(work.records())
+    _measure(work, [case for case in grid if case.key in doubtful], "again")
+    refused = _refused_keys(work.records())
+    _measure(work, [case for case in grid if case.key in refused], "refused", replaces=True)
+
+
 def fit_profile(device: str, records: Sequence[dict[str, Any]]) -> DeviceProfile:
-    """Lines and device figures from measurement records.
+    """Lines and device figures from measurement records, of families that make a line.
 
     Raises:
-        CalibrationError: They cannot be fitted, or no product is among them.
+        CalibrationError: None does, or no product is among them.
     """
     kernels = measurements_of(records)
     if not kernels:
         raise CalibrationError("no measurements to fit; run `perfcast calibrate`")
-    lines = fit_lines(kernels)
+    fits = _fit(tuple(kernels))
+    kernels = [m for m in kernels if _family_of(m) not in {(r.family, r.dtype) for r in fits.refused}]
+    if not fits.lines:
+        raise CalibrationError(f"no family can be fitted: {name_refused(fits.refused)}. {_MEASURE_REFUSED}")
     hosts = {record["key"]: float(record["seconds"]) for record in records if "features" not in record}
-    host_seconds, update_seconds = fit_host(hosts, lines) if hosts else (0.0, 0.0)
+    host_seconds, update_seconds = fit_host(hosts, fits.lines) if hosts else (0.0, 0.0)
     return DeviceProfile(
         device=device,
         processor=_processor(device),
@@ -99,7 +128,7 @@ def fit_profile(device: str, records: Sequence[dict[str, Any]]) -> DeviceProfile
         num_cores=os.cpu_count() or 1,
         memory_bytes=_memory_bytes(device),
         cache_bytes=_cache_bytes(device),
-        peak_flops_per_second=_peaks(kernels),
+        peak_flops_per_second=_peaks(kernels, fits.refused),
         memory_bytes_per_second=max(m.features.memory_traffic_bytes / m.seconds for m in kernels),
         dram_bytes_per_second=_dram_bytes_per_second(kernels),
         launch_seconds=min(m.seconds for m in kernels) + host_seconds,
@@ -107,8 +136,14 @@ def fit_profile(device: str, records: Sequence[dict[str, Any]]) -> DeviceProfile
         optimizer_host_seconds=update_seconds,
         torch_version=str(torch.__version__),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        lines=lines,
+        lines=fits.lines,
+        refused=fits.refused,
     )
+
+
+def name_refused(refused: Sequence[RefusedFamily]) -> str:
+    """'copy in fp32 (time falls with work …)', one after the other."""
+    return "; ".join(f"{each.family} in {each.dtype} ({each.reason})" for each in refused)
 
 
 def measurements_of(records: Sequence[dict[str, Any]]) -> list[Measurement]:
@@ -125,13 +160,17 @@ def measurements_of(records: Sequence[dict[str, Any]]) -> list[Measurement]:
 
 def load_measurements(device: str, store_folder: Path | None = None) -> list[Measurement]:
     """The kernels that the present profile was fitted on: one per case, of this setup."""
-    return measurements_of(_records_of_this_setup(store.measurements_path(device, store_folder)))
+    return measurements_of(_load_records(device, store_folder))
 
 
 def load_seconds(device: str, store_folder: Path | None = None) -> dict[str, float]:
     """Seconds of every case measured with this setup, by its key."""
-    records = _records_of_this_setup(store.measurements_path(device, store_folder))
-    return {record["key"]: float(record["seconds"]) for record in records}
+    return {record["key"]: float(record["seconds"]) for record in _load_records(device, store_folder)}
+
+
+def _load_records(device: str, store_folder: Path | None) -> list[dict[str, Any]]:
+    path = store.measurements_path(device, store_folder)
+    return _of_this_setup(read_records(path, store.calibration_kind(device)).records)
 
 
 # ---- measuring ---------------------------------------------------------------------------------
@@ -156,20 +195,26 @@ def _first_touch_case(num_bytes: int) -> KernelCase:
     return KernelCase(f"first_touch n={num_bytes}", lambda device: (), run)
 
 
-def _measure(
-    missing: Sequence[Case], device: str, path: Path, timer: Timer, console: Console | None, what: str
-) -> None:
+def _measure(work: _Work, missing: Sequence[Case], what: str, *, replaces: bool = False) -> None:
+    """Time cases group by group.
+
+    Args:
+        replaces: Whether what was measured of them before counts no more.
+    """
     torch.manual_seed(0)
-    with _progress(console) as bar:
-        task = bar.add_task(what, total=len(missing)) if bar is not None else None
+    extra: dict[str, Any] = {"setup": _setup(), **({"replaces": True} if replaces else {})}
+    with _progress(work.console) as bar:
+        task = bar.add_task(what, total=len(missing)) if bar is not None and missing else None
         for start in range(0, len(missing), _GROUP):
             group = missing[start : start + _GROUP]
             described = [_describe(case) for case in group]
             calls = [
-                case.prepare() if isinstance(case, HostCase) else prepare(case, device) for case in group
+                case.prepare() if isinstance(case, HostCase) else prepare(case, work.device) for case in group
             ]
-            for record, seconds in zip(described, _time(group, calls, timer), strict=True):
-                store.append_record(path, {**record, "seconds": seconds, "setup": _setup()})
+            times = _time(group, calls, work.timer)
+            work.file.append(
+                *({**record, "seconds": s, **extra} for record, s in zip(described, times, strict=True))
+            )
             del calls
             if bar is not None and task is not None:
                 bar.advance(task, len(group))
@@ -192,23 +237,46 @@ def _describe(case: Case) -> dict[str, Any]:
     return {"key": case.key, "features": values}
 
 
-def _records_of_this_setup(path: Path) -> list[dict[str, Any]]:
-    """Measurements by another PyTorch or number of threads do not count; the fastest of a key does."""
-    records: dict[str, dict[str, Any]] = {}
-    for record in store.load_records(path):
-        known = records.get(record["key"])
-        if record.get("setup") == _setup() and (known is None or record["seconds"] < known["seconds"]):
-            records[record["key"]] = record
-    return list(records.values())
+def _of_this_setup(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One record of each key: the fastest, since disturbances only add, from the last that replaces others.
+
+    Measurements by another PyTorch or number of threads do not count.
+    """
+    setup = _setup()
+    kept: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record.get("setup") != setup:
+            continue
+        known = kept.get(record["key"])
+        if known is None or record.get("replaces") or record["seconds"] < known["seconds"]:
+            kept[record["key"]] = record
+    return list(kept.values())
+
+
+@lru_cache(maxsize=1)
+def _fit(measurements: tuple[Measurement, ...]) -> Fits:
+    """A run asks for the fit of the same measurements several times."""
+    return fit_lines(measurements)
+
+
+def _family_of(measurement: Measurement) -> tuple[str, str]:
+    return measurement.features.family, measurement.features.dtype.label
+
+
+def _refused_keys(records: Sequence[dict[str, Any]]) -> set[str]:
+    """Cases of families that make no line."""
+    measurements = measurements_of(records)
+    refused = {(each.family, each.dtype) for each in _fit(tuple(measurements)).refused}
+    return {m.key for m in measurements if _family_of(m) in refused}
 
 
 def _doubtful(records: Sequence[dict[str, Any]]) -> set[str]:
     """Cases that took twice as long as the fit of the others says: disturbed, or worth a second look."""
     measurements = measurements_of(records)
-    lines = {(line.family, line.dtype): line for line in fit_lines(measurements)}
+    lines = {(line.family, line.dtype): line for line in _fit(tuple(measurements)).lines}
     doubtful = set()
     for m in measurements:
-        line = lines.get((m.features.family, m.features.dtype.label))
+        line = lines.get(_family_of(m))
         if line and m.seconds > _DOUBTFUL_RATIO * line_seconds(line, m.features)[0]:
             doubtful.add(m.key)
     return doubtful
@@ -235,16 +303,15 @@ def _check_device(device: str) -> None:
         raise CalibrationError("cannot calibrate 'cuda': PyTorch sees no CUDA device here; use 'cpu'")
 
 
-def _peaks(kernels: Sequence[Measurement]) -> dict[str, float]:
+def _peaks(kernels: Sequence[Measurement], refused: Sequence[RefusedFamily]) -> dict[str, float]:
     peaks: dict[str, float] = {}
     for m in kernels:
         label = m.features.dtype.label
         peaks[label] = max(peaks.get(label, 0.0), m.features.executed_flops / m.seconds)
     peaks = {label: rate for label, rate in peaks.items() if rate > 0}
     if "fp32" not in peaks or not any(m.features.family in PRODUCT_FAMILIES for m in kernels):
-        raise CalibrationError(
-            "no product in fp32 was measured, so the device's peak is unknown; run `perfcast calibrate`"
-        )
+        why = f"; refused: {name_refused(refused)}. {_MEASURE_REFUSED}" if refused else ". Run it again"
+        raise CalibrationError(f"no product in fp32 can be fitted, so the device's peak is unknown{why}")
     peaks.setdefault("fp64", peaks["fp32"] / 2)
     return peaks
 

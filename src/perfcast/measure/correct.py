@@ -15,6 +15,7 @@ from perfcast.cost.learned.corrections.measured import (
     MeasuredKernel,
     MeasuredKernels,
     corrections_path,
+    hold_corrections,
     load_measured,
     save_measured,
 )
@@ -49,11 +50,12 @@ def correct_learned(
             "no measured kernel that the learned forecaster knows; run `perfcast calibrate`"
         )
     path = corrections_path(device.name, folder)
-    measured = load_measured(path) if path.exists() else MeasuredKernels(device.name, ())
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    for kernel in kernels:
-        measured = measured.with_kernel(kernel, now)
-    save_measured(measured, path)
+    with hold_corrections(path):
+        measured = load_measured(path) if path.exists() else MeasuredKernels(device.name, ())
+        for kernel in kernels:
+            measured = measured.with_kernel(kernel, now)
+        save_measured(measured, path)
     return path
 
 

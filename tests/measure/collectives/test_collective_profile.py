@@ -14,6 +14,7 @@ import pytest
 
 from perfcast.cost.cluster_profile import load_cluster_profile
 from perfcast.errors import CalibrationError, InputError
+from perfcast.files.records import count_lines, open_records
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.environment import Place
 from perfcast.measure.collectives.plan import PROFILED, Axis, ProfilePlan, make_plan
@@ -26,7 +27,8 @@ def written(plan: ProfilePlan, path: Path) -> None:
         store.Record(plan.setup(), axis, collective, size, 2, size, 1e-4 + size / 1e9, 0.0, 0)
         for axis, collective, size in sorted(plan.keys())
     ]
-    store.append_records(store.measurements_path(path), records)
+    with open_records(store.measurements_path(path), store.KIND) as file:
+        store.append_records(file, records)
 
 
 def workers() -> list[int]:
@@ -69,7 +71,7 @@ def test_when_a_process_dies_the_others_stop_and_what_is_finished_is_kept(tmp_pa
 
     def kill_one(owner: int) -> None:
         children = Path(f"/proc/self/task/{owner}/children")
-        while store.count_records(store.measurements_path(path)) == 0:
+        while count_lines(store.measurements_path(path)) == 0:
             time.sleep(0.05)
         os.kill(int(children.read_text().split()[-1]), signal.SIGKILL)
         died.append(time.monotonic())

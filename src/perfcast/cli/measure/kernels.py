@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     help="cuda, cuda:N; or how the GPU here is described: a catalog name or FILE.toml.",
 )
 @click.option("--quick", is_flag=True, help="The forty that tell most, in five minutes; else all.")
-@click.option("--restart", is_flag=True, help="Forget what was measured of this device before.")
+@click.option(
+    "--restart", is_flag=True, help="Begin anew; what was measured of this device stays beside (.old)."
+)
 @click.option("--from", "source", metavar="FILE", help="Take over kernels measured elsewhere (its --json).")
 @output_options(html=True)
 def kernels(device: str, quick: bool, restart: bool, source: str | None, outputs: Outputs) -> None:

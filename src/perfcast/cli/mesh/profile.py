@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--least-bytes", type=int, default=KIB, show_default=True, help="Smallest message.")
 @click.option("--most-bytes", type=int, default=64 * MIB, show_default=True, help="Largest message.")
 @click.option("--stall-seconds", type=float, default=25.0, show_default=True, help="Longest wait for a rank.")
-@click.option("--restart", is_flag=True, help="Forget what was measured before.")
+@click.option("--restart", is_flag=True, help="Begin anew; what was measured stays beside (.old).")
 @click.option("--from-log", "logs", multiple=True, metavar="FILE", help="Fit a log of nccl-tests instead.")
 @click.option(
     "--output", type=OUTPUT_FILE, metavar="FILE", help="The profile; default: in perfcast's data folder."
@@ -50,9 +50,9 @@ def profile(
 ) -> None:
     """Measure collectives along each axis of a mesh on real processes, and fit a profile of the cluster.
 
-    Ctrl-C loses nothing: the next run measures what is missing. Under torchrun or Slurm every rank runs
-    this command and rank 0 writes the profile. With --from-log nothing is run: the logs of nccl-tests or
-    rccl-tests are read and fitted.
+    Whatever ends it loses nothing: the next run measures what is missing, and what made no curve. Under
+    torchrun or Slurm every rank runs this command and rank 0 writes the profile. With --from-log nothing is
+    run: the logs of nccl-tests or rccl-tests are read and fitted.
     """
 
     if logs:
@@ -79,6 +79,7 @@ def _measure(
     """None on ranks other than the first, which have nothing to show."""
     import os
 
+    from perfcast.files.records import set_aside
     from perfcast.measure.collectives.environment import find_place
     from perfcast.measure.collectives.plan import make_plan, parse_mesh
     from perfcast.measure.collectives.profile import profile_as_rank, profile_here
@@ -90,11 +91,11 @@ def _measure(
     count, backend = _count_ranks(ranks, place, axes), backend or _default_backend()
     plan = make_plan(axes, count, backend, collectives, *sizes, stall_seconds=stall_seconds)
     path = _output_path(output, f"cluster_{plan.backend}_{plan.mesh.replace('=', '').replace(',', '_')}.json")
-    if restart and (place is None or place.rank == 0):
-        measurements_path(path).unlink(missing_ok=True)
     console = visible_console(is_error=True)
     if place is None:
-        return profile_here(plan, path, console), _samples(path, plan), path
+        return profile_here(plan, path, console, restart), _samples(path, plan), path
+    if restart and place.rank == 0:
+        set_aside(measurements_path(path))
     found = profile_as_rank(plan, place, path, console)
     return (found, _samples(path, plan), path) if found is not None else None
 
@@ -167,7 +168,9 @@ def _from_logs(
         samples.append(CollectiveSample(found[0], row.num_ranks, row.collective, row.size_bytes, row.seconds))
     world_size = max(row.num_ranks for row in rows)
     source = f"logs of nccl-tests: {', '.join(logs)}"
-    profile = ClusterProfile("log", "log", world_size, fit_axes(samples), source)
+    fits = fit_axes(samples)
+    fits.check()
+    profile = ClusterProfile("log", "log", world_size, fits.axes, source, refused=fits.refused)
     path = _output_path(output, "cluster_log.json")
     save_cluster_profile(profile, path)
     return profile, samples, path

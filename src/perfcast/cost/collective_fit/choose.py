@@ -37,7 +37,7 @@ def fit_curve(sizes_bytes: ArrayLike, seconds: ArrayLike) -> Curve:
 
     Raises:
         CalibrationError: Fewer than four different sizes, sizes or times that are not finite and above
-            zero, or times that fall as messages grow.
+            zero, times that fall as messages grow, or a curve that says nothing of sizes left out of it.
     """
     sizes, times = _medians(sizes_bytes, seconds)
     fit_affine(sizes, times)  # refuses times that fall
@@ -45,7 +45,10 @@ def fit_curve(sizes_bytes: ArrayLike, seconds: ArrayLike) -> Curve:
     counted = [error * weight for error, (_, weight) in zip(errors, _FORMS, strict=True)]
     chosen = next(i for i, error in enumerate(counted) if error <= min(counted) + _EXACT)
     form = _FORMS[chosen][0](sizes, times)
-    return _describe(form, sizes, times, errors[chosen])
+    curve = _describe(form, sizes, times, errors[chosen])
+    if curve.quality == "refused":
+        raise CalibrationError(curve.described_quality)
+    return curve
 
 
 def _knots(per_octave: int | None) -> Fit:

@@ -15,6 +15,7 @@ from perfcast.core.arrays import Floats
 from perfcast.cost.collective_fit.affine import Affine
 from perfcast.cost.collective_fit.interpolate import Interpolated
 from perfcast.cost.collective_fit.sigmoid import Sigmoid
+from perfcast.cost.fit_quality import Quality, describe_fit, judge_fit, spread_of_fit
 from perfcast.errors import CalibrationError
 
 Form = Affine | Sigmoid | Interpolated
@@ -51,6 +52,16 @@ class Curve:
     def form_name(self) -> str:
         """'affine', 'sigmoid' or 'interpolated'."""
         return next(name for name, kind in _FORMS.items() if isinstance(self.form, kind))
+
+    @property
+    def quality(self) -> Quality:
+        """See ``cost.fit_quality``."""
+        return judge_fit(self.held_out_mape, self.r_squared, spread_of_fit(self.held_out_mape))
+
+    @property
+    def described_quality(self) -> str:
+        """What to think of the curve, and why, as a part of a sentence."""
+        return describe_fit(self.held_out_mape, self.r_squared, spread_of_fit(self.held_out_mape))
 
     def seconds(self, sizes_bytes: ArrayLike) -> Floats:
         """Time of messages of the sizes given, in an array of the same shape."""

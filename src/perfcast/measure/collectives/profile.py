@@ -10,7 +10,7 @@ import json
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from perfcast.cost.cluster_profile import AxisProfile, ClusterProfile, fit_axes, save_cluster_profile
 from perfcast.errors import CalibrationError, InputError
+from perfcast.files.records import count_lines, open_records, read_records
 from perfcast.files.writing import write_text_atomically
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.environment import Place
@@ -27,27 +28,31 @@ from perfcast.measure.collectives.launch import first_sentence, local_environmen
 from perfcast.measure.collectives.plan import ProfilePlan
 
 
-def profile_here(plan: ProfilePlan, path: Path, console: Console | None = None) -> ClusterProfile:
+def profile_here(
+    plan: ProfilePlan, path: Path, console: Console | None = None, restart: bool = False
+) -> ClusterProfile:
     """Launch the plan's ranks on this machine, measure what is missing, fit, and write the profile.
 
     Args:
         path: Of the profile; measurements lie beside it.
         console: For a progress bar; None shows nothing.
+        restart: Begin anew; earlier measurements stay beside, as ``.old``.
 
     Raises:
         CalibrationError: A rank died, or measurements cannot be fitted; what is finished is kept.
-        InputError: NCCL with fewer GPUs than ranks.
+        InputError: NCCL with fewer GPUs than ranks, or another process measures into the same file.
     """
     _check_devices(plan)
     measurements = store.measurements_path(path)
-    done = plan.keys() & {record.key for record in store.load_records(measurements, plan.setup())}
-    if done != plan.keys():
-        _launch(plan, measurements, len(done), console)
+    with open_records(measurements, store.KIND, restart=restart) as file:  # rank 0 is who writes to it
+        records = _of_plan(plan, file.records)
+    if {record.key for record in records} != plan.keys() or store.refused_keys(records):
+        _launch(plan, measurements, len(records), console)
     return fit_profile(plan, path)
 
 
 def _launch(plan: ProfilePlan, measurements: Path, num_done: int, console: Console | None) -> None:
-    before = store.count_records(measurements)
+    before = count_lines(measurements)
     with tempfile.TemporaryDirectory(prefix="perfcast-") as name, _progress(console) as bar:
         folder = Path(name)
         job = {
@@ -64,7 +69,7 @@ def _launch(plan: ProfilePlan, measurements: Path, num_done: int, console: Conso
                 commands,
                 folder,
                 local_environment(),
-                lambda: advance(num_done + store.count_records(measurements) - before),
+                lambda: advance(num_done + count_lines(measurements) - before),
             )
         except CalibrationError as error:
             raise CalibrationError(f"{error}; the others were stopped; {_kept(measurements, plan)}") from None
@@ -115,12 +120,12 @@ def fit_profile(plan: ProfilePlan, path: Path) -> ClusterProfile:
     Raises:
         CalibrationError: Measurements are missing or cannot be fitted.
     """
-    records = store.load_records(store.measurements_path(path), plan.setup())
-    wanted = plan.keys()
-    samples = [record.sample() for record in records if record.key in wanted]
+    samples = [record.sample() for record in _load_of_plan(plan, store.measurements_path(path))]
     if not samples:
         raise CalibrationError(f"nothing was measured of the mesh {plan.mesh}; run the profile")
-    measured = {axis.name: axis for axis in fit_axes(samples)}
+    fits = fit_axes(samples)
+    fits.check()
+    measured = {axis.name: axis for axis in fits.axes}
     profile = ClusterProfile(
         name=platform.node(),
         backend=plan.backend,
@@ -128,9 +133,19 @@ def fit_profile(plan: ProfilePlan, path: Path) -> ClusterProfile:
         axes=tuple(measured.get(axis.name, AxisProfile(axis.name, axis.size, {})) for axis in plan.axes),
         source=f"torch.distributed, {plan.setup()}; all groups of an axis at once",
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        refused=fits.refused,
     )
     save_cluster_profile(profile, path)
     return profile
+
+
+def _of_plan(plan: ProfilePlan, records: Iterable[store.Record]) -> list[store.Record]:
+    wanted = plan.keys()
+    return [record for record in store.that_count(records, plan.setup()) if record.key in wanted]
+
+
+def _load_of_plan(plan: ProfilePlan, measurements: Path) -> list[store.Record]:
+    return _of_plan(plan, read_records(measurements, store.KIND).records)
 
 
 def _kept(measurements: Path, plan: ProfilePlan) -> str:

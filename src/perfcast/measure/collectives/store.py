@@ -1,14 +1,16 @@
-"""Finished measurements of a profile: one JSON object a line, appended as they are made."""
+"""Finished measurements of a profile, appended as they are made (``files.records``)."""
 
 from __future__ import annotations
 
-import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from perfcast.cost.cluster_profile import CollectiveSample
-from perfcast.errors import CalibrationError
-from perfcast.files.writing import write_text_atomically
+from perfcast.cost.cluster_profile import CollectiveSample, fit_axes
+from perfcast.cost.collective_fit.choose import LEAST_SIZES
+from perfcast.files.records import Kind, Plain, RecordFile, read_records
 
 #: Axis, collective, size wanted.
 Key = tuple[str, str, int]
@@ -27,6 +29,7 @@ class Record:
         axis_size, size_bytes, seconds: What was found; ``size_bytes`` is the full buffer as sent.
         spread: Largest over smallest of the rounds that count, less one.
         num_disturbed: Rounds set aside.
+        replaces: Whether what was measured of the same key before counts no more.
     """
 
     setup: str
@@ -38,6 +41,7 @@ class Record:
     seconds: float
     spread: float
     num_disturbed: int
+    replaces: bool = False
 
     @property
     def key(self) -> Key:
@@ -54,31 +58,38 @@ def measurements_path(profile_path: Path) -> Path:
     return profile_path.with_name(profile_path.name + ".measurements.jsonl")
 
 
-def append_records(path: Path, records: list[Record]) -> None:
-    """Add lines, flushed, so that an interrupted run has them."""
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(record), allow_nan=False) + "\n" for record in records)
+def _parse(data: Plain) -> Record:
+    record = Record(**{f.name: data[f.name] for f in fields(Record) if f.name in data})
+    if not (math.isfinite(record.seconds) and record.seconds > 0 and record.size_bytes > 0):
+        raise ValueError(f"{record.key}: measured {record.seconds!r} s")
+    return record
+
+
+#: A file of measurements of collectives.
+KIND = Kind("collectives", 1, _parse, elsewhere="name another profile with --output")
+
+
+def append_records(file: RecordFile[Record], records: Sequence[Record]) -> None:
+    """Add what was measured: when this returns an interrupted run has it."""
+    file.append(*map(asdict, records))
 
 
 def load_records(path: Path, setup: str) -> list[Record]:
-    """The fastest measurement of each key, of this setup: disturbances only add.
-
-    A last line that was cut off is dropped from the file, so that nothing is appended to it.
+    """What counts of a file, also while it is written to (``that_count``).
 
     Raises:
-        CalibrationError: Another line is not a measurement.
+        InputError: It cannot be read, or is another kind of file.
     """
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole, _, cut_off = text.rpartition("\n")
-    if cut_off:
-        write_text_atomically(path, whole + "\n" if whole else "", updates=True)
+    return that_count(read_records(path, KIND).records, setup)
+
+
+def that_count(records: Iterable[Record], setup: str) -> list[Record]:
+    """Of this setup, the fastest of each key, from the last that replaces others: disturbances only add."""
     found: dict[Key, Record] = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
-        record = _parse(line, f"{path}:{number}")
+    for record in records:
         known = found.get(record.key)
-        if record.setup == setup and (known is None or record.seconds < known.seconds):
+        is_better = known is None or record.replaces or record.seconds < known.seconds
+        if record.setup == setup and is_better:
             found[record.key] = record
     return list(found.values())
 
@@ -109,16 +120,8 @@ def _doubtful_of(sweep: list[Record]) -> list[Key]:
     return found
 
 
-def count_records(path: Path) -> int:
-    """Lines in the file."""
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _parse(line: str, where: str) -> Record:
-    try:
-        data = json.loads(line)
-        return Record(**{f.name: data[f.name] for f in fields(Record)})
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise CalibrationError(
-            f"{where}: not a measurement ({error!r}); start again with --restart"
-        ) from None
+def refused_keys(records: Sequence[Record]) -> list[Key]:
+    """All of what makes no curve though sizes enough were measured, smallest first."""
+    refused = {(each.axis, each.collective) for each in fit_axes(r.sample() for r in records).refused}
+    sweeps = Counter(record.key[:2] for record in records if record.key[:2] in refused)
+    return sorted(record.key for record in records if sweeps[record.key[:2]] >= LEAST_SIZES)

@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from perfcast.files.records import RecordFile, open_records
 from perfcast.measure.collectives import store
 from perfcast.measure.collectives.calls import Group, PreparedCollective, prepare
 from perfcast.measure.collectives.plan import Axis, Chunk, ProfilePlan
@@ -35,6 +38,8 @@ _ENOUGH = 3
 _SECOND_LOOKS = 2
 
 OnChunk = Callable[[int], None]
+File = RecordFile[store.Record]
+Decide = Callable[[list[store.Record]], list[store.Key]]
 
 
 class Worker:
@@ -56,26 +61,31 @@ class Worker:
         self.groups = {axis: self._join(axis, timeout) for axis in plan.axes if axis.size > 1}
 
     def measure(self, path: Path, on_chunk: OnChunk | None = None) -> None:
-        """Measure what is not in the file yet, then what looks disturbed again.
+        """Measure what is not in the file yet, then what looks disturbed again, then what makes no curve.
 
         Rank 0 says what, since it may be alone in seeing the file, and appends to it after every chunk.
+
+        Raises:
+            InputError: On rank 0, where the file cannot be written to.
         """
-        self._measure_keys(path, self._agree(lambda: self._missing(path)), on_chunk)
-        for _ in range(_SECOND_LOOKS):
-            again = self._agree(lambda: store.doubtful(store.load_records(path, self.plan.setup())))
-            self._measure_keys(path, again, None)
+        with open_records(path, store.KIND) if self.rank == 0 else nullcontext() as file:
+            self._measure_keys(file, self._agree(file, self._missing), on_chunk)
+            for _ in range(_SECOND_LOOKS):
+                self._measure_keys(file, self._agree(file, store.doubtful), None)
+            self._measure_keys(file, self._agree(file, store.refused_keys), None, replaces=True)
 
-    def _missing(self, path: Path) -> list[store.Key]:
-        done = {record.key for record in store.load_records(path, self.plan.setup())}
-        return sorted(self.plan.keys() - done)
+    def _missing(self, records: list[store.Record]) -> list[store.Key]:
+        return sorted(self.plan.keys() - {record.key for record in records})
 
-    def _measure_keys(self, path: Path, keys: list[store.Key], on_chunk: OnChunk | None) -> None:
+    def _measure_keys(
+        self, file: File | None, keys: list[store.Key], on_chunk: OnChunk | None, *, replaces: bool = False
+    ) -> None:
         for chunk in self.plan.chunks():
             sizes = tuple(s for s in chunk.sizes_bytes if (chunk.axis.name, chunk.collective, s) in keys)
             if sizes:
                 records = self._measure_chunk(Chunk(chunk.axis, chunk.collective, sizes))
-                if self.rank == 0:
-                    store.append_records(path, records)
+                if file is not None:
+                    store.append_records(file, [replace(record, replaces=replaces) for record in records])
                 if on_chunk is not None:
                     on_chunk(len(records))
 
@@ -94,9 +104,13 @@ class Worker:
         assert mine is not None
         return mine
 
-    def _agree(self, decide: Callable[[], list[store.Key]]) -> list[store.Key]:
-        """What rank 0 decides; the others do not touch the file."""
-        said = [decide() if self.rank == 0 else []]
+    def _agree(self, file: File | None, decide: Decide) -> list[store.Key]:
+        """What rank 0 decides of the plan's records; the others do not touch the file."""
+        said: list[list[store.Key]] = [[]]
+        if file is not None:
+            wanted = self.plan.keys()
+            counted = store.that_count(file.records, self.plan.setup())
+            said = [decide([record for record in counted if record.key in wanted])]
         dist.broadcast_object_list(said, src=0, group=self.control)
         return said[0]
 

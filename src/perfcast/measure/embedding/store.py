@@ -1,4 +1,4 @@
-"""Measured embedding lookups on disk: one JSON object a line, appended as they come."""
+"""Measured embedding lookups on disk (``files.records``), appended as they come."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from perfcast.core.arrays import Floats
 from perfcast.core.dtype import DTYPES_BY_LABEL
 from perfcast.core.embedding.lookup import EmbeddingLookup, ReuseHistogram
 from perfcast.errors import CalibrationError, InputError
+from perfcast.files.records import Kind, Plain, open_records, read_records
 from perfcast.measure.embedding.cases import GROUPS, EmbeddingCase, design_cases
 from perfcast.measure.embedding.runner import OPTIMIZERS, VISITS, EmbeddingRun, EmbeddingRunner
 from perfcast.measure.embedding.samples import (
@@ -26,12 +27,20 @@ from perfcast.measure.embedding.samples import (
     measure_repeatability,
 )
 from perfcast.measure.machine import processor_name
-from perfcast.measure.store import append_record, data_folder, load_records
+from perfcast.measure.store import data_folder
 
 #: What measures and appends.
 _COMMAND = "perfcast train embedding --passes 2"
 #: Some five seconds.
 _CASES_OF_TURN = 50
+
+
+def _parse(data: Plain) -> tuple[Plain, EmbeddingRun]:
+    return data, _from_json(data)
+
+
+#: A file of measured lookups.
+KIND = Kind("embedding lookups", 1, _parse, elsewhere="name another file or data folder")
 
 
 def embedding_path(folder: Path | None = None) -> Path:
@@ -69,21 +78,18 @@ def measure_design(
     """
     cases = design_cases() if design is None else design
     machine = describe_processor()
-    done = {_key(record) for record in load_records(path) if record.get("machine") == machine}
-    rng = random.Random(0)
-    wanted: list[_Wanted] = []
-    for turn in range(passes):
-        for optimizer in optimizers:
-            every = [_Wanted(turn, optimizer, group, case) for group, some in cases.items() for case in some]
-            wanted += [one for one in rng.sample(every, len(every)) if one.key not in done]
-    runner = functools.cache(lambda optimizer: EmbeddingRunner(optimizer, visits))
-    finished = 0
-    for optimizer, together in _turns(wanted):
-        runs = runner(optimizer).run([one.case for one in together])
-        for one, run in zip(together, runs, strict=True):
-            append_record(path, one.label(machine) | _to_json(run))
-        finished += len(together)
-        report(finished, len(wanted))
+    with open_records(path, KIND) as file:
+        done = {_key(record) for record, _ in file.records if record.get("machine") == machine}
+        wanted = [one for one in _list_wanted(cases, passes, optimizers) if one.key not in done]
+        runner = functools.cache(lambda optimizer: EmbeddingRunner(optimizer, visits))
+        finished = 0
+        for optimizer, together in _turns(wanted):
+            runs = runner(optimizer).run([one.case for one in together])
+            file.append(
+                *(one.label(machine) | _to_json(run) for one, run in zip(together, runs, strict=True))
+            )
+            finished += len(together)
+            report(finished, len(wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,19 @@ class _Wanted:
 
     def label(self, machine: str) -> dict[str, Any]:
         return {"machine": machine, "pass": self.turn, "group": self.group, "seed": self.case.seed}
+
+
+def _list_wanted(
+    cases: Mapping[str, tuple[EmbeddingCase, ...]], passes: int, optimizers: tuple[str, ...]
+) -> list[_Wanted]:
+    """All cases of every pass and optimizer, each time in another order."""
+    rng = random.Random(0)
+    wanted: list[_Wanted] = []
+    for turn in range(passes):
+        for optimizer in optimizers:
+            every = [_Wanted(turn, optimizer, group, case) for group, some in cases.items() for case in some]
+            wanted += rng.sample(every, len(every))
+    return wanted
 
 
 def _turns(wanted: Sequence[_Wanted]) -> Iterator[tuple[str, list[_Wanted]]]:
@@ -130,15 +149,15 @@ def load_repeatability(path: Path) -> tuple[Repeatability, ...]:
 
 def _load_runs(path: Path) -> dict[tuple[Any, ...], list[EmbeddingRun]]:
     """Passes of each (optimizer, group, seed)."""
-    records = load_records(path)
+    records = read_records(path, KIND).records
     if not records:
         raise CalibrationError(f"{path} holds no measured embedding lookups; measure some: {_COMMAND}")
-    machines = sorted({str(record.get("machine")) for record in records})
+    machines = sorted({str(record.get("machine")) for record, _ in records})
     if len(machines) > 1:
         raise CalibrationError(f"{path} holds measurements of several machines: {'; '.join(machines)}")
     passes: defaultdict[tuple[Any, ...], list[EmbeddingRun]] = defaultdict(list)
-    for record in records:
-        passes[_key(record)[1:]].append(_from_json(record, path))
+    for record, run in records:
+        passes[_key(record)[1:]].append(run)
     return passes
 
 
@@ -148,10 +167,10 @@ def machine_of(path: Path) -> str:
     Raises:
         CalibrationError: Nothing is measured.
     """
-    records = load_records(path)
+    records = read_records(path, KIND).records
     if not records:
         raise CalibrationError(f"{path} holds no measured embedding lookups; measure some: {_COMMAND}")
-    return str(records[0].get("machine"))
+    return str(records[0][0].get("machine"))
 
 
 def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -186,7 +205,7 @@ def _short(seconds: Floats) -> Any:
     return np.round(seconds, 9).tolist()
 
 
-def _from_json(record: Mapping[str, Any], path: Path) -> EmbeddingRun:
+def _from_json(record: Mapping[str, Any]) -> EmbeddingRun:
     try:
         run = EmbeddingRun(
             lookups=tuple(_lookup(at) for at in record["lookups"]),
@@ -202,7 +221,7 @@ def _from_json(record: Mapping[str, Any], path: Path) -> EmbeddingRun:
         if min(run.forward.min(), run.backward.min(), run.probes.min()) <= 0:
             raise ValueError("a step or a probe that takes no time")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
-        raise CalibrationError(f"{path}: not a measured embedding lookup ({error!r})") from None
+        raise CalibrationError(f"not a measured embedding lookup ({error!r})") from None
     return run
 
 

@@ -16,11 +16,13 @@ from perfcast.cost.learned.corrections.measured import (
     MeasuredKernels,
     check_device,
     corrections_path,
+    hold_corrections,
     load_measured,
     save_measured,
 )
 from perfcast.cost.learned.store import load_family, model_names_of
 from perfcast.errors import CalibrationError
+from perfcast.files.records import set_aside
 from perfcast.measure.few.bench import Bench, Timed
 from perfcast.measure.few.cases import FewCase
 
@@ -76,9 +78,19 @@ def measure_kernels(
 
     Raises:
         CalibrationError: Earlier measurements cannot be read.
+        InputError: Another process measures the same device, or the folder cannot be written.
     """
     path = corrections_path(device.name, folder)
-    measured, forgotten = _kept(device, bench, path, restart)
+    with hold_corrections(path):
+        if restart:
+            set_aside(path)
+        return _measure(device, bench, cases, path, progress, most_seconds)
+
+
+def _measure(
+    device: Device, bench: Bench, cases: list[FewCase], path: Path, progress: Progress, most_seconds: float
+) -> Run:
+    measured, forgotten = _kept(device, bench, path)
     done = {kernel.name for kernel in measured.kernels}
     missing = [case for case in cases if case.name not in done]
     progress(len(cases) - len(missing), len(cases))
@@ -122,7 +134,9 @@ def import_kernels(
         least = least_seconds(kernel, device)
         if kernel.seconds < _TOLERANCE * least:
             raise CalibrationError(f"{source}: {kernel.name}: {_too_fast(kernel.seconds, least, device)}")
-    save_measured(measured, corrections_path(device.name, folder))
+    path = corrections_path(device.name, folder)
+    with hold_corrections(path):
+        save_measured(measured, path)
     return Run(measured), device
 
 
@@ -135,10 +149,10 @@ def least_seconds(kernel: MeasuredKernel, device: Device) -> float:
     return float(max(physics.compute_seconds[0] * device.clock_headroom, memory))
 
 
-def _kept(device: Device, bench: Bench, path: Path, restart: bool) -> tuple[MeasuredKernels, int]:
+def _kept(device: Device, bench: Bench, path: Path) -> tuple[MeasuredKernels, int]:
     """What was measured before with this setup, and how many kernels of another do not count."""
     new = MeasuredKernels(device.name, (), bench.processor, bench.setup)
-    if restart or not path.exists():
+    if not path.exists():
         return new, 0
     before = load_measured(path)
     check_device(before, device, str(path))

@@ -40,7 +40,7 @@ def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> 
         )
         for index, line in enumerate(profile.lines)
     )
-    note = Note("R² and mean absolute error on measurements held out from the fit.")
+    notes = (Note("R² and mean absolute error on measurements held out from the fit."), *_doubts(profile))
     return Document(
         title=f"Calibration of {profile.processor}",
         lead=f"{profile.num_threads} threads, PyTorch {profile.torch_version}, {profile.measured_at}",
@@ -48,8 +48,29 @@ def document_of(profile: DeviceProfile, measurements: Sequence[Measurement]) -> 
             Fact("Peak", peaks),
             Fact("Copies beyond the cache", format_count(profile.dram_bytes_per_second, "B/s")),
         ),
-        blocks=(_lines(profile), note, *sections),
+        blocks=(_lines(profile), *notes, *sections),
     )
+
+
+def _doubts(profile: DeviceProfile) -> list[Note]:
+    """What is not to be relied on, and what became of it."""
+    doubtful = [line for line in profile.lines if line.quality != "good"]
+    notes = [
+        Note(
+            f"{line.family} in {line.dtype} is doubtful: {line.described_quality}",
+            severity="alarm",
+        )
+        for line in doubtful
+    ]
+    notes += [
+        Note(
+            f"{each.family} in {each.dtype} is left out: {each.reason}, over {each.count} measurements. It "
+            "is priced as if it had not been measured; run the calibration again to measure it again",
+            severity="alarm",
+        )
+        for each in profile.refused
+    ]
+    return notes
 
 
 def _lines(profile: DeviceProfile) -> Table:
@@ -153,8 +174,26 @@ def profile_document(profile: ClusterProfile, samples: Sequence[CollectiveSample
     return Document(
         title=f"{profile.name}: {profile.world_size} ranks, {profile.backend}",
         facts=tuple(facts),
-        blocks=(table, *_axes(profile, samples)),
+        blocks=(table, *_curve_doubts(profile), *_axes(profile, samples)),
     )
+
+
+def _curve_doubts(profile: ClusterProfile) -> list[Note]:
+    notes = [
+        Note(f"{words(name)} along {axis.name} is doubtful: {curve.described_quality}", severity="alarm")
+        for axis in profile.axes
+        for name, curve in axis.curves.items()
+        if curve.quality != "good"
+    ]
+    notes += [
+        Note(
+            f"{words(each.collective)} along {each.axis} is left out: {each.reason}. Run the profile again "
+            "to measure it again",
+            severity="alarm",
+        )
+        for each in profile.refused
+    ]
+    return notes
 
 
 def _axes(profile: ClusterProfile, samples: Sequence[CollectiveSample]) -> list[Section]:

@@ -62,12 +62,14 @@ def answer(
 
 
 def _of_profile(sweep: CollectiveSweep, path: str) -> Points:
-    from perfcast.cost.cluster_profile import load_cluster_profile, price_collective
+    from perfcast.cost.cluster_profile import load_cluster_profile, price_collective, price_doubt
 
     profile = load_cluster_profile(path)
     seconds = price_collective(profile, sweep.collective, sweep.axes, sweep.message_bytes)
     rates = sweep.message_bytes * sweep.bus_factor / seconds
-    return f"profile {profile.name}", sweep.message_bytes.tolist(), rates.tolist()
+    doubt = price_doubt(profile, sweep.collective, sweep.axes)
+    name = f"profile {profile.name}" + (f", doubtful: {doubt}" if doubt else "")
+    return name, sweep.message_bytes.tolist(), rates.tolist()
 
 
 def _simulated(asked: MeshCostQuestion, mesh: DeviceMesh, axes: tuple[str, ...]) -> tuple[FabricTime, ...]:

@@ -36,7 +36,7 @@ def profile() -> DeviceProfile:
         device="cpu", processor="Made Up", num_threads=2, num_cores=2, memory_bytes=2**34, cache_bytes=2**25,
         peak_flops_per_second={"fp32": 2e11}, memory_bytes_per_second=1e11, dram_bytes_per_second=2e10,
         launch_seconds=2e-6, host_seconds=3e-6, optimizer_host_seconds=0.0, torch_version="2.13.0",
-        measured_at="2026-01-01T00:00:00+00:00", lines=fit_lines(measurements),
+        measured_at="2026-01-01T00:00:00+00:00", lines=fit_lines(measurements).lines,
     )  # fmt: skip
 
 

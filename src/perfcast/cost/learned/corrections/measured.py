@@ -10,6 +10,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from perfcast.core.arrays import Floats
 from perfcast.core.hardware import Device
 from perfcast.core.kernel import SIZES, WORDS, KernelFamily, KernelTable, join_kernel_tables
 from perfcast.cost.learned.store import model_names_of
-from perfcast.cost.profile import data_folder
+from perfcast.cost.profile import DATA_DIR_VARIABLE, data_folder
 from perfcast.errors import CalibrationError
+from perfcast.files.lock import hold_lock
 from perfcast.files.writing import make_folder, write_text_atomically
 
 SCHEMA = 2
@@ -125,6 +127,11 @@ class MeasuredKernels:
 def corrections_path(device_name: str, folder: Path | None = None) -> Path:
     """Where the measured kernels of a device lie: in the user's data folder."""
     return (folder or data_folder()) / f"learned-{device_name}.json"
+
+
+def hold_corrections(path: Path) -> AbstractContextManager[None]:
+    """Be the only one that writes a file of measured kernels (``files.lock``)."""
+    return hold_lock(path, elsewhere=f"name another data folder ({DATA_DIR_VARIABLE})")
 
 
 def save_measured(measured: MeasuredKernels, path: Path) -> None:
