@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from perfcast.errors import InputError, PerfcastError
+from perfcast.files.limits import TABLE_BYTES
 from perfcast.files.lock import WAIT_SECONDS, StoreWarning, hold_lock
 from perfcast.files.reading import read_bytes
 from perfcast.files.writing import reason_of, write_bytes_atomically
@@ -235,7 +236,9 @@ def _split_checksum(line: bytes) -> tuple[bytes, int] | None:
 
 
 def _read(path: Path) -> bytes:
-    return read_bytes(path, what="a file of records") if os.path.lexists(path) else b""
+    return (
+        read_bytes(path, what="a file of records", usual_bytes=TABLE_BYTES) if os.path.lexists(path) else b""
+    )
 
 
 def _decode(data: bytes, path: Path, kind: Kind[T]) -> Contents[T]:
