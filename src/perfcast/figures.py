@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcast.errors import CatalogError
+from perfcast.files.reading import read_toml
 from perfcast.units import UNIT_FACTORS
 
 
@@ -85,13 +85,7 @@ def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:
 
 def parse_toml(path: Path) -> dict[str, Any]:
     """A TOML file's content; a broken or unreadable one is a CatalogError that names the place."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{path}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise CatalogError(f"{path}: {error.strerror or error}") from None
+    return read_toml(path, what="the catalog file", error=CatalogError)
 
 
 def parse_table(content: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:

@@ -184,7 +184,7 @@ def test_a_precision_that_the_device_lacks_lists_what_it_has(perfcast, tiny: str
         (json.dumps(TINY)[:40], "not valid JSON"),
         ("", "not valid JSON"),
         ("hello", "not valid JSON"),
-        ("\x00\x01", "not valid JSON"),
+        ("\x00\x01", "a NUL byte at 0"),
         ("[" * 100_000, "not valid JSON"),
         ("[1, 2]", "expected a JSON object, found list"),
         ("{}", "no 'model_type'"),
@@ -195,7 +195,7 @@ def test_a_precision_that_the_device_lacks_lists_what_it_has(perfcast, tiny: str
         (json.dumps(TINY | {"n_embd": 33}), "refuses this config"),
         (json.dumps(TINY | {"vocab_size": 10**12}), "no model is that large"),
         (json.dumps(TINY | {"n_layer": 10**6}), "n_layer is 1000000; no model is that large"),
-        (json.dumps(TINY | {"n_head": "two"}), "refuses this config"),
+        (json.dumps(TINY | {"n_head": "two"}), "n_head is 'two'; expected a whole number"),
     ],
     ids="""
         cut-off empty words binary deep list no-type unknown-type unknown-architecture negative zero

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from perfcast.errors import InputError
 
@@ -83,46 +82,58 @@ def check_plain(
         InputError: Of the kind asked for: deeper than 64 levels, a number that no float holds, one that is
             not finite, or a text that is no Unicode; says at which key.
     """
-    level: list[object] = [[value]]
-    for depth in range(MOST_DEPTH + 2):
+    root: _Holder = [value]
+    level = [root]
+    for _ in range(MOST_DEPTH + 2):
         if not level:
             return
-        level = [item for holder in level for item in _checked(holder, where, error, may_be_infinite, depth)]
+        below: list[_Holder] = []
+        for holder in level:
+            fault = _look(holder, below, may_be_infinite=may_be_infinite)
+            if fault:
+                key, what = fault
+                raise error(f"{where}: {_place(root, holder, key)}{what}")
+        level = below
     raise error(f"{where}: nested more than {MOST_DEPTH} deep")
 
 
-def _checked(
-    holder: object, where: str, error: type[InputError], may_be_infinite: bool, depth: int
-) -> Iterator[object]:
-    """The lists and tables in one; everything else is judged."""
-    is_table = isinstance(holder, dict)
-    pairs = (
-        holder.items() if isinstance(holder, dict) else enumerate(holder if isinstance(holder, list) else ())
-    )
-    for key, item in pairs:
+_Holder = list[Any] | dict[Any, Any]
+
+
+def _look(holder: _Holder, below: list[_Holder], *, may_be_infinite: bool) -> tuple[object, str] | None:
+    """The first fault in a list or table, with its key; lists and tables within go to ``below``."""
+    for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+        if isinstance(key, str) and _is_broken(key):
+            return None, f"the key {key[:80]!r} is no Unicode text"
         kind = type(item)
-        if is_table and not str(key).isascii() and _is_broken(str(key)):
-            raise error(f"{where}: the key {str(key)[:80]!r} is no Unicode text")
         if kind is dict or kind is list:
-            yield item
-        elif (kind is str and not item.isascii() and _is_broken(item)) or (
-            kind is int and not -_LARGEST < item < _LARGEST
-        ):
-            _refuse(key if depth else "", "a text that is no Unicode" if kind is str else _HUGE, where, error)
-        elif kind is float and not math.isfinite(item) and not may_be_infinite:
-            _refuse(key if depth else "", f"{item} is no finite number", where, error)
+            below.append(item)
+        elif kind is str and _is_broken(item):
+            return key, "a text that is no Unicode"
+        elif kind is int and not -_LARGEST < item < _LARGEST:
+            return key, "a whole number of more than 300 digits"
+        elif kind is float and not may_be_infinite and not math.isfinite(item):
+            return key, f"{item} is no finite number"
+    return None
 
 
-_HUGE = "a whole number of more than 300 digits"
-
-
-def _refuse(key: object, what: str, where: str, error: type[InputError]) -> NoReturn:
-    place = f", at {str(key)[:80]!r}" if isinstance(key, str) and key else ""
-    raise error(f"{where}{place}: {what}")
+def _place(root: _Holder, wanted: _Holder, key: object) -> str:
+    """Where a fault is, such as ``devices.h100.memory.value: ``; '' for the document itself."""
+    stack: list[tuple[_Holder, tuple[object, ...]]] = [(root, ())]
+    while stack:
+        holder, path = stack.pop()
+        if holder is wanted:
+            parts = [str(part)[:80] for part in (*path, key)[1:] if part is not None]
+            return f"{'.'.join(parts)}: " if parts else ""
+        pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        stack += [(item, (*path, own)) for own, item in pairs if isinstance(item, list | dict)]
+    return ""
 
 
 def _is_broken(text: str) -> bool:
     """Whether it holds halves of surrogate pairs, which no encoding writes."""
+    if text.isascii():
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

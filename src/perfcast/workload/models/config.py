@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from perfcast.errors import ModelError
+from perfcast.files.reading import read_json
+from perfcast.workload.models.config_keys import check_keys
 
 _MAX_SIZE = 10**9
 _MAX_LAYERS = 10**4
@@ -20,22 +21,16 @@ def read_config(path: Path) -> dict[str, Any]:
     """A config.json, or the one in a folder.
 
     Raises:
-        ModelError: Missing, not JSON, not an object, or with impossible sizes.
+        ModelError: Missing, not JSON, not an object, a key of the wrong kind, or impossible sizes.
     """
     if path.is_dir():
         path = path / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(f"{path}: not valid JSON ({error}); is the file cut off?") from None
+    config = read_json(path, what="the model config", error=ModelError, may_be_infinite=True)
     if not isinstance(config, dict):
         raise ModelError(f"{path}: expected a JSON object, found {type(config).__name__}")
     if "model_type" not in config:
         raise ModelError(f"{path}: no 'model_type'; this is not a Hugging Face model config")
+    check_keys(config, str(path))
     _check_sizes(config, str(path))
     return config
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from perfcast.core.transformer import Transformer
 from perfcast.errors import ModelError
+from perfcast.workload.models.config_keys import check_single
 from perfcast.workload.models.llama_kind import (
     common_sizes,
     drops,
@@ -104,7 +105,11 @@ def _language_model(
 def _read(model_type: str, config: Any) -> Transformer:
     if getattr(config, "add_cross_attention", False):
         raise ModelError(f"{model_type} with cross-attention: the closed form does not describe it")
-    return Transformer(**_READERS[model_type](config))
+    check_single(config)
+    try:
+        return Transformer(**_READERS[model_type](config))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ModelError(f"{model_type}: a size is missing or of another kind ({error})") from error
 
 
 def _stated(model_type: str, config: Mapping[str, Any]) -> Any:
