@@ -29,7 +29,7 @@ from perfcast.memory_use.footprint.columns import (
 from perfcast.memory_use.footprint.selective import saved_tensors
 from perfcast.memory_use.footprint.serving import ServingSetting, serving_stages
 from perfcast.memory_use.footprint.setting import Setting, workspace_bytes
-from perfcast.memory_use.footprint.spread import load_spread
+from perfcast.memory_use.footprint.spread import SERVING, load_spread
 
 __all__ = [
     "FootprintColumns",
@@ -154,21 +154,22 @@ def estimate_serving_footprint(
     if most is not None:
         read = f"prompts are read in steps of at most {most:,} tokens ({framework})"
     notes = ("the cache holds exactly the tokens so far", read)
-    return _with_spread(stages, "any", _context_bytes(device, plan), notes)
+    return _with_spread(stages, SERVING, _context_bytes(device, plan), notes)
 
 
 def _with_spread(
     stages: tuple[StageFootprint, ...], framework: str, context_bytes: int, assumptions: tuple[str, ...]
 ) -> Footprint:
-    peak = max(stage.peak.num_bytes for stage in stages)
+    worst = max((stage.peak for stage in stages), key=lambda peak: peak.num_bytes)
     spread = load_spread(framework)
+    low, high = spread.bounds(worst.terms)
     return Footprint(
         stages=stages,
-        peak_bytes_low=round(peak * spread.allocated_low),
-        peak_bytes_high=round(peak * spread.allocated_high),
-        reserved_bytes=round(peak * spread.reserved),
-        reserved_bytes_low=round(peak * spread.allocated_low),
-        reserved_bytes_high=round(peak * spread.allocated_high * spread.reserved_high),
+        peak_bytes_low=low,
+        peak_bytes_high=high,
+        reserved_bytes=round(worst.num_bytes * spread.reserved),
+        reserved_bytes_low=low,
+        reserved_bytes_high=round(high * spread.reserved_high),
         context_bytes=context_bytes,
         assumptions=assumptions,
     )

@@ -23,9 +23,8 @@ from perfcast.errors import PlanError
 from perfcast.frameworks.load import load_training_profile
 from perfcast.frameworks.obstacles import plan_obstacles
 from perfcast.memory_use.allocator.context import bytes_beside_allocator
-from perfcast.memory_use.footprint.spread import load_spread
+from perfcast.memory_use.footprint.spread import CAPTURED, load_spread
 from perfcast.prediction.one_device.memory import forecast_memory
-from perfcast.prediction.program import PYTORCH
 from perfcast.prediction.request.memory import MemoryRequest
 from perfcast.prediction.request.one_device import Request
 
@@ -108,17 +107,18 @@ def memory_from_forecast(
     """
     memory, reserved = found.memory, found.memory.reserved
     terms = tuple(term for term in _terms(found, plan, training) if term.num_bytes)
-    allocated, spread = sum(term.num_bytes for term in terms), load_spread(PYTORCH)
+    allocated = sum(term.num_bytes for term in terms)
+    low, high = load_spread(CAPTURED).bounds(terms)
     held = allocated if reserved is None else reserved.peak_bytes + allocated - memory.peak_bytes
     where = f"{memory.peak_phase}, {memory.peak_operation}"
     context = 0 if reserved is None else int(bytes_beside_allocator(device, to_table([plan]).num_axes)[0])
     footprint = Footprint(
         stages=(StageFootprint(0, (PeakCandidate(where, terms),)),),
-        peak_bytes_low=round(allocated * spread.allocated_low),
-        peak_bytes_high=round(allocated * spread.allocated_high),
+        peak_bytes_low=low,
+        peak_bytes_high=high,
         reserved_bytes=held,
-        reserved_bytes_low=round(held * spread.allocated_low),
-        reserved_bytes_high=round(held * spread.allocated_high),
+        reserved_bytes_low=round(held * low / allocated) if allocated else 0,
+        reserved_bytes_high=round(held * high / allocated) if allocated else 0,
         context_bytes=context,
         assumptions=found.assumptions,
     )

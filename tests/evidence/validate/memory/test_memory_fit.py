@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from memory_tables import GIB, GOLDEN, SIMUMAX, write_tables
 
@@ -17,8 +17,10 @@ from perfcast.evidence.validate.memory import fit as memory_fit
 from perfcast.evidence.validate.memory.fit import MemoryFit, fit_memory, is_fitting_half
 from perfcast.evidence.validate.memory.forecast import forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.evidence.validate.memory.widths import WidthRow, fit_spreads, spreads_without_each
 from perfcast.frameworks.load import load_training_profile, parse_framework
 from perfcast.memory_use.footprint import estimate_footprint
+from perfcast.memory_use.footprint.spread import parse_spreads
 
 PLANTED = 150e6
 #: Reserved over allocated, as the one line with both says.
@@ -96,21 +98,41 @@ def test_how_many_peaks_are_fitted_is_said(fit: tuple[MemoryFit, list[str]]):
     assert fit[1] == [f"megatron: {half + 1} measured peaks"]
 
 
-def test_what_is_measured_as_forecast_has_no_spread_and_the_reserve_its_ratio(
-    fit: tuple[MemoryFit, list[str]],
-):
-    found, _ = fit
-    assert found.spread.keys() == {"megatron", "any"}
-    for spread in found.spread.values():
-        assert spread["allocated_low"] == pytest.approx(1, abs=0.01)
-        assert spread["allocated_high"] == pytest.approx(1, abs=0.01)
-        assert spread["reserved"] == spread["reserved_high"] == pytest.approx(RESERVED, rel=0.01)
+def test_what_is_measured_as_forecast_has_no_spread_and_the_reserve_its_ratio(tmp_path: Path):
+    found = fit_memory([tables(tmp_path)]).spread
+    assert found.keys() == {"megatron", "any", "captured", "serving"}
+    row = np.array([[5e9, 5e9, 1e9]])
+    for name in ("megatron", "any"):
+        assert found[name].below.shares(row)[0] == pytest.approx(0, abs=0.02)
+        assert found[name].above.shares(row)[0] == pytest.approx(0, abs=0.02)
+    for spread in found.values():
+        assert spread.reserved == spread.reserved_high == pytest.approx(RESERVED, rel=0.01)
+
+
+def test_a_side_holds_what_it_was_fitted_to_but_for_its_tail():
+    rows = [
+        WidthRow("fsdp", "one", f"fold {n % 4}", np.array([1e9, 1e9, 0.0]), 1 + 0.3 * (n + 1) / 101)
+        for n in range(100)
+    ]
+    spread = fit_spreads(rows, (), (1.0, 1.1))["any"]
+    inside = [row.ratio <= 1 + spread.above.shares(row.num_bytes[None])[0] for row in rows]
+    assert 0.95 <= np.mean(inside) <= 0.99
+
+
+def test_a_fold_left_out_decides_no_width_of_its_own():
+    rows = [
+        WidthRow("fsdp", "s", f"fold {n % 2}", np.array([1e9, 1e9, 0.0]), 1.0 + 0.5 * (n % 2))
+        for n in range(80)
+    ]
+    without = spreads_without_each(rows, (), (1.0, 1.1))
+    wide, narrow = (without[f"fold {n}"]["any"].above.shares(rows[0].num_bytes[None])[0] for n in (0, 1))
+    assert narrow < 0.1 < 0.4 < wide
 
 
 def test_what_is_written_is_read_back(fit: tuple[MemoryFit, list[str]], tmp_path: Path):
     found, _ = fit
     spread, profile = found.write(tmp_path)
-    assert json.loads(spread.read_text(encoding="utf-8")) == found.spread
+    assert parse_spreads(spread.read_text(encoding="utf-8")) == found.spread
     training = parse_framework(profile).training
     assert training is not None
     assert training.memory is not None
@@ -119,7 +141,7 @@ def test_what_is_written_is_read_back(fit: tuple[MemoryFit, list[str]], tmp_path
 
 
 def test_too_few_measurements_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="20 measured peaks of one framework"):
+    with pytest.raises(InputError, match="20 measured peaks"):
         fit_memory([write_tables(tmp_path / "few", megatron_golden_values=LINES[:6])])
     with pytest.raises(InputError, match="no measured reserve"):
         fit_memory([write_tables(tmp_path / "apart", megatron_golden_values=LINES)])

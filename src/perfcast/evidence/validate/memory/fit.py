@@ -1,7 +1,7 @@
-"""Fits what no program states of a framework's memory to half of the measured peaks, and their spread.
+"""Fits what no program states of a framework's memory to half of the measured peaks; their spread to all.
 
 Half: the lines whose CRC-32 of table and line number is even. A figure is fitted by the least mean absolute
-relative error; a spread is the percentiles of measured over estimated peaks.
+relative error; spreads by ``widths``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,26 @@ from typing import Any
 import numpy as np
 
 from perfcast.core.arrays import Floats
+from perfcast.core.training import FRAMEWORKS
 from perfcast.errors import InputError
 from perfcast.evidence.validate.memory.case import MemoryCase
-from perfcast.evidence.validate.memory.forecast import forecast_cases
+from perfcast.evidence.validate.memory.forecast import Predictor, forecast_cases
 from perfcast.evidence.validate.memory.rows import read_memory_cases
+from perfcast.evidence.validate.memory.widths import (
+    FEWEST_PEAKS,
+    WidthRow,
+    fit_spreads,
+    to_json,
+    width_rows,
+)
 from perfcast.evidence.validate.profile_files import write_profiles
 from perfcast.files.writing import write_fitted_text
 from perfcast.frameworks.load import load_training_profile
 from perfcast.memory_use.footprint import estimate_footprint
+from perfcast.memory_use.footprint.spread import Spread
 
 #: Figures that are fitted, in bytes or as a plain count; where the search starts, and its first step.
-_FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
+FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "megatron": {"other_bytes": (40e6, 20e6)},
     "nanotron": {
         "local_gradient_bytes": (1.0, 0.5),
@@ -38,8 +47,6 @@ _FITTED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     },
 }
 _MOST_EVALUATIONS = 400
-#: Of a framework, for percentiles of its own.
-_FEWEST_PEAKS = 20
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,12 @@ class MemoryFit:
     """
 
     figures: dict[str, dict[str, float]]
-    spread: dict[str, dict[str, float]]
+    spread: dict[str, Spread]
 
     def write(self, folder: Path) -> tuple[Path, ...]:
         """The file of spreads, and the profiles of the frameworks that were fitted."""
         path = folder / "footprint_spread.json"
-        write_fitted_text(path, json.dumps(self.spread, indent=2) + "\n")
+        write_fitted_text(path, json.dumps(to_json(self.spread), indent=2) + "\n")
         return (path, *write_profiles(self.figures, folder, table="memory", source="fit"))
 
 
@@ -72,10 +79,13 @@ def fit_memory(places: Sequence[Path], say: Callable[[str], None] = lambda text:
     Raises:
         InputError: No table of measured memory, or too few measurements.
     """
-    every = [case for case in read_memory_cases(places) if _is_usable(case) and is_fitting_half(case.label)]
+    every = [case for case in read_memory_cases(places) if case.run is not None and case.duplicate_of is None]
+    half = [case for case in every if _is_usable(case) and is_fitting_half(case.label)]
+    if len(half) < FEWEST_PEAKS:
+        raise InputError(f"a spread takes at least {FEWEST_PEAKS} measured peaks")
     figures = {}
-    for framework, start in _FITTED.items():
-        cases = [case for case in every if _framework(case) == framework and case.metric == "allocated"]
+    for framework, start in FITTED.items():
+        cases = [case for case in half if _framework(case) == framework and case.metric == "allocated"]
         if cases:
             say(f"{framework}: {len(cases)} measured peaks")
             figures[framework] = _fit_figures(cases, start)
@@ -105,7 +115,8 @@ def _fit_figures(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, f
     def error(values: Floats) -> float:
         if (values < 0).any():
             return 1e3
-        ratios = _ratios(cases, dict(zip(names, values.tolist(), strict=True)))
+        changes = dict(zip(names, values.tolist(), strict=True))
+        ratios = _ratios(cases, _predictor(dict.fromkeys(FRAMEWORKS, changes)))
         return float(np.abs(1 / ratios - 1).mean())
 
     first = np.array([start[name][0] for name in names])
@@ -118,15 +129,21 @@ def _fit_figures(cases: Sequence[MemoryCase], start: Mapping[str, tuple[float, f
     return {name: float(f"{value:.4g}") for name, value in zip(names, found.x.tolist(), strict=True)}
 
 
-def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> Floats:
-    """Measured over estimated."""
+def _predictor(figures: Mapping[str, Mapping[str, Any]]) -> Predictor:
+    """The closed form with other figures, by framework."""
 
     def predict(model, plan, training, sequence_length, *, device=None):  # type: ignore[no-untyped-def]
         own = load_training_profile(training.framework)
-        profile = replace(own, memory=replace(own.memory, **changes)) if own.memory else own
+        changes = figures.get(training.framework)
+        profile = replace(own, memory=replace(own.memory, **changes)) if own.memory and changes else own
         return estimate_footprint(model, plan, training, sequence_length, device=device, profile=profile)
 
-    answers = forecast_cases(cases, predict)
+    return predict
+
+
+def _ratios(cases: Sequence[MemoryCase], predictor: Predictor) -> Floats:
+    """Measured over estimated."""
+    answers = forecast_cases(cases, predictor)
     return np.array(
         [
             (case.measured_bytes or 0) / answer.num_bytes
@@ -136,43 +153,27 @@ def _ratios(cases: Sequence[MemoryCase], changes: Mapping[str, Any]) -> Floats:
     )
 
 
-def _spreads(
-    cases: Sequence[MemoryCase], figures: Mapping[str, Mapping[str, float]]
-) -> dict[str, dict[str, float]]:
-    allocated = {}
-    for framework in sorted({_framework(case) for case in cases}):
-        chosen = [
-            case
-            for case in cases
-            if _framework(case) == framework and case.metric == "allocated" and _states_attention(case)
-        ]
-        if len(chosen) >= _FEWEST_PEAKS:
-            allocated[framework] = _ratios(chosen, figures.get(framework, {}))
-    reserved = [c for c in cases if c.metric == "reserved"]
-    if not allocated:
-        raise InputError(f"a spread takes at least {_FEWEST_PEAKS} measured peaks of one framework")
+def _spreads(cases: Sequence[MemoryCase], figures: Mapping[str, Mapping[str, float]]) -> dict[str, Spread]:
+    """Of all lines, under the fitted figures."""
+    rows, reserved = read_widths(cases, _predictor(figures))
+    return fit_spreads(rows, tuple(FITTED), reserved)
+
+
+def read_widths(
+    cases: Sequence[MemoryCase], predictor: Predictor
+) -> tuple[list[WidthRow], tuple[float, float]]:
+    """What widths are fitted to, and the median and 95th percentile of reserved over allocated.
+
+    Raises:
+        InputError: No measured reserve.
+    """
+    reserved = [case for case in cases if case.metric == "reserved" and _is_usable(case)]
+    reserved = [case for case in reserved if is_fitting_half(case.label)]
     if not reserved:
         raise InputError("no measured reserve of PyTorch's allocator in the half that is fitted on")
-    twins = [replace(case, metric="allocated") for case in reserved]
-    over = np.concatenate([_ratios([twin], figures.get(_framework(twin), {})) for twin in twins])
-    groups = {**allocated, "any": np.concatenate(list(allocated.values()))}
-    return {
-        name: {
-            "allocated_low": _quantile(ratios, 0.05),
-            "allocated_high": _quantile(ratios, 0.95),
-            "reserved": _quantile(over, 0.5),
-            "reserved_high": _quantile(over, 0.95),
-        }
-        for name, ratios in groups.items()
-    }
-
-
-def _states_attention(case: MemoryCase) -> bool:
-    """Whether the table says which attention ran, where it has a column for it.
-
-    Rows that do not say differ by up to twice with all else equal; a user states what will run.
-    """
-    return case.configuration.get("attention_backend", "stated") not in (None, "")
+    over = _ratios([replace(case, metric="allocated") for case in reserved], predictor)
+    ends = (_quantile(over, 0.5), _quantile(over, 0.95))
+    return width_rows(cases, predictor, ends[0]), ends
 
 
 def _quantile(values: Floats, share: float) -> float:

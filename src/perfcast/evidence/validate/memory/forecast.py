@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from perfcast.core.forecast.footprint import Footprint, StageFootprint
+from perfcast.core.forecast.footprint import Footprint, StageFootprint, Term
 from perfcast.core.hardware import Device
 from perfcast.core.plan import Plan
 from perfcast.core.tensor import Category
@@ -15,7 +15,9 @@ from perfcast.core.transformer import Transformer
 from perfcast.errors import InputError, UncoveredOperationError
 from perfcast.evidence.validate.memory.case import MemoryCase
 from perfcast.evidence.validate.runs.lines import Run
+from perfcast.memory_use.footprint.spread import ANY, Spread, load_spread
 
+SpreadOf = Callable[[str], Spread]
 #: What stays from step to step.
 _MODEL_STATES = (Category.PARAMETER, Category.GRADIENT, Category.OPTIMIZER_STATE)
 
@@ -51,8 +53,14 @@ class MemoryForecast:
     skipped: str | None = None
 
 
-def forecast_cases(cases: Sequence[MemoryCase], predictor: Predictor) -> list[MemoryForecast]:
-    """One forecast for each case; each different run on each device is asked for once."""
+def forecast_cases(
+    cases: Sequence[MemoryCase], predictor: Predictor, spreads: SpreadOf = load_spread
+) -> list[MemoryForecast]:
+    """One forecast for each case; each different run on each device is asked for once.
+
+    Args:
+        spreads: Of a framework, that intervals of what was measured are made with.
+    """
     asked: dict[tuple[Run, str | None], Footprint | str] = {}
     forecasts = []
     for case in cases:
@@ -66,11 +74,11 @@ def forecast_cases(cases: Sequence[MemoryCase], predictor: Predictor) -> list[Me
         if isinstance(found, str):
             forecasts.append(MemoryForecast(skipped=found))
             continue
-        forecast = read_forecast(found, case)
+        forecast = read_forecast(found, case, spreads)
         if case.run.instead is not None:
             other = _ask(replace(case.run, training=case.run.instead), case.accelerator, predictor)
             if not isinstance(other, str):
-                forecast = _holding_both(forecast, read_forecast(other, case))
+                forecast = _holding_both(forecast, read_forecast(other, case, spreads))
         forecasts.append(forecast)
     return forecasts
 
@@ -93,24 +101,27 @@ def _ask(run: Run, device: Device | None, predictor: Predictor) -> Footprint | s
         return "unsupported plan"
 
 
-def read_forecast(footprint: Footprint, case: MemoryCase) -> MemoryForecast:
-    """The footprint's answer to what the case measured.
+def footprint_of(case: MemoryCase, predictor: Predictor) -> Footprint | str:
+    """The footprint of a case that describes its run, or why there is none."""
+    if case.run is None or case.skipped:
+        return case.skipped or "unsupported plan"
+    return _ask(case.run, case.accelerator, predictor)
 
-    The interval of a stage, or of a part, is as wide relative to it as that of the whole peak or reserve.
-    """
-    stage = _stage(footprint, case.measured_stage)
+
+def read_forecast(footprint: Footprint, case: MemoryCase, spreads: SpreadOf = load_spread) -> MemoryForecast:
+    """The footprint's answer to what the case measured, as sure as what that consists of."""
     if case.metric == "outcome":
         return _read_outcome(footprint, case.capacity_bytes)
+    terms = measured_terms(footprint, case)
+    value = sum(term.num_bytes for term in terms)
+    spread = spreads(case.run.training.framework if case.run else ANY)
+    low, high = spread.bounds(terms)
     if case.metric == "reserved":
         context = footprint.context_bytes if case.measured_by == "nvidia-smi" else 0
-        held = (footprint.reserved_bytes, footprint.reserved_bytes_low, footprint.reserved_bytes_high)
-        value, low, high = (part + context for part in held)
-        return MemoryForecast(value, low, high, assumptions=footprint.assumptions)
-    value = _part(stage, case.metric)
-    low, high = (
-        round(value * end / footprint.peak_bytes)
-        for end in (footprint.peak_bytes_low, footprint.peak_bytes_high)
-    )
+        value, low, high = footprint.reserved_bytes, low, round(high * spread.reserved_high)
+        return MemoryForecast(
+            value + context, low + context, high + context, assumptions=footprint.assumptions
+        )
     return MemoryForecast(value, low, high, assumptions=footprint.assumptions)
 
 
@@ -133,16 +144,16 @@ def _stage(footprint: Footprint, which: str) -> StageFootprint:
     return footprint.stages[0 if which == "first" else -1]
 
 
-def _part(stage: StageFootprint, metric: str) -> int:
-    """Bytes at the stage's peak that a metric counts."""
-    peak = stage.peak
-    states = sum(term.num_bytes for term in peak.terms if term.category in _MODEL_STATES)
-    if metric == "allocated_steady":
-        return next(moment.num_bytes for moment in stage.peak_candidates if moment.name == "optimizer")
-    if metric == "model_states":
-        return states
-    if metric == "activation_peak":
-        return peak.num_bytes - states
-    if metric == "activation":
-        return sum(term.num_bytes for term in peak.terms if term.category == Category.ACTIVATION)
-    return peak.num_bytes
+def measured_terms(footprint: Footprint, case: MemoryCase) -> tuple[Term, ...]:
+    """The terms that a case measured: a stage's peak, what stays after a step, or a part of the peak."""
+    stage = _stage(footprint, case.measured_stage)
+    if case.metric == "allocated_steady":
+        return next(moment.terms for moment in stage.peak_candidates if moment.name == "optimizer")
+    terms = stage.peak.terms
+    if case.metric == "model_states":
+        return tuple(term for term in terms if term.category in _MODEL_STATES)
+    if case.metric == "activation_peak":
+        return tuple(term for term in terms if term.category not in _MODEL_STATES)
+    if case.metric == "activation":
+        return tuple(term for term in terms if term.category == Category.ACTIVATION)
+    return terms

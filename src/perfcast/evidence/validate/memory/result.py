@@ -103,17 +103,17 @@ class MemoryResult:
         counted = [row for row in self.rows if row.case.duplicate_of is None]
         numbers = [row for row in counted if row.case.metric != "outcome"]
         peaks = [row for row in numbers if row.case.metric in PEAKS]
-        entries = summarize(score_memory_rows(peaks), ("all", "device", "operation", "source"))
-        entries += [{**e, "group": "size"} for e in summarize(score_memory_rows(peaks), ("gib",))]
-        entries += summarize(score_memory_rows(numbers), _METRIC_GROUPS)
-        entries += summarize(score_memory_rows(self.rows), ("skipped",))
+        entries = summarize(_scores(peaks), ("all", "device", "operation", "source"))
+        entries += [{**e, "group": "size"} for e in summarize(_scores(peaks), ("gib",))]
+        entries += summarize(_scores(numbers), _METRIC_GROUPS)
+        entries += summarize(_scores(self.rows), ("skipped",))
         return entries + _outcomes(counted)
 
 
 # ---- error tables ------------------------------------------------------------------------------------
 
 
-def score_memory_rows(rows: Sequence[MemoryRow]) -> list[Scores]:
+def _scores(rows: Sequence[MemoryRow]) -> list[Scores]:
     """Columns for the summary, by predictor."""
     return [
         score_figures(
