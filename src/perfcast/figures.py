@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +56,10 @@ class Problems:
             raise CatalogError("\n".join(self._found), problems=tuple(self._found))
 
 
+#: No figure of hardware comes near it, and what is reckoned with it stays finite.
+_LARGEST = 1e30
+
+
 def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:
     """Check one ``{ value = …, unit = …, source = … }``.
 
@@ -69,18 +72,49 @@ def parse_figure(entry: Any, sources: Mapping[str, str], where: str) -> Figure:
     if missing:
         raise CatalogError(f"{where}: {' and '.join(missing)} missing")
     value, unit, source = entry["value"], entry["unit"], entry["source"]
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value <= 0
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST:
         raise CatalogError(f"{where}: {value!r} is not a positive number")
-    if unit not in UNIT_FACTORS:
+    if not isinstance(unit, str) or unit not in UNIT_FACTORS:
         raise CatalogError(f"{where}: unknown unit {unit!r}; known: {', '.join(UNIT_FACTORS)}")
-    if source not in sources:
-        raise CatalogError(f"{where}: source {source!r} is not in the file's [sources]")
-    return Figure(float(value), unit, sources[source])
+    return Figure(float(value), unit, parse_source(source, sources, where))
+
+
+def parse_source(key: Any, sources: Mapping[str, str], where: str) -> str:
+    """What the file's [sources] say of one of them.
+
+    Raises:
+        CatalogError: They do not have it, or it is no text.
+    """
+    if not isinstance(key, str) or key not in sources:
+        raise CatalogError(f"{where}: source {key!r} is not in the file's [sources]")
+    return parse_text(sources, key, "[sources]")
+
+
+def parse_text(table: Mapping[str, Any], key: str, where: str, usual: str | None = None) -> str:
+    """The text under ``key``.
+
+    Args:
+        usual: What is taken where there is none; None: it is needed.
+
+    Raises:
+        CatalogError: It is missing, or something else than a text is there.
+    """
+    found = table.get(key, usual)
+    if not isinstance(found, str):
+        raise CatalogError(f"{where}.{key}: expected a text, found {found!r}")
+    return found
+
+
+def parse_texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    """The list of texts under ``key``, empty if it is not there.
+
+    Raises:
+        CatalogError: Something else is there.
+    """
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise CatalogError(f"{where}.{key}: expected a list of texts, found {found!r}")
+    return tuple(found)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perfcast.catalogs.devices import find_device_name
 from perfcast.catalogs.figures import collect_aliases, load_entries, parse_entries, resolve_name
 from perfcast.core.cluster import Cluster, Level, Link
 from perfcast.errors import CatalogError, PlanError
-from perfcast.figures import Figure, Problems, parse_figure
+from perfcast.figures import Figure, Problems, parse_figure, parse_texts
 
 #: What no link of today comes near: 100 TB/s of one device, a second of latency.
 _MOST_BYTES_PER_SECOND = 1e14
@@ -241,6 +241,9 @@ def _parse_cluster(
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         problems.note(f"{where}: levels must be a list of tables, from the devices outwards")
         rows = []
+    aliases = tuple[str, ...]()
+    with problems.gathered():
+        aliases = parse_texts(table, "aliases", where)
     levels, figures = [], dict[str, Figure]()
     for index, row in enumerate(rows if "levels" in table else []):
         with problems.gathered():
@@ -259,7 +262,7 @@ def _parse_cluster(
         device=device,
         levels=tuple(levels),
         is_even=bool(table.get("even", False)),
-        aliases=tuple(table.get("aliases", ())),
+        aliases=aliases,
         figures=MappingProxyType(figures),
         note=str(table.get("note", "")),
         trays=tuple(row.get("tray", 0) for row in rows),

@@ -7,19 +7,28 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from perfcast.catalogs.figures import collect_aliases, data_files, load_entries, parse_entries, resolve_name
 from perfcast.core.dtype import DTYPES_BY_LABEL, DType
-from perfcast.core.hardware import STATUSES, Device
+from perfcast.core.hardware import STATUSES, Device, Status
 from perfcast.errors import CatalogError, UnknownNameError
-from perfcast.figures import Figure, Problems, parse_figure, parse_table, parse_toml
+from perfcast.figures import (
+    Figure,
+    Problems,
+    parse_figure,
+    parse_table,
+    parse_text,
+    parse_texts,
+    parse_toml,
+)
 
 _REQUIRED = ("memory", "memory_bandwidth", "multiprocessors", "boost_clock", "l2", "link", "year")
 _OPTIONAL = ("power", "last_level", "base_clock", "max_clock")
 #: A tenth of what the most efficient shipped unit (fp4) takes.
 _LEAST_JOULES_PER_OPERATION = 1e-14
 _TEXTS = ("title", "vendor", "architecture", "die")
+_NOTES = ("compute_capability", "process", "note")
 _KEYS = (
     *_TEXTS,
     *_REQUIRED,
@@ -117,8 +126,9 @@ def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str
     for key in table:
         if key not in _KEYS:
             problems.note(f"{where}: unknown key {key!r}; known: {', '.join(_KEYS)}")
-    if table.get("status", "shipping") not in STATUSES:
-        problems.note(f"{where}.status: {table['status']!r}; known: {', '.join(STATUSES)}")
+    status = table.get("status", "shipping")
+    if not isinstance(status, str) or status not in STATUSES:
+        problems.note(f"{where}.status: {status!r}; known: {', '.join(STATUSES)}")
     stated = {key: table[key] for key in (*_REQUIRED, *_OPTIONAL) if key in table}
     for group in ("vector", "matrix"):
         with problems.gathered():
@@ -130,11 +140,16 @@ def _parse_device(name: str, table: Mapping[str, Any], sources: Mapping[str, str
     with problems.gathered():
         study = _parse_figures(parse_table(table, "neusight", where), sources, f"{where}.neusight", problems)
     figures = _parse_figures(stated, sources, where, problems)
+    texts = dict[str, str]()
+    with problems.gathered():
+        texts = {key: parse_text(table, key, where) for key in _TEXTS if key in table}
+        texts |= {key: parse_text(table, key, where, "") for key in _NOTES}
+        texts["link"] = parse_text(parse_table(table, "link", where), "kind", f"{where}.link", "")
     problems.check()
-    device = _device_from(name, table, figures)
+    device = _device_from(name, {**texts, "status": status}, figures)
     _check_plausible(device, where)
     return DeviceEntry(
-        device, tuple(table.get("aliases", ())), MappingProxyType(figures), MappingProxyType(study)
+        device, parse_texts(table, "aliases", where), MappingProxyType(figures), MappingProxyType(study)
     )
 
 
@@ -149,31 +164,31 @@ def _parse_figures(
     return found
 
 
-def _device_from(name: str, table: Mapping[str, Any], figures: Mapping[str, Figure]) -> Device:
+def _device_from(name: str, texts: Mapping[str, str], figures: Mapping[str, Figure]) -> Device:
     return Device(
         name=name,
-        title=table["title"],
-        vendor=table["vendor"],
-        architecture=table["architecture"],
-        die=table["die"],
+        title=texts["title"],
+        vendor=texts["vendor"],
+        architecture=texts["architecture"],
+        die=texts["die"],
         year=int(figures["year"].si_value),
         memory_bytes=int(figures["memory"].si_value),
         memory_bytes_per_second=figures["memory_bandwidth"].si_value,
         num_sms=int(figures["multiprocessors"].si_value),
         clock_hertz=figures["boost_clock"].si_value,
         l2_bytes=int(figures["l2"].si_value),
-        link_kind=table["link"].get("kind", ""),
+        link_kind=texts["link"],
         link_bytes_per_second=figures["link"].si_value,
         power_watts=figures["power"].si_value if "power" in figures else None,
-        launch_seconds=launch_floor(table["vendor"]).si_value,
+        launch_seconds=launch_floor(texts["vendor"]).si_value,
         vector_flops_per_second=_peaks(figures, "vector"),
         matrix_flops_per_second=_peaks(figures, "matrix"),
-        compute_capability=table.get("compute_capability", ""),
+        compute_capability=texts["compute_capability"],
         base_clock_hertz=figures["base_clock"].si_value if "base_clock" in figures else None,
         max_clock_hertz=figures["max_clock"].si_value if "max_clock" in figures else None,
-        operation_energy=operation_energy(table["process"]).si_value if "process" in table else None,
-        note=(_ANNOUNCED if table.get("status") == "announced" else "") + table.get("note", ""),
-        status=table.get("status", "shipping"),
+        operation_energy=operation_energy(texts["process"]).si_value if texts["process"] else None,
+        note=(_ANNOUNCED if texts["status"] == "announced" else "") + texts["note"],
+        status=cast("Status", texts["status"]),
     )
 
 
@@ -228,6 +243,8 @@ def _check_plausible(device: Device, where: str) -> None:
     """Refuse what no device can be: figures that contradict each other by more than their rounding."""
     if DType.FP32 not in device.vector_flops_per_second:
         raise CatalogError(f"{where}: vector.fp32 missing; ordinary arithmetic has no peak without it")
+    if device.num_sms < 1 or device.year < 1:
+        raise CatalogError(f"{where}: multiprocessors and year are whole numbers from 1")
     peaks = (*device.vector_flops_per_second.items(), *device.matrix_flops_per_second.items())
     for dtype, peak in peaks:
         per_cycle = peak / (device.num_sms * device.clock_hertz)

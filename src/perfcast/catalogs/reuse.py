@@ -12,6 +12,7 @@ from perfcast.catalogs.figures import load_entries, parse_entries, resolve_name
 from perfcast.core.embedding.lookup import ReuseHistogram
 from perfcast.core.embedding.reuse import part_of_reuse, reuse_of_fractions
 from perfcast.errors import CatalogError, InputError
+from perfcast.figures import parse_source, parse_text
 
 _COUNTS = ("num_tables", "batch_size", "num_lookups", "num_rows")
 _SHARES = ("row_fractions", "lookup_fractions")
@@ -62,8 +63,7 @@ def _parse_reuse(name: str, row: Mapping[str, Any], sources: Mapping[str, str], 
     missing = [key for key in ("title", "source", *_COUNTS, *_SHARES) if key not in row]
     if missing:
         raise CatalogError(f"{where}: {' and '.join(missing)} missing")
-    if row["source"] not in sources:
-        raise CatalogError(f"{where}: source {row['source']!r} is not in the file's [sources]")
+    source = parse_source(row["source"], sources, where)
     for key in _COUNTS:
         if not isinstance(row[key], int) or isinstance(row[key], bool) or row[key] < 1:
             raise CatalogError(f"{where}: {key} = {row[key]!r} is not a whole number from 1")
@@ -74,4 +74,4 @@ def _parse_reuse(name: str, row: Mapping[str, Any], sources: Mapping[str, str], 
     except (InputError, TypeError, ValueError) as error:
         raise CatalogError(f"{where}: {error}") from None
     reuse = part_of_reuse(whole, 1 / row["num_tables"])
-    return ReuseEntry(name, str(row["title"]), row["batch_size"], reuse, sources[row["source"]])
+    return ReuseEntry(name, parse_text(row, "title", where), row["batch_size"], reuse, source)

@@ -19,7 +19,7 @@ from perfcast.core.kernel import KernelFamily
 from perfcast.core.plan import RecomputeModule
 from perfcast.core.training import Training
 from perfcast.errors import CatalogError, PlanError, UnknownNameError
-from perfcast.figures import parse_figure, parse_table, parse_toml
+from perfcast.figures import parse_figure, parse_source, parse_table, parse_text, parse_texts, parse_toml
 from perfcast.frameworks.profile import (
     FrameworkProfile,
     FusedAllReduce,
@@ -120,9 +120,11 @@ def parse_framework(path: Path) -> FrameworkProfile:
     return FrameworkProfile(
         name=name,
         title=content["title"],
-        like=content.get("like", ""),
+        like=parse_text(content, "like", path.name, ""),
         training=_training(content, sources, path.name) if "training" in content else None,
-        inference=_inference(content["inference"], sources, path.name) if "inference" in content else None,
+        inference=_inference(parse_table(content, "inference", path.name), sources, path.name)
+        if "inference" in content
+        else None,
     )
 
 
@@ -131,7 +133,7 @@ def _content(path: Path) -> dict[str, Any]:
     own = parse_toml(path)
     if "like" not in own:
         return own
-    base = _content(path.with_name(f"{own['like']}.toml"))
+    base = _content(path.with_name(f"{_known(parse_text(own, 'like', path.name), framework_names())}.toml"))
     return _merged({key: base[key] for key in (*_TRAINING, "sources") if key in base}, own)
 
 
@@ -140,7 +142,7 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         if key not in own:
             return base[key]
         is_table = isinstance(own[key], Mapping) and "value" not in own[key]
-        return _merged(base.get(key, {}), own[key]) if is_table else own[key]
+        return _merged(parse_table(base, key, "like"), own[key]) if is_table else own[key]
 
     return {key: joined(key) for key in (*base, *(key for key in own if key not in base))}
 
@@ -150,13 +152,14 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
         return _parse_part(kind, parse_table(content, key, where), sources, f"{where}: [{key}]")
 
     def modules(key: str, usual: tuple[RecomputeModule, ...]) -> tuple[RecomputeModule, ...]:
-        return tuple(_word(each, RecomputeModule, f"{where}: {key}") for each in shared.get(key, usual))
+        named = parse_texts(shared, key, where) if key in shared else usual
+        return tuple(_word(each, RecomputeModule, f"{where}: {key}") for each in named)
 
-    shared = content["training"]
+    shared = parse_table(content, "training", where)
     if shared.keys() - set(_MODULES) != set(_SHARED):
         raise CatalogError(f"{where}: [training] has {', '.join(_SHARED)}")
     multiple = parse_figure(shared["vocabulary_multiple"], sources, f"{where}: vocabulary_multiple").si_value
-    narrow = _merged(content.get("memory", {}), content.get("memory_in_fp16", {}))
+    narrow = _merged(*(parse_table(content, key, where) for key in ("memory", "memory_in_fp16")))
     profile = TrainingProfile(
         vocabulary_multiple=int(multiple),
         balances_stages=shared["balances_stages"],
@@ -174,7 +177,10 @@ def _training(content: Mapping[str, Any], sources: Mapping[str, str], where: str
     )
     if not all(key in content for key in _COMPILED):
         return profile
-    kernels, memory = (_merged(content[key.partition("_")[0]], content[key]) for key in _COMPILED)
+    kernels, memory = (
+        _merged(*(parse_table(content, name, where) for name in (key.partition("_")[0], key)))
+        for key in _COMPILED
+    )
     compiled = replace(
         profile,
         kernels=_parse_part(KernelProfile, kernels, sources, f"{where}: [kernels_compiled]"),
@@ -197,7 +203,7 @@ def _parse_part(kind: type[_Part], table: Mapping[str, Any], sources: Mapping[st
 
 def _parse_value(name: str, value: Any, hint: Any, sources: Mapping[str, str], where: str) -> Any:
     if name == "source":
-        return _source(value, sources, where)
+        return parse_source(value, sources, where)
     if name in _COUNTS:
         return _checked(value, int, f"{where} {name}")
     if hint in (int, float):
@@ -207,7 +213,8 @@ def _parse_value(name: str, value: Any, hint: Any, sources: Mapping[str, str], w
     if isinstance(value, Mapping):
         return MappingProxyType(dict(value))
     if get_origin(hint) is tuple:
-        return tuple(_word(each, get_args(hint)[0], f"{where} {name}") for each in value)
+        items = _checked(value, list, f"{where} {name}")
+        return tuple(_word(each, get_args(hint)[0], f"{where} {name}") for each in items)
     return _word(value, hint, f"{where} {name}")
 
 
@@ -215,7 +222,7 @@ def _word(value: Any, hint: Any, where: str) -> Any:
     """A word of those that the type has, or any value of a plain type."""
     if get_origin(hint) is not Literal:
         return _checked(value, hint, where)
-    if value not in get_args(hint):
+    if not isinstance(value, str) or value not in get_args(hint):
         raise CatalogError(f"{where}: {value!r} is none of {', '.join(get_args(hint))}")
     return value
 
@@ -226,10 +233,10 @@ def _checked(value: Any, kind: type, where: str) -> Any:
     return value
 
 
-def _source(key: Any, sources: Mapping[str, str], where: str) -> str:
-    if key not in sources:
-        raise CatalogError(f"{where}: source {key!r} is not in the file's [sources]")
-    return sources[key]
+def _tables(rows: Any, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise CatalogError(f"{where}: expected a list of tables, found {rows!r}")
+    return rows
 
 
 def _flag(table: Mapping[str, Any], name: str, where: str) -> bool:
@@ -237,11 +244,11 @@ def _flag(table: Mapping[str, Any], name: str, where: str) -> bool:
     return bool(_checked(table.get(name, False), bool, f"{where}: {name}"))
 
 
-def _formats(names: Any, where: str) -> tuple[str, ...]:
+def _formats(names: tuple[str, ...], where: str) -> tuple[str, ...]:
     for name in names:
         if name not in FORMATS:
             raise CatalogError(f"{where}: {name} is no format; known: {', '.join(FORMATS)}")
-    return tuple(names)
+    return names
 
 
 def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str) -> InferenceProfile:
@@ -252,12 +259,12 @@ def _inference(table: Mapping[str, Any], sources: Mapping[str, str], where: str)
     return InferenceProfile(
         kernels=MappingProxyType({families[name]: word for name, word in kernels.items()}),
         replays_graphs=_checked(table.get("replays_graphs"), bool, f"{where}: replays_graphs"),
-        narrow_caches=_formats(table.get("narrow_caches", []), f"{where}: narrow_caches"),
+        narrow_caches=_formats(parse_texts(table, "narrow_caches", where), f"{where}: narrow_caches"),
         **{name: _flag(table, name, where) for name in _SERVING_FLAGS},
         fused_all_reduces=_fused_all_reduces(table.get("fused_all_reduces", []), sources, where),
         tokens_beside_shared=_tokens_beside_shared(table, sources, where),
         step_tokens=_step_tokens(table.get("steps", []), sources, f"{where}: [inference.steps]"),
-        source=_source(table.get("source"), sources, f"{where}: [inference]"),
+        source=parse_source(table.get("source"), sources, f"{where}: [inference]"),
     )
 
 
@@ -277,7 +284,7 @@ def _fused_all_reduces(rows: Any, sources: Mapping[str, str], where: str) -> tup
             ranks=int(parse_figure(row.get("ranks"), sources, f"{where} ranks").si_value),
             largest_bytes=parse_figure(row.get("largest"), sources, f"{where} largest").si_value,
         )
-        for row in _checked(rows, list, where)
+        for row in _tables(rows, where)
     )
     by_architecture = [(row.architecture, row.ranks) for row in found]
     if by_architecture != sorted(by_architecture):
@@ -295,7 +302,7 @@ def _step_tokens(rows: Any, sources: Mapping[str, str], where: str) -> tuple[Ste
             tokens=int(parse_figure(row.get("tokens"), sources, f"{where} tokens").si_value),
             but_not=_checked(row.get("but_not", ""), str, f"{where} but_not"),
         )
-        for row in _checked(rows, list, where)
+        for row in _tables(rows, where)
     )
     least = [row.least_memory_bytes for row in found]
     if least != sorted(least):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -83,26 +83,29 @@ class Curve:
         Raises:
             CalibrationError: A key is missing, of the wrong type or impossible; says which.
         """
-        if not isinstance(data, dict) or data.get("form") not in _FORMS:
-            found = data.get("form") if isinstance(data, dict) else type(data).__name__
+        found = data.get("form") if isinstance(data, dict) else type(data).__name__
+        if not isinstance(data, dict) or not isinstance(found, str) or found not in _FORMS:
             raise CalibrationError(f"{where}: form is {found!r}; expected one of {', '.join(_FORMS)}")
-        kind = _FORMS[data["form"]]
+        kind = _FORMS[found]
         parameters = data.get("parameters")
         if not isinstance(parameters, dict):
             raise CalibrationError(f"{where}: 'parameters' must be an object")
-        form = kind(**{f.name: _parameter(parameters, f.name, where) for f in fields(kind)})
+        form = kind(**{f.name: _parameter(parameters, f, where) for f in fields(kind)})
         if isinstance(form, Interpolated):
             _check_knots(form, where)
         numbers = {f.name: _number(data, f.name, where) for f in fields(cls)[2:]}
         return cls(form, int(_number(data, "count", where)), **numbers)
 
 
-def _parameter(data: Mapping[str, Any], name: str, where: str) -> Any:
-    """A number, infinity where null stands for a rate, or a row of numbers."""
+def _parameter(data: Mapping[str, Any], field: Field[Any], where: str) -> Any:
+    """A number, infinity where null stands for a rate; a row of numbers where the form has one."""
+    name = field.name
+    if str(field.type).startswith("tuple"):
+        if not isinstance(data.get(name), list):
+            raise CalibrationError(f"{where}: {name} must be a list of numbers")
+        return tuple(_checked(value, name, where) for value in data[name])
     if name in data and data[name] is None and name.endswith("bytes_per_second"):
         return math.inf
-    if isinstance(data.get(name), list):
-        return tuple(_checked(value, name, where) for value in data[name])
     value = _number(data, name, where)
     is_signed, may_be_zero = name in ("centre", "base"), name == "latency_seconds"
     if not is_signed and (value < 0 or (value == 0 and not may_be_zero)):

@@ -128,7 +128,8 @@ class PairSamples:
             raise InputError("pair samples: a pair stands twice in a file that counts its measurements")
         order = np.lexsort((np.maximum(first, second), np.minimum(first, second)))
         counts = _column(record, "count", len(first))[order]
-        if (counts < 0).any() or (counts % 1 != 0).any() or ((counts > 0) != (built.counts > 0)).any():
+        is_count = (counts >= 0) & (counts < 2**53) & (counts % 1 == 0)
+        if not is_count.all() or ((counts > 0) != (built.counts > 0)).any():
             raise InputError("pair samples: counts must be whole numbers, 0 where there are no figures")
         scatter = np.stack([_column(record, f"scatter_{k}", len(first)) for k in ("latency", "bandwidth")], 1)
         return cls(num_ranks, built.pairs, counts.astype(np.int64), built.costs, scatter[order])
@@ -162,12 +163,13 @@ def checked_pairs(pairs: ArrayLike, num_ranks: int) -> Integers:
     """
     if not 2 <= num_ranks <= _MOST_RANKS:
         raise InputError(f"a mesh of {num_ranks} ranks cannot be discovered; from 2 to {_MOST_RANKS} can")
-    ends = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
-    if len(ends) and (ends.min() < 0 or ends.max() >= num_ranks):
-        wrong = ends.max() if ends.max() >= num_ranks else ends.min()
+    given = np.asarray(pairs)
+    if given.size and (given.min() < 0 or given.max() >= num_ranks):
+        wrong = given.max() if given.max() >= num_ranks else given.min()
         raise InputError(
-            f"rank {wrong} does not exist: there are {num_ranks} ranks, from 0 to {num_ranks - 1}"
+            f"rank {wrong:.0f} does not exist: there are {num_ranks} ranks, from 0 to {num_ranks - 1}"
         )
+    ends = given.astype(np.int64).reshape(-1, 2)
     if (ends[:, 0] == ends[:, 1]).any():
         rank = ends[ends[:, 0] == ends[:, 1]][0, 0]
         raise InputError(f"rank {rank} is paired with itself; a pair needs two different ranks")
