@@ -6,6 +6,7 @@ Counts and faults go into ``out/fuzz``; a run that was stopped goes on where it 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import sys
@@ -13,6 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True  # an import is no file written by an input
+
+from fuzz.engines import Run, has_atheris, with_atheris, with_hypothesis  # noqa: E402
+from fuzz.listing import KINDS, target_named  # noqa: E402
+from fuzz.oracle import check, prepare  # noqa: E402
+from fuzz.target import Target  # noqa: E402
 
 #: Memory that a process may map beyond what it has when inputs begin.
 MORE_BYTES = 6_000_000_000
@@ -42,25 +48,16 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Draw inputs until there are enough of them."""
     asked = _arguments()
-    from fuzz.engines import has_atheris
 
     engine = asked.engine or ("atheris" if has_atheris() else "hypothesis")
     if asked.engine is None and engine == "hypothesis":
         print("atheris is not installed: hypothesis draws the inputs", file=sys.stderr)
-    if engine == "atheris" and asked.input is None and asked.target != "list":
-        import atheris
-
-        with atheris.instrument_imports(include=["perfcast"]):
-            _prepared(asked.target)
-    from fuzz.engines import Run, with_atheris, with_hypothesis
-    from fuzz.listing import targets
-    from fuzz.oracle import check, prepare
-
     if asked.target == "list":
+        from fuzz.listing import targets
+
         print("\n".join(targets()))
         return
-    target = targets()[asked.target]
-    prepare(target)
+    target = _prepared(asked.target, follows=engine == "atheris" and asked.input is None)
     if asked.input:
         check(target, asked.input.read_bytes())
         return
@@ -73,12 +70,16 @@ def main() -> None:
     os._exit(0)
 
 
-def _prepared(name: str) -> None:
-    """Import what a target reads with, by giving it its seeds."""
-    from fuzz.listing import targets
-    from fuzz.oracle import prepare
+def _prepared(name: str, *, follows: bool) -> Target:
+    """A target that has read its seeds; what it imports for that is followed where coverage is."""
+    with contextlib.ExitStack() as held:
+        if follows:
+            import atheris
 
-    prepare(targets()[name])
+            held.enter_context(atheris.instrument_imports(include=list(KINDS[name.partition("/")[0]][1])))
+        target = target_named(name)
+        prepare(target)
+    return target
 
 
 if __name__ == "__main__":

@@ -71,7 +71,9 @@ class Run:
         if self.faults[fault.name] == 1:
             place = self.folder / "faults" / self.target.name / fault.name[:150]
             place.parent.mkdir(parents=True, exist_ok=True)
-            small = data if fault.kind in ("Hang", "Memory") else shrunk(self.target, data, fault.name)
+            small = self.target.expand(data)
+            if fault.kind not in ("Hang", "Memory"):
+                small = shrunk(self.target, small, fault.name)
             place.write_bytes(small)
             place.with_name(place.name + ".txt").write_text(fault.report, errors="backslashreplace")
 
@@ -182,10 +184,8 @@ def with_atheris(run: Run) -> None:
         (corpus / f"seed-{number}").write_bytes(seed)
     words = run.folder / "words" / run.target.name.replace("/", "-")
     words.parent.mkdir(parents=True, exist_ok=True)
-    pieces = {piece for piece in run.target.words if piece}
-    words.write_text(
-        "\n".join('"' + "".join(f"\\x{b:02x}" for b in p.encode()) + '"' for p in sorted(pieces))
-    )
+    pieces = sorted({piece[:64] for piece in run.target.words if piece} | {"\n"})
+    words.write_text("\n".join('"' + "".join(f"\\x{b:02x}" for b in p.encode()) + '"' for p in pieces))
 
     def one(data: bytes) -> None:
         run.add(data)

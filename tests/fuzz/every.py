@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -108,6 +109,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Run what is left of all targets."""
     asked = _arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from fuzz.listing import targets
 
     names = [name for name in targets() if name.startswith(tuple(asked.only.split(",")))]

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import click
 
+import perfcast
 from fuzz.target import Target
 from perfcast.errors import PerfcastError
 
@@ -33,7 +34,7 @@ MAX_FILE = "64MB"
 FORBIDDEN = {
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename",
     "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.kill",
-    "os.putenv", "shutil.copyfile", "shutil.move", "shutil.rmtree", "socket.connect", "socket.bind",
+    "shutil.copyfile", "shutil.move", "shutil.rmtree", "socket.connect", "socket.bind",
     "pickle.find_class", "urllib.Request", "webbrowser.open", "ctypes.dlopen", "tempfile.mkstemp",
     "tempfile.mkdtemp",
 }  # fmt: skip
@@ -71,6 +72,8 @@ class FaultError(AssertionError):
     """An input's fault, for a test that fails by it."""
 
 
+_PACKAGE = f"{Path(perfcast.__file__).parent}/"
+_TARGETS = f"{Path(__file__).parent}/targets/"
 _watched = threading.local()
 
 
@@ -131,12 +134,19 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def _given(target: Target, data: bytes) -> object:
+    """What a target runs on: the input, or the file that holds it."""
+    data = target.expand(data)
+    if not target.file_name:
+        return data
+    path = scratch() / target.file_name
+    path.write_bytes(data)
+    return path
+
+
 def fault_of(target: Target, data: bytes) -> Fault | None:
     """What an input does that none may; None: it is answered, or refused as it should be."""
-    given: object = data
-    if target.file_name:
-        given = scratch() / target.file_name
-        given.write_bytes(data)
+    given = _given(target, data)
     before = _peak_bytes()
     try:
         with _guarded(target.seconds), warnings.catch_warnings():
@@ -166,7 +176,9 @@ def check(target: Target, data: bytes) -> None:
     """
     fault = fault_of(target, data)
     if fault is not None:
-        raise FaultError(f"{target.name}: {fault.kind} at {fault.place} of {data[:2000]!r}\n{fault.report}")
+        raise FaultError(
+            f"{target.name}: {fault.kind} at {fault.place} of {target.expand(data)[:2000]!r}\n{fault.report}"
+        )
 
 
 def _of_exception(error: BaseException) -> Fault:
@@ -193,9 +205,9 @@ def _place(error: BaseException) -> str:
     found, steps = "outside", traceback.walk_tb(error.__traceback__)
     for frame, _ in steps:
         path = frame.f_code.co_filename
-        if "/perfcast/" in path and "/fuzz/" not in path:
-            found = f"{path.rpartition('/perfcast/')[2].removesuffix('.py')}:{frame.f_code.co_name}"
-        elif isinstance(error, AssertionError) and "/tests/fuzz/" in path:
+        if path.startswith(_PACKAGE):
+            found = f"{path.removeprefix(_PACKAGE).removesuffix('.py')}:{frame.f_code.co_name}"
+        elif isinstance(error, AssertionError) and path.startswith(_TARGETS):
             found = f"{Path(path).stem}:{frame.f_code.co_name}"
     return found
 
@@ -204,9 +216,6 @@ def prepare(target: Target) -> None:
     """Give a target its seeds once, unwatched: what is imported and opened by then is no input's doing."""
     os.environ.update(PERFCAST_CACHE="off", PERFCAST_MAX_FILE=MAX_FILE)
     for seed in target.seeds():
-        given: object = seed
-        if target.file_name:
-            given = scratch() / target.file_name
-            given.write_bytes(seed)
+        given = _given(target, seed)
         with contextlib.suppress(Exception):
             target.run(given)  # type: ignore[arg-type]

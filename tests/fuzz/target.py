@@ -22,6 +22,7 @@ class Target:
         seeds: Inputs to start from, good ones first; made when they are asked for.
         words: Pieces that inputs are made of.
         file_name: Where the input is written; '' hands over the bytes.
+        expand: Bytes that engines draw → the input; an input stays as it is.
         seconds: An input that takes longer hangs.
         memory_bytes: An input that takes more memory is one too many.
         share: Of the cases that a long run draws.
@@ -33,6 +34,7 @@ class Target:
     seeds: Callable[[], Sequence[bytes]]
     words: tuple[str, ...] = ()
     file_name: str = ""
+    expand: Callable[[bytes], bytes] = bytes
     seconds: float = 5.0
     memory_bytes: int = 600_000_000
     share: float = 1.0
@@ -102,7 +104,7 @@ class Draw:
 
     def some(self, among: Sequence[Item], most: int) -> list[Item]:
         """Up to ``most`` of several."""
-        return [self.choice(among) for _ in range(self.below(most + 1))]
+        return [self.choice(among) for _ in range(self.below(most + 1))] if among else []
 
     def taken(self, most: int) -> bytes:
         """Bytes as they are."""
