@@ -184,7 +184,7 @@ def count_lines(path: Path) -> int:
     return data.count(b"\n") - data.startswith(b'{"%s": "%s"' % (_MARK.encode(), _MARK_VALUE.encode()))
 
 
-def set_aside(path: Path) -> Path | None:
+def set_aside(path: Path, ending: str = "old") -> Path | None:
     """Rename a file to ``FILE.old``, or ``.old-2`` and so on where there is one; None where there is no file.
 
     Raises:
@@ -192,9 +192,9 @@ def set_aside(path: Path) -> Path | None:
     """
     if not os.path.lexists(path):
         return None
-    number, place = 2, path.with_name(f"{path.name}.old")
+    number, place = 2, path.with_name(f"{path.name}.{ending}")
     while os.path.lexists(place):
-        number, place = number + 1, path.with_name(f"{path.name}.old-{number}")
+        number, place = number + 1, path.with_name(f"{path.name}.{ending}-{number}")
     try:
         path.rename(place)
     except OSError as error:

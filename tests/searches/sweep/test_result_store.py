@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from perfcast.errors import InputError, ModelError, PlanError
+from perfcast.files.lock import StoreWarning
 from perfcast.searches.sweep.cells import Cell, SweepJob, key_cells
 from perfcast.searches.sweep.store import open_store, search_part, write_table
 
@@ -89,7 +90,9 @@ def test_no_cells_make_an_empty_table(tmp_path):
 def test_another_sweep_may_not_write_at_the_same_time(tmp_path):
     with (
         open_store(tmp_path, JOB),
-        pytest.raises(InputError, match="another sweep writes to it"),
+        pytest.raises(
+            InputError, match="is being written by this process already; wait for it, or name another"
+        ),
         open_store(tmp_path, JOB),
     ):
         pass
@@ -106,21 +109,46 @@ def test_half_written_files_of_a_killed_run_are_removed(tmp_path):
         assert not store.finished
 
 
-def test_a_damaged_part_is_named_with_the_way_out(tmp_path):
+def cut_off(data: bytes) -> bytes:
+    return data[:-7]
+
+
+def one_bit_flipped(data: bytes) -> bytes:
+    return data[:40] + bytes([data[40] ^ 1]) + data[41:]
+
+
+@pytest.mark.parametrize("damage", [cut_off, one_bit_flipped])
+def test_a_damaged_part_is_named_and_set_aside_and_its_cells_are_computed_again(tmp_path, damage):
     with open_store(tmp_path, JOB) as store:
         store.add(KEYS[:1], part(0))
-        file = next(store.folder.glob("*.parquet"))
-    file.write_bytes(file.read_bytes()[:-7])
-    with (
-        pytest.raises(InputError, match=r"\.parquet: cannot be read .* delete it"),
-        open_store(tmp_path, JOB),
-    ):
-        pass
+        store.add(KEYS[1:2], part(1))
+        file = min(store.folder.glob("*.parquet"))
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    said = r"\.parquet: .* kept as .*\.parquet\.damaged, and its cells are computed again"
+    with pytest.warns(StoreWarning, match=said), open_store(tmp_path, JOB) as store:
+        assert len(store.finished) == 1
+    assert file.with_name(f"{file.name}.damaged").read_bytes() == damage(whole)
+    with open_store(tmp_path, JOB) as store:
+        for i in (0, 1):
+            store.add(KEYS[i : i + 1], part(i))
+    with open_store(tmp_path, JOB) as store:
+        assert store.finished == set(KEYS[:2])
+
+
+def test_a_part_that_was_written_before_its_checksum_counts(tmp_path):
+    with open_store(tmp_path, JOB) as store:
+        store.add(KEYS[:1], part(0))
+        (store.folder / "parts.jsonl").unlink()  # as a kill between the two, or an older version, leaves it
+    for _ in range(2):
+        with open_store(tmp_path, JOB) as store:
+            assert store.finished == {KEYS[0]}
+            assert len(store.parts.records) == 1
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"), open_store(tmp_path / "file", JOB):
+    with pytest.raises(InputError, match="cannot make the folder"), open_store(tmp_path / "file", JOB):
         pass
 
 

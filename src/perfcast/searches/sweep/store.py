@@ -1,8 +1,10 @@
 """Finished cells on disk: Parquet files of whole batches, written whole or not at all.
 
-A store's folder holds one folder per job (``SweepJob.key``), with ``job.json`` saying what it is of and one
-file per batch of finished cells. A row carries its cell's key. A cell is finished when a file holds its key:
-a run that is killed leaves whole files only, and the next run computes what no file holds.
+A store's folder holds one folder per job (``SweepJob.key``), with ``job.json`` saying what it is of, one
+file per batch of finished cells, and ``parts.jsonl``, the files' checksums (``files.records``). A row carries
+its cell's key. A cell is finished when a file holds its key: a run that is killed leaves whole files only,
+and the next run computes what no file holds. A file that is damaged is named and set aside
+(``NAME.parquet.damaged``), and its cells are computed again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,11 +21,15 @@ from pathlib import Path
 import polars as pl
 
 from perfcast.errors import InputError, PlanError
-from perfcast.files.writing import write_bytes_atomically, write_text_atomically
+from perfcast.files.limits import TABLE_BYTES
+from perfcast.files.lock import StoreWarning
+from perfcast.files.reading import read_bytes
+from perfcast.files.records import Kind, Plain, RecordFile, open_records, set_aside
+from perfcast.files.writing import make_folder, write_bytes_atomically, write_text_atomically
 from perfcast.searches.sweep.cells import CELL_COLUMNS, KEY, RESULT_COLUMNS, Cell, Row, SearchCell, SweepJob
 
 JOB_FILE = "job.json"
-_LOCK_FILE = "lock"
+_PARTS_FILE = "parts.jsonl"
 _TYPES: Mapping[type, type[pl.DataType]] = {
     int: pl.Int64,
     float: pl.Float64,
@@ -90,11 +97,13 @@ class SweepStore:
     Attributes:
         folder: Where the parts are.
         job: What they are of.
+        parts: Checksums of the files.
         finished: Keys of the finished cells; grows with ``add``.
     """
 
     folder: Path
     job: SweepJob
+    parts: RecordFile[tuple[str, str]]
     finished: set[str] = field(default_factory=set)
 
     def add(self, keys: Sequence[str], part: bytes) -> None:
@@ -104,7 +113,9 @@ class SweepStore:
             InputError: The folder cannot be written.
         """
         name = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:32]
-        write_bytes_atomically(self.folder / f"{name}.parquet", part, updates=True)
+        path = self.folder / f"{name}.parquet"
+        write_bytes_atomically(path, part, updates=True)
+        self.parts.append({"part": path.name, "sha256": hashlib.sha256(part).hexdigest()})
         self.finished.update(keys)
 
     def read(self, keys: Sequence[str]) -> pl.DataFrame:
@@ -128,42 +139,46 @@ def open_store(folder: Path, job: SweepJob) -> Iterator[SweepStore]:
     """Open the folder of a job, made where there is none; one process at a time.
 
     Raises:
-        InputError: It cannot be written, another sweep writes to it, or one of its files is damaged.
+        InputError: It cannot be written, or another sweep writes to it.
     """
-    own = folder / job.key
-    try:
-        own.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{own}: cannot be made ({error.strerror}); name a folder of your own") from None
-    with _locked(own):
+    own = make_folder(folder / job.key)
+    kind = Kind("parts of a sweep", 1, _parse_part, {"job": job.key}, "name another folder")
+    with open_records(own / _PARTS_FILE, kind) as parts:
         for left_behind in own.glob(".perfcast-*.tmp"):
             left_behind.unlink(missing_ok=True)
         about = {"settings": job.settings, "columns": job.described_columns, "versions": job.versions}
         write_text_atomically(own / JOB_FILE, json.dumps(about, indent=1) + "\n", updates=True)
-        finished: set[str] = set()
-        for path in _list_parts(own):
+        yield SweepStore(own, job, parts, _find_finished(own, parts))
+
+
+def _parse_part(data: Plain) -> tuple[str, str]:
+    return str(data["part"]), str(data["sha256"])
+
+
+def _find_finished(folder: Path, parts: RecordFile[tuple[str, str]]) -> set[str]:
+    """Keys in files that are whole; others are set aside.
+
+    A file without a checksum was left by a run that was killed between the two, or by an older version: it
+    is taken where it can be read, and gets one.
+    """
+    known = dict(parts.records)
+    finished: set[str] = set()
+    for path in _list_parts(folder):
+        found = hashlib.sha256(
+            read_bytes(path, what="a part of a sweep", usual_bytes=TABLE_BYTES)
+        ).hexdigest()
+        try:
+            if known.get(path.name, found) != found:
+                raise InputError(f"{path}: its checksum is another")
             finished.update(_read_part(path, [KEY])[KEY])
-        yield SweepStore(own, job, finished)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the system frees it when the process ends, however it ends."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / _LOCK_FILE)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise InputError(
-            f"{folder}: another sweep writes to it; wait for it or name another folder"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
-    try:
-        yield
-    finally:
-        lock.release()
+        except InputError as error:
+            place = set_aside(path, "damaged")
+            kept = f"It is kept as {place.name}" if place else "It is gone"
+            warnings.warn(f"{error}. {kept}, and its cells are computed again", StoreWarning, stacklevel=5)
+        else:
+            if path.name not in known:
+                parts.append({"part": path.name, "sha256": found})
+    return finished
 
 
 def _list_parts(folder: Path) -> list[Path]:
@@ -173,7 +188,5 @@ def _list_parts(folder: Path) -> list[Path]:
 def _read_part(path: Path, columns: list[str] | None) -> pl.DataFrame:
     try:
         return pl.read_parquet(path, columns=columns, glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"{path}: cannot be read ({error}); delete it, and its cells are computed again"
-        ) from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
