@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from perfcast.errors import InputError
 from perfcast.evidence.train.loop import train
 from perfcast.evidence.train.task import Recipe, Task, fingerprint, relative_error, split_rows, summary
+from perfcast.files.lock import StoreWarning
 from perfcast.published.nets.mlp import build_mlp
 
 
@@ -92,6 +93,28 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path: Path, seed: int
     train(make_task(), 0, 1, tmp_path)
     with pytest.raises(InputError, match="--output"):
         train(make_task(learning_rate=learning_rate), seed, 2, tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "flipped", "empty"])
+def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_training_begins_anew(
+    tmp_path: Path, damage: str
+):
+    whole = train(make_task(), 0, 2, tmp_path)
+    place = next(tmp_path.glob("*.checkpoint.npz"))
+    data = bytearray(place.read_bytes())
+    data[len(data) // 2] ^= 1
+    place.write_bytes({"cut off": data[:-40], "flipped": data, "empty": b""}[damage])
+    with pytest.warns(StoreWarning, match=r"\.checkpoint\.npz: not an archive .*\.damaged, and the training"):
+        again = train(make_task(), 0, 2, tmp_path)
+    assert all(np.array_equal(again.weights[k], whole.weights[k]) for k in whole.weights)
+
+
+def test_a_training_that_another_process_runs_is_refused(tmp_path: Path):
+    def second(*_: object) -> None:
+        train(make_task(), 0, 2, tmp_path)
+
+    with pytest.raises(InputError, match=r"is being written .* another folder with --output"):
+        train(make_task(), 0, 2, tmp_path, second)
 
 
 def test_a_net_that_dies_early_starts_again_and_the_death_is_told(tmp_path: Path):

@@ -11,6 +11,7 @@ its first epochs starts again from other initial weights; one that dies later en
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from torch import Tensor, nn
 from perfcast.core.arrays import Floats, Integers
 from perfcast.errors import InputError
 from perfcast.evidence.train.task import Float32Array, Outcome, Task, fingerprint, split_rows
+from perfcast.files.lock import StoreWarning, hold_lock
+from perfcast.files.records import set_aside
 from perfcast.published.nets.archive import Archive, read_archive, write_archive
 from perfcast.torch_internals.onednn import fast_linear_layers
 
@@ -75,18 +78,24 @@ class _Examples:
 def train(task: Task, seed: int, num_epochs: int, folder: Path, progress: Progress | None = None) -> Outcome:
     """Train one net, from its checkpoint in ``folder`` if there is one.
 
+    A checkpoint that is damaged is named and set aside (``.damaged``), and the training begins anew.
+
     Raises:
-        InputError: The checkpoint belongs to other data, another recipe or seed; or every attempt died in its
-            first epoch.
+        InputError: The checkpoint belongs to other data, another recipe or seed; another process trains the
+            same; or every attempt died in its first epoch.
     """
     place = folder / f"{task.name}.checkpoint.npz"
+    with hold_lock(place, elsewhere="name another folder with --output"):
+        return _train(task, seed, num_epochs, place, progress)
+
+
+def _train(task: Task, seed: int, num_epochs: int, place: Path, progress: Progress | None) -> Outcome:
     key = fingerprint(task, seed)
     parts = split_rows(len(task.seconds), task.recipe.train_fraction, seed)
     inputs, context, seconds = (torch.from_numpy(a) for a in (task.inputs, task.context, task.seconds))
     examples = _Examples(inputs, context, seconds, *parts)
-    state = _start(task, seed, ())
-    if place.exists():
-        state = _restore(task, place, key)
+    archive = _read_checkpoint(place)
+    state = _start(task, seed, ()) if archive is None else _restore(task, place, archive, key)
     with _flushed_denormals(), fast_linear_layers():
         while state.epoch < num_epochs and state.died_at is None:
             _run_epoch(task, state, examples, seed)
@@ -220,10 +229,22 @@ def _save(state: _State, place: Path, key: str) -> None:
     write_archive(place, Archive(arrays, notes))
 
 
-def _restore(task: Task, place: Path, key: str) -> _State:
-    archive = read_archive(place)
+def _read_checkpoint(place: Path) -> Archive | None:
+    """None where there is none, or none that can be read."""
+    if not place.exists():
+        return None
+    try:
+        return read_archive(place)
+    except InputError as error:
+        kept = set_aside(place, "damaged")
+        said = f"{error}. It is kept as {kept}, and the training begins anew"
+        warnings.warn(said, StoreWarning, stacklevel=4)
+        return None
+
+
+def _restore(task: Task, place: Path, archive: Archive, key: str) -> _State:
     notes = archive.notes
-    if notes["key"] != key:
+    if notes.get("key") != key:
         raise InputError(
             f"{place} was left by a training on other data, or with another recipe or seed; "
             f"delete it, or name another folder with --output"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +49,13 @@ def read_archive(path: Path) -> Archive:
         InputError: The file is missing or is not such an archive.
     """
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
         notes = json.loads(arrays.pop(_NOTES).tobytes())
+        if not isinstance(notes, dict):
+            raise ValueError("its notes are no object")
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not an archive of weights ({error}); delete it and train again") from None
+    except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not an archive of weights ({error}): train again") from None
     return Archive(arrays, notes)

@@ -31,6 +31,7 @@ from perfcast.evidence.dataset.quality import judge
 from perfcast.evidence.dataset.table import read_tables
 from perfcast.evidence.train.learned.fit import fit_family
 from perfcast.evidence.train.learned.prepared import TrainingRows
+from perfcast.files.lock import hold_lock
 from perfcast.files.writing import make_folder, write_bytes_atomically
 
 VERSION = 2
@@ -158,8 +159,20 @@ def train_all(
         report: Called with a model's name when it starts (record None) and when it is done.
 
     Raises:
-        InputError: Nothing to train on, or ``output`` cannot be written.
+        InputError: Nothing to train on, another process trains into ``output``, or it cannot be written.
     """
+    with hold_lock(output, elsewhere="name another folder with --output"):
+        return _train_all(folders, output, left_out, threads, restart, report)
+
+
+def _train_all(
+    folders: Sequence[Path],
+    output: Path,
+    left_out: Sequence[str],
+    threads: int,
+    restart: bool,
+    report: Callable[[str, ModelRecord | None], None],
+) -> list[ModelRecord]:
     collected = collect_rows(folders, dies_of(left_out))
     _carry_over(output)
     acquainted = vendors_of([rows for rows, _ in collected.values()])
