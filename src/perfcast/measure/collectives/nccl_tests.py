@@ -307,8 +307,9 @@ def _count_ranks(run: _Run, where: str) -> int | None:
     everyone = sorted(rank for _, rank in run.places)
     for members in groups.values():
         if sorted(members) != list(range(len(members))) and everyone != list(range(len(everyone))):
-            missing = sorted(set(range(max(everyone))) - set(everyone))
-            _refuse(where, run.header_line, f"rank {missing[0]} is missing from the list of devices")
+            held = members if set(everyone) >= set(range(len(members))) else everyone
+            missing = next(rank for rank in range(len(held)) if rank not in held)
+            _refuse(where, run.header_line, f"rank {missing} is missing from the list of devices")
     return len(run.places) // len(groups)
 
 
@@ -316,7 +317,8 @@ def _ranks_by_ratio(collective: str, row: _Fields, where: str) -> int:
     """n from bus over algorithm bandwidth of the last, largest row."""
     doubled = 2.0 if collective == "all_reduce" else 1.0
     if collective in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
-        share = row.bus_bytes_per_second / row.algorithm_bytes_per_second / doubled if row.seconds else 1.0
+        algorithm = row.algorithm_bytes_per_second
+        share = row.bus_bytes_per_second / algorithm / doubled if row.seconds and algorithm else 1.0
         if 0 < share < 1:
             return round(1 / (1 - share))
     return _refuse(where, row.line, "the log does not list its ranks; say how many there were")
